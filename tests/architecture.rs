@@ -267,7 +267,7 @@ fn moments_are_moved_without_overflow() {
     let by_clock = [
         "horizontalpodautoscaler/mod.rs",
         "reconcile/heart.rs",
-        "reconcile/beat.rs",
+        "reconcile/tick.rs",
         "kubelet/resize.rs",
         "statefulset/claims.rs",
     ];

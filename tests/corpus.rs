@@ -5,7 +5,7 @@ mod mutation;
 mod run;
 mod stand_ins;
 
-use kloop::apiserver::{Api, Ledger, Options, apply, create, custom};
+use kloop::apiserver::{Api, Transaction, WriteOptions, apply, create, custom};
 use kloop::kinds::{self, Kind};
 use kloop::object::{Key, Object, Resource, Status, yaml};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ fn objects(path: &Path) -> Result<Vec<Value>, String> {
 }
 
 /// Makes what a body refers to and somebody else would have made before: namespace, priority class, service account.
-fn make_way(ledger: &mut dyn Ledger, body: &Value) {
+fn make_way(ledger: &mut dyn Transaction, body: &Value) {
     let namespace = body["metadata"]["namespace"].as_str().filter(|name| !name.is_empty()).unwrap_or("default");
     let mut before = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
     for spec in [&body["spec"], &body["spec"]["template"]["spec"]] {
@@ -73,12 +73,12 @@ fn make_way(ledger: &mut dyn Ledger, body: &Value) {
     for object in before.into_iter().map(Object) {
         let kind = kinds::by_kind(object.api_version(), object.kind()).expect("kind");
         // It may be there already; and a name that cannot be is refused again with the object that uses it.
-        drop(create::create(ledger, kind, &object, &Options::default()));
+        drop(create::create(ledger, kind, &object, &WriteOptions::default()));
     }
 }
 
 /// What a strict `apply` makes of one object; `create` where there is no name to apply to.
-fn admit(ledger: &mut dyn Ledger, kind: &Kind, body: &Value) -> Result<(), Status> {
+fn admit(ledger: &mut dyn Transaction, kind: &Kind, body: &Value) -> Result<(), Status> {
     make_way(ledger, body);
     let mut object = Object(body.clone());
     if kind.namespaced
@@ -87,7 +87,7 @@ fn admit(ledger: &mut dyn Ledger, kind: &Kind, body: &Value) -> Result<(), Statu
     {
         object.set(&["metadata", "namespace"], "default");
     }
-    let options = Options { dry_run: true, ..Options::default() };
+    let options = WriteOptions { dry_run: true, ..WriteOptions::default() };
     if object.name().is_empty() && object.text(&["metadata", "generateName"]).is_some() {
         return create::create(ledger, kind, &object, &options).map(drop);
     }

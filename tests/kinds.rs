@@ -383,7 +383,7 @@ fn patched(kind: &Kind, old: &Object, patch: &Value, merge: bool) -> Result<Obje
         _ => kloop::object::patch::json_merge(&old.0, patch),
     };
     let mut new = Object((kind.normalize)(&body, &mut |_| {}).map_err(|error| error.to_string())?);
-    new.set(&["status"], old.at(&["status"]).cloned().unwrap_or_default());
+    new.set(&["status"], old.value_at(&["status"]).cloned().unwrap_or_default());
     admit(&mut new);
     (kind.prepare)(&mut new, Some(old));
     let errors = (kind.validate)(&new, Some(old));

@@ -8,7 +8,7 @@ use kloop::runtime::image::Environment;
 use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine, folder, process};
 use kloop::world::start::Start;
-use kloop::world::{ContainerState, Effect, Ended, Report};
+use kloop::world::{AttemptEnd, ContainerState, Effect, Report};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ impl Rig {
         }
     }
 
-    fn ended(&self, uid: &str, attempt: u32) -> Ended {
+    fn ended(&self, uid: &str, attempt: u32) -> AttemptEnd {
         self.until(uid, attempt, |state| match state {
             ContainerState::Ended(ended) => Some(ended.clone()),
             _ => None,
@@ -166,7 +166,7 @@ fn lives(pid: u32) -> bool {
 }
 
 fn kill(pid: i32) {
-    assert!(process::Identity::of(pid).expect("it runs").kill());
+    assert!(process::ProcessIdentity::from_pid(pid).expect("it runs").kill());
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn exec_probes_run_beside_the_container() {
         (big, false, ""),
     ];
     for (text, expected, part) in table {
-        let probe = kloop::world::plan::Probe {
+        let probe = kloop::world::plan::ProbeRun {
             pod_uid: "probed".into(),
             container: "c".into(),
             attempt: 0,
@@ -398,7 +398,7 @@ fn exec_probes_run_beside_the_container() {
         rig.order(Effect::Probe(Box::new(probe)));
         let (ok, message) = loop {
             if let Report::Probe { verdict, message, .. } = rig.next() {
-                break (verdict == kloop::world::Verdict::Success, message);
+                break (verdict == kloop::world::ProbeResult::Success, message);
             }
         };
         assert_eq!(ok, expected, "{text}: {message}");

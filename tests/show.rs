@@ -2,11 +2,11 @@
 
 use crate::golden;
 use kloop::kinds;
-use kloop::kinds::view::Related;
+use kloop::kinds::view::RelatedObjects;
 use kloop::object::{Object, Time};
 use kloop::show::describe::describe;
-use kloop::show::print::{Flags, Format};
-use kloop::show::table::{Options, Printer, Table};
+use kloop::show::print::{OutputFlags, OutputFormat};
+use kloop::show::table::{Table, TableOptions, TablePrinter};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ struct Cluster {
     hide_events: bool,
 }
 
-impl Related for Cluster {
+impl RelatedObjects for Cluster {
     fn list(&self, resource: &str, namespace: &str) -> Vec<Object> {
         let wanted = |(known, object): &&(String, Object)| {
             known == resource && (namespace.is_empty() || object.namespace() == namespace)
@@ -108,10 +108,10 @@ impl Cluster {
             .replace("lasts 5s", "lasts <age>")
     }
 
-    fn table(&self, resource: &str, options: Options) -> String {
+    fn table(&self, resource: &str, options: TableOptions) -> String {
         let mut objects = self.list(resource, "");
         objects.sort_by(|left, right| left.name().cmp(right.name()));
-        let text = Printer::new(options).print(&Table::of(resource, &objects, now()), "", false);
+        let text = TablePrinter::new(options).print(&Table::for_resource(resource, &objects, now()), "", false);
         text.replace("5s    ", "<age>   ").replace("5s\n", "<age>\n")
     }
 }
@@ -229,8 +229,8 @@ fn states_of_pods() {
             cluster.patch("pods", name, serde_json::from_str(patch).expect("json"));
         }
     }
-    same("pod-states", "kubectl get pods", &cluster.table("pods", Options::default()));
-    let wide = cluster.table("pods", Options { wide: true, ..Options::default() });
+    same("pod-states", "kubectl get pods", &cluster.table("pods", TableOptions::default()));
+    let wide = cluster.table("pods", TableOptions { wide: true, ..TableOptions::default() });
     same_words("pod-states", "kubectl get pods -o wide", &wide);
     let message = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
     cluster.event(("Pod", "pending"), "default-scheduler", "Warning", "FailedScheduling", message);
@@ -429,7 +429,7 @@ fn descriptions_of_others() {
         let before = |text: &str| text.split_once("\nEvents:").expect("events").0.to_owned();
         assert_eq!(before(&cluster.describe(resource, name)), before(&recorded), "{words}");
     }
-    let wide = cluster.table("persistentvolumeclaims", Options { wide: true, ..Options::default() });
+    let wide = cluster.table("persistentvolumeclaims", TableOptions { wide: true, ..TableOptions::default() });
     same(SCENARIO, "kubectl get pvc pvc -o wide", &wide);
 }
 
@@ -454,7 +454,7 @@ fn description_of_a_node() {
     cluster.patch("nodes", "golden-nd", serde_json::from_str(&patch).expect("json"));
     cluster.hide_events = true;
     same(SCENARIO, "kubectl describe node golden-nd --show-events=false", &cluster.describe("nodes", "golden-nd"));
-    let wide = cluster.table("nodes", Options { wide: true, ..Options::default() });
+    let wide = cluster.table("nodes", TableOptions { wide: true, ..TableOptions::default() });
     same_words(SCENARIO, "kubectl get node golden-nd -o wide", &wide);
 }
 
@@ -512,9 +512,9 @@ fn output_formats() {
             std::fs::read_to_string(golden::folder("get-outputs").expect("folder").join(path))
                 .map_err(|error| error.to_string())
         };
-        let flags = Flags { tables: true, ..Flags::default() };
-        let printed = Format::parse(&output, flags, &mut read).and_then(|format| {
-            let mut printer = kloop::show::print::Printer::new(format, false);
+        let flags = OutputFlags { tables: true, ..OutputFlags::default() };
+        let printed = OutputFormat::parse(&output, flags, &mut read).and_then(|format| {
+            let mut printer = kloop::show::print::ObjectPrinter::new(format, false);
             match objects.as_slice() {
                 [one] => printer.object(one),
                 several => printer.list(several.iter().map(|object| (*object).clone()).collect()),
@@ -539,7 +539,7 @@ fn every_kind_has_as_many_cells_as_columns() {
         .collect();
     let cluster = Cluster::default();
     for (resource, object) in empty {
-        let view = kinds::view::of(resource);
+        let view = kinds::view::view_for(resource);
         assert_eq!((view.cells)(&object, now()).len(), view.columns.len(), "{resource}");
         assert!(describe(resource, &object, &cluster).starts_with("Name:"), "{resource}");
     }

@@ -12,7 +12,7 @@ mod refusals;
 mod watch;
 
 use kloop::object::{Key, Resource, Time};
-use kloop::store::{Access, Store};
+use kloop::store::{OpenMode, Store};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ fn body(text: &str) -> impl FnOnce(u64) -> String + use<> {
 /// A store in a folder that lives as long as the test.
 fn scratch() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&dir.path().join("state.db"), Access::Create).unwrap();
+    let store = Store::open(&dir.path().join("state.db"), OpenMode::Create).unwrap();
     (dir, store)
 }
 

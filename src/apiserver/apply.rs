@@ -1,10 +1,10 @@
 //! Apply, as kubectl's client side does it: three-way merge of what was applied last, what is applied now, and what stands.
 
 use super::create::{create, key_of};
-use super::ledger::Ledger;
+use super::ledger::Transaction;
 use super::patch::{PatchType, patch};
-use super::update::Part;
-use super::{Options, Reply, Result};
+use super::update::UpdatePart;
+use super::{ApiResult, WriteOptions, WriteReply};
 use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Object, Reason, Status, merge, yaml};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration
 
 /// Result of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ApplyOutcome {
     /// The object is new.
     Created,
     /// It was changed.
@@ -27,7 +27,7 @@ pub enum Outcome {
 /// The object as it stands after an apply.
 pub struct Applied {
     /// The result.
-    pub outcome: Outcome,
+    pub outcome: ApplyOutcome,
     /// The object.
     pub object: Object,
     /// Warnings for the user.
@@ -36,19 +36,19 @@ pub struct Applied {
 
 impl Applied {
     /// Converts the reply of a write.
-    pub fn of(outcome: Outcome, Reply { object, warnings, .. }: Reply) -> Applied {
+    pub fn from_reply(outcome: ApplyOutcome, WriteReply { object, warnings, .. }: WriteReply) -> Applied {
         Applied { outcome, object: Arc::unwrap_or_clone(object), warnings }
     }
 }
 
 /// Applies one manifest, whose namespace is filled in.
 pub fn apply(
-    ledger: &mut dyn Ledger,
+    ledger: &mut dyn Transaction,
     kind: &Kind,
     manifest: &Object,
     overwrite: bool,
-    options: &Options,
-) -> Result<Applied> {
+    options: &WriteOptions,
+) -> ApiResult<Applied> {
     let modified = with_last_applied(manifest);
     let key = key_of(kind, manifest);
     let Some(live) = ledger.get(&key)? else {
@@ -56,7 +56,7 @@ pub fn apply(
         let mut modified = modified;
         modified.unset(&["metadata", "resourceVersion"]);
         let reply = create(ledger, kind, &modified, options)?;
-        return Ok(Applied::of(Outcome::Created, reply));
+        return Ok(Applied::from_reply(ApplyOutcome::Created, reply));
     };
     let mut warnings = Vec::new();
     let original = live.annotation(LAST_APPLIED).and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -67,7 +67,7 @@ pub fn apply(
     // It may be large, and what is made of the patch is as large.
     drop(modified);
     if change.as_object().is_some_and(serde_json::Map::is_empty) {
-        return Ok(Applied { outcome: Outcome::Unchanged, object: live, warnings });
+        return Ok(Applied { outcome: ApplyOutcome::Unchanged, object: live, warnings });
     }
     if live.deletion().is_some() {
         warnings.push(format!("Detected changes to resource {} which is currently being deleted.", live.name()));
@@ -77,8 +77,8 @@ pub fn apply(
     } else {
         PatchType::Merge
     };
-    let reply = patch(ledger, kind, &key, language, &change, Part::Main, options)?;
-    let done = Applied::of(Outcome::Configured, reply);
+    let reply = patch(ledger, kind, &key, language, &change, UpdatePart::Main, options)?;
+    let done = Applied::from_reply(ApplyOutcome::Configured, reply);
     warnings.extend(done.warnings);
     // kubectl goes by the patch, also where it comes to nothing (a Secret's stringData, unknown fields).
     Ok(Applied { warnings, ..done })
@@ -91,7 +91,7 @@ pub fn three_way(
     modified: &Object,
     live: &Object,
     overwrite: bool,
-) -> Result<Value> {
+) -> ApiResult<Value> {
     let nothing = json!({});
     let original = original.unwrap_or(&nothing);
     let made = match merge::schema_for(&kind.api_version(), kind.kind) {
@@ -105,7 +105,7 @@ pub fn three_way(
 /// Annotations that are no map stay, so that they are refused.
 pub fn with_last_applied(manifest: &Object) -> Object {
     let mut modified = manifest.clone();
-    match modified.at(&["metadata", "annotations"]) {
+    match modified.value_at(&["metadata", "annotations"]) {
         Some(Value::Object(_)) => {}
         None | Some(Value::Null) => modified.set(&["metadata", "annotations"], json!({})),
         Some(_) => return modified,
@@ -119,9 +119,9 @@ pub fn with_last_applied(manifest: &Object) -> Object {
 /// Returns the value of the last-applied annotation for a manifest without it.
 pub fn last_applied(manifest: &Object) -> String {
     let mut manifest = manifest.clone();
-    let is_annotated = manifest.at(&["metadata", "annotations"]).is_some();
+    let is_annotated = manifest.value_at(&["metadata", "annotations"]).is_some();
     manifest_folder::remove(&mut manifest);
-    if is_annotated && manifest.at(&["metadata", "annotations"]).is_none() {
+    if is_annotated && manifest.value_at(&["metadata", "annotations"]).is_none() {
         manifest.set(&["metadata", "annotations"], json!({}));
     }
     let mut remembered = yaml::to_json(&manifest.0);

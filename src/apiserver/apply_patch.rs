@@ -1,12 +1,12 @@
 //! Server-side apply: a patch that says all that one manager wants of an object (`application/apply-patch+yaml`).
 
-use super::apply::{Applied, LAST_APPLIED, Outcome};
+use super::apply::{Applied, ApplyOutcome, LAST_APPLIED};
 use super::create::{create, key_of};
-use super::ledger::Ledger;
-use super::managed::{self, apply::Applier};
+use super::ledger::Transaction;
+use super::managed::{self, apply::FieldApplier};
 use super::rules::field_manager;
-use super::update::{Part, update};
-use super::{Options, Result};
+use super::update::{UpdatePart, update};
+use super::{ApiResult, WriteOptions};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
 
@@ -16,13 +16,13 @@ const KEEPER: &str = "kubectl-last-applied";
 /// Applies a configuration, whose name and namespace are those of the object, as one manager; `force` takes over what others own. An object
 /// that is not there is made. Of the options the manager is not looked at. `part` is the object or its status.
 pub fn apply_patch(
-    ledger: &mut dyn Ledger,
+    ledger: &mut dyn Transaction,
     kind: &Kind,
     config: &Object,
     (manager, force): (&str, bool),
-    part: Part,
-    options: &Options,
-) -> Result<Applied> {
+    part: UpdatePart,
+    options: &WriteOptions,
+) -> ApiResult<Applied> {
     let bad = |text: &str| Err(Status::new(Reason::BadRequest, text));
     if manager.is_empty() {
         return bad(
@@ -30,34 +30,35 @@ pub fn apply_patch(
         );
     }
     field_manager::check(manager, "PatchOptions")?;
-    if config.at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
+    if config.value_at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
         return bad("metadata.managedFields must be nil");
     }
     let live = ledger.get(&key_of(kind, config))?;
-    let subresource = if part == Part::Status { "status" } else { "" };
-    let who = Applier { manager, subresource, force, now: ledger.now() };
+    let subresource = if part == UpdatePart::Status { "status" } else { "" };
+    let who = FieldApplier { manager, subresource, force, now: ledger.now() };
     let object = managed::apply::applied(kind, live.as_ref(), config, who)?;
     // Fields that the pipeline sets have no manager.
-    let options = Options { manager: None, ..options.clone() };
-    if live.is_none() && part == Part::Main {
-        return Ok(Applied::of(Outcome::Created, create(ledger, kind, &object, &options)?));
+    let options = WriteOptions { manager: None, ..options.clone() };
+    if live.is_none() && part == UpdatePart::Main {
+        return Ok(Applied::from_reply(ApplyOutcome::Created, create(ledger, kind, &object, &options)?));
     }
     let reply = update(ledger, kind, &object, part, &options)?;
-    let outcome = if reply.changed { Outcome::Configured } else { Outcome::Unchanged };
-    Ok(Applied::of(outcome, reply))
+    let outcome = if reply.changed { ApplyOutcome::Configured } else { ApplyOutcome::Unchanged };
+    Ok(Applied::from_reply(outcome, reply))
 }
 
 /// Applies as `kubectl apply --server-side` does: with kubectl's own name the annotation of client-side apply is kept up, and what was applied
 /// on the client's side is taken over.
 pub fn apply_as_kubectl(
-    ledger: &mut dyn Ledger,
+    ledger: &mut dyn Transaction,
     kind: &Kind,
     config: &Object,
     (manager, force): (&str, bool),
-    options: &Options,
-) -> Result<Applied> {
-    let apply =
-        |ledger: &mut dyn Ledger, config: &Object, who| apply_patch(ledger, kind, config, who, Part::Main, options);
+    options: &WriteOptions,
+) -> ApiResult<Applied> {
+    let apply = |ledger: &mut dyn Transaction, config: &Object, who| {
+        apply_patch(ledger, kind, config, who, UpdatePart::Main, options)
+    };
     let mut done = apply(ledger, config, (manager, force))?;
     if options.dry_run {
         return Ok(done);
@@ -72,7 +73,7 @@ pub fn apply_as_kubectl(
     }
     let mut moved = done.object.clone();
     if managed::migrate(&mut moved, &annotation, manager) {
-        update(ledger, kind, &moved, Part::Main, &Options { manager: None, ..options.clone() })?;
+        update(ledger, kind, &moved, UpdatePart::Main, &WriteOptions { manager: None, ..options.clone() })?;
         done.object = apply(ledger, config, (manager, force))?.object;
     }
     Ok(done)
@@ -83,7 +84,7 @@ fn alone(object: &Object) -> Object {
     let mut alone = Object(serde_json::json!({}));
     let annotation = ["metadata", "annotations", LAST_APPLIED];
     for path in [&["apiVersion"][..], &["kind"], &["metadata", "name"], &["metadata", "namespace"], &annotation] {
-        if let Some(value) = object.at(path) {
+        if let Some(value) = object.value_at(path) {
             alone.set(path, value.clone());
         }
     }

@@ -1,14 +1,14 @@
 //! Bind: a pod gets its node (`pods/binding`).
 
-use super::Result;
+use super::ApiResult;
 use super::admission::pod_topology;
-use super::ledger::Ledger;
-use crate::object::edit::{self, Change, Edit};
+use super::ledger::Transaction;
+use crate::object::edit::{self, TextEdit, ValueChange};
 use crate::object::{Key, Object, Reason, Resource, Status, Str, time};
 use serde_json::json;
 
 /// The fields of a pod that decide whether it may be bound.
-pub struct Prospect {
+pub struct BindPreconditions {
     /// Its uid.
     pub uid: Str,
     /// Whether it is being deleted.
@@ -19,10 +19,10 @@ pub struct Prospect {
     pub generation: i64,
 }
 
-impl Prospect {
+impl BindPreconditions {
     /// The same, read from the pod.
-    pub fn of(pod: &Object) -> Prospect {
-        Prospect {
+    pub fn from_pod(pod: &Object) -> BindPreconditions {
+        BindPreconditions {
             uid: pod.uid().into(),
             is_deleting: pod.deletion().is_some(),
             node: pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from),
@@ -38,11 +38,11 @@ pub struct Binding {
     /// The labels that the node gives its pods.
     pub labels: Vec<(&'static str, String)>,
     /// All of the changes, the labels among them.
-    pub edits: Vec<Edit>,
+    pub edits: Vec<TextEdit>,
 }
 
 /// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
-pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result<()> {
+pub fn bind(ledger: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiResult<()> {
     let prospect = ledger.prospect(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
     let refuse = |detail: String| Status::conflict(Resource("pods/binding"), &pod.name, &detail);
     if !uid.is_empty() && &*prospect.uid != uid {
@@ -66,23 +66,23 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
         return Ok(());
     }
     let seen = ledger.see(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
-    let mut object = ledger.take(pod, seen);
+    let mut object = ledger.take_object(pod, seen);
     edit::object(&mut object, &binding.edits);
     ledger.put(pod, object).map(drop)
 }
 
-fn edits(ledger: &dyn Ledger, generation: i64, node: &str, labels: &[(&'static str, String)]) -> Vec<Edit> {
+fn edits(ledger: &dyn Transaction, generation: i64, node: &str, labels: &[(&'static str, String)]) -> Vec<TextEdit> {
     let scheduled = json!({
         "type": "PodScheduled", "status": "True", "observedGeneration": generation,
         "lastProbeTime": null, "lastTransitionTime": time::rfc3339(ledger.now()),
     });
-    let labels = labels.iter().map(|(label, value)| Edit::set(&["metadata", "labels", label], value.as_str()));
+    let labels = labels.iter().map(|(label, value)| TextEdit::set(&["metadata", "labels", label], value.as_str()));
     labels
         .chain([
-            Edit::set(&["spec", "nodeName"], node),
-            Edit::new(&["status", "conditions"], Change::Condition(scheduled)),
+            TextEdit::set(&["spec", "nodeName"], node),
+            TextEdit::new(&["status", "conditions"], ValueChange::Condition(scheduled)),
             // The nomination is fulfilled (Kubernetes: ClearingNominatedNodeNameAfterBinding).
-            Edit::new(&["status", "nominatedNodeName"], Change::Unset),
+            TextEdit::new(&["status", "nominatedNodeName"], ValueChange::Unset),
         ])
         .collect()
 }

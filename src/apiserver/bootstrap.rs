@@ -1,8 +1,8 @@
 //! Objects of every new cluster: namespaces, priority classes, a storage class, and the `kubernetes` Service.
 
 use super::create::create;
-use super::ledger::Ledger;
-use super::{Options, Result};
+use super::ledger::Transaction;
+use super::{ApiResult, WriteOptions};
 use crate::controllers::kubernetesservice;
 use crate::kinds::{self, persistent_volume::LOCAL_DRIVER};
 use crate::object::{Key, Object, Reason, Resource, Status};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Fills an empty state. Two commands may be the first ones at once: whoever comes second finds it done.
-pub fn fill(ledger: &mut dyn Ledger) -> Result<()> {
+pub fn fill(ledger: &mut dyn Transaction) -> ApiResult<()> {
     if ledger.exists(&Key::new(Resource("namespaces"), "", NAMESPACES[0]))? {
         return Ok(());
     }
@@ -38,13 +38,13 @@ pub fn fill(ledger: &mut dyn Ledger) -> Result<()> {
     create_as(ledger, kubernetesservice::service(network))
 }
 
-fn put(ledger: &mut dyn Ledger, body: Value) -> Result<()> {
+fn put(ledger: &mut dyn Transaction, body: Value) -> ApiResult<()> {
     create_as(ledger, Object(body))
 }
 
-fn create_as(ledger: &mut dyn Ledger, object: Object) -> Result<()> {
+fn create_as(ledger: &mut dyn Transaction, object: Object) -> ApiResult<()> {
     let kind = kinds::by_kind(object.api_version(), object.kind()).ok_or_else(|| {
         Status::new(Reason::InternalError, format!("kind {} is not in the catalogue; this is a bug", object.kind()))
     })?;
-    create(ledger, kind, &object, &Options::default()).map(|_| ())
+    create(ledger, kind, &object, &WriteOptions::default()).map(|_| ())
 }

@@ -1,10 +1,10 @@
 //! Create: the whole pipeline, from a body to a kept object.
 
-use super::admission::{self, Request};
+use super::admission::{self, AdmissionRequest};
 use super::custom;
-use super::ledger::Ledger;
+use super::ledger::Transaction;
 use super::rules::{metadata, names};
-use super::{FieldValidation, Options, Reply, Result, managed};
+use super::{ApiResult, FieldValidation, WriteOptions, WriteReply, managed};
 use crate::kinds::{self, Kind, UnknownField, field};
 use crate::object::{Key, Object, Reason, Status, time};
 use std::sync::Arc;
@@ -13,7 +13,12 @@ use std::sync::Arc;
 const NAME_ATTEMPTS: usize = 8;
 
 /// Creates an object of a kind. The namespace, where the kind has one, stands in the body.
-pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Options) -> Result<Reply> {
+pub fn create(
+    ledger: &mut dyn Transaction,
+    kind: &Kind,
+    body: &Object,
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
     let kind = custom::current(ledger, kind)?;
     custom::check_not_going(ledger, kind)?;
     options.check_manager("CreateOptions")?;
@@ -38,14 +43,14 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     }
     let key = key_of(kind, &object);
     let mut request =
-        Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
+        AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::mutate(ledger, &mut request)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
     check(kind, body.api_version(), &object, None)?;
     check_free(ledger, kind, &key)?;
     let mut request =
-        Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
+        AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(ledger, &mut request)?;
     warn(kind, body.api_version(), &object, &mut warnings);
     if let Some(manager) = &options.manager {
@@ -55,15 +60,15 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     if options.dry_run {
         Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);
     }
-    Ok(Reply::changed(kept, warnings))
+    Ok(WriteReply::changed(kept, warnings))
 }
 
 /// A pod that was created, and the body that it was made of: of one that differs in its name alone, nothing is decoded, filled in or
 /// checked again but what is its own. A controller makes many such pods at a time; between them nothing else may be written.
 #[derive(Default)]
-pub struct Mold(Option<(Object, Arc<Object>)>);
+pub struct PodTemplateCache(Option<(Object, Arc<Object>)>);
 
-impl Mold {
+impl PodTemplateCache {
     /// The pod that comes of this body, but for what is its own.
     fn cast(&self, body: &Object) -> Option<Object> {
         let (known, made) = self.0.as_ref()?;
@@ -76,12 +81,12 @@ impl Mold {
 
 /// Creates an object; a pod may be like the one that was created with the same mold before. Of warnings it gives those of the first.
 pub fn create_like(
-    ledger: &mut dyn Ledger,
+    ledger: &mut dyn Transaction,
     kind: &Kind,
     body: &Object,
-    options: &Options,
-    mold: &mut Mold,
-) -> Result<Reply> {
+    options: &WriteOptions,
+    mold: &mut PodTemplateCache,
+) -> ApiResult<WriteReply> {
     let Some(mut object) = mold.cast(body) else {
         let reply = create(ledger, kind, body, options)?;
         if kind.resource == "pods" && !body.name().is_empty() && !options.dry_run {
@@ -95,13 +100,13 @@ pub fn create_like(
     check_free(ledger, kind, &key)?;
     let mut warnings = Vec::new();
     let mut request =
-        Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
+        AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(ledger, &mut request)?;
-    Ok(Reply::changed(ledger.put(&key, object)?, warnings))
+    Ok(WriteReply::changed(ledger.put(&key, object)?, warnings))
 }
 
 /// The name is not taken.
-fn check_free(ledger: &dyn Ledger, kind: &Kind, key: &Key) -> Result<()> {
+fn check_free(ledger: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<()> {
     let Some(existing) = ledger.see(key)? else { return Ok(()) };
     let mut status = Status::already_exists(kind.resource, &key.name);
     if existing.deletion().is_some() {
@@ -117,7 +122,7 @@ pub fn warn(kind: &Kind, api_version: &str, object: &Object, warnings: &mut Vec<
 }
 
 /// Decodes strictly, defaults, and says what the writer should know about unknown fields.
-pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
+pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut Vec<String>) -> ApiResult<Object> {
     let mut unknown = Vec::new();
     let normalized = kind.normalized(&body.0, &mut |field| unknown.push(field));
     let refuse = |text: String| {
@@ -144,13 +149,13 @@ pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<
 }
 
 /// Checks metadata and the kind's own rules, by the version that the object was written in; all errors at once.
-pub fn check(kind: &Kind, api_version: &str, object: &Object, old: Option<&Object>) -> Result<()> {
+pub fn check(kind: &Kind, api_version: &str, object: &Object, old: Option<&Object>) -> ApiResult<()> {
     let mut errors = kinds::metadata::validate_metadata(object, old, kind);
     errors.extend(kind.wrongs(api_version, object, old));
     refuse(kind, object, &errors)
 }
 
-fn refuse(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> Result<()> {
+fn refuse(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> ApiResult<()> {
     if errors.is_empty() { Ok(()) } else { Err(field::invalid(kind.kind, kind.resource, object.name(), errors)) }
 }
 
@@ -160,7 +165,7 @@ pub fn key_of(kind: &Kind, object: &Object) -> Key {
     Key::new(kind.resource, namespace, object.name())
 }
 
-fn own_metadata(ledger: &mut dyn Ledger, kind: &Kind, object: &mut Object) {
+fn own_metadata(ledger: &mut dyn Transaction, kind: &Kind, object: &mut Object) {
     let uid = names::uid(ledger.random(), ledger.random());
     object.set(&["metadata", "uid"], uid);
     object.set(&["metadata", "creationTimestamp"], time::rfc3339(ledger.now()));
@@ -212,8 +217,8 @@ mod tests {
         };
         let bodies = [("a", "x", "1"), ("b", "x", "1"), ("c", "y", "1"), ("d", "y", "2"), ("e", "y", "2")]
             .map(|(n, i, l)| body(n, i, l));
-        let options = Options::default();
-        let mut mold = Mold::default();
+        let options = WriteOptions::default();
+        let mut mold = PodTemplateCache::default();
         let cast = bodies.each_ref().map(|body| mold.cast(body).is_some());
         assert_eq!(cast, [false; 5], "nothing was made yet");
         let mut uids = Vec::new();

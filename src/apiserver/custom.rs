@@ -1,12 +1,12 @@
 //! Custom resources at the front door: a write is made by the definition as it stands in the ledger, whatever this process has
 //! heard of it before.
 
-use super::Result;
-use super::ledger::Ledger;
+use super::ApiResult;
+use super::ledger::Transaction;
 use crate::kinds::Kind;
-use crate::kinds::custom::{self, Custom, DEFINITIONS};
+use crate::kinds::custom::{self, CustomDefinition, DEFINITIONS};
 use crate::object::{Key, Reason, Status, Str};
-use crate::store::{Access, Read, Store, StoreError};
+use crate::store::{OpenMode, Store, StoreError, StoreRead};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -16,7 +16,7 @@ pub fn learn_later(path: &Path) {
     let path = path.to_owned();
     custom::learn_later(move || {
         let texts = || -> Option<Vec<String>> {
-            let store = Store::open(&path, Access::Existing).ok()?;
+            let store = Store::open(&path, OpenMode::Existing).ok()?;
             let definitions = store.read().ok()?.list(DEFINITIONS, None).ok()?;
             Some(definitions.into_iter().map(|stored| stored.body.to_string()).collect())
         };
@@ -25,12 +25,13 @@ pub fn learn_later(path: &Path) {
 }
 
 /// Takes in all definitions as they stand, and forgets those that are gone.
-pub fn learn_all(ledger: &dyn Ledger) -> Result<()> {
+pub fn learn_all(ledger: &dyn Transaction) -> ApiResult<()> {
     let definitions = ledger.list(DEFINITIONS, None)?;
     for definition in &definitions {
         custom::learn(&definition.0.to_string());
     }
-    let stands = |custom: &Custom| definitions.iter().any(|definition| definition.name() == custom.definition);
+    let stands =
+        |custom: &CustomDefinition| definitions.iter().any(|definition| definition.name() == custom.definition);
     let gone = custom::known().into_iter().filter_map(|kind| kind.custom).filter(|custom| !stands(custom));
     gone.for_each(|custom| custom::forget(&custom.definition));
     Ok(())
@@ -41,7 +42,7 @@ static SEEN: LazyLock<Mutex<HashMap<Str, u64>>> = LazyLock::new(Mutex::default);
 
 /// Takes in the definition of a custom kind where it was written since it was last read here, and forgets it when it is gone. They may
 /// be large, so that one that is as it was is not decoded.
-pub fn refresh(read: &dyn Read, custom: &Custom) -> std::result::Result<(), StoreError> {
+pub fn refresh(read: &dyn StoreRead, custom: &CustomDefinition) -> std::result::Result<(), StoreError> {
     let Some(stored) = read.get(&Key::new(DEFINITIONS, "", &custom.definition))? else {
         custom::forget(&custom.definition);
         return Ok(());
@@ -55,7 +56,7 @@ pub fn refresh(read: &dyn Read, custom: &Custom) -> std::result::Result<(), Stor
 }
 
 /// Nothing new comes while a definition waits for its objects to go.
-pub fn check_not_going(ledger: &dyn Ledger, kind: &Kind) -> Result<()> {
+pub fn check_not_going(ledger: &dyn Transaction, kind: &Kind) -> ApiResult<()> {
     let Some(custom) = kind.custom else { return Ok(()) };
     let definition = ledger.see(&Key::new(DEFINITIONS, "", &custom.definition))?;
     if definition.is_none_or(|definition| definition.deletion().is_none()) {
@@ -66,12 +67,12 @@ pub fn check_not_going(ledger: &dyn Ledger, kind: &Kind) -> Result<()> {
 }
 
 /// The kind as its definition declares it now, with the schemas that a write needs; 404 when it is not served any more.
-pub fn current<'k>(ledger: &dyn Ledger, kind: &'k Kind) -> Result<&'k Kind> {
+pub fn current<'k>(ledger: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind> {
     let Some(custom) = kind.custom else { return Ok(kind) };
     let gone = || Status::new(Reason::NotFound, "the server could not find the requested resource");
     let key = Key::new(DEFINITIONS, "", &custom.definition);
     let definition = ledger.see(&key)?.ok_or_else(gone)?;
-    let ready = |custom: &Custom| custom.set_schemas(&definition);
+    let ready = |custom: &CustomDefinition| custom.set_schemas(&definition);
     if custom.mark == (definition.uid().to_owned(), definition.generation()) {
         ready(custom);
         return Ok(kind);

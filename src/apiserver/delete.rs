@@ -1,7 +1,7 @@
 //! Delete: graceful for pods, through finalizers for all kinds.
 
-use super::ledger::Ledger;
-use super::{Reply, Result};
+use super::ledger::Transaction;
+use super::{ApiResult, WriteReply};
 use crate::kinds::Kind;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS};
 use crate::object::time::Shift;
@@ -26,7 +26,7 @@ pub struct DeleteOptions {
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Deletes an object, or marks it: `changed` in the answer is false when it only was marked further.
-pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteOptions) -> Result<Reply> {
+pub fn delete(ledger: &mut dyn Transaction, kind: &Kind, key: &Key, options: &DeleteOptions) -> ApiResult<WriteReply> {
     let old = ledger.see(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     check_preconditions(kind, &old, options)?;
     if kind.resource == "namespaces" && PROTECTED.contains(&&*key.name) {
@@ -45,12 +45,12 @@ pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteO
     if is_due(kind, &object) {
         // An object that is removed at once never had a deletion timestamp; only pods do, even without grace.
         let last = if first && kind.resource != "pods" { Object::clone(&old) } else { object };
-        return Ok(Reply::changed(ledger.remove(key, last)?, Vec::new()));
+        return Ok(WriteReply::changed(ledger.remove(key, last)?, Vec::new()));
     }
     if object == *old {
-        return Ok(Reply::unchanged(old, Vec::new()));
+        return Ok(WriteReply::unchanged(old, Vec::new()));
     }
-    Ok(Reply::changed(ledger.put(key, object)?, Vec::new()))
+    Ok(WriteReply::changed(ledger.put(key, object)?, Vec::new()))
 }
 
 /// Whether an object that is being deleted has nothing left to wait for: no finalizer, no grace.
@@ -61,7 +61,7 @@ pub fn is_due(kind: &Kind, object: &Object) -> bool {
 }
 
 /// Kubernetes: `rest.BeforeDelete`. Its conflict names the kind where all others name the resource.
-fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> Result<()> {
+fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> ApiResult<()> {
     let refuse = |what: &str, wanted: &str, actual: &str, after: &str| {
         let group = kind.resource.group();
         let about = if group.is_empty() { kind.kind.to_owned() } else { format!("{}.{group}", kind.kind) };
@@ -125,7 +125,7 @@ fn grace_of(kind: &Kind, object: &Object, options: &DeleteOptions) -> i64 {
     }
 }
 
-fn mark(ledger: &dyn Ledger, kind: &Kind, object: &mut Object, grace: i64) {
+fn mark(ledger: &dyn Transaction, kind: &Kind, object: &mut Object, grace: i64) {
     let at = ledger.now().later(SignedDuration::from_secs(grace));
     object.set(&["metadata", "deletionTimestamp"], time::rfc3339(at));
     object.set(&["metadata", "deletionGracePeriodSeconds"], grace);

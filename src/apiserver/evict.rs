@@ -1,9 +1,9 @@
 //! Evict: a deletion of a pod that its disruption budget has to allow. Kubernetes: `pkg/registry/core/pod/storage/eviction.go`.
 
 use super::delete::{DeleteOptions, delete};
-use super::ledger::Ledger;
-use super::update::{Part, update};
-use super::{Options, Reply, Result, read};
+use super::ledger::Transaction;
+use super::update::{UpdatePart, update};
+use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::kinds;
 use crate::object::selector::Selector;
 use crate::object::{Cause, Key, Object, Reason, Resource, Status, time};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const MAX_DISRUPTED: usize = 2000;
 
 /// Evicts a pod; refused with 429 while its budget allows no disruption.
-pub fn evict(ledger: &mut dyn Ledger, key: &Key, options: &DeleteOptions, dry_run: bool) -> Result<Reply> {
+pub fn evict(ledger: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_run: bool) -> ApiResult<WriteReply> {
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     let pod = read::exact(ledger, key)?;
     if !ends_anyway(&pod) {
@@ -40,7 +40,7 @@ fn ends_anyway(pod: &Object) -> bool {
 }
 
 fn selects(budget: &Object, pod: &Object) -> bool {
-    let selector = budget.at(&["spec", "selector"]).map(Selector::from_label_selector);
+    let selector = budget.value_at(&["spec", "selector"]).map(Selector::from_label_selector);
     selector.is_some_and(|selector| selector.is_ok_and(|selector| selector.matches(|key| pod.label(key))))
 }
 
@@ -56,11 +56,12 @@ fn is_free(budget: &Object, pod: &Object) -> bool {
 }
 
 /// Takes one disruption off the budget.
-fn spend(ledger: &mut dyn Ledger, mut budget: Object, pod: &Object, dry_run: bool) -> Result<()> {
+fn spend(ledger: &mut dyn Transaction, mut budget: Object, pod: &Object, dry_run: bool) -> ApiResult<()> {
     let refuse = |text: String| Err(Status::new(Reason::TooManyRequests, text));
     let count = |field: &str| budget.int(&["status", field]).unwrap_or(0);
     let (allowed, observed) = (count("disruptionsAllowed"), count("observedGeneration"));
-    let disrupted = budget.at(&["status", "disruptedPods"]).and_then(Value::as_object).map_or(0, serde_json::Map::len);
+    let disrupted =
+        budget.value_at(&["status", "disruptedPods"]).and_then(Value::as_object).map_or(0, serde_json::Map::len);
     if observed < budget.generation() || disrupted > MAX_DISRUPTED {
         return refuse(format!(
             "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget {} is still being \
@@ -82,8 +83,8 @@ fn spend(ledger: &mut dyn Ledger, mut budget: Object, pod: &Object, dry_run: boo
     budget.set(&["status", "disruptionsAllowed"], allowed - 1);
     budget.set(&["status", "disruptedPods", pod.name()], json!(time::rfc3339(ledger.now())));
     let Some(kind) = kinds::by_name("poddisruptionbudgets") else { return Ok(()) };
-    let options = Options { dry_run, ..Options::default() };
-    update(ledger, kind, &budget, Part::Status, &options).map(|_| ())
+    let options = WriteOptions { dry_run, ..WriteOptions::default() };
+    update(ledger, kind, &budget, UpdatePart::Status, &options).map(|_| ())
 }
 
 #[cfg(test)]
@@ -95,12 +96,12 @@ mod tests {
     fn add(api: &mut Api, body: Value) {
         let object = Object(body);
         let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
-        let status = object.at(&["status"]).cloned();
+        let status = object.value_at(&["status"]).cloned();
         api.write(false, |ledger| {
-            let mut made = create(ledger, kind, &object, &Options::default())?.into_object();
+            let mut made = create(ledger, kind, &object, &WriteOptions::default())?.into_object();
             if let Some(status) = &status {
                 made.set(&["status"], status.clone());
-                update(ledger, kind, &made, Part::Status, &Options::default())?;
+                update(ledger, kind, &made, UpdatePart::Status, &WriteOptions::default())?;
             }
             Ok(())
         })

@@ -1,49 +1,49 @@
 //! The transaction that the pipeline reads from and writes to.
 
-use super::Result;
-use super::bind::{Binding, Prospect};
-use super::rules::addresses::{Held, Holdings};
+use super::ApiResult;
+use super::bind::{BindPreconditions, Binding};
+use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use crate::object::{Key, Object, Resource, Time};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// A consistent state that can be read and changed: a store's transaction, or the overlay of a beat.
-pub trait Ledger {
+pub trait Transaction {
     /// One object.
-    fn get(&self, key: &Key) -> Result<Option<Object>>;
+    fn get(&self, key: &Key) -> ApiResult<Option<Object>>;
 
     /// The same, to be looked at only: not copied where the ledger has it at hand.
-    fn see(&self, key: &Key) -> Result<Option<Arc<Object>>> {
+    fn see(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
         Ok(self.get(key)?.map(Arc::new))
     }
 
     /// An object that was seen, to be changed. What comes next is that it is put; nothing may fail in between. So the ledger need not keep it,
     /// and it need not be copied.
-    fn take(&mut self, _key: &Key, seen: Arc<Object>) -> Object {
+    fn take_object(&mut self, _key: &Key, seen: Arc<Object>) -> Object {
         Arc::unwrap_or_clone(seen)
     }
 
     /// The objects of a resource, in one namespace or in all, ordered by namespace and name.
-    fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>>;
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>>;
 
     /// Whether an object exists; cheaper than reading it.
-    fn exists(&self, key: &Key) -> Result<bool> {
+    fn exists(&self, key: &Key) -> ApiResult<bool> {
         Ok(self.get(key)?.is_some())
     }
 
     /// The revision of an object; cheaper than reading it.
-    fn revision(&self, key: &Key) -> Result<Option<u64>> {
+    fn revision(&self, key: &Key) -> ApiResult<Option<u64>> {
         Ok(self.see(key)?.map(|object| object.revision()))
     }
 
     /// A label of an object, where it and its object are there; cheaper than reading the object.
-    fn label(&self, key: &Key, label: &str) -> Result<Option<String>> {
+    fn label(&self, key: &Key, label: &str) -> ApiResult<Option<String>> {
         Ok(self.get(key)?.and_then(|object| object.label(label).map(str::to_owned)))
     }
 
     /// Returns the fields that decide whether a pod may be bound; cheaper than reading the pod.
-    fn prospect(&self, pod: &Key) -> Result<Option<Prospect>> {
-        Ok(self.see(pod)?.map(|pod| Prospect::of(&pod)))
+    fn prospect(&self, pod: &Key) -> ApiResult<Option<BindPreconditions>> {
+        Ok(self.see(pod)?.map(|pod| BindPreconditions::from_pod(&pod)))
     }
 
     /// Keeps a pod as bound without reading it whole. Where a ledger cannot, nothing is kept and this is false.
@@ -52,20 +52,20 @@ pub trait Ledger {
     }
 
     /// Returns the allocations of all Services; cheaper than reading the Services for each of many creations.
-    fn holdings(&mut self) -> Result<Rc<Holdings>> {
-        let mut holdings = Holdings::default();
+    fn holdings(&mut self) -> ApiResult<Rc<ServiceAllocations>> {
+        let mut holdings = ServiceAllocations::default();
         for service in self.list(Resource("services"), None)? {
             let key = Key::new(Resource("services"), service.namespace(), service.name());
-            holdings.put(&key, Held::by(&service));
+            holdings.put(&key, ServiceAllocation::from_service(&service));
         }
         Ok(Rc::new(holdings))
     }
 
     /// Keeps an object, gives it the next revision, and returns it as kept.
-    fn put(&mut self, key: &Key, object: Object) -> Result<Arc<Object>>;
+    fn put(&mut self, key: &Key, object: Object) -> ApiResult<Arc<Object>>;
 
     /// Takes an object away; `last` is its last state, which watchers are told.
-    fn remove(&mut self, key: &Key, last: Object) -> Result<Arc<Object>>;
+    fn remove(&mut self, key: &Key, last: Object) -> ApiResult<Arc<Object>>;
 
     /// The time that goes into the objects.
     fn now(&self) -> Time;

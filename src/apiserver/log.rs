@@ -1,42 +1,42 @@
 //! The log of a container, and why there is none.
 
-use super::front::Api;
-use super::{Result, read};
+use super::api::Api;
+use super::{ApiResult, read};
 use crate::kubelet::again_as_written;
 use crate::object::{Key, Object, Reason, Resource, Status};
-use crate::runtime::logs::{self, Logs, Missing, Next, Options};
-use crate::store::Access;
+use crate::runtime::logs::{self, LogMissing, LogOptions, LogReader, NextAttemptCheck};
+use crate::store::OpenMode;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Location of a cluster's logs; can be sent to another thread.
 #[derive(Clone)]
-pub struct Place {
+pub struct LogSource {
     /// The cluster's file.
     pub state: PathBuf,
     /// Its folder.
     pub home: PathBuf,
 }
 
-impl Place {
+impl LogSource {
     /// That of an open cluster.
-    pub fn of(api: &Api) -> Place {
-        Place { state: api.store().path().to_owned(), home: api.store().home().to_owned() }
+    pub fn from_api(api: &Api) -> LogSource {
+        LogSource { state: api.store().path().to_owned(), home: api.store().home().to_owned() }
     }
 }
 
 /// Opens a log; one of a container that has not been started is none, or refused with the reason why it waits.
-pub fn open(place: &Place, pod: &Object, container: &str, options: &Options) -> Result<Option<Logs>> {
+pub fn open(place: &LogSource, pod: &Object, container: &str, options: &LogOptions) -> ApiResult<Option<LogReader>> {
     // While a container waits for its restart, its last attempt is both the current and the previous one.
     let previous = options.previous && !waits_after_an_end(pod, container);
-    match logs::open(&place.home, pod.local_uid(), container, Options { previous, ..options.clone() }) {
+    match logs::open(&place.home, pod.local_uid(), container, LogOptions { previous, ..options.clone() }) {
         Ok(logs) if options.follow && !options.previous => {
             Ok(Some(logs.across(restarts(&place.state, pod, container))))
         }
         Ok(logs) => Ok(Some(logs)),
-        Err(Missing::Previous) => Err(previous_missing(pod, container)),
-        Err(Missing::Container) if options.previous => Err(previous_missing(pod, container)),
-        Err(Missing::Container) => match waiting_reason(pod, container) {
+        Err(LogMissing::Previous) => Err(previous_missing(pod, container)),
+        Err(LogMissing::Container) if options.previous => Err(previous_missing(pod, container)),
+        Err(LogMissing::Container) => match waiting_reason(pod, container) {
             Some(why) => {
                 let text = format!("container {container:?} in pod {:?} is waiting to start: {why}", pod.name());
                 Err(Status::new(Reason::BadRequest, text))
@@ -51,12 +51,12 @@ pub fn open(place: &Place, pod: &Object, container: &str, options: &Options) -> 
 }
 
 /// Whether another attempt follows one that has ended: its policy says so, and the pod is neither done nor going.
-fn restarts(state: &Path, pod: &Object, container: &str) -> Next {
+fn restarts(state: &Path, pod: &Object, container: &str) -> NextAttemptCheck {
     let again = again_as_written(pod, container);
     let (state, uid) = (state.to_owned(), pod.uid().to_owned());
     let key = Key::new(Resource("pods"), pod.namespace(), pod.name());
     let is_alive = move || {
-        let api = Api::open(&state, Access::Existing, "logs").ok()?;
+        let api = Api::open(&state, OpenMode::Existing, "logs").ok()?;
         let pod = api.look(|ledger| read::get(ledger, &key)).ok()?;
         let is_over = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
         Some(pod.uid() == uid && pod.deletion().is_none() && !is_over)

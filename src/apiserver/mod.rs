@@ -4,9 +4,10 @@
 //! decode, default, admit, validate, check the revision, put. The pipeline works on a [`Ledger`], which is a store's transaction
 //! for the command line and the overlay of a beat for the loops, so that both pass the same checks.
 //! Never: decides what should exist, never starts anything, never prints.
-//! Start reading at [`create`](create::create), then [`front::Api`].
+//! Start reading at [`create`](create::create), then [`api::Api`].
 
 pub mod admission;
+pub mod api;
 pub mod apply;
 pub mod apply_patch;
 pub mod bind;
@@ -15,7 +16,6 @@ pub mod create;
 pub mod custom;
 pub mod delete;
 pub mod evict;
-pub mod front;
 pub mod ledger;
 pub mod log;
 pub mod managed;
@@ -28,15 +28,15 @@ pub mod scale;
 pub mod update;
 pub mod watch;
 
-pub use front::Api;
-pub use ledger::Ledger;
-pub use outside::Outside;
+pub use api::Api;
+pub use ledger::Transaction;
+pub use outside::Env;
 
 use crate::object::{Object, Status};
 use std::sync::Arc;
 
 /// Result of an API operation.
-pub type Result<T> = std::result::Result<T, Status>;
+pub type ApiResult<T> = std::result::Result<T, Status>;
 
 /// Handling of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -52,27 +52,27 @@ pub enum FieldValidation {
 
 /// Options of a write.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct WriteOptions {
     /// See [`FieldValidation`].
     pub field_validation: FieldValidation,
     /// Everything is done but the keeping.
     pub dry_run: bool,
     /// The field manager, when ownership is tracked.
-    pub manager: Option<Manager>,
+    pub manager: Option<FieldManager>,
     /// The `apiVersion` that a patch is made in; none for the kind's newest.
     pub api_version: Option<String>,
 }
 
-impl Options {
+impl WriteOptions {
     /// Refuses a manager whose name cannot be one. `of`: `CreateOptions`, what the request calls its options.
-    pub fn check_manager(&self, of: &str) -> Result<()> {
+    pub fn check_manager(&self, of: &str) -> ApiResult<()> {
         self.manager.as_ref().map_or(Ok(()), |manager| rules::field_manager::check(&manager.name, of))
     }
 }
 
 /// A field manager, as `metadata.managedFields` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Manager {
+pub struct FieldManager {
     /// `kubectl-create`.
     pub name: String,
     /// The part of the object that is written, `status` or `scale`; empty for the object itself.
@@ -81,7 +81,7 @@ pub struct Manager {
 
 /// A write that went through.
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub struct WriteReply {
     /// The object as it now stands (or last stood).
     pub object: Arc<Object>,
     /// Warnings for the client.
@@ -90,10 +90,10 @@ pub struct Reply {
     pub changed: bool,
 }
 
-impl Reply {
+impl WriteReply {
     /// A write that was not needed.
-    pub fn unchanged(object: impl Into<Arc<Object>>, warnings: Vec<String>) -> Reply {
-        Reply { object: object.into(), warnings, changed: false }
+    pub fn unchanged(object: impl Into<Arc<Object>>, warnings: Vec<String>) -> WriteReply {
+        WriteReply { object: object.into(), warnings, changed: false }
     }
 
     /// The object, to be kept or changed by the caller.
@@ -102,7 +102,7 @@ impl Reply {
     }
 
     /// A write that changed something.
-    pub fn changed(object: impl Into<Arc<Object>>, warnings: Vec<String>) -> Reply {
-        Reply { object: object.into(), warnings, changed: true }
+    pub fn changed(object: impl Into<Arc<Object>>, warnings: Vec<String>) -> WriteReply {
+        WriteReply { object: object.into(), warnings, changed: true }
     }
 }

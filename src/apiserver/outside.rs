@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 /// Source of time and randomness.
 #[derive(Clone, Debug)]
-pub enum Outside {
+pub enum Env {
     /// The system's clock and its randomness.
     System,
     /// A clock that is set, and numbers that follow from a seed.
@@ -17,18 +17,18 @@ pub enum Outside {
     },
 }
 
-impl Outside {
+impl Env {
     /// The time.
     pub fn now(&self) -> Time {
         match self {
-            Outside::System => Time::now(),
-            Outside::Rehearsed { now, .. } => *now,
+            Env::System => Time::now(),
+            Env::Rehearsed { now, .. } => *now,
         }
     }
 
     /// Sets the pretended clock; the system's stays as it is.
     pub fn set(&mut self, to: Time) {
-        if let Outside::Rehearsed { now, .. } = self {
+        if let Env::Rehearsed { now, .. } = self {
             *now = to;
         }
     }
@@ -37,8 +37,8 @@ impl Outside {
     /// retries on a taken name.
     pub fn random(&mut self) -> u64 {
         match self {
-            Outside::System => of_the_system(),
-            Outside::Rehearsed { seed, .. } => scatter(seed),
+            Env::System => of_the_system(),
+            Env::Rehearsed { seed, .. } => scatter(seed),
         }
     }
 }

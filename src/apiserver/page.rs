@@ -2,12 +2,12 @@
 //!
 //! What has changed since is taken back by the log: the first entry of an object after a revision knows what it was at that revision.
 
-use super::front::{Api, refused};
-use super::read::Wanted;
-use super::{Ledger, Result};
+use super::api::{Api, refused};
+use super::read::ListSelection;
+use super::{ApiResult, Transaction};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Resource, Status, Str};
-use crate::store::{Change, Read, Stored};
+use crate::store::{ChangeKind, StoreRead, StoredObject};
 use std::collections::BTreeMap;
 
 /// So many rows are read at once, and of the log.
@@ -17,13 +17,13 @@ const ROWS: usize = 500;
 const WORKED_OUT: [&str; 2] = ["nodes", "leases.coordination.k8s.io"];
 
 /// A list that is wanted.
-pub struct Listing<'a> {
+pub struct ListRequest<'a> {
     /// The kind.
     pub kind: &'a Kind,
     /// The namespace; none for all.
     pub namespace: Option<&'a str>,
     /// The selection.
-    pub wanted: &'a Wanted,
+    pub wanted: &'a ListSelection,
     /// As things stood at this revision; none for now.
     pub at: Option<u64>,
     /// After this namespace and name.
@@ -33,7 +33,7 @@ pub struct Listing<'a> {
 }
 
 /// A part of a list.
-pub struct Page {
+pub struct ListPage {
     /// Objects on the page.
     pub objects: Vec<Object>,
     /// The moment that it shows.
@@ -43,13 +43,13 @@ pub struct Page {
 }
 
 /// A place in a list: namespace and name.
-type Place = (String, String);
+type ListPosition = (String, String);
 
 /// Previous states of changed objects; `None` for an object that did not exist.
-type Before = BTreeMap<Place, Option<Str>>;
+type PreviousState = BTreeMap<ListPosition, Option<Str>>;
 
 /// Reads a page.
-pub fn page(api: &Api, listing: &Listing<'_>) -> Result<Page> {
+pub fn page(api: &Api, listing: &ListRequest<'_>) -> ApiResult<ListPage> {
     listing.wanted.check(listing.kind)?;
     let snapshot = api.store().read().map_err(|error| refused(&error))?;
     let head = snapshot.revision().map_err(|error| refused(&error))?;
@@ -57,20 +57,20 @@ pub fn page(api: &Api, listing: &Listing<'_>) -> Result<Page> {
     if revision > head {
         return Err(too_large(revision, head));
     }
-    let before = if revision < head { before(&snapshot, listing, revision)? } else { Before::new() };
+    let before = if revision < head { states_at_revision(&snapshot, listing, revision)? } else { PreviousState::new() };
     let is_worked_out = WORKED_OUT.contains(&listing.kind.resource.0);
     let (mut objects, whole) = match listing.limit {
         // A snapshot that lives at the same time shows the same.
-        None if before.is_empty() && listing.after.is_none() => (api.look(|ledger| all(ledger, listing))?, true),
-        _ if is_worked_out => (api.look(|ledger| all(ledger, listing))?, true),
-        limit => (some(&snapshot, listing, before, limit.map(|limit| limit + 1))?, false),
+        None if before.is_empty() && listing.after.is_none() => (api.look(|ledger| list_all(ledger, listing))?, true),
+        _ if is_worked_out => (api.look(|ledger| list_all(ledger, listing))?, true),
+        limit => (list_limited(&snapshot, listing, before, limit.map(|limit| limit + 1))?, false),
     };
     if whole && let Some((namespace, name)) = listing.after {
         objects.retain(|object| (object.namespace(), object.name()) > (namespace, name));
     }
     let more = listing.limit.is_some_and(|limit| objects.len() > limit);
     objects.truncate(listing.limit.unwrap_or(usize::MAX));
-    Ok(Page { objects, revision, more })
+    Ok(ListPage { objects, revision, more })
 }
 
 /// Nobody has written so much yet.
@@ -82,17 +82,22 @@ pub fn too_large(revision: u64, head: u64) -> Status {
     status
 }
 
-fn all(ledger: &dyn Ledger, listing: &Listing<'_>) -> Result<Vec<Object>> {
+fn list_all(ledger: &dyn Transaction, listing: &ListRequest<'_>) -> ApiResult<Vec<Object>> {
     let mut objects = ledger.list(listing.kind.resource, listing.namespace)?;
     objects.retain(|object| listing.wanted.admits(listing.kind, object));
     Ok(objects)
 }
 
 /// The wanted objects in order, at most so many.
-fn some(read: &dyn Read, listing: &Listing<'_>, mut before: Before, most: Option<usize>) -> Result<Vec<Object>> {
+fn list_limited(
+    read: &dyn StoreRead,
+    listing: &ListRequest<'_>,
+    mut before: PreviousState,
+    most: Option<usize>,
+) -> ApiResult<Vec<Object>> {
     let most = most.unwrap_or(usize::MAX);
     let own = |(namespace, name): (&str, &str)| (namespace.to_owned(), name.to_owned());
-    let mut after: Option<Place> = listing.after.map(own);
+    let mut after: Option<ListPosition> = listing.after.map(own);
     if let Some(after) = &after {
         before = before.split_off(after);
         before.remove(after);
@@ -103,7 +108,7 @@ fn some(read: &dyn Read, listing: &Listing<'_>, mut before: Before, most: Option
         let rows = read.page(listing.kind.resource, listing.namespace, place, ROWS).map_err(|error| refused(&error))?;
         let is_last = rows.len() < ROWS;
         after = rows.last().map(place_of);
-        let mut bodies: BTreeMap<Place, Str> = rows.into_iter().map(|row| (place_of(&row), row.body)).collect();
+        let mut bodies: BTreeMap<ListPosition, Str> = rows.into_iter().map(|row| (place_of(&row), row.body)).collect();
         for (place, body) in up_to(&mut before, after.as_ref().filter(|_| !is_last)) {
             match body {
                 Some(body) => drop(bodies.insert(place, body)),
@@ -128,12 +133,12 @@ fn some(read: &dyn Read, listing: &Listing<'_>, mut before: Before, most: Option
     Ok(found)
 }
 
-fn place_of(stored: &Stored) -> Place {
+fn place_of(stored: &StoredObject) -> ListPosition {
     (stored.key.namespace.to_string(), stored.key.name.to_string())
 }
 
 /// Takes out what comes up to a place, or all.
-fn up_to(before: &mut Before, last: Option<&Place>) -> Before {
+fn up_to(before: &mut PreviousState, last: Option<&ListPosition>) -> PreviousState {
     match last {
         None => std::mem::take(before),
         Some(last) => {
@@ -147,14 +152,14 @@ fn up_to(before: &mut Before, last: Option<&Place>) -> Before {
 }
 
 /// Returns the state at a revision of each object that has changed since.
-fn before(read: &dyn Read, listing: &Listing<'_>, revision: u64) -> Result<Before> {
-    let (mut before, mut last) = (Before::new(), revision);
+fn states_at_revision(read: &dyn StoreRead, listing: &ListRequest<'_>, revision: u64) -> ApiResult<PreviousState> {
+    let (mut before, mut last) = (PreviousState::new(), revision);
     loop {
         let entries = read.log_after(last, ROWS).map_err(|error| refused(&error))?;
         let Some(newest) = entries.last() else { return Ok(before) };
         last = newest.revision;
         for entry in entries {
-            let (Change::Put(stored) | Change::Removed(stored)) = &entry.change;
+            let (ChangeKind::Put(stored) | ChangeKind::Removed(stored)) = &entry.change;
             if is_of(stored, listing.kind.resource, listing.namespace) {
                 before.entry(place_of(stored)).or_insert(entry.previous);
             }
@@ -162,14 +167,14 @@ fn before(read: &dyn Read, listing: &Listing<'_>, revision: u64) -> Result<Befor
     }
 }
 
-fn is_of(stored: &Stored, resource: Resource, namespace: Option<&str>) -> bool {
+fn is_of(stored: &StoredObject, resource: Resource, namespace: Option<&str>) -> bool {
     stored.key.resource == resource && namespace.is_none_or(|namespace| *stored.key.namespace == *namespace)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apiserver::{Options, create::create, delete, update};
+    use crate::apiserver::{WriteOptions, create::create, delete, update};
     use crate::kinds;
     use crate::object::Key;
     use serde_json::json;
@@ -183,35 +188,35 @@ mod tests {
     fn all_pages_show_the_same_moment() {
         let mut api = Api::in_memory("test").unwrap();
         let kind = kinds::by_name("configmaps").unwrap();
-        let options = Options::default();
+        let options = WriteOptions::default();
         for name in ["b", "d", "f", "h"] {
             api.write(false, |ledger| create(ledger, kind, &map(name, "old"), &options)).unwrap();
         }
-        let wanted = Wanted::default();
+        let wanted = ListSelection::default();
         let listing =
-            Listing { kind, namespace: Some("default"), wanted: &wanted, at: None, after: None, limit: Some(1) };
+            ListRequest { kind, namespace: Some("default"), wanted: &wanted, at: None, after: None, limit: Some(1) };
         let first = page(&api, &listing).unwrap();
         assert_eq!((first.objects[0].name(), first.more), ("b", true));
         for name in ["a", "c", "e"] {
             api.write(false, |ledger| create(ledger, kind, &map(name, "new"), &options)).unwrap();
         }
-        api.write(false, |ledger| update::update(ledger, kind, &map("f", "new"), update::Part::Main, &options))
+        api.write(false, |ledger| update::update(ledger, kind, &map("f", "new"), update::UpdatePart::Main, &options))
             .unwrap();
         for name in ["d", "e"] {
             let key = Key::new(kind.resource, "default", name);
             api.write(false, |ledger| delete::delete(ledger, kind, &key, &delete::DeleteOptions::default())).unwrap();
         }
-        let shown = |page: &Page| -> Vec<String> {
+        let shown = |page: &ListPage| -> Vec<String> {
             page.objects.iter().map(|object| format!("{}={}", object.name(), object.label("d").unwrap())).collect()
         };
-        let rest = Listing { at: Some(first.revision), after: Some(("default", "b")), limit: Some(2), ..listing };
+        let rest = ListRequest { at: Some(first.revision), after: Some(("default", "b")), limit: Some(2), ..listing };
         let second = page(&api, &rest).unwrap();
         assert_eq!((shown(&second), second.more), (vec!["d=old".to_owned(), "f=old".to_owned()], true));
-        let third = page(&api, &Listing { after: Some(("default", "f")), ..rest }).unwrap();
+        let third = page(&api, &ListRequest { after: Some(("default", "f")), ..rest }).unwrap();
         assert_eq!((shown(&third), third.more), (vec!["h=old".to_owned()], false));
-        let now = page(&api, &Listing { at: None, after: None, limit: None, ..rest }).unwrap();
+        let now = page(&api, &ListRequest { at: None, after: None, limit: None, ..rest }).unwrap();
         assert_eq!(shown(&now), ["a=new", "b=old", "c=new", "f=new", "h=old"]);
-        let later = page(&api, &Listing { at: Some(now.revision + 1), ..rest });
+        let later = page(&api, &ListRequest { at: Some(now.revision + 1), ..rest });
         assert!(later.is_err_and(|status| status.message.starts_with("Timeout: Too large resource version")));
     }
 }

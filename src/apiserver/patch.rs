@@ -1,8 +1,8 @@
 //! Patch: an edit of the object as it stands, applied and then updated through the pipeline.
 
-use super::ledger::Ledger;
-use super::update::{Part, update};
-use super::{Options, Reply, Result, read};
+use super::ledger::Transaction;
+use super::update::{UpdatePart, update};
+use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::kinds::{self, Kind};
 use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Status, merge, patch};
@@ -26,20 +26,20 @@ pub const UNKNOWN_FORMAT: &str = "the body of the request was in an unknown form
 
 /// Patches an object, or its status.
 pub fn patch(
-    ledger: &mut dyn Ledger,
+    ledger: &mut dyn Transaction,
     kind: &Kind,
     key: &Key,
     kind_of_patch: PatchType,
     patch: &Value,
-    part: Part,
-    options: &Options,
-) -> Result<Reply> {
+    part: UpdatePart,
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
     options.check_manager("PatchOptions")?;
     let old = read::exact(ledger, key)?;
     let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
     // A patch cannot change the type of an object.
     for field in ["apiVersion", "kind"] {
-        if let Some(own) = old.at(&[field]) {
+        if let Some(own) = old.value_at(&[field]) {
             new.set(&[field], own.clone());
         }
     }
@@ -92,7 +92,7 @@ fn of_strategic_patch(kind: &Kind, patch: &Value, status: Status) -> Status {
 }
 
 /// The body that a patch makes of an object.
-pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Value) -> Result<Value> {
+pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Value) -> ApiResult<Value> {
     let bad = |text: String| Status::new(Reason::BadRequest, text);
     match kind_of_patch {
         PatchType::Merge if change.is_object() => Ok(patch::json_merge(&old.0, change)),

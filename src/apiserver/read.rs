@@ -1,21 +1,21 @@
 //! Reading: get, and list with selectors.
 
-use super::Result;
-use super::ledger::Ledger;
+use super::ApiResult;
+use super::ledger::Transaction;
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
 use crate::object::{Key, Object, Reason, Resource, Status};
 
 /// Selection of objects for a list.
 #[derive(Default, Clone)]
-pub struct Wanted {
+pub struct ListSelection {
     /// By labels.
     pub labels: Option<Selector>,
     /// By fields.
     pub fields: Option<FieldSelector>,
 }
 
-impl Wanted {
+impl ListSelection {
     /// Whether all objects are.
     pub fn is_everything(&self) -> bool {
         let labels = self.labels.as_ref().is_none_or(Selector::is_everything);
@@ -29,7 +29,7 @@ impl Wanted {
     }
 
     /// Refuses selectors on fields that the kind cannot be selected by.
-    pub fn check(&self, kind: &Kind) -> Result<()> {
+    pub fn check(&self, kind: &Kind) -> ApiResult<()> {
         let Some(selector) = &self.fields else { return Ok(()) };
         for (field, _, _) in selector.requirements() {
             if !kinds::selectable::is_selectable(kind.resource, field) {
@@ -46,13 +46,13 @@ fn fields_match(kind: &Kind, object: &Object, selector: &FieldSelector) -> bool 
 }
 
 /// One object, or 404 that names it: as the API server answers.
-pub fn exact(ledger: &dyn Ledger, key: &Key) -> Result<Object> {
+pub fn exact(ledger: &dyn Transaction, key: &Key) -> ApiResult<Object> {
     ledger.get(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))
 }
 
 /// One object, or 404 that names its namespace where that is what is missing: as kubectl looks (cli-runtime: `Info.Get`).
-pub fn get(ledger: &dyn Ledger, key: &Key) -> Result<Object> {
-    let missing = |ledger: &dyn Ledger| {
+pub fn get(ledger: &dyn Transaction, key: &Key) -> ApiResult<Object> {
+    let missing = |ledger: &dyn Transaction| {
         let namespace = Key::new(Resource("namespaces"), "", &key.namespace);
         match key.namespace.is_empty() || ledger.exists(&namespace)? {
             true => Err(Status::not_found(key.resource, &key.name)),
@@ -63,7 +63,12 @@ pub fn get(ledger: &dyn Ledger, key: &Key) -> Result<Object> {
 }
 
 /// The wanted objects of a kind, in one namespace or in all.
-pub fn list(ledger: &dyn Ledger, kind: &Kind, namespace: Option<&str>, wanted: &Wanted) -> Result<Vec<Object>> {
+pub fn list(
+    ledger: &dyn Transaction,
+    kind: &Kind,
+    namespace: Option<&str>,
+    wanted: &ListSelection,
+) -> ApiResult<Vec<Object>> {
     wanted.check(kind)?;
     let namespace = namespace.filter(|_| kind.namespaced);
     let mut objects = ledger.list(kind.resource, namespace)?;

@@ -1,15 +1,15 @@
 //! The scale of an object: how many replicas it shall have and has, as `autoscaling/v1` tells it of every kind that has one.
 
-use super::ledger::Ledger;
-use super::update::{Part, update};
-use super::{Options, Reply, Result, read};
+use super::ledger::Transaction;
+use super::update::{UpdatePart, update};
+use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::kinds::{Kind, field};
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Map, Value, json};
 
 /// The subresource of an object: the object itself for its status, or its scale.
-pub fn subresource(kind: &Kind, object: Object, name: &str) -> Result<Object> {
+pub fn subresource(kind: &Kind, object: Object, name: &str) -> ApiResult<Object> {
     match name {
         "" => Ok(object),
         "status" if kind.status => Ok(object),
@@ -23,7 +23,7 @@ pub fn subresource(kind: &Kind, object: Object, name: &str) -> Result<Object> {
 pub fn scale(kind: &Kind, object: &Object) -> Object {
     let (wanted, seen) = kind.replicas();
     let known = ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"];
-    let field = |name: &str| Some((name.to_owned(), object.at(&["metadata", name])?.clone()));
+    let field = |name: &str| Some((name.to_owned(), object.value_at(&["metadata", name])?.clone()));
     let metadata: Map<String, Value> = known.into_iter().filter_map(field).collect();
     let mut scale = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata,
@@ -40,9 +40,15 @@ pub fn scale(kind: &Kind, object: &Object) -> Object {
 }
 
 /// Gives an object as many replicas as a Scale says; that may rely on a revision and a uid.
-pub fn rescale(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, wish: &Object, options: &Options) -> Result<Reply> {
+pub fn rescale(
+    ledger: &mut dyn Transaction,
+    kind: &Kind,
+    key: &Key,
+    wish: &Object,
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
     let mut object = read::exact(ledger, key)?;
-    let replicas = match wish.at(&["spec", "replicas"]) {
+    let replicas = match wish.value_at(&["spec", "replicas"]) {
         None | Some(Value::Null) => 0,
         Some(value) => value.as_i64().ok_or_else(|| {
             let text = "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is no whole number";
@@ -63,7 +69,7 @@ pub fn rescale(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, wish: &Object, o
             object.set(&["metadata", part], relied);
         }
     }
-    update(ledger, kind, &object, Part::Main, options)
+    update(ledger, kind, &object, UpdatePart::Main, options)
 }
 
 /// `spec.selector` as text; a ReplicationController has plain labels there, a custom resource text where its definition says.
@@ -72,7 +78,7 @@ fn selector(kind: &Kind, object: &Object) -> Option<String> {
         let path: Vec<&str> = paths.selector.iter().map(String::as_str).collect();
         return object.text(&path).filter(|text| !text.is_empty()).map(str::to_owned);
     }
-    let selector = object.at(&["spec", "selector"])?;
+    let selector = object.value_at(&["spec", "selector"])?;
     let is_plain = selector.as_object()?.values().all(Value::is_string);
     let selector = if is_plain { json!({"matchLabels": selector}) } else { selector.clone() };
     Some(Selector::from_label_selector(&selector).ok()?.to_string())

@@ -1,11 +1,11 @@
 //! Update: the pipeline for an object that exists, whole or status alone.
 
-use super::admission::{self, Request};
+use super::admission::{self, AdmissionRequest};
 use super::create::{check, create, decode, key_of, warn};
 use super::custom;
-use super::ledger::Ledger;
+use super::ledger::Transaction;
 use super::rules::metadata;
-use super::{Manager, Options, Reply, Result, delete, managed};
+use super::{ApiResult, FieldManager, WriteOptions, WriteReply, delete, managed};
 use crate::kinds::pod::resize;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Status};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The part of an object that a write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum UpdatePart {
     /// Metadata and spec; status stays as it is for kinds with a status subresource.
     Main,
     /// Status alone.
@@ -27,27 +27,33 @@ pub enum Part {
     Finalize,
 }
 
-impl Part {
+impl UpdatePart {
     /// The writer of this part.
-    fn written_by(self, manager: Option<&Manager>) -> Option<Manager> {
+    fn written_by(self, manager: Option<&FieldManager>) -> Option<FieldManager> {
         let subresource = match self {
-            Part::Main => return manager.cloned(),
-            Part::Status => "status",
-            Part::EphemeralContainers => "ephemeralcontainers",
-            Part::Resize => "resize",
-            Part::Finalize => "finalize",
+            UpdatePart::Main => return manager.cloned(),
+            UpdatePart::Status => "status",
+            UpdatePart::EphemeralContainers => "ephemeralcontainers",
+            UpdatePart::Resize => "resize",
+            UpdatePart::Finalize => "finalize",
         };
-        manager.map(|manager| Manager { name: manager.name.clone(), subresource })
+        manager.map(|manager| FieldManager { name: manager.name.clone(), subresource })
     }
 }
 
 /// Replaces an object, or its status.
-pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, options: &Options) -> Result<Reply> {
+pub fn update(
+    ledger: &mut dyn Transaction,
+    kind: &Kind,
+    body: &Object,
+    part: UpdatePart,
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
     let kind = custom::current(ledger, kind)?;
     options.check_manager("UpdateOptions")?;
     let key = key_of(kind, body);
     let Some(old) = ledger.see(&key)? else {
-        if kind.create_on_update && part == Part::Main {
+        if kind.create_on_update && part == UpdatePart::Main {
             return create(ledger, kind, body, options);
         }
         return Err(Status::not_found(kind.resource, &key.name));
@@ -55,7 +61,7 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     check_preconditions(kind, body, &old)?;
     let mut warnings = Vec::new();
     let object = match part {
-        Part::Status => {
+        UpdatePart::Status => {
             let status = normal_status(kind, body, options, &mut warnings)?;
             if kind.custom.is_some() {
                 let mut object = Object::clone(&old);
@@ -63,13 +69,13 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
                 check(kind, body.api_version(), &object, Some(&old))?;
             }
             let noted = match part.written_by(options.manager.as_ref()) {
-                Some(manager) => Noted::By(manager),
-                None => Noted::In(body.at(&["metadata", "managedFields"])),
+                Some(manager) => StatusOwnership::By(manager),
+                None => StatusOwnership::In(body.value_at(&["metadata", "managedFields"])),
             };
             return keep_status(ledger, (kind, &key), status, old, noted, warnings);
         }
-        Part::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
-        Part::Resize => resized(kind, body, &old, options, &mut warnings)?,
+        UpdatePart::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
+        UpdatePart::Resize => resized(kind, body, &old, options, &mut warnings)?,
         _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
     };
     let manager = part.written_by(options.manager.as_ref());
@@ -78,40 +84,41 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
 
 /// Replaces an object's status with one that is in the form in which it is stored already, as that of a pod is when a loop writes it: it
 /// is not decoded.
-pub fn update_normal_status(ledger: &mut dyn Ledger, kind: &Kind, body: &Object) -> Result<Reply> {
+pub fn update_normal_status(ledger: &mut dyn Transaction, kind: &Kind, body: &Object) -> ApiResult<WriteReply> {
     let key = key_of(kind, body);
     let old = ledger.see(&key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
     check_preconditions(kind, body, &old)?;
-    let status = body.at(&["status"]).cloned();
+    let status = body.value_at(&["status"]).cloned();
     let mut warnings = Vec::new();
-    debug_assert_eq!(Ok(status.clone()), normal_status(kind, body, &Options::default(), &mut warnings));
-    keep_status(ledger, (kind, &key), status, old, Noted::In(None), warnings)
+    debug_assert_eq!(Ok(status.clone()), normal_status(kind, body, &WriteOptions::default(), &mut warnings));
+    keep_status(ledger, (kind, &key), status, old, StatusOwnership::In(None), warnings)
 }
 
 /// Ownership of the fields of a status.
-enum Noted<'a> {
+enum StatusOwnership<'a> {
     /// This manager owns the changed fields.
-    By(Manager),
+    By(FieldManager),
     /// It is as these managed fields say; as before, where there are none.
     In(Option<&'a Value>),
 }
 
 /// Keeps the object with a new status. The rest was checked when it was written and is not looked at again.
 fn keep_status(
-    ledger: &mut dyn Ledger,
+    ledger: &mut dyn Transaction,
     (kind, key): (&Kind, &Key),
     status: Option<Value>,
     old: Arc<Object>,
-    noted: Noted,
+    noted: StatusOwnership,
     warnings: Vec<String>,
-) -> Result<Reply> {
-    let other_managers = matches!(noted, Noted::In(Some(list)) if Some(list) != old.at(&["metadata", "managedFields"]));
-    if old.at(&["status"]) == status.as_ref() && !other_managers {
-        return Ok(Reply::unchanged(old, warnings));
+) -> ApiResult<WriteReply> {
+    let other_managers =
+        matches!(noted, StatusOwnership::In(Some(list)) if Some(list) != old.value_at(&["metadata", "managedFields"]));
+    if old.value_at(&["status"]) == status.as_ref() && !other_managers {
+        return Ok(WriteReply::unchanged(old, warnings));
     }
     // Without ownership tracking the old object is not needed, so it is changed in place.
-    let before = (matches!(noted, Noted::By(_)) && managed::is_tracked(&old)).then(|| old.clone());
-    let mut object = ledger.take(key, old);
+    let before = (matches!(noted, StatusOwnership::By(_)) && managed::is_tracked(&old)).then(|| old.clone());
+    let mut object = ledger.take_object(key, old);
     match status {
         Some(status) => object.set(&["status"], status),
         None => {
@@ -119,18 +126,25 @@ fn keep_status(
         }
     }
     match (noted, before) {
-        (Noted::By(manager), Some(old)) => {
+        (StatusOwnership::By(manager), Some(old)) => {
             managed::update::updated(kind, &old, &mut object, Some(&manager), ledger.now());
         }
-        (Noted::In(Some(list)), _) if other_managers => object.set(&["metadata", "managedFields"], list.clone()),
+        (StatusOwnership::In(Some(list)), _) if other_managers => {
+            object.set(&["metadata", "managedFields"], list.clone())
+        }
         _ => {}
     }
-    Ok(Reply::changed(ledger.put(key, object)?, warnings))
+    Ok(WriteReply::changed(ledger.put(key, object)?, warnings))
 }
 
 /// A body's status as it is stored; of the rest nothing is read.
-fn normal_status(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Option<Value>> {
-    let status = body.at(&["status"]).cloned().unwrap_or_default();
+fn normal_status(
+    kind: &Kind,
+    body: &Object,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> ApiResult<Option<Value>> {
+    let status = body.value_at(&["status"]).cloned().unwrap_or_default();
     let alone = Object(json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status}));
     let mut decoded = decode(kind, &alone, options, warnings)?;
     Ok(decoded.0.get_mut("status").map(Value::take))
@@ -141,9 +155,9 @@ fn with_ephemeral(
     kind: &Kind,
     body: &Object,
     old: &Object,
-    options: &Options,
+    options: &WriteOptions,
     warnings: &mut Vec<String>,
-) -> Result<Object> {
+) -> ApiResult<Object> {
     let decoded = decode(kind, body, options, warnings)?;
     let mut object = old.clone();
     object.set(&["spec", "ephemeralContainers"], decoded.items(&["spec", "ephemeralContainers"]).to_vec());
@@ -153,7 +167,13 @@ fn with_ephemeral(
 
 /// The pod with new resources of its containers, checked as a whole. With itself for the old one: whatever else differs is refused
 /// before, and a pod that has been there for a while may have what a new one may not (containers for debugging).
-fn resized(kind: &Kind, body: &Object, old: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
+fn resized(
+    kind: &Kind,
+    body: &Object,
+    old: &Object,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> ApiResult<Object> {
     let decoded = decode(kind, body, options, warnings)?;
     let (object, mut errors) = resize::resized(&decoded, old);
     errors.extend(kind.wrongs(&kind.api_version(), &object, Some(&object)));
@@ -165,23 +185,24 @@ fn resized(kind: &Kind, body: &Object, old: &Object, options: &Options, warnings
 
 /// The object with new metadata and spec, through the whole pipeline.
 fn whole(
-    ledger: &mut dyn Ledger,
+    ledger: &mut dyn Transaction,
     kind: &Kind,
     body: &Object,
     old: &Object,
-    part: Part,
-    options: &Options,
+    part: UpdatePart,
+    options: &WriteOptions,
     warnings: &mut Vec<String>,
-) -> Result<Object> {
+) -> ApiResult<Object> {
     let mut object = decode(kind, body, options, warnings)?;
     keep_other_parts(kind, &mut object, old, part);
     metadata::carry_over(&mut object, old);
     (kind.prepare)(&mut object, Some(old));
-    let mut request = Request { kind, object: &mut object, old: Some(old), warnings, dry_run: options.dry_run };
+    let mut request =
+        AdmissionRequest { kind, object: &mut object, old: Some(old), warnings, dry_run: options.dry_run };
     admission::mutate(ledger, &mut request)?;
     check(kind, body.api_version(), request.object, Some(old))?;
     admission::validate(ledger, &mut request)?;
-    if part == Part::Main {
+    if part == UpdatePart::Main {
         warn(kind, body.api_version(), &object, warnings);
     }
     Ok(object)
@@ -189,24 +210,24 @@ fn whole(
 
 /// Keeps what has changed; an object that only waited for this write to be gone goes.
 fn keep(
-    ledger: &mut dyn Ledger,
+    ledger: &mut dyn Transaction,
     (kind, key): (&Kind, &Key),
     mut object: Object,
     old: Arc<Object>,
-    manager: Option<&Manager>,
+    manager: Option<&FieldManager>,
     warnings: Vec<String>,
-) -> Result<Reply> {
+) -> ApiResult<WriteReply> {
     managed::update::updated(kind, &old, &mut object, manager, ledger.now());
     if kind.generation && (metadata::spec_differs(&object, &old) || annotations_count(kind, &object, &old)) {
         object.set(&["metadata", "generation"], old.generation() + 1);
     }
-    if metadata::same(&object, &old) {
-        return Ok(Reply::unchanged(old, warnings));
+    if metadata::is_unchanged(&object, &old) {
+        return Ok(WriteReply::unchanged(old, warnings));
     }
     if delete::is_due(kind, &object) {
-        return Ok(Reply::changed(ledger.remove(key, object)?, warnings));
+        return Ok(WriteReply::changed(ledger.remove(key, object)?, warnings));
     }
-    Ok(Reply::changed(ledger.put(key, object)?, warnings))
+    Ok(WriteReply::changed(ledger.put(key, object)?, warnings))
 }
 
 /// A Deployment's annotations go into its ReplicaSets, so their changes count; what the controller notes does not.
@@ -219,7 +240,7 @@ fn annotations_count(kind: &Kind, new: &Object, old: &Object) -> bool {
     kind.resource == "deployments.apps" && own(new) != own(old)
 }
 
-fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> Result<()> {
+fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> ApiResult<()> {
     let version = body.text(&["metadata", "resourceVersion"]).unwrap_or_default();
     if version.is_empty() && !kind.unconditional_update {
         let field = crate::kinds::FieldError {
@@ -248,15 +269,15 @@ fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> Result<()> {
     Ok(())
 }
 
-fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) {
-    let keep = |object: &mut Object, field: &str| match old.at(&[field]) {
+fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: UpdatePart) {
+    let keep = |object: &mut Object, field: &str| match old.value_at(&[field]) {
         Some(value) => object.set(&[field], value.clone()),
         None => {
             object.unset(&[field]);
         }
     };
     match part {
-        Part::Main => {
+        UpdatePart::Main => {
             if kind.status {
                 keep(object, "status");
             }
@@ -266,9 +287,9 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
             }
         }
         // The others change one part of the stored object.
-        Part::Status | Part::EphemeralContainers | Part::Resize => {}
-        Part::Finalize => {
-            let finalizers = object.at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));
+        UpdatePart::Status | UpdatePart::EphemeralContainers | UpdatePart::Resize => {}
+        UpdatePart::Finalize => {
+            let finalizers = object.value_at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));
             *object = old.clone();
             object.set(&["spec", "finalizers"], finalizers);
         }

@@ -1,11 +1,11 @@
 //! Watch: the log as events, through a selection.
 
-use super::Result;
-use super::front::{object_of, refused};
-use super::read::Wanted;
+use super::ApiResult;
+use super::api::{object_of, refused};
+use super::read::ListSelection;
 use crate::kinds::Kind;
 use crate::object::Object;
-use crate::store::{Change, LogEntry, Read};
+use crate::store::{ChangeKind, LogEntry, StoreRead};
 
 /// Change of an object, as a selection sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,16 +39,16 @@ pub struct WatchEvent {
 }
 
 /// Selection of objects to watch.
-pub struct Watched<'a> {
+pub struct WatchSelection<'a> {
     /// Their kind.
     pub kind: &'a Kind,
     /// Their namespace; none for all.
     pub namespace: Option<&'a str>,
     /// Their selection.
-    pub wanted: &'a Wanted,
+    pub wanted: &'a ListSelection,
 }
 
-impl Watched<'_> {
+impl WatchSelection<'_> {
     /// Whether an entry is about an object of the kind, in the namespace.
     pub fn is_about(&self, entry: &LogEntry) -> bool {
         let key = &entry.change.stored().key;
@@ -59,9 +59,9 @@ impl Watched<'_> {
     /// Returns the event type of an entry for a watch without selectors; needs no decoding.
     pub fn change(entry: &LogEntry) -> EventKind {
         match (&entry.change, &entry.previous) {
-            (Change::Removed(_), _) => EventKind::Deleted,
-            (Change::Put(_), None) => EventKind::Added,
-            (Change::Put(_), Some(_)) => EventKind::Modified,
+            (ChangeKind::Removed(_), _) => EventKind::Deleted,
+            (ChangeKind::Put(_), None) => EventKind::Added,
+            (ChangeKind::Put(_), Some(_)) => EventKind::Modified,
         }
     }
 }
@@ -70,7 +70,11 @@ impl Watched<'_> {
 const BATCH: usize = 1000;
 
 /// The events after a revision, and the revision up to which they go. 410 when the revision is no longer kept.
-pub fn events_after(read: &dyn Read, watched: &Watched<'_>, revision: u64) -> Result<(Vec<WatchEvent>, u64)> {
+pub fn events_after(
+    read: &dyn StoreRead,
+    watched: &WatchSelection<'_>,
+    revision: u64,
+) -> ApiResult<(Vec<WatchEvent>, u64)> {
     let entries = read.log_after(revision, BATCH).map_err(|error| refused(&error))?;
     let last = entries.last().map_or(revision, |entry| entry.revision);
     let mut events = Vec::new();
@@ -81,10 +85,10 @@ pub fn events_after(read: &dyn Read, watched: &Watched<'_>, revision: u64) -> Re
 }
 
 /// Returns the event that a log entry causes for a watch.
-pub fn event(watched: &Watched<'_>, entry: &LogEntry) -> Result<Option<WatchEvent>> {
+pub fn event(watched: &WatchSelection<'_>, entry: &LogEntry) -> ApiResult<Option<WatchEvent>> {
     let (stored, gone) = match &entry.change {
-        Change::Put(stored) => (stored, false),
-        Change::Removed(stored) => (stored, true),
+        ChangeKind::Put(stored) => (stored, false),
+        ChangeKind::Removed(stored) => (stored, true),
     };
     if !watched.is_about(entry) {
         return Ok(None);

@@ -1,6 +1,6 @@
 //! `kloop api-resources`: the kinds that the API knows.
 
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::kinds::{self, Kind};
 use crate::show::columns;
 
@@ -52,12 +52,12 @@ pub struct Args {
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let output = args.output.as_deref().unwrap_or_default();
     if !["", "wide", "name"].contains(&output) {
         return Err(Failure::plain(format!("--output {output} is not available")));
     }
-    let mut found: Vec<&Kind> = kinds::all().filter(|kind| is_wanted(&args, kind)).collect();
+    let mut found: Vec<&Kind> = kinds::all_kinds().filter(|kind| is_wanted(&args, kind)).collect();
     match args.sort_by.as_deref() {
         None | Some("") => found.sort_by_key(|kind| (kind.resource.group(), kind.resource.plural())),
         Some("name") => found.sort_by_key(|kind| kind.resource.plural()),

@@ -1,6 +1,6 @@
 //! `kloop api-versions`: the groups and versions that the API knows.
 
-use super::{Context, Outcome};
+use super::{CliResult, CommandContext};
 use crate::kinds;
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ kloop api-versions")]
 pub struct Args {}
 
 /// Runs the verb.
-pub fn run(_args: Args, context: &mut Context) -> Outcome {
-    let own = kinds::all().map(|kind| kind.api_version());
-    let also = kinds::all().flat_map(|kind| kind.also.iter().map(|version| (*version).to_owned()));
+pub fn run(_args: Args, context: &mut CommandContext) -> CliResult {
+    let own = kinds::all_kinds().map(|kind| kind.api_version());
+    let also = kinds::all_kinds().flat_map(|kind| kind.also.iter().map(|version| (*version).to_owned()));
     let versions: BTreeSet<String> = own.chain(also).collect();
     let text: String = versions.into_iter().map(|version| format!("{version}\n")).collect();
     context.print(&text)

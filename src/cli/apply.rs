@@ -2,9 +2,9 @@
 
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{ChangeFlags, DryRun, ValidateFlag};
-use super::{Context, Failure, Outcome, control_plane, targets};
-use crate::apiserver::apply::{self, Applied, Outcome as Done, with_last_applied};
-use crate::apiserver::{FieldValidation, Ledger, Options};
+use super::{CliResult, CommandContext, Failure, control_plane, targets};
+use crate::apiserver::apply::{self, Applied, ApplyOutcome as Done, with_last_applied};
+use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Key, Object, Reason, Status};
 
@@ -52,7 +52,7 @@ kloop apply -R -f ./deploy --prune --all --watch"
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
-    last_applied: Option<last_applied::Verb>,
+    last_applied: Option<last_applied::LastAppliedVerb>,
     #[command(flatten)]
     files: FileFlags,
     #[command(flatten)]
@@ -69,24 +69,24 @@ pub struct Args {
     #[command(flatten)]
     server: server_side::ServerSide,
     #[command(flatten)]
-    pruning: prune::Flags,
+    pruning: prune::PruneFlags,
     #[command(flatten)]
-    follow: follow::Following,
+    follow: follow::FollowFlags,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if let Some(verb) = args.last_applied {
         return last_applied::run(verb, context);
     }
     args.files.required()?;
     context.may_be_new();
-    if args.follow.watch { follow::run(&args, context) } else { once(&args, context, false).map(drop) }
+    if args.follow.watch { follow::run(&args, context) } else { apply_once(&args, context, false).map(drop) }
 }
 
 impl Args {
     /// Checks conditions that no manifest can change.
-    fn check(&self, context: &mut Context) -> Outcome {
+    fn check(&self, context: &mut CommandContext) -> CliResult {
         let dry_run = self.change.dry_run(context)?;
         self.server.check(dry_run, self.force)?;
         self.validate.parse()?;
@@ -96,7 +96,7 @@ impl Args {
 }
 
 /// Applies the manifests, and gives what stands there then. When they are applied again, what is as it was is not told.
-fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>> {
+fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResult<Vec<Object>> {
     let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;
     args.server.check(dry_run, args.force)?;
@@ -118,7 +118,7 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
         }
     }
     let (mut applied, mut needs_plane) = (Vec::new(), false);
-    let write = |ledger: &mut dyn Ledger, (manifest, kind, key): &Located| {
+    let write = |ledger: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {
         let object = sent(manifest, kind, key, validation)?;
         if let Some(applier) = &applier {
             return applier.apply(ledger, (manifest, kind), &object, &options);
@@ -129,11 +129,11 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
             return Ok(Applied { outcome: Done::Created, object, warnings: Vec::new() });
         }
         let done = apply::apply(ledger, kind, &object, args.overwrite, &options);
-        done.map_err(|status| Unapplied::Refused { status, object, is_known })
+        done.map_err(|status| ApplyFailure::Refused { status, object, is_known })
     };
     let ended = context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
         let done = done.or_else(|why| why.in_spite_of(args, context, (manifest, kind, &key), &options));
-        match done.and_then(|done| tell(args, context, kind, done, (dry_run, again))) {
+        match done.and_then(|done| print_result(args, context, kind, done, (dry_run, again))) {
             Ok(object) => {
                 needs_plane |= control_plane::is_needed_for(kind);
                 applied.push(object);
@@ -159,14 +159,14 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
     if needs_plane && !again && dry_run == DryRun::None {
         control_plane::tell_hint(context)?;
     }
-    Failure::all(failures).map(|()| applied)
+    Failure::from_failures(failures).map(|()| applied)
 }
 
 /// A manifest, and what it is about.
-type Located<'a> = (&'a Manifest, &'static Kind, Key);
+type LocatedManifest<'a> = (&'a Manifest, &'static Kind, Key);
 
 /// A manifest that was not applied.
-enum Unapplied {
+enum ApplyFailure {
     /// It was not even tried.
     Failed(Failure),
     /// Nothing could be looked up, or kept.
@@ -181,31 +181,31 @@ enum Unapplied {
     },
 }
 
-impl From<Status> for Unapplied {
-    fn from(status: Status) -> Unapplied {
-        Unapplied::Unkept(status)
+impl From<Status> for ApplyFailure {
+    fn from(status: Status) -> ApplyFailure {
+        ApplyFailure::Unkept(status)
     }
 }
 
-impl From<Failure> for Unapplied {
-    fn from(failure: Failure) -> Unapplied {
-        Unapplied::Failed(failure)
+impl From<Failure> for ApplyFailure {
+    fn from(failure: Failure) -> ApplyFailure {
+        ApplyFailure::Failed(failure)
     }
 }
 
-impl Unapplied {
+impl ApplyFailure {
     /// With `--force`, what cannot be merged is made anew. Otherwise tells of the failure as kubectl does.
     fn in_spite_of(
         self,
         args: &Args,
-        context: &mut Context,
+        context: &mut CommandContext,
         (manifest, kind, key): (&Manifest, &'static Kind, &Key),
-        options: &Options,
-    ) -> Outcome<Applied> {
+        options: &WriteOptions,
+    ) -> CliResult<Applied> {
         let (status, object, is_known) = match self {
-            Unapplied::Failed(failure) => return Err(failure),
-            Unapplied::Unkept(status) => return Err(Failure::in_manifest(status, "creating", manifest)),
-            Unapplied::Refused { status, object, is_known } => (status, object, is_known),
+            ApplyFailure::Failed(failure) => return Err(failure),
+            ApplyFailure::Unkept(status) => return Err(Failure::in_manifest(status, "creating", manifest)),
+            ApplyFailure::Refused { status, object, is_known } => (status, object, is_known),
         };
         let status = if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) {
             match anew::make(context, kind, key, &with_last_applied(&object), options) {
@@ -224,7 +224,7 @@ impl Unapplied {
 }
 
 /// Returns the object to send for a manifest.
-fn sent(manifest: &Manifest, kind: &'static Kind, key: &Key, validation: FieldValidation) -> Outcome<Object> {
+fn sent(manifest: &Manifest, kind: &'static Kind, key: &Key, validation: FieldValidation) -> CliResult<Object> {
     let object = targets::placed(manifest, kind, key);
     if object.name().is_empty() {
         if let Some(base) = object.text(&["metadata", "generateName"]) {
@@ -240,13 +240,13 @@ fn sent(manifest: &Manifest, kind: &'static Kind, key: &Key, validation: FieldVa
 }
 
 /// Says what was done unless objects are printed.
-fn tell(
+fn print_result(
     args: &Args,
-    context: &mut Context,
+    context: &mut CommandContext,
     kind: &Kind,
     done: Applied,
     (dry_run, again): (DryRun, bool),
-) -> Outcome<Object> {
+) -> CliResult<Object> {
     context.warn(&done.warnings);
     let word = match done.outcome {
         _ if args.server.server_side => "serverside-applied",

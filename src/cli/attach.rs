@@ -1,10 +1,10 @@
 //! `kloop attach`: in front of a running container, reading what it writes and typing what it reads; no control plane needs to run.
 
-use super::one_pod::{SessionFlags, Wish};
-use super::{Context, Failure, Outcome};
+use super::one_pod::{SessionFlags, SessionOptions};
+use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
-use crate::runtime::logs::{self, Options};
-use crate::runtime::session::{self, Ended, Joining, Streams};
+use crate::runtime::logs::{self, LogOptions};
+use crate::runtime::session::{self, AttachMode, SessionEnd, SessionStreams};
 use serde_json::Value;
 use std::io::Write;
 
@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let usage = |text: String| Err(Failure::Usage("attach".into(), text));
     let word = match &args.words[..] {
         [] => return usage("at least 1 argument is required for attach".into()),
@@ -48,8 +48,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     };
     let (pod, container) = args.session.find(word, "attach", context)?;
     match join(&pod, &container, args.session.wish(), false, context)? {
-        Joined::Done => Ok(()),
-        Joined::Missing => {
+        AttachResult::Done => Ok(()),
+        AttachResult::Missing => {
             Err(Failure::plain(format!("unable to upgrade connection: container not found ({container:?})")))
         }
     }
@@ -57,7 +57,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 
 /// Result of attaching.
 #[derive(PartialEq)]
-pub enum Joined {
+pub enum AttachResult {
     /// The container has ended, or there was nothing more to type.
     Done,
     /// It did not run any more, or not yet.
@@ -65,47 +65,56 @@ pub enum Joined {
 }
 
 /// Attaches us to a container, with `replay` from the first of its words on.
-pub fn join(pod: &Object, container: &str, wish: Wish, replay: bool, context: &mut Context) -> Outcome<Joined> {
+pub fn join(
+    pod: &Object,
+    container: &str,
+    wish: SessionOptions,
+    replay: bool,
+    context: &mut CommandContext,
+) -> CliResult<AttachResult> {
     let (spec, is_ephemeral) = find(pod, container);
     let has = |field: &str| spec.is_some_and(|spec| spec[field] == true);
     if wish.tty && !has("tty") && !wish.quiet {
-        context.tell(&format!("error: Unable to use a TTY - container {container} did not allocate one"));
+        context.print_notice(&format!("error: Unable to use a TTY - container {container} did not allocate one"));
     }
     // A container with a terminal is met in one, asked for or not; one that reads nothing is listened to only.
-    let streams = Wish { tty: has("tty"), stdin: wish.stdin && has("stdin"), ..wish }.streams(context);
+    let streams = SessionOptions { tty: has("tty"), stdin: wish.stdin && has("stdin"), ..wish }.streams(context);
     let state = context.api()?.store().home().to_owned();
     let ready = || {
         if !wish.quiet {
-            context.tell(PROMPT);
+            context.print_notice(PROMPT);
         }
     };
-    match session::attach(&state, pod.local_uid(), container, Joining { streams, replay }, ready)? {
-        Ended::Missing => Ok(Joined::Missing),
-        Ended::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
-        Ended::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
-        Ended::Exited(_) | Ended::Detached => {
+    match session::attach(&state, pod.local_uid(), container, AttachMode { streams, replay }, ready)? {
+        SessionEnd::Missing => Ok(AttachResult::Missing),
+        SessionEnd::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
+        SessionEnd::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
+        SessionEnd::Exited(_) | SessionEnd::Detached => {
             if let Some(how) = how_to_come_back(pod, container, is_ephemeral, streams).filter(|_| !wish.quiet) {
                 context.say(&how)?;
             }
-            Ok(Joined::Done)
+            Ok(AttachResult::Done)
         }
     }
 }
 
 /// Attaches us to a container that we have started, from its first word on. Of one that has ended already only the words are left, and
 /// so it is with one to which there is no way: kubectl says so, and prints its log.
-pub fn meet(pod: &Object, container: &str, wish: Wish, context: &mut Context) -> Outcome {
+pub fn meet(pod: &Object, container: &str, wish: SessionOptions, context: &mut CommandContext) -> CliResult {
     if has_ended(pod, container) {
         return print_log(pod, container, context);
     }
     let why = match join(pod, container, wish, true, context) {
-        Ok(Joined::Done) => return Ok(()),
+        Ok(AttachResult::Done) => return Ok(()),
         // It has ended since.
-        Ok(Joined::Missing) => return print_log(pod, container, context),
+        Ok(AttachResult::Missing) => return print_log(pod, container, context),
         Err(Failure::Plain(why)) => why,
         Err(other) => return Err(other),
     };
-    context.tell(&format!("warning: couldn't attach to pod/{}, falling back to streaming logs: {why}", pod.name()));
+    context.print_notice(&format!(
+        "warning: couldn't attach to pod/{}, falling back to streaming logs: {why}",
+        pod.name()
+    ));
     print_log(pod, container, context)
 }
 
@@ -116,9 +125,9 @@ fn has_ended(pod: &Object, container: &str) -> bool {
     statuses.any(|status| status["name"] == container && status["state"]["terminated"].is_object())
 }
 
-fn print_log(pod: &Object, container: &str, context: &mut Context) -> Outcome {
+fn print_log(pod: &Object, container: &str, context: &mut CommandContext) -> CliResult {
     let state = context.api()?.store().home().to_owned();
-    let Ok(log) = logs::open(&state, pod.local_uid(), container, Options::default()) else { return Ok(()) };
+    let Ok(log) = logs::open(&state, pod.local_uid(), container, LogOptions::default()) else { return Ok(()) };
     let mut out = std::io::stdout().lock();
     for piece in log {
         out.write_all(&piece?)?;
@@ -137,7 +146,7 @@ fn find<'a>(pod: &'a Object, container: &str) -> (Option<&'a Value>, bool) {
     (ephemeral.or_else(|| of("containers")).or_else(|| of("initContainers")), ephemeral.is_some())
 }
 
-fn how_to_come_back(pod: &Object, container: &str, is_ephemeral: bool, streams: Streams) -> Option<String> {
+fn how_to_come_back(pod: &Object, container: &str, is_ephemeral: bool, streams: SessionStreams) -> Option<String> {
     if !streams.terminal || pod.text(&["spec", "restartPolicy"]).unwrap_or("Always") != "Always" {
         return None;
     }

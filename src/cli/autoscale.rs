@@ -1,8 +1,8 @@
 //! `kloop autoscale`: a HorizontalPodAutoscaler for a workload.
 
-use super::create::generate::Making;
-use super::targets::{self, Named, Target};
-use super::{Context, Failure, Outcome};
+use super::create::generate::CreateFlags;
+use super::targets::{self, NamedFlags, Target};
+use super::{CliResult, CommandContext, Failure};
 use crate::object::{Quantity, Reason, Status};
 use serde_json::{Value, json};
 
@@ -23,9 +23,9 @@ kloop autoscale rc foo --max=5 --cpu=80%"
 )]
 pub struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamedFlags,
     #[command(flatten)]
-    making: Making,
+    making: CreateFlags,
     /// The lower limit for the number of pods that can be set by the autoscaler.
     #[arg(long, default_value_t = -1, value_name = "N", allow_negative_numbers = true)]
     min: i64,
@@ -47,9 +47,9 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.cpu_percent.is_some() {
-        context.tell(
+        context.print_notice(
             "Flag --cpu-percent has been deprecated, Use --cpu with percentage or resource quantity format \
              (e.g., '70%' for utilization or '500m' for milliCPU).",
         );
@@ -63,10 +63,12 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Failure::plain(text));
     }
     let metrics = metrics(&args)?;
-    targets::each(context, &args.named.scope(), |context, target| one(&args, context, target, &metrics))
+    targets::for_each_target(context, &args.named.scope(), |context, target| {
+        autoscale_object(&args, context, target, &metrics)
+    })
 }
 
-fn one(args: &Args, context: &mut Context, target: &Target, metrics: &[Value]) -> Outcome {
+fn autoscale_object(args: &Args, context: &mut CommandContext, target: &Target, metrics: &[Value]) -> CliResult {
     if !target.kind.scale {
         let text = format!("cannot autoscale a {}: it has no scale", target.kind.kind);
         return Err(Status::new(Reason::BadRequest, text).into());
@@ -88,7 +90,7 @@ fn one(args: &Args, context: &mut Context, target: &Target, metrics: &[Value]) -
     args.making.create(context, body, "autoscaled")
 }
 
-fn metrics(args: &Args) -> Outcome<Vec<Value>> {
+fn metrics(args: &Args) -> CliResult<Vec<Value>> {
     let percent = args.cpu_percent.filter(|percent| *percent > 0).map(|percent| format!("{percent}%"));
     let wanted = [("cpu", args.cpu.clone().or(percent)), ("memory", args.memory.clone())];
     let mut metrics = Vec::new();

@@ -1,7 +1,7 @@
 //! `kloop backup`: the cluster's state as one file, taken while it is in use.
 
-use super::{Context, Outcome};
-use crate::apiserver::front;
+use super::{CliResult, CommandContext};
+use crate::apiserver::api;
 use crate::store::OpenError;
 use std::path::PathBuf;
 
@@ -26,10 +26,10 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let path = context.state();
     let Some(api) = context.existing()? else { return Err(OpenError::Absent { path }.into()) };
-    api.store().backup(&args.file).map_err(|error| front::refused(&error))?;
+    api.store().backup(&args.file).map_err(|error| api::refused(&error))?;
     let revision = api.read(|snapshot| snapshot.revision())?;
     context.say(&format!("{} saved to {} (revision {revision})", path.display(), args.file.display()))
 }

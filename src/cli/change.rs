@@ -2,24 +2,24 @@
 
 use super::flags::DryRun;
 use super::targets::Target;
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::create::key_of;
-use crate::apiserver::update::{Part, update};
-use crate::apiserver::{FieldValidation, Reply, read};
+use crate::apiserver::update::{UpdatePart, update};
+use crate::apiserver::{FieldValidation, WriteReply, read};
 use crate::object::{Object, Reason, Status};
 
 /// Changes the object as it stands now. With `--dry-run=client` the copy that was found is changed and nothing is written.
 pub fn change(
-    context: &mut Context,
+    context: &mut CommandContext,
     target: &Target,
     dry_run: DryRun,
-    edit: impl FnOnce(&mut Object) -> Outcome,
-) -> Outcome<Reply> {
+    edit: impl FnOnce(&mut Object) -> CliResult,
+) -> CliResult<WriteReply> {
     if dry_run == DryRun::Client {
         let mut object = target.object.clone();
         edit(&mut object)?;
         let changed = object != target.object;
-        return Ok(Reply { object: object.into(), warnings: Vec::new(), changed });
+        return Ok(WriteReply { object: object.into(), warnings: Vec::new(), changed });
     }
     let key = key_of(target.kind, &target.object);
     let options = context.options(FieldValidation::Warn, dry_run);
@@ -30,7 +30,7 @@ pub fn change(
             failed = Some(failure);
             return Err(Status::new(Reason::BadRequest, "the change was given up"));
         }
-        update(ledger, target.kind, &object, Part::Main, &options)
+        update(ledger, target.kind, &object, UpdatePart::Main, &options)
     });
     if let Some(failure) = failed {
         return Err(failure);

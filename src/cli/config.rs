@@ -2,9 +2,9 @@
 //! namespace that commands on it use when none is asked for; the context is named as the file's folder.
 
 use super::flags::PrintFlags;
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::show::columns;
-use crate::show::print::{Format, Printer};
+use crate::show::print::{ObjectPrinter, OutputFormat};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -13,20 +13,20 @@ use serde_json::{Value, json};
 #[command(override_usage = "SUBCOMMAND")]
 pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ConfigVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum ConfigVerb {
     /// Display the current-context.
     #[command(after_help = "\
 # Display the current-context
 kloop config current-context")]
     CurrentContext,
-    GetContexts(GetContexts),
-    SetContext(SetContext),
-    UseContext(UseContext),
-    View(View),
+    GetContexts(GetContextsArgs),
+    SetContext(SetContextArgs),
+    UseContext(UseContextArgs),
+    View(ConfigViewArgs),
 }
 
 /// Describe one or many contexts.
@@ -37,7 +37,7 @@ kloop config current-context")]
 # List all the contexts
 kloop config get-contexts"
 )]
-struct GetContexts {
+struct GetContextsArgs {
     /// Names of contexts; all when there is none.
     contexts: Vec<String>,
     /// When using the default output format, don't print headers.
@@ -56,7 +56,7 @@ struct GetContexts {
 # Use the namespace \"backend\" when none is asked for
 kloop config set-context --current --namespace=backend"
 )]
-struct SetContext {
+struct SetContextArgs {
     /// The context's name, or --current.
     contexts: Vec<String>,
     /// Modify the current context.
@@ -72,7 +72,7 @@ struct SetContext {
 # Use the only context there is
 kloop config use-context default"
 )]
-struct UseContext {
+struct UseContextArgs {
     /// The context's name.
     contexts: Vec<String>,
 }
@@ -85,7 +85,7 @@ kloop config view
 
 # Get the default namespace
 kloop config view --minify -o jsonpath='{..namespace}'")]
-struct View {
+struct ConfigViewArgs {
     #[command(flatten)]
     print: PrintFlags,
     /// Accepted for compatibility with kubectl; there is only the current context.
@@ -103,26 +103,26 @@ struct View {
 pub(super) const USER: &str = "admin";
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = name(context);
     match args.verb {
-        Verb::CurrentContext => context.say(&name),
-        Verb::GetContexts(args) => get_contexts(&args, context, &name),
-        Verb::SetContext(args) => set_context(&args, context, &name),
-        Verb::UseContext(args) => use_context(&args, context, &name),
-        Verb::View(args) => view(&args, context, &name),
+        ConfigVerb::CurrentContext => context.say(&name),
+        ConfigVerb::GetContexts(args) => get_contexts(&args, context, &name),
+        ConfigVerb::SetContext(args) => set_context(&args, context, &name),
+        ConfigVerb::UseContext(args) => use_context(&args, context, &name),
+        ConfigVerb::View(args) => view(&args, context, &name),
     }
 }
 
 /// The context's name: its folder's (`default` for the usual place), or its file's when that has a name of its own and not the usual one.
-pub(super) fn name(context: &Context) -> String {
+pub(super) fn name(context: &CommandContext) -> String {
     let path = std::path::absolute(context.state()).unwrap_or_default();
     let named = path.file_stem().filter(|stem| *stem != "state");
     let folder = path.parent().and_then(|folder| folder.file_name());
     named.or(folder).map_or_else(|| "default".to_owned(), |folder| folder.to_string_lossy().into_owned())
 }
 
-fn get_contexts(args: &GetContexts, context: &mut Context, name: &str) -> Outcome {
+fn get_contexts(args: &GetContextsArgs, context: &mut CommandContext, name: &str) -> CliResult {
     if !matches!(args.output.as_str(), "" | "name") {
         return Err(Failure::plain(format!("output must be one of '' or 'name': {}", args.output)));
     }
@@ -138,10 +138,10 @@ fn get_contexts(args: &GetContexts, context: &mut Context, name: &str) -> Outcom
             context.print(&columns::align(&text, columns::TABLE))?;
         }
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
-fn set_context(args: &SetContext, context: &mut Context, name: &str) -> Outcome {
+fn set_context(args: &SetContextArgs, context: &mut CommandContext, name: &str) -> CliResult {
     match &args.contexts[..] {
         [] if args.current => {}
         [asked] if !args.current && asked == name => {}
@@ -155,7 +155,7 @@ fn set_context(args: &SetContext, context: &mut Context, name: &str) -> Outcome 
     context.say(&format!("Context {name:?} modified."))
 }
 
-fn use_context(args: &UseContext, context: &mut Context, name: &str) -> Outcome {
+fn use_context(args: &UseContextArgs, context: &mut CommandContext, name: &str) -> CliResult {
     match &args.contexts[..] {
         [asked] if asked == name => context.say(&format!("Switched to context {name:?}.")),
         [asked] => Err(missing(asked)),
@@ -169,14 +169,14 @@ fn missing(name: &str) -> Failure {
     ))
 }
 
-fn view(args: &View, context: &mut Context, name: &str) -> Outcome {
-    let format = args.print.format(false, false)?.unwrap_or(Format::Yaml);
-    let text = Printer::new(format, true).object(&config(context, name))?;
+fn view(args: &ConfigViewArgs, context: &mut CommandContext, name: &str) -> CliResult {
+    let format = args.print.format(false, false)?.unwrap_or(OutputFormat::Yaml);
+    let text = ObjectPrinter::new(format, true).object(&config(context, name))?;
     context.print(&text)
 }
 
 /// The context as a kubeconfig.
-fn config(context: &Context, name: &str) -> Value {
+fn config(context: &CommandContext, name: &str) -> Value {
     let path = std::path::absolute(context.state()).unwrap_or_default();
     json!({
         "apiVersion": "v1",

@@ -1,11 +1,11 @@
 //! Context of a verb: the global flags, the API, and the output streams.
 
 use super::flags::DryRun;
-use super::{Failure, Globals, Outcome};
-use crate::apiserver::{Api, FieldValidation, Ledger, Manager, Options};
+use super::{CliResult, Failure, Globals};
+use crate::apiserver::{Api, FieldManager, FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Status, Time, cause};
-use crate::store::{self, Access, OpenError};
+use crate::store::{self, OpenError, OpenMode};
 use anyhow::Context as _;
 use colored::Colorize;
 use std::cell::OnceCell;
@@ -34,11 +34,11 @@ pub fn default_namespace(state: &Path) -> String {
 }
 
 /// One command's surroundings.
-pub struct Context {
+pub struct CommandContext {
     /// The flags that every verb takes.
     pub globals: Globals,
     /// Field manager: named after the verb, unless `--field-manager` is set.
-    pub manager: Manager,
+    pub manager: FieldManager,
     api: Option<Api>,
     /// An empty cluster that stands for one that does not exist yet.
     unmade: Option<Api>,
@@ -54,17 +54,17 @@ pub struct Context {
     default_namespace: OnceCell<String>,
 }
 
-impl Context {
+impl CommandContext {
     /// Before anything is opened.
-    pub fn new(globals: Globals) -> Context {
+    pub fn new(globals: Globals) -> CommandContext {
         let may_colour = std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty());
         colored::control::set_override(may_colour && std::io::stderr().is_terminal());
         let warning = "Warning:".yellow().to_string();
         // From here on it is standard output that is coloured.
         colored::control::set_override(may_colour && std::io::stdout().is_terminal());
-        Context {
+        CommandContext {
             globals,
-            manager: Manager { name: "kubectl".to_owned(), subresource: "" },
+            manager: FieldManager { name: "kubectl".to_owned(), subresource: "" },
             api: None,
             unmade: None,
             may_be_new: false,
@@ -76,9 +76,9 @@ impl Context {
     }
 
     /// The options of a write.
-    pub fn options(&self, validation: FieldValidation, dry_run: DryRun) -> Options {
+    pub fn options(&self, validation: FieldValidation, dry_run: DryRun) -> WriteOptions {
         let manager = Some(self.manager.clone());
-        Options { field_validation: validation, dry_run: dry_run != DryRun::None, manager, api_version: None }
+        WriteOptions { field_validation: validation, dry_run: dry_run != DryRun::None, manager, api_version: None }
     }
 
     /// The namespace that is asked for, or the one that is used when none is.
@@ -93,7 +93,7 @@ impl Context {
     }
 
     /// Keeps the namespace that is used when none is asked for; an empty one for `default`.
-    pub fn set_default_namespace(&mut self, namespace: &str) -> Outcome {
+    pub fn set_default_namespace(&mut self, namespace: &str) -> CliResult {
         let problems = if namespace.is_empty() { Vec::new() } else { kinds::names::label(namespace) };
         if let Some(problem) = problems.first() {
             return Err(Failure::plain(format!("invalid namespace {namespace:?}: {problem}")));
@@ -122,16 +122,16 @@ impl Context {
     }
 
     /// The API, opened at the first use. A cluster that does not exist yet is made.
-    pub fn api(&mut self) -> Outcome<&mut Api> {
+    pub fn api(&mut self) -> CliResult<&mut Api> {
         if self.api.is_none() {
-            self.api = Some(Api::open(&self.state(), Access::Create, "kloop")?);
+            self.api = Some(Api::open(&self.state(), OpenMode::Create, "kloop")?);
         }
         self.api.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
 
     /// The API for a change that is tried or made. Trying makes no cluster: where there is none yet, the change is tried on a new one
     /// in memory.
-    pub fn api_for(&mut self, is_tried: bool) -> Outcome<&mut Api> {
+    pub fn api_for(&mut self, is_tried: bool) -> CliResult<&mut Api> {
         if is_tried && self.existing()?.is_none() { self.unmade() } else { self.api() }
     }
 
@@ -146,9 +146,9 @@ impl Context {
         &mut self,
         is_tried: bool,
         items: impl IntoIterator<Item = I>,
-        mut write: impl FnMut(&mut dyn Ledger, &I) -> Result<T, E>,
-        mut tell: impl FnMut(&mut Context, I, Result<T, E>),
-    ) -> Outcome {
+        mut write: impl FnMut(&mut dyn Transaction, &I) -> Result<T, E>,
+        mut tell: impl FnMut(&mut CommandContext, I, Result<T, E>),
+    ) -> CliResult {
         let mut items = items.into_iter().peekable();
         while items.peek().is_some() {
             for (item, outcome) in self.api_for(is_tried)?.write_next(is_tried, &mut items, &mut write) {
@@ -159,7 +159,7 @@ impl Context {
     }
 
     /// A cluster that was not made yet, as it will look when it is new.
-    fn unmade(&mut self) -> Outcome<&mut Api> {
+    fn unmade(&mut self) -> CliResult<&mut Api> {
         if self.unmade.is_none() {
             self.unmade = Some(Api::in_memory("kloop")?);
         }
@@ -167,9 +167,9 @@ impl Context {
     }
 
     /// The API when there is a cluster: looking something up makes none.
-    pub fn existing(&mut self) -> Outcome<Option<&mut Api>> {
+    pub fn existing(&mut self) -> CliResult<Option<&mut Api>> {
         if self.api.is_none() {
-            match Api::open(&self.state(), Access::Existing, "kloop") {
+            match Api::open(&self.state(), OpenMode::Existing, "kloop") {
                 Err(OpenError::Absent { .. }) => return Ok(None),
                 api => self.api = Some(api?),
             }
@@ -178,7 +178,7 @@ impl Context {
     }
 
     /// Opens the cluster anew: its file may have been replaced since.
-    pub fn reopen(&mut self) -> Outcome {
+    pub fn reopen(&mut self) -> CliResult {
         if self.api.take().is_none() {
             return Ok(());
         }
@@ -187,14 +187,14 @@ impl Context {
     }
 
     /// Takes the API out, for the verb that needs it whole.
-    pub fn take_api(&mut self) -> Outcome<Api> {
+    pub fn take_api(&mut self) -> CliResult<Api> {
         self.api()?;
         self.api.take().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
 
     /// Looks at the state in one snapshot. Looking makes nothing: a cluster that does not exist yet looks as it will when it is new,
     /// but a place that was named and has not even a folder is taken for a mistake by verbs that do not make one.
-    pub fn look<T>(&mut self, look: impl FnOnce(&dyn Ledger) -> crate::apiserver::Result<T>) -> Outcome<T> {
+    pub fn look<T>(&mut self, look: impl FnOnce(&dyn Transaction) -> crate::apiserver::ApiResult<T>) -> CliResult<T> {
         if let Some(api) = self.existing()? {
             return Ok(api.look(look)?);
         }
@@ -212,7 +212,7 @@ impl Context {
     }
 
     /// Writes text to standard output: as it is, but for what would steer a terminal.
-    pub fn print(&mut self, text: &str) -> Outcome {
+    pub fn print(&mut self, text: &str) -> CliResult {
         match std::io::stdout().is_terminal() {
             true => self.print_styled(&crate::show::escape::text(text)),
             false => self.print_styled(text),
@@ -220,7 +220,7 @@ impl Context {
     }
 
     /// Writes text to standard output that has colours of kloop's own; everything else in it was escaped before.
-    pub fn print_styled(&mut self, text: &str) -> Outcome {
+    pub fn print_styled(&mut self, text: &str) -> CliResult {
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -231,12 +231,12 @@ impl Context {
     }
 
     /// Writes one line to standard output.
-    pub fn say(&mut self, line: &str) -> Outcome {
+    pub fn say(&mut self, line: &str) -> CliResult {
         self.print(&format!("{line}\n"))
     }
 
     /// Tells something beside the results, on standard error.
-    pub fn tell(&mut self, line: &str) {
+    pub fn print_notice(&mut self, line: &str) {
         eprintln!("{}", crate::show::escape::text(line));
     }
 
@@ -258,7 +258,7 @@ impl Context {
     }
 
     /// The end of the command: says what failed, gives the exit code.
-    pub fn finish(&mut self, outcome: Outcome) -> ExitCode {
+    pub fn finish(&mut self, outcome: CliResult) -> ExitCode {
         let Err(failure) = outcome else { return ExitCode::SUCCESS };
         let text = failure.to_string();
         if !text.is_empty() {

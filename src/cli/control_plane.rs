@@ -1,6 +1,6 @@
 //! Hints for a cluster on which no control plane has run yet: objects are kept there, and nothing acts on them.
 
-use super::{Context, Outcome};
+use super::{CliResult, CommandContext};
 use crate::kinds::Kind;
 use crate::reconcile::leader;
 use crate::reconcile::watch::HEARD;
@@ -11,7 +11,7 @@ pub fn is_needed_for(kind: &Kind) -> bool {
 }
 
 /// The hint with the next command, where a cluster is there and no control plane has run on it, nor runs now.
-pub fn hint(context: &mut Context) -> Outcome<Option<String>> {
+pub fn hint(context: &mut CommandContext) -> CliResult<Option<String>> {
     let flag = context.globals.state.as_ref().map(|state| format!(" --state {}", state.display())).unwrap_or_default();
     let Some(api) = context.existing()? else { return Ok(None) };
     let has_run =
@@ -22,9 +22,9 @@ pub fn hint(context: &mut Context) -> Outcome<Option<String>> {
 }
 
 /// Tells the hint on standard error.
-pub fn tell_hint(context: &mut Context) -> Outcome {
+pub fn tell_hint(context: &mut CommandContext) -> CliResult {
     if let Some(hint) = hint(context)? {
-        context.tell(&hint);
+        context.print_notice(&hint);
     }
     Ok(())
 }

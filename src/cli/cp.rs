@@ -1,8 +1,8 @@
 //! `kloop cp`: files and folders to and from containers, as these see them; neither tar nor a control plane is needed.
 
-use super::{Context, Failure, Outcome, one_pod};
+use super::{CliResult, CommandContext, Failure, one_pod};
 use crate::object::cause;
-use crate::runtime::copy::{Place, Refusal};
+use crate::runtime::copy::{ContainerFilesystem, CopyRefusal};
 use std::path::Path;
 
 /// Copy files and directories to and from containers.
@@ -38,26 +38,28 @@ pub struct Args {
 
 /// One end of a copy.
 #[derive(Debug, PartialEq)]
-struct Spec<'a> {
+struct CopySpec<'a> {
     namespace: Option<&'a str>,
     /// None for a path of ours.
     pod: Option<&'a str>,
     path: &'a str,
 }
 
-fn spec(word: &str) -> Outcome<Spec<'_>> {
+fn spec(word: &str) -> CliResult<CopySpec<'_>> {
     let malformed = || Failure::plain("filespec must match the canonical format: [[namespace/]pod:]file/path");
-    let Some((pod, path)) = word.split_once(':') else { return Ok(Spec { namespace: None, pod: None, path: word }) };
+    let Some((pod, path)) = word.split_once(':') else {
+        return Ok(CopySpec { namespace: None, pod: None, path: word });
+    };
     match pod.split('/').collect::<Vec<_>>()[..] {
         [""] => Err(malformed()),
-        [pod] => Ok(Spec { namespace: None, pod: Some(pod), path }),
-        [namespace, pod] => Ok(Spec { namespace: Some(namespace), pod: Some(pod), path }),
+        [pod] => Ok(CopySpec { namespace: None, pod: Some(pod), path }),
+        [namespace, pod] => Ok(CopySpec { namespace: Some(namespace), pod: Some(pod), path }),
         _ => Err(malformed()),
     }
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let [from, to] = &args.words[..] else {
         return Err(Failure::Usage("cp".into(), "source and destination are required".into()));
     };
@@ -82,7 +84,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     let links = place
         .files
-        .take(Path::new(from.path), Path::new(to.path))
+        .copy_out(Path::new(from.path), Path::new(to.path))
         .map_err(|error| failed(error, "Exiting with failure status due to previous errors", context))?;
     for (index, link) in links.iter().enumerate() {
         let text = |path: &Path| path.display().to_string();
@@ -91,28 +93,32 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             place.namespace, place.pod, from.path
         );
         let advice = if index == 0 { &*advice } else { "" };
-        context.tell(&format!("warning: skipping symlink: {:?} -> {:?}{advice}", text(&link.at), text(&link.to)));
+        context.print_notice(&format!(
+            "warning: skipping symlink: {:?} -> {:?}{advice}",
+            text(&link.at),
+            text(&link.to)
+        ));
     }
     Ok(())
 }
 
 /// Converts an error in the container to kubectl's output: tar's message, and the exit code of tar.
-fn failed(error: std::io::Error, last: &str, context: &mut Context) -> Failure {
-    if error.get_ref().is_some_and(|inner| inner.is::<Refusal>()) {
-        context.tell(&format!("{error}\ntar: {last}\ncommand terminated with exit code 2"));
+fn failed(error: std::io::Error, last: &str, context: &mut CommandContext) -> Failure {
+    if error.get_ref().is_some_and(|inner| inner.is::<CopyRefusal>()) {
+        context.print_notice(&format!("{error}\ntar: {last}\ncommand terminated with exit code 2"));
         return Failure::Code(2);
     }
     Failure::plain(cause(error))
 }
 
 /// The container, and whose it is.
-struct Found {
-    files: Place,
+struct CopyContainer {
+    files: ContainerFilesystem,
     namespace: String,
     pod: String,
 }
 
-fn place(args: &Args, remote: &Spec, context: &mut Context) -> Outcome<Found> {
+fn place(args: &Args, remote: &CopySpec, context: &mut CommandContext) -> CliResult<CopyContainer> {
     if let Some(namespace) = remote.namespace {
         context.globals.namespace = Some(namespace.to_owned());
     }
@@ -120,8 +126,8 @@ fn place(args: &Args, remote: &Spec, context: &mut Context) -> Outcome<Found> {
     let container = one_pod::container(&pod, args.container.as_ref(), false, "exec into", context)?;
     let state = context.api()?.store().home().to_owned();
     let missing = || Failure::plain(format!("unable to upgrade connection: container not found ({container:?})"));
-    let files = Place::of(&state, pod.local_uid(), &container)?.ok_or_else(missing)?;
-    Ok(Found { files, namespace: pod.namespace().to_owned(), pod: pod.name().to_owned() })
+    let files = ContainerFilesystem::find(&state, pod.local_uid(), &container)?.ok_or_else(missing)?;
+    Ok(CopyContainer { files, namespace: pod.namespace().to_owned(), pod: pod.name().to_owned() })
 }
 
 #[cfg(test)]
@@ -130,7 +136,7 @@ mod tests {
 
     #[test]
     fn places_are_told_apart() {
-        let of = |namespace, pod, path| Spec { namespace, pod, path };
+        let of = |namespace, pod, path| CopySpec { namespace, pod, path };
         let read = |word| spec(word).map_err(|failure| failure.to_string());
         assert_eq!(read("a/b"), Ok(of(None, None, "a/b")));
         assert_eq!(read("web:/a"), Ok(of(None, Some("web"), "/a")));

@@ -1,13 +1,13 @@
 //! `kloop delete`: gracefully, and waiting until it is done.
 
+use super::deadline::Deadline;
 use super::files;
 use super::flags::{self, DryRun, WriteFlags};
-use super::patience::Patience;
-use super::targets::{self, Scope, Target, Targets, Which};
-use super::{Context, Failure, Outcome};
+use super::targets::{self, Scope, Target, TargetFlags, Targets};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
-use crate::apiserver::{Ledger, read};
+use crate::apiserver::{Transaction, read};
 use crate::kinds::Kind;
 use crate::object::{Key, Reason, Status};
 use crate::reconcile::leader;
@@ -55,7 +55,7 @@ kloop delete pods --all --interactive"
 )]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     #[command(flatten)]
     write: WriteFlags,
     /// Delete all resources, in the namespace of the specified resource types.
@@ -98,7 +98,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (options, timeout) = check(&args)?;
     let dry_run = args.write.dry_run(context)?;
     if args.force {
@@ -115,7 +115,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     if targets.is_empty() {
         // Nothing is written: where there is no cluster yet, none is made.
-        return Failure::all(failures);
+        return Failure::from_failures(failures);
     }
     if args.interactive && !is_confirmed(context, &targets)? {
         return context.say("deletion is cancelled");
@@ -124,10 +124,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if dry_run == DryRun::Client {
         // Nothing is asked of the server.
         for (target, _) in targets.drain(..) {
-            failures.extend(tell(&args, context, &target, dry_run).err());
+            failures.extend(print_deleted(&args, context, &target, dry_run).err());
         }
     }
-    let write = |ledger: &mut dyn Ledger, (target, _): &Doomed| {
+    let write = |ledger: &mut dyn Transaction, (target, _): &DeleteTarget| {
         delete(ledger, target.kind, &key_of(target.kind, &target.object), &options).map(|_| ())
     };
     let ended = context.write_each(
@@ -143,7 +143,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
                 }
                 (Err(status), None) => failures.push(status.into()),
                 (Ok(()), _) => {
-                    failures.extend(tell(&args, context, &target, dry_run).err());
+                    failures.extend(print_deleted(&args, context, &target, dry_run).err());
                     gone.push((target.kind, key_of(target.kind, &target.object), target.object.uid().to_owned()));
                 }
             }
@@ -153,10 +153,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if args.wait && dry_run == DryRun::None {
         wait(context, gone, timeout)?;
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
-fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
+fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
     if args.output.as_deref().is_some_and(|output| output != "name") {
         let output = args.output.as_deref().unwrap_or_default();
         return Err(Failure::plain(format!("unexpected -o output mode: {output}. We only support '-o name'")));
@@ -201,7 +201,7 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
 }
 
 /// Asks on the terminal whether all of this is meant.
-fn is_confirmed(context: &mut Context, targets: &[Doomed]) -> Outcome<bool> {
+fn is_confirmed(context: &mut CommandContext, targets: &[DeleteTarget]) -> CliResult<bool> {
     context.say(&format!("You are about to delete the following {} resource(s):", targets.len()))?;
     for (target, _) in targets {
         let name = context.name_of(target.kind, &target.object);
@@ -214,10 +214,10 @@ fn is_confirmed(context: &mut Context, targets: &[Doomed]) -> Outcome<bool> {
 }
 
 /// An object to delete, with the file that names it.
-type Doomed = (Target, Option<String>);
+type DeleteTarget = (Target, Option<String>);
 
 /// The objects to delete.
-fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<Doomed>, Vec<Failure>)> {
+fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarget>, Vec<Failure>)> {
     let missing =
         |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);
@@ -261,7 +261,12 @@ fn in_file(failure: Failure, source: &str) -> Failure {
     }
 }
 
-fn tell(args: &Args, context: &mut Context, Target { kind, object }: &Target, dry_run: DryRun) -> Outcome {
+fn print_deleted(
+    args: &Args,
+    context: &mut CommandContext,
+    Target { kind, object }: &Target,
+    dry_run: DryRun,
+) -> CliResult {
     if args.output.is_some() {
         let name = context.name_of(kind, object);
         return context.say(&name);
@@ -278,9 +283,9 @@ pub fn told(kind: &Kind, key: &Key, word: &str) -> String {
 
 /// Waits until the objects are gone (another of the same name is another). With no control plane running, nothing would end
 /// pods or finish what finalizers wait for: then it says so instead.
-fn wait(context: &mut Context, mut left: Vec<(&'static Kind, Key, String)>, timeout: Duration) -> Outcome {
+fn wait(context: &mut CommandContext, mut left: Vec<(&'static Kind, Key, String)>, timeout: Duration) -> CliResult {
     let dir = context.api()?.store().home().to_owned();
-    let patience = Patience::new(context, Some(timeout))?;
+    let patience = Deadline::new(context, Some(timeout))?;
     loop {
         let mut still = Vec::new();
         for (kind, key, uid) in left {
@@ -292,7 +297,7 @@ fn wait(context: &mut Context, mut left: Vec<(&'static Kind, Key, String)>, time
         left = still;
         let Some((kind, key, _)) = left.first() else { return Ok(()) };
         if leader::leader_of(&dir).is_none() {
-            context.tell(&format!(
+            context.print_notice(&format!(
                 "hint: {} {:?} is marked for deletion; it goes when a control plane runs (kloop reconcile --watch).",
                 kind.qualified_singular(),
                 &*key.name

@@ -1,10 +1,10 @@
 //! `kloop describe`: what there is to know about objects, with what belongs to them.
 
-use super::targets::{self, Scope, Target, Targets, Which};
-use super::{Context, Failure, Outcome};
-use crate::apiserver::Ledger;
-use crate::apiserver::read::{self, Wanted};
-use crate::kinds::view::Related;
+use super::targets::{self, Scope, Target, TargetFlags, Targets};
+use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::Transaction;
+use crate::apiserver::read::{self, ListSelection};
+use crate::kinds::view::RelatedObjects;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Time};
 use crate::runtime::{folder, usage};
@@ -43,7 +43,7 @@ kloop describe pods frontend"
 )]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
     /// with --namespace.
     #[arg(short = 'A', long)]
@@ -57,7 +57,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.which.is_empty() {
         return Err(Failure::plain(
             "You must specify the type of resource to describe. Use \"kloop api-resources\" for a complete list of supported resources.\n",
@@ -79,9 +79,9 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     print(context, &found, show_events)?;
     if found.is_empty() && failures.is_empty() {
         let place = format!(" in {} namespace.", context.namespace());
-        context.tell(&format!("No resources found{}", if args.all_namespaces { "" } else { &place }));
+        context.print_notice(&format!("No resources found{}", if args.all_namespaces { "" } else { &place }));
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
 fn named_exactly(args: &Args, found: &[Target]) -> bool {
@@ -89,39 +89,39 @@ fn named_exactly(args: &Args, found: &[Target]) -> bool {
 }
 
 /// The objects of a kind whose names start with the one that was asked for.
-fn with_prefix(args: &Args, context: &mut Context) -> Outcome<Vec<Target>> {
+fn with_prefix(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Target>> {
     let [_, prefix] = &args.which.words[..] else { return Ok(Vec::new()) };
     let Targets::Named(named) = targets::parse(&args.which.words)? else { return Ok(Vec::new()) };
     let Some((kind, _)) = named.first() else { return Ok(Vec::new()) };
     let kind: &'static Kind = kind;
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-    let objects = context.look(|ledger| read::list(ledger, kind, namespace, &Wanted::default()))?;
+    let objects = context.look(|ledger| read::list(ledger, kind, namespace, &ListSelection::default()))?;
     let similar = objects.into_iter().filter(|object| object.name().starts_with(prefix.as_str()));
     Ok(similar.map(|object| Target { kind, object }).collect())
 }
 
 /// Describes all in one snapshot.
-fn print(context: &mut Context, found: &[Target], show_events: bool) -> Outcome {
+fn print(context: &mut CommandContext, found: &[Target], show_events: bool) -> CliResult {
     let now = context.now();
     let state = context.existing()?.map(|api| api.store().home().to_owned());
     let texts: Vec<String> = context.look(|ledger| {
-        let beside = Beside { ledger, state: state.as_deref(), now, show_events };
+        let beside = SnapshotRelated { ledger, state: state.as_deref(), now, show_events };
         Ok(found.iter().map(|target| describe(target.kind.resource.0, &target.object, &beside)).collect())
     })?;
     context.print(&texts.join(SEPARATOR))
 }
 
 /// Related objects from the snapshot. Unreadable ones are left out: a description is for people.
-struct Beside<'a> {
-    ledger: &'a dyn Ledger,
+struct SnapshotRelated<'a> {
+    ledger: &'a dyn Transaction,
     /// The cluster's folder, for what only the machine knows.
     state: Option<&'a Path>,
     now: Time,
     show_events: bool,
 }
 
-impl Related for Beside<'_> {
+impl RelatedObjects for SnapshotRelated<'_> {
     fn list(&self, resource: &str, namespace: &str) -> Vec<Object> {
         let Some(kind) = kinds::by_name(resource) else { return Vec::new() };
         self.ledger.list(kind.resource, Some(namespace).filter(|name| !name.is_empty())).unwrap_or_default()

@@ -2,12 +2,12 @@
 
 use super::files::{self, FileFlags, Manifest};
 use super::flags::DryRun;
-use super::{Context, Failure, Outcome, targets};
+use super::{CliResult, CommandContext, Failure, targets};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::{self, LAST_APPLIED};
 use crate::apiserver::apply_patch::apply_patch;
 use crate::apiserver::managed::apply::KUBECTL;
-use crate::apiserver::update::Part;
+use crate::apiserver::update::UpdatePart;
 use crate::kinds::manifest_folder;
 use crate::object::{Object, cause, yaml};
 use serde_json::{Map, Value};
@@ -54,40 +54,46 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     compare(&args, context).map_err(|failure| match failure {
         Failure::Code(code) => Failure::Code(code),
         failure => {
             // One more than kubectl's codes elsewhere: 1 means differences.
-            context.tell(&failure.to_string());
+            context.print_notice(&failure.to_string());
             Failure::Code(failure.code().max(1) + 1)
         }
     })
 }
 
-fn compare(args: &Args, context: &mut Context) -> Outcome {
+fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     if args.force_conflicts && !args.server_side {
         return Err(Failure::plain("--force-conflicts only works with --server-side"));
     }
     let (manifests, failures) = files::read(&args.files)?;
-    Failure::all(failures)?;
-    let (live, merged) = (Folder::new("LIVE")?, Folder::new("MERGED")?);
+    Failure::from_failures(failures)?;
+    let (live, merged) = (PrivateFolder::new("LIVE")?, PrivateFolder::new("MERGED")?);
     for manifest in &manifests {
-        one(args, context, manifest, &live, &merged)?;
+        write_versions(args, context, manifest, &live, &merged)?;
     }
     show(context, &live.0, &merged.0)
 }
 
 /// Writes an object as it stands and as it would be into the two folders.
-fn one(args: &Args, context: &mut Context, manifest: &Manifest, live: &Folder, merged: &Folder) -> Outcome {
+fn write_versions(
+    args: &Args,
+    context: &mut CommandContext,
+    manifest: &Manifest,
+    live: &PrivateFolder,
+    merged: &PrivateFolder,
+) -> CliResult {
     let (kind, key) = targets::named(context, manifest)?;
     let object = targets::placed(manifest, kind, &key);
     let options = context.options(FieldValidation::Strict, DryRun::Server);
     let mut before = context.look(|ledger| ledger.get(&key))?;
     let applier = (args.field_manager.as_deref().unwrap_or(KUBECTL), args.force_conflicts);
     let done = context.api_for(true)?.write(true, |ledger| match args.server_side {
-        true => apply_patch(ledger, kind, &object, applier, Part::Main, &options),
+        true => apply_patch(ledger, kind, &object, applier, UpdatePart::Main, &options),
         false => apply::apply(ledger, kind, &object, true, &options),
     });
     let mut after = done?.object;
@@ -110,14 +116,14 @@ fn take_over(after: &mut Object, before: Option<&Object>, server_side: bool) {
     let note = ["metadata", "annotations", LAST_APPLIED];
     let paths = [&["metadata", "resourceVersion"][..], &note];
     for path in &paths[..if server_side { 1 } else { 2 }] {
-        match before.and_then(|before| before.at(path)) {
+        match before.and_then(|before| before.value_at(path)) {
             Some(value) => after.set(path, value.clone()),
             None => {
                 after.unset(path);
             }
         }
     }
-    if after.at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Map::is_empty) {
+    if after.value_at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Map::is_empty) {
         after.unset(&["metadata", "annotations"]);
     }
     // The note alone raises the generation of what counts its annotations.
@@ -135,7 +141,7 @@ fn take_over(after: &mut Object, before: Option<&Object>, server_side: bool) {
 
 /// Hides the values of a secret, not whether they change. kubectl: `Masker`.
 fn mask(before: Option<&mut Object>, after: &mut Object) {
-    let entries = |object: &Object| object.at(&["data"]).and_then(Value::as_object).cloned().unwrap_or_default();
+    let entries = |object: &Object| object.value_at(&["data"]).and_then(Value::as_object).cloned().unwrap_or_default();
     let old = before.as_ref().map(|before| entries(before)).unwrap_or_default();
     let new = entries(after);
     for (key, value) in &new {
@@ -150,23 +156,23 @@ fn mask(before: Option<&mut Object>, after: &mut Object) {
 }
 
 /// A private folder that goes when it is dropped.
-struct Folder(PathBuf);
+struct PrivateFolder(PathBuf);
 
-impl Folder {
-    fn new(what: &str) -> Outcome<Folder> {
+impl PrivateFolder {
+    fn new(what: &str) -> CliResult<PrivateFolder> {
         let path =
-            std::env::temp_dir().join(format!("{what}-{:010}", crate::apiserver::front::random() % 10_000_000_000));
+            std::env::temp_dir().join(format!("{what}-{:010}", crate::apiserver::api::random() % 10_000_000_000));
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Folder(path))
+        Ok(PrivateFolder(path))
     }
 
-    fn write(&self, name: &str, mut object: Object) -> Outcome {
+    fn write(&self, name: &str, mut object: Object) -> CliResult {
         object.unset(&["metadata", "managedFields"]);
         Ok(std::fs::write(self.0.join(name), yaml::to_yaml(&object.0))?)
     }
 }
 
-impl Drop for Folder {
+impl Drop for PrivateFolder {
     fn drop(&mut self) {
         // A folder that cannot be removed stays in the temporary folder.
         drop(std::fs::remove_dir_all(&self.0));
@@ -174,7 +180,7 @@ impl Drop for Folder {
 }
 
 /// Runs the program that compares, `diff -u -N` unless `$KUBECTL_EXTERNAL_DIFF` names another.
-fn show(context: &mut Context, live: &Path, merged: &Path) -> Outcome {
+fn show(context: &mut CommandContext, live: &Path, merged: &Path) -> CliResult {
     let program = std::env::var("KUBECTL_EXTERNAL_DIFF").ok().filter(|program| !program.is_empty());
     let program = program.unwrap_or_else(|| "diff -u -N".into());
     let mut words = program.split_whitespace();
@@ -185,7 +191,7 @@ fn show(context: &mut Context, live: &Path, merged: &Path) -> Outcome {
     context.print(&String::from_utf8_lossy(&done.stdout))?;
     let text = String::from_utf8_lossy(&done.stderr);
     if !text.is_empty() {
-        context.tell(text.trim_end());
+        context.print_notice(text.trim_end());
     }
     match done.status.code() {
         Some(0) => Ok(()),

@@ -1,6 +1,6 @@
 //! `kloop dns`: how the machine itself comes to know the names of the cluster.
 
-use super::{Context, Outcome};
+use super::{CliResult, CommandContext};
 use crate::object::{Object, Resource};
 use crate::runtime;
 use comfy_table::{ContentArrangement, Table, presets};
@@ -20,7 +20,7 @@ kloop dns | sudo tee -a /etc/hosts")]
 pub struct Args {}
 
 /// Runs the verb.
-pub fn run(_args: Args, context: &mut Context) -> Outcome {
+pub fn run(_args: Args, context: &mut CommandContext) -> CliResult {
     let (network, lines) = context.look(|ledger| {
         let list = |resource| ledger.list(Resource(resource), None);
         let names =

@@ -1,13 +1,13 @@
 //! `kloop edit`: objects in an editor.
 
 use super::flags::ChangeFlags;
-use super::targets::{self, Named, Target};
-use super::{Context, Failure, Outcome};
+use super::targets::{self, NamedFlags, Target};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::create::key_of;
 use crate::apiserver::patch::{PatchType, patch};
-use crate::apiserver::update::Part;
-use crate::apiserver::{FieldValidation, Reply};
+use crate::apiserver::update::UpdatePart;
+use crate::apiserver::{FieldValidation, WriteReply};
 use crate::object::{Object, Reason, Status, merge, patch as plain_patch, yaml};
 use crate::show::print;
 use serde_json::Value;
@@ -41,7 +41,7 @@ kloop edit deployment mydeployment --subresource='status'"
 )]
 pub struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamedFlags,
     #[command(flatten)]
     change: ChangeFlags,
     /// If true, the configuration of current object will be saved in its annotation. Otherwise, the annotation will be unchanged.
@@ -61,29 +61,29 @@ const HEADER: &str = "\
 ";
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (found, failures) = targets::find(context, &args.named.scope())?;
-    Failure::all(failures)?;
+    Failure::from_failures(failures)?;
     if !["", "status", "resize"].contains(&args.subresource.as_str()) {
         return Err(Failure::plain(format!("editing the subresource {:?} is not supported", args.subresource)));
     }
     let original = text_of(&found);
     let (mut text, mut reasons): (String, Vec<String>) = (original.clone(), Vec::new());
-    let mut file = File::new(&format!("{HEADER}{original}"))?;
+    let mut file = EditedFile::new(&format!("{HEADER}{original}"))?;
     loop {
         if !reasons.is_empty() {
-            file = File::new(&with_reasons(&text, &reasons))?;
+            file = EditedFile::new(&with_reasons(&text, &reasons))?;
         }
         let edited = without_comments(&file.edit()?);
         if !reasons.is_empty() && edited == text {
             return Err(file.keep(context, "Edit cancelled, no valid changes were saved."));
         }
         if edited == original {
-            context.tell("Edit cancelled, no changes made.");
+            context.print_notice("Edit cancelled, no changes made.");
             return Ok(());
         }
         if edited.trim().is_empty() {
-            context.tell("Edit cancelled, saved file was empty.");
+            context.print_notice("Edit cancelled, saved file was empty.");
             return Ok(());
         }
         reasons = match objects(&edited) {
@@ -129,23 +129,30 @@ fn objects(text: &str) -> Result<Vec<Object>, String> {
 }
 
 /// Writes what was edited; gives the reasons why the file has to be edited again.
-fn save(args: &Args, context: &mut Context, found: &[Target], edited: &[Object], file: &File) -> Outcome<Vec<String>> {
+fn save(
+    args: &Args,
+    context: &mut CommandContext,
+    found: &[Target],
+    edited: &[Object],
+    file: &EditedFile,
+) -> CliResult<Vec<String>> {
     let mut reasons = Vec::new();
     if edited.len() != found.len() {
         return Ok(vec![format!("The edited file holds {} objects instead of {}", edited.len(), found.len())]);
     }
     for (target, edited) in found.iter().zip(edited) {
-        let same = |path: &[&str]| edited.at(path).is_none() || edited.at(path) == target.object.at(path);
+        let same =
+            |path: &[&str]| edited.value_at(path).is_none() || edited.value_at(path) == target.object.value_at(path);
         if !same(&["apiVersion"]) || !same(&["kind"]) || !same(&["metadata", "name"]) {
             return Err(file.keep(context, "At least one of apiVersion, kind and name was changed"));
         }
         if edited.kind().is_empty() || edited.name().is_empty() {
             let name = target.object.name();
-            context.tell(&format!("error: {} {name:?} is invalid", target.kind.resource));
+            context.print_notice(&format!("error: {} {name:?} is invalid", target.kind.resource));
             reasons.push(format!("{} {name:?} was not valid: kind or name is missing", target.kind.resource));
             continue;
         }
-        match one(args, context, target, edited) {
+        match patch_edited(args, context, target, edited) {
             Ok(()) => {}
             Err(Failure::Api { status, .. }) => reasons.push(refused(context, target, &status)),
             Err(other) => return Err(other),
@@ -154,26 +161,26 @@ fn save(args: &Args, context: &mut Context, found: &[Target], edited: &[Object],
     Ok(reasons)
 }
 
-fn refused(context: &mut Context, target: &Target, status: &Status) -> String {
+fn refused(context: &mut CommandContext, target: &Target, status: &Status) -> String {
     let (resource, name) = (target.kind.resource, target.object.name());
     match status.reason {
         Reason::Invalid | Reason::BadRequest => {
-            context.tell(&format!("error: {resource} {name:?} is invalid"));
+            context.print_notice(&format!("error: {resource} {name:?} is invalid"));
             format!("{resource} {name:?} was not valid:\n* {status}")
         }
         Reason::NotFound => {
-            context.tell(&format!("error: {resource} {name:?} could not be found on the server"));
+            context.print_notice(&format!("error: {resource} {name:?} could not be found on the server"));
             format!("{resource} {name:?} could not be found on the server")
         }
         _ => {
-            context.tell(&format!("error: {resource} {name:?} could not be patched: {status}"));
+            context.print_notice(&format!("error: {resource} {name:?} could not be patched: {status}"));
             format!("{resource} {name:?} could not be patched: {status}")
         }
     }
 }
 
 /// Patches one object with the difference that the editing made.
-fn one(args: &Args, context: &mut Context, target: &Target, edited: &Object) -> Outcome {
+fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edited: &Object) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
     let Target { kind, object } = target;
     let mut shown = object.clone();
@@ -192,34 +199,34 @@ fn one(args: &Args, context: &mut Context, target: &Target, edited: &Object) -> 
     };
     let key = key_of(kind, object);
     let part = match args.subresource.as_str() {
-        "status" => Part::Status,
-        "resize" => Part::Resize,
-        _ => Part::Main,
+        "status" => UpdatePart::Status,
+        "resize" => UpdatePart::Resize,
+        _ => UpdatePart::Main,
     };
     let options = context.options(FieldValidation::Strict, dry_run);
-    let reply: Reply =
+    let reply: WriteReply =
         context.api()?.write(options.dry_run, |ledger| patch(ledger, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);
     args.change.print.result(context, &reply.object, &format!("{name} edited{}", dry_run.suffix()))
 }
 
 /// The file that is edited; it goes when it is dropped, unless it is kept.
-struct File {
+struct EditedFile {
     path: PathBuf,
     kept: std::cell::Cell<bool>,
 }
 
-impl File {
-    fn new(text: &str) -> Outcome<File> {
+impl EditedFile {
+    fn new(text: &str) -> CliResult<EditedFile> {
         let path = std::env::temp_dir()
-            .join(format!("kloop-edit-{:010}.yaml", crate::apiserver::front::random() % 10_000_000_000));
+            .join(format!("kloop-edit-{:010}.yaml", crate::apiserver::api::random() % 10_000_000_000));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         file.write_all(text.as_bytes())?;
-        Ok(File { path, kept: std::cell::Cell::new(false) })
+        Ok(EditedFile { path, kept: std::cell::Cell::new(false) })
     }
 
     /// Lets the user edit it; gives what it holds then.
-    fn edit(&self) -> Outcome<String> {
+    fn edit(&self) -> CliResult<String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let editor = set("KUBE_EDITOR").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".into());
         let status = Command::new("sh").arg("-c").arg(format!("{editor} \"$0\"")).arg(&self.path).status();
@@ -230,14 +237,15 @@ impl File {
     }
 
     /// Leaves the file where it is, says so, and fails.
-    fn keep(&self, context: &mut Context, why: &str) -> Failure {
+    fn keep(&self, context: &mut CommandContext, why: &str) -> Failure {
         self.kept.set(true);
-        context.tell(&format!("A copy of your changes has been stored to {:?}", self.path.display().to_string()));
+        context
+            .print_notice(&format!("A copy of your changes has been stored to {:?}", self.path.display().to_string()));
         Failure::plain(why)
     }
 }
 
-impl Drop for File {
+impl Drop for EditedFile {
     fn drop(&mut self) {
         if !self.kept.get() {
             // A file that cannot be removed stays in the temporary folder.
@@ -246,7 +254,7 @@ impl Drop for File {
     }
 }
 
-fn read(path: &Path) -> Outcome<String> {
+fn read(path: &Path) -> CliResult<String> {
     let bytes = std::fs::read(path)?;
     yaml::decode_bytes(&bytes).map_err(|error| Failure::plain(error.to_string()))
 }

@@ -1,11 +1,11 @@
 //! `kloop events`: what happened, oldest first.
 
+use super::deadline::Deadline;
 use super::flags::PrintFlags;
-use super::patience::Patience;
 use super::targets::{self, Targets};
-use super::{Context, Failure, Outcome};
-use crate::apiserver::read::{self, Wanted};
-use crate::apiserver::watch::{EventKind, Watched, events_after};
+use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::read::{self, ListSelection};
+use crate::apiserver::watch::{EventKind, WatchSelection, events_after};
 use crate::kinds::{self, Kind};
 use crate::object::Object;
 use crate::object::selector::FieldSelector;
@@ -60,13 +60,13 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let known = |word: &String| ["normal", "warning"].contains(&word.to_lowercase().as_str());
     if !args.types.iter().all(known) {
         return Err(Failure::plain("valid --types are Normal or Warning"));
     }
     let Some(kind) = kinds::by_name("events") else { return Ok(()) };
-    let wanted = Wanted { labels: None, fields: about(&args)? };
+    let wanted = ListSelection { labels: None, fields: for_selector(&args)? };
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
     let revision = context.existing()?.map_or(Ok(0), |api| api.read(|snapshot| snapshot.revision()))?;
@@ -80,22 +80,22 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     if found.is_empty() && !args.watch {
         let place = namespace.map(|name| format!(" in {name} namespace")).unwrap_or_default();
-        context.tell(&format!("No events found{place}."));
+        context.print_notice(&format!("No events found{place}."));
         return Ok(());
     }
-    let options = table::Options {
+    let options = table::TableOptions {
         no_headers: args.no_headers,
         with_namespace: args.all_namespaces,
-        ..table::Options::default()
+        ..table::TableOptions::default()
     };
-    let mut printer = table::Printer::new(options);
+    let mut printer = table::TablePrinter::new(options);
     let text = printer.print(&events::table(&mut found, context.now()), "event", false);
     context.print(&text)?;
     if args.watch { watch(&args, context, &mut printer, kind, namespace, &wanted, revision) } else { Ok(()) }
 }
 
 /// The selection that `--for` asks for.
-fn about(args: &Args) -> Outcome<Option<FieldSelector>> {
+fn for_selector(args: &Args) -> CliResult<Option<FieldSelector>> {
     let Some(text) = &args.about else { return Ok(None) };
     let form = "--for must be in resource/name form";
     let Targets::Named(named) = targets::parse(std::slice::from_ref(text)).and_then(|targets| match targets {
@@ -118,15 +118,15 @@ fn is_of_type(args: &Args, event: &Object) -> bool {
 /// Prints each further event as a row, without end.
 fn watch(
     args: &Args,
-    context: &mut Context,
-    printer: &mut table::Printer,
+    context: &mut CommandContext,
+    printer: &mut table::TablePrinter,
     kind: &Kind,
     namespace: Option<&str>,
-    wanted: &Wanted,
+    wanted: &ListSelection,
     mut revision: u64,
-) -> Outcome {
-    let patience = Patience::new(context, None)?;
-    let watched = Watched { kind, namespace, wanted };
+) -> CliResult {
+    let patience = Deadline::new(context, None)?;
+    let watched = WatchSelection { kind, namespace, wanted };
     loop {
         let (news, last) = {
             let snapshot = context.api()?.store().read().map_err(|error| Failure::plain(error.to_string()))?;

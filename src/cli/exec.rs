@@ -2,9 +2,9 @@
 
 use super::files::FileFlags;
 use super::one_pod::SessionFlags;
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
-use crate::runtime::session::{self, Ended, Streams};
+use crate::runtime::session::{self, SessionEnd, SessionStreams};
 
 /// Execute a command in a container.
 #[derive(clap::Args)]
@@ -46,7 +46,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let usage = |text: &str| Err(Failure::Usage("exec".into(), text.into()));
     let files = FileFlags { filenames: args.filenames, ..FileFlags::default() };
     let word = match (&args.words[..], files.is_empty()) {
@@ -70,19 +70,25 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 /// Runs a command beside a container and passes its exit code on.
-fn run_in(pod: &Object, container: &str, command: &[String], streams: Streams, context: &mut Context) -> Outcome {
+fn run_in(
+    pod: &Object,
+    container: &str,
+    command: &[String],
+    streams: SessionStreams,
+    context: &mut CommandContext,
+) -> CliResult {
     let state = context.api()?.store().home().to_owned();
     match session::run(&state, pod.local_uid(), container, command, streams)? {
-        Ended::Exited(0) | Ended::Detached => Ok(()),
-        Ended::Exited(code) => {
-            context.tell(&format!("command terminated with exit code {code}"));
+        SessionEnd::Exited(0) | SessionEnd::Detached => Ok(()),
+        SessionEnd::Exited(code) => {
+            context.print_notice(&format!("command terminated with exit code {code}"));
             Err(Failure::Code(u8::try_from(code).unwrap_or(1)))
         }
-        Ended::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
-        Ended::Missing => {
+        SessionEnd::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
+        SessionEnd::Missing => {
             Err(Failure::plain(format!("unable to upgrade connection: container not found ({container:?})")))
         }
-        Ended::Failed(why) => {
+        SessionEnd::Failed(why) => {
             Err(Failure::plain(format!("Internal error occurred: error executing command in container: {why}")))
         }
     }

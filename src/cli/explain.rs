@@ -1,13 +1,13 @@
 //! `kloop explain`: what a kind and its fields are.
 
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read;
-use crate::kinds::custom::{Custom, DEFINITIONS};
+use crate::kinds::custom::{CustomDefinition, DEFINITIONS};
 use crate::kinds::{self, Kind};
 use crate::object::Key;
 use crate::show::escape;
-use crate::show::explain::{Answer, Question, explain};
-use crate::show::schema::Schemas;
+use crate::show::explain::{ExplainRequest, ExplainText, explain};
+use crate::show::schema::KindSchemas;
 
 /// Get documentation for a resource.
 #[derive(clap::Args)]
@@ -43,7 +43,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let word = match &args.words[..] {
         [word] => word,
         [] => {
@@ -57,7 +57,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if !matches!(args.output.as_str(), "plaintext" | "plaintext-openapiv2" | "") {
         return Err(Failure::plain(format!("unrecognized format: {}", args.output)));
     }
-    let schemas = Schemas::built_in();
+    let schemas = KindSchemas::built_in();
     let (name, path) = split(word);
     let kind = kinds::by_name(name);
     let kind = kind.ok_or_else(|| Failure::Bare(format!("the server doesn't have a resource type {name:?}")))?;
@@ -81,22 +81,22 @@ fn split(word: &str) -> (&str, Vec<&str>) {
     (name, path.split('.').filter(|field| !field.is_empty()).collect())
 }
 
-fn built_in(schemas: &Schemas, kind: &Kind, path: &[&str], args: &Args) -> Outcome<Answer> {
+fn built_in(schemas: &KindSchemas, kind: &Kind, path: &[&str], args: &Args) -> CliResult<ExplainText> {
     let own = kind.api_version();
     let api_version = if args.api_version.is_empty() { &own } else { &args.api_version };
     let schema = schemas.kind(api_version, kind.kind).ok_or_else(|| missing(api_version, kind.resource.plural()))?;
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    Ok(explain(schemas, &Question { group, version, kind: kind.kind, schema, path, recursive: args.recursive }))
+    Ok(explain(schemas, &ExplainRequest { group, version, kind: kind.kind, schema, path, recursive: args.recursive }))
 }
 
 /// A kind that a CustomResourceDefinition adds.
 fn custom(
-    schemas: &Schemas,
-    context: &mut Context,
-    (kind, declared): (&Kind, &Custom),
+    schemas: &KindSchemas,
+    context: &mut CommandContext,
+    (kind, declared): (&Kind, &CustomDefinition),
     path: &[&str],
     args: &Args,
-) -> Outcome<Answer> {
+) -> CliResult<ExplainText> {
     let key = Key::new(DEFINITIONS, "", &declared.definition);
     let definition = context.look(|ledger| read::exact(ledger, &key))?;
     let group = kind.resource.group();
@@ -110,7 +110,7 @@ fn custom(
         schemas.custom(&definition.0, version).ok_or_else(|| missing(&args.api_version, kind.resource.plural()))?;
     Ok(explain(
         schemas,
-        &Question { group, version: &version, kind: kind.kind, schema: &schema, path, recursive: args.recursive },
+        &ExplainRequest { group, version: &version, kind: kind.kind, schema: &schema, path, recursive: args.recursive },
     ))
 }
 

@@ -1,8 +1,8 @@
 //! `kloop expose`: a Service for what runs already.
 
-use super::create::generate::{Making, Overrides};
-use super::targets::{self, Named, Target};
-use super::{Context, Failure, Outcome, pairs};
+use super::create::generate::{CreateFlags, Overrides};
+use super::targets::{self, NamedFlags, Target};
+use super::{CliResult, CommandContext, Failure, key_changes};
 use crate::object::Object;
 use serde_json::{Map, Value, json};
 
@@ -28,9 +28,9 @@ kloop expose deployment nginx --port=80 --target-port=8000"
 )]
 pub struct Args {
     #[command(flatten)]
-    named: Named,
+    named: NamedFlags,
     #[command(flatten)]
-    making: Making,
+    making: CreateFlags,
     #[command(flatten)]
     overrides: Overrides,
     /// The port that the service should serve on. Copied from the resource being exposed, if unspecified.
@@ -72,11 +72,11 @@ pub struct Args {
 const MAX_NAME: usize = 63;
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
-    targets::each(context, &args.named.scope(), |context, target| one(&args, context, target))
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    targets::for_each_target(context, &args.named.scope(), |context, target| expose_object(&args, context, target))
 }
 
-fn one(args: &Args, context: &mut Context, target: &Target) -> Outcome {
+fn expose_object(args: &Args, context: &mut CommandContext, target: &Target) -> CliResult {
     let selector = match &args.selector[..] {
         [] => selector(target)?,
         words => map(words)?,
@@ -87,7 +87,7 @@ fn one(args: &Args, context: &mut Context, target: &Target) -> Outcome {
     let mut metadata = json!({"name": name});
     match &args.labels[..] {
         [] if target.object.labels().next().is_some() => {
-            metadata["labels"] = target.object.at(&["metadata", "labels"]).cloned().unwrap_or_default();
+            metadata["labels"] = target.object.value_at(&["metadata", "labels"]).cloned().unwrap_or_default();
         }
         [] => {}
         words => metadata["labels"] = map(words)?,
@@ -113,13 +113,13 @@ fn one(args: &Args, context: &mut Context, target: &Target) -> Outcome {
     args.making.create(context, args.overrides.apply(body)?, "exposed")
 }
 
-fn map(words: &[String]) -> Outcome<Value> {
-    let pairs = pairs::parse(words, "label", false)?.set;
+fn map(words: &[String]) -> CliResult<Value> {
+    let pairs = key_changes::parse(words, "label", false)?.set;
     Ok(pairs.into_iter().map(|(key, value)| (key, value.into())).collect::<Map<String, Value>>().into())
 }
 
 /// The labels by which an object's pods are found.
-fn selector(target: &Target) -> Outcome<Value> {
+fn selector(target: &Target) -> CliResult<Value> {
     let object = &target.object;
     let (path, missing): (&[&str], &str) = match target.kind.kind {
         "Pod" => (&["metadata", "labels"], "the pod has no labels and cannot be exposed"),
@@ -135,10 +135,10 @@ fn selector(target: &Target) -> Outcome<Value> {
         }
         other => return Err(Failure::plain(format!("cannot expose a {other}"))),
     };
-    object.at(path).filter(|labels| labels.is_object()).cloned().ok_or_else(|| Failure::plain(missing))
+    object.value_at(path).filter(|labels| labels.is_object()).cloned().ok_or_else(|| Failure::plain(missing))
 }
 
-fn ports(args: &Args, target: &Target) -> Outcome<Vec<Value>> {
+fn ports(args: &Args, target: &Target) -> CliResult<Vec<Value>> {
     let known = known_ports(target);
     let wanted: Vec<i64> = match args.port {
         Some(port) => vec![port.into()],

@@ -6,7 +6,7 @@ use crate::store::{OpenError, StoreError};
 use std::fmt;
 
 /// Result of a verb.
-pub type Outcome<T = ()> = std::result::Result<T, Failure>;
+pub type CliResult<T = ()> = std::result::Result<T, Failure>;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Failure {
     }
 
     /// One failure for several; none for none.
-    pub fn all(mut failures: Vec<Failure>) -> Outcome {
+    pub fn from_failures(mut failures: Vec<Failure>) -> CliResult {
         match failures.len() {
             0 => Ok(()),
             1 => Err(failures.remove(0)),
@@ -203,7 +203,7 @@ fn refusal(status: &Status, doing: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apiserver::front::refused;
+    use crate::apiserver::api::refused;
     use anyhow::Context;
 
     #[test]

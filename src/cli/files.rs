@@ -1,8 +1,8 @@
 //! `-f` and `-k`: from files, folders, standard input and kustomizations to documents that know where they stand.
 
-use super::{Failure, Outcome, input, kustomize};
+use super::{CliResult, Failure, input, kustomize};
 use crate::kinds::{self, custom_resource_definition as definition};
-use crate::object::yaml::{self, Document};
+use crate::object::yaml::{self, YamlDocument};
 use crate::object::{Object, Resource, Status, cause};
 use clap::Args;
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub struct FileFlags {
 
 impl FileFlags {
     /// Refuses a command that named no file but has to.
-    pub fn required(&self) -> Outcome {
+    pub fn required(&self) -> CliResult {
         if self.is_empty() { Err(Failure::plain("must specify one of -f and -k")) } else { self.check() }
     }
 
@@ -40,7 +40,7 @@ impl FileFlags {
     }
 
     /// Whether files name the objects; words that name some, too, are refused.
-    pub fn instead_of(&self, words: &[String]) -> Outcome<bool> {
+    pub fn instead_of(&self, words: &[String]) -> CliResult<bool> {
         if !self.is_empty() && !words.is_empty() {
             return Err(Failure::plain(
                 "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
@@ -50,7 +50,7 @@ impl FileFlags {
     }
 
     /// Refuses what cannot be read together.
-    fn check(&self) -> Outcome {
+    fn check(&self) -> CliResult {
         match (self.kustomize.as_str(), self.filenames.is_empty(), self.recursive) {
             ("", ..) | (_, true, false) => Ok(()),
             (_, false, _) => Err(Failure::plain("only one of -f or -k can be specified")),
@@ -70,14 +70,14 @@ pub struct Manifest {
     pub folder: Option<PathBuf>,
     /// Line of the document in the file, from 1.
     pub line: usize,
-    document: Rc<Document>,
+    document: Rc<YamlDocument>,
     /// Path of the object in the document when it is an item of a List.
     inside: String,
 }
 
 impl Manifest {
     /// An object that a kustomization made; what it was made of is where it comes from.
-    pub fn built(built: kustomize::build::Resource) -> Manifest {
+    pub fn built(built: kustomize::build::BuildResource) -> Manifest {
         let (object, origin) = (built.object, built.origin);
         Manifest {
             object,
@@ -145,7 +145,7 @@ fn instead(message: &str) -> &'static str {
 }
 
 /// The same for a verb that needs at least one.
-pub fn read_for(flags: &FileFlags, verb: &str) -> Outcome<(Vec<Manifest>, Vec<Failure>)> {
+pub fn read_for(flags: &FileFlags, verb: &str) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     let (manifests, failures) = read(flags)?;
     if manifests.is_empty() && failures.is_empty() {
         return Err(Failure::plain(format!("no objects passed to {verb}")));
@@ -154,7 +154,7 @@ pub fn read_for(flags: &FileFlags, verb: &str) -> Outcome<(Vec<Manifest>, Vec<Fa
 }
 
 /// All objects of the files, in order, and what could not be read.
-pub fn read(flags: &FileFlags) -> Outcome<(Vec<Manifest>, Vec<Failure>)> {
+pub fn read(flags: &FileFlags) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     flags.check()?;
     if !flags.kustomize.is_empty() {
         return Ok((in_order(kustomize::manifests(&flags.kustomize)?), Vec::new()));
@@ -206,7 +206,7 @@ fn in_order(mut manifests: Vec<Manifest>) -> Vec<Manifest> {
 }
 
 /// The files that a name stands for: itself, a folder's manifests, or what a pattern matches.
-fn expand(name: &str, recursive: bool) -> Outcome<Vec<PathBuf>> {
+fn expand(name: &str, recursive: bool) -> CliResult<Vec<PathBuf>> {
     let path = Path::new(name);
     let missing = || Failure::plain(format!("the path {name:?} does not exist"));
     let meta = std::fs::metadata(path).map_err(|error| match error.kind() {
@@ -226,7 +226,7 @@ fn expand(name: &str, recursive: bool) -> Outcome<Vec<PathBuf>> {
 }
 
 /// A folder's manifests by name; folders below only when asked for. Links to folders are not followed, so no loop can be.
-fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Outcome {
+fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> CliResult {
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     entries.sort();
@@ -303,7 +303,7 @@ fn parse(
 
 /// Adds an object, or the items of a list.
 fn add(
-    document: &Rc<Document>,
+    document: &Rc<YamlDocument>,
     mut value: Value,
     inside: String,
     source: &str,

@@ -1,11 +1,11 @@
 //! Flags that several verbs share.
 
-use super::{Context, Failure, Outcome, input};
+use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::with_last_applied;
 use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Object, cause, time};
-use crate::show::print::{self, Flags, Format, Printer};
+use crate::show::print::{self, ObjectPrinter, OutputFlags, OutputFormat};
 use clap::Args;
 use jiff::SignedDuration;
 use std::time::Duration;
@@ -47,13 +47,13 @@ pub struct WriteFlags {
 
 impl WriteFlags {
     /// Parses `--dry-run`.
-    pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
+    pub fn dry_run(&self, context: &mut CommandContext) -> CliResult<DryRun> {
         match self.dry_run.as_deref() {
             None | Some("none") => Ok(DryRun::None),
             Some("client") => Ok(DryRun::Client),
             Some("server") => Ok(DryRun::Server),
             Some("unchanged") => {
-                context.tell("W --dry-run is deprecated and can be replaced with --dry-run=client.");
+                context.print_notice("W --dry-run is deprecated and can be replaced with --dry-run=client.");
                 Ok(DryRun::Client)
             }
             Some("true" | "false") => {
@@ -80,7 +80,7 @@ pub struct ValidateFlag {
 
 impl ValidateFlag {
     /// Parses the value.
-    pub fn parse(&self) -> Outcome<FieldValidation> {
+    pub fn parse(&self) -> CliResult<FieldValidation> {
         match self.validate.as_deref() {
             None | Some("strict" | "true") => Ok(FieldValidation::Strict),
             Some("warn") => Ok(FieldValidation::Warn),
@@ -93,13 +93,13 @@ impl ValidateFlag {
 }
 
 /// A flag that holds a duration; none for zero.
-pub fn duration(flag: &str, text: &str) -> Outcome<Option<Duration>> {
+pub fn duration(flag: &str, text: &str) -> CliResult<Option<Duration>> {
     let parsed = signed_duration(flag, text)?;
     Ok(Some(parsed.unsigned_abs()).filter(|duration| !duration.is_zero()))
 }
 
 /// A flag that holds a duration, which may be negative.
-pub fn signed_duration(flag: &str, text: &str) -> Outcome<SignedDuration> {
+pub fn signed_duration(flag: &str, text: &str) -> CliResult<SignedDuration> {
     time::parse_duration(text)
         .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
 }
@@ -129,7 +129,7 @@ pub struct PrintFlags {
 
 impl PrintFlags {
     /// The format asked for; none when no `-o` was given. `tables` for commands that print tables.
-    pub fn format(&self, no_headers: bool, tables: bool) -> Outcome<Option<Format>> {
+    pub fn format(&self, no_headers: bool, tables: bool) -> CliResult<Option<OutputFormat>> {
         if self.output.is_none() && self.template.is_none() {
             return Ok(None);
         }
@@ -138,21 +138,21 @@ impl PrintFlags {
         } else {
             crate::object::jsonpath::MissingKeys::Refuse
         };
-        let flags = Flags { template: self.template.as_deref(), missing_keys, no_headers, tables };
+        let flags = OutputFlags { template: self.template.as_deref(), missing_keys, no_headers, tables };
         let mut read = |path: &str| {
             input::read_to_string(path)
                 .map_err(|error| format!("error reading --template {path}, {error}", error = cause(error)))
         };
-        Ok(Some(Format::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))
+        Ok(Some(OutputFormat::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))
     }
 
     /// A printer, when a format was asked for.
-    pub fn printer(&self) -> Outcome<Option<Printer>> {
-        Ok(self.format(false, false)?.map(|format| Printer::new(format, self.show_managed_fields)))
+    pub fn printer(&self) -> CliResult<Option<ObjectPrinter>> {
+        Ok(self.format(false, false)?.map(|format| ObjectPrinter::new(format, self.show_managed_fields)))
     }
 
     /// The same for commands whose answer is no object, and has no name.
-    pub fn answer_printer(&self) -> Outcome<Option<Printer>> {
+    pub fn answer_printer(&self) -> CliResult<Option<ObjectPrinter>> {
         match self.output.as_deref() {
             Some("name") => Err(print::unnamed().into()),
             _ => self.printer(),
@@ -160,10 +160,10 @@ impl PrintFlags {
     }
 
     /// Prints the object when a format was asked for, and the line otherwise.
-    pub fn result(&self, context: &mut Context, object: &Object, line: &str) -> Outcome {
+    pub fn result(&self, context: &mut CommandContext, object: &Object, line: &str) -> CliResult {
         match self.printer()? {
             Some(printer) => {
-                let text = printer.after(context.printed).object(&object.0)?;
+                let text = printer.continuing(context.printed).object(&object.0)?;
                 context.printed += 1;
                 context.print(&text)
             }
@@ -183,7 +183,7 @@ pub struct ChangeFlags {
 
 impl ChangeFlags {
     /// Parses `--dry-run`.
-    pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
+    pub fn dry_run(&self, context: &mut CommandContext) -> CliResult<DryRun> {
         self.write.dry_run(context)
     }
 
@@ -198,7 +198,14 @@ impl ChangeFlags {
     }
 
     /// Says `deployment.apps/web <done>`, or prints the object.
-    pub fn tell(&self, context: &mut Context, kind: &Kind, object: &Object, done: &str, dry_run: DryRun) -> Outcome {
+    pub fn print_change(
+        &self,
+        context: &mut CommandContext,
+        kind: &Kind,
+        object: &Object,
+        done: &str,
+        dry_run: DryRun,
+    ) -> CliResult {
         let line = format!("{} {done}{}", context.name_of(kind, object), dry_run.suffix());
         match dry_run {
             DryRun::None => self.print.result(context, object, &line),

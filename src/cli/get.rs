@@ -1,15 +1,15 @@
 //! `kloop get`: tables and other formats of what there is, once or as it changes.
 
 use super::flags::PrintFlags;
-use super::targets::{self, Scope, Targets, Which};
-use super::{Context, Failure, Outcome, control_plane};
+use super::targets::{self, Scope, TargetFlags, Targets};
+use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::read;
 use crate::apiserver::scale::subresource;
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Time, time};
 use crate::reconcile::leader;
 use crate::reconcile::watch::HEARD;
-use crate::show::print::{Format, Printer};
+use crate::show::print::{ObjectPrinter, OutputFormat};
 use crate::show::sort::SortBy;
 use crate::show::table::{self, Table};
 
@@ -71,7 +71,7 @@ kloop get --raw /api/v1/namespaces/default/pods"
 )]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     #[command(flatten)]
     print: PrintFlags,
     /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
@@ -123,14 +123,14 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if let Some(path) = &args.raw {
         return raw::run(path, &args, context);
     }
-    let format = args.print.format(args.no_headers, true)?.unwrap_or(Format::Table { wide: false });
+    let format = args.print.format(args.no_headers, true)?.unwrap_or(OutputFormat::Table { wide: false });
     let sort = args.sort_by.as_deref().map(SortBy::parse).transpose()?;
     if args.which.is_empty() {
-        context.tell("You must specify the type of resource to get. Use \"kloop api-resources\" for a complete list of supported resources.\n");
+        context.print_notice("You must specify the type of resource to get. Use \"kloop api-resources\" for a complete list of supported resources.\n");
         return Err(Failure::plain(
             "Required resource not specified.\nUse \"kloop explain <resource>\" for a detailed description of that resource \
              (e.g. kloop explain pods).\nSee 'kloop get -h' for help and examples",
@@ -141,46 +141,46 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     let (found, failures) = fetch(&args, context)?;
     match format {
-        Format::Table { wide } => print_tables(&args, context, found, wide, sort, failures),
+        OutputFormat::Table { wide } => print_tables(&args, context, found, wide, sort, failures),
         format => {
             let mut objects: Vec<Object> = found.groups.into_iter().flat_map(|group| group.objects).collect();
             if let Some(sort) = &sort {
                 sort.sort(&mut objects)?;
             }
-            let mut printer = Printer::new(format, args.print.show_managed_fields);
+            let mut printer = ObjectPrinter::new(format, args.print.show_managed_fields);
             let text = match &objects[..] {
                 [object] if found.single => printer.object(&object.0)?,
                 [] if found.single => String::new(),
                 _ => printer.list(objects.into_iter().map(|object| object.0).collect())?,
             };
             context.print(&text)?;
-            Failure::all(failures)
+            Failure::from_failures(failures)
         }
     }
 }
 
 /// Objects of one kind, printed as one table.
-struct Group {
+struct KindGroup {
     kind: &'static Kind,
     objects: Vec<Object>,
 }
 
 /// Requested objects.
-struct Found {
-    groups: Vec<Group>,
+struct GetResult {
+    groups: Vec<KindGroup>,
     /// One object by its name: printed bare.
     single: bool,
     /// Named objects: no message when there are none.
     named: bool,
 }
 
-fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
+fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec<Failure>)> {
     if args.which.files.instead_of(&args.which.words)? {
         let (targets, failures) =
             targets::find(context, &Scope { files: Some(&args.which.files), ..Scope::default() })?;
         let single = targets.len() + failures.len() == 1;
         let groups = by_kind(targets.into_iter().map(|target| (target.kind, target.object)));
-        return Ok((Found { groups, single, named: true }, failures));
+        return Ok((GetResult { groups, single, named: true }, failures));
     }
     match targets::parse(&args.which.words)? {
         Targets::Named(named) => {
@@ -204,18 +204,18 @@ fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
                 let objects = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
-                groups.push(Group { kind, objects });
+                groups.push(KindGroup { kind, objects });
             }
-            Ok((Found { groups, single: false, named: false }, Vec::new()))
+            Ok((GetResult { groups, single: false, named: false }, Vec::new()))
         }
     }
 }
 
 fn fetch_named(
     args: &Args,
-    context: &mut Context,
+    context: &mut CommandContext,
     named: Vec<(&'static Kind, String)>,
-) -> Outcome<(Found, Vec<Failure>)> {
+) -> CliResult<(GetResult, Vec<Failure>)> {
     let single = named.len() == 1;
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for (kind, name) in named {
@@ -226,16 +226,16 @@ fn fetch_named(
             Err(failure) => failures.push(failure),
         }
     }
-    Ok((Found { groups: by_kind(found.into_iter()), single, named: true }, failures))
+    Ok((GetResult { groups: by_kind(found.into_iter()), single, named: true }, failures))
 }
 
 /// Neighbours of one kind share a table.
-fn by_kind(objects: impl Iterator<Item = (&'static Kind, Object)>) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+fn by_kind(objects: impl Iterator<Item = (&'static Kind, Object)>) -> Vec<KindGroup> {
+    let mut groups: Vec<KindGroup> = Vec::new();
     for (kind, object) in objects {
         match groups.last_mut().filter(|group| group.kind.resource == kind.resource) {
             Some(group) => group.objects.push(object),
-            None => groups.push(Group { kind, objects: vec![object] }),
+            None => groups.push(KindGroup { kind, objects: vec![object] }),
         }
     }
     groups
@@ -246,12 +246,12 @@ impl Args {
         match self.subresource.as_str() {
             "scale" => Table::plain(objects, now),
             _ if !self.server_print => Table::plain(objects, now),
-            _ => Table::of(kind.resource.0, objects, now),
+            _ => Table::for_resource(kind.resource.0, objects, now),
         }
     }
 
-    fn table_options(&self, wide: bool, namespaced: bool) -> table::Options {
-        table::Options {
+    fn table_options(&self, wide: bool, namespaced: bool) -> table::TableOptions {
+        table::TableOptions {
             no_headers: self.no_headers,
             wide,
             show_labels: self.show_labels,
@@ -263,19 +263,19 @@ impl Args {
 
 fn print_tables(
     args: &Args,
-    context: &mut Context,
-    found: Found,
+    context: &mut CommandContext,
+    found: GetResult,
     wide: bool,
     sort: Option<SortBy>,
     failures: Vec<Failure>,
-) -> Outcome {
+) -> CliResult {
     let now = context.now();
     let several = found.groups.len() > 1 || args.show_kind;
     let mut shown = 0;
     let namespaced = found.groups.iter().any(|group| group.kind.namespaced);
     let needs_plane = found.groups.iter().any(|group| control_plane::is_needed_for(group.kind));
     let runs = found.groups.iter().any(|group| !group.objects.is_empty() && control_plane::is_needed_for(group.kind));
-    let mut printer = table::Printer::new(args.table_options(wide, namespaced));
+    let mut printer = table::TablePrinter::new(args.table_options(wide, namespaced));
     let mut text = String::new();
     for mut group in found.groups {
         if group.objects.is_empty() {
@@ -295,7 +295,7 @@ fn print_tables(
         } else {
             format!(" in {} namespace.", context.namespace())
         };
-        context.tell(&format!("No resources found{place}"));
+        context.print_notice(&format!("No resources found{place}"));
     }
     if runs {
         say_how_old(context)?;
@@ -303,17 +303,17 @@ fn print_tables(
     if needs_plane {
         control_plane::tell_hint(context)?;
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
 /// Says how old a picture of running things is when no control plane keeps it up to date any more.
-fn say_how_old(context: &mut Context) -> Outcome {
+fn say_how_old(context: &mut CommandContext) -> CliResult {
     let Some(api) = context.existing()? else { return Ok(()) };
     let heard = api.read(|snapshot| snapshot.meta(HEARD))?;
     let heard = heard.and_then(|text| text.parse::<Time>().ok());
     let Some(heard) = heard.filter(|_| leader::leader_of(api.store().home()).is_none()) else { return Ok(()) };
     let age = time::age((context.now().as_second() - heard.as_second()).max(0));
-    context.tell(&format!(
+    context.print_notice(&format!(
         "hint: no control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."
     ));
     Ok(())

@@ -1,6 +1,6 @@
 //! Flags that every verb takes: kloop's own, and those of kubectl that name a cluster, which here is a file.
 
-use super::{Context, Failure, Outcome, config, flags};
+use super::{CliResult, CommandContext, Failure, config, flags};
 use crate::serve::kubeconfig;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct Globals {
 
 impl Globals {
     /// Returns the time limit of a request; `None` means no limit. A number without a unit is seconds.
-    pub fn request_timeout(&self) -> Outcome<Option<Duration>> {
+    pub fn request_timeout(&self) -> CliResult<Option<Duration>> {
         let text = self.request_timeout.as_str();
         if let Ok(seconds) = text.parse() {
             return Ok(Some(Duration::from_secs(seconds)).filter(|timeout| !timeout.is_zero()));
@@ -56,7 +56,7 @@ impl Globals {
 }
 
 /// Refuses values that no kubectl would take, and names of another cluster than the state file; tells which flags have no effect.
-pub fn check(context: &mut Context, verb: &str) -> Outcome {
+pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     let globals = context.globals.clone();
     globals.request_timeout()?;
     check_level(globals.v.as_deref())?;
@@ -86,13 +86,16 @@ pub fn check(context: &mut Context, verb: &str) -> Outcome {
     }
     if let Some(server) = globals.server.filter(|server| !server.is_empty()) {
         let state = context.state();
-        context.tell(&format!("hint: no server is asked: {server} is ignored, the cluster is {}", state.display()));
+        context.print_notice(&format!(
+            "hint: no server is asked: {server} is ignored, the cluster is {}",
+            state.display()
+        ));
     }
     Ok(())
 }
 
 /// A number; where `-v` is the switch `--verbose`, a boolean.
-fn check_level(text: Option<&str>) -> Outcome {
+fn check_level(text: Option<&str>) -> CliResult {
     let is_known = |text: &str| text.parse::<i32>().is_ok() || matches!(text, "true" | "false");
     match text.filter(|text| !is_known(text)) {
         None => Ok(()),
@@ -108,14 +111,16 @@ pub fn is_verbose(text: Option<&str>) -> bool {
 }
 
 /// A file that is not there is refused as kubectl does it; one that `kloop serve` did not write has no effect, which is told.
-fn check_kubeconfig(file: &Path, context: &mut Context) -> Outcome {
+fn check_kubeconfig(file: &Path, context: &mut CommandContext) -> CliResult {
     if !file.exists() {
         return Err(Failure::plain(format!("stat {}: no such file or directory", file.display())));
     }
     if !kubeconfig::is_ours(file) {
         let state = context.state();
         let (file, state) = (file.display(), state.display());
-        context.tell(&format!("hint: {file} is not read: the cluster is the file {state} (--state names another)"));
+        context.print_notice(&format!(
+            "hint: {file} is not read: the cluster is the file {state} (--state names another)"
+        ));
     }
     Ok(())
 }
@@ -128,7 +133,7 @@ mod tests {
         let state = Some("/nowhere/shop/state.db".into());
         let mut globals = Globals { state, request_timeout: "0".into(), ..Globals::default() };
         set(&mut globals);
-        check(&mut Context::new(globals), verb).map_err(|failure| failure.to_string())
+        check(&mut CommandContext::new(globals), verb).map_err(|failure| failure.to_string())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Every switch may be given a value (`--wait=false`, in any of Go's spellings), and of two equal flags the last counts.
 
 use super::Cli;
-use crate::apiserver::Manager;
+use crate::apiserver::FieldManager;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
 /// The whole grammar.
@@ -12,7 +12,7 @@ pub fn command() -> Command {
 }
 
 /// Returns the field manager with kubectl's names: by the verb, unless `--field-manager` is set.
-pub fn manager(matches: &ArgMatches) -> Manager {
+pub fn manager(matches: &ArgMatches) -> FieldManager {
     let verb = matches.subcommand_name().unwrap_or_default();
     let mut asked = None;
     let mut at = matches;
@@ -27,7 +27,7 @@ pub fn manager(matches: &ArgMatches) -> Manager {
         _ => "kubectl".to_owned(),
     };
     let name = asked.filter(|name| !name.is_empty()).cloned().unwrap_or(own);
-    Manager { name, subresource: if verb == "scale" { "scale" } else { "" } }
+    FieldManager { name, subresource: if verb == "scale" { "scale" } else { "" } }
 }
 
 fn as_kubectl(command: Command) -> Command {

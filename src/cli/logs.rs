@@ -1,16 +1,16 @@
 //! `kloop logs`: what containers have written, straight from their files; no control plane needs to run.
 
+use super::deadline::Deadline;
 use super::flags;
-use super::one_pod::{self, Containers, Restarts};
-use super::patience::Patience;
+use super::one_pod::{self, PodContainers, RestartRank};
 use super::targets;
-use super::{Context, Failure, Outcome, control_plane};
-use crate::apiserver::log::{self, Place};
-use crate::apiserver::read::{self, Wanted};
+use super::{CliResult, CommandContext, Failure, control_plane};
+use crate::apiserver::log::{self, LogSource};
+use crate::apiserver::read::{self, ListSelection};
 use crate::kinds::{self, Kind};
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Reason, Time, time};
-use crate::runtime::logs::Options;
+use crate::runtime::logs::LogOptions;
 use jiff::SignedDuration;
 use std::io::{IsTerminal, Write};
 
@@ -112,23 +112,23 @@ impl Args {
 }
 
 /// One container's log.
-struct Request {
+struct LogRequest {
     pod: Object,
     container: String,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     check(&args)?;
     let pods = pods(&args, context)?;
     if pods.is_empty() {
-        context.tell(&format!("No resources found in {} namespace.", context.namespace().to_owned()));
+        context.print_notice(&format!("No resources found in {} namespace.", context.namespace().to_owned()));
         return Ok(());
     }
     let mut requests = Vec::new();
     for pod in pods {
         for container in containers(&args, context, &pod)? {
-            requests.push(Request { pod: pod.clone(), container });
+            requests.push(LogRequest { pod: pod.clone(), container });
         }
     }
     if args.follow && requests.len() > args.max_log_requests {
@@ -139,7 +139,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         )));
     }
     control_plane::tell_hint(context)?;
-    let place = Place::of(context.api()?);
+    let place = LogSource::from_api(context.api()?);
     let options = options(&args, context.now())?;
     if args.follow && requests.len() > 1 {
         return together(&args, &place, &requests, &options);
@@ -154,7 +154,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     Ok(())
 }
 
-fn check(args: &Args) -> Outcome {
+fn check(args: &Args) -> CliResult {
     let usage = |text: &str| Err(Failure::Usage("logs".into(), text.into()));
     let form = "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\nPOD or TYPE/NAME is a required argument for the logs command";
     match (args.words.len(), &args.selector) {
@@ -179,7 +179,7 @@ fn check(args: &Args) -> Outcome {
     Ok(())
 }
 
-fn options(args: &Args, now: Time) -> Outcome<Options> {
+fn options(args: &Args, now: Time) -> CliResult<LogOptions> {
     let since = flags::signed_duration("since", &args.since)?;
     if since.is_negative() {
         return Err(Failure::plain("--since must be greater than 0"));
@@ -193,7 +193,7 @@ fn options(args: &Args, now: Time) -> Outcome<Options> {
         (None, true) => None,
     };
     let tail = args.tail.unwrap_or(if args.selector.is_some() { SELECTOR_TAIL } else { -1 });
-    Ok(Options {
+    Ok(LogOptions {
         follow: args.follow,
         previous: args.previous,
         since,
@@ -204,13 +204,13 @@ fn options(args: &Args, now: Time) -> Outcome<Options> {
 }
 
 /// The pods that are meant: one by its name, those of a selector, or one (or all) of a workload.
-fn pods(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {
+fn pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
     let namespace = context.namespace().to_owned();
     let Some(word) = args.words.first() else {
         let selector = args.selector.as_deref().unwrap_or_default();
         let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
-        let wanted = Wanted { labels: Some(labels), fields: None };
+        let wanted = ListSelection { labels: Some(labels), fields: None };
         return context.look(|ledger| read::list(ledger, pods, Some(&namespace), &wanted));
     };
     let (kind, name) = one_pod::named(word, pods)?;
@@ -225,14 +225,14 @@ fn pods(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {
 }
 
 /// The pods of a workload, waiting for the first one: the one that logs most likely, or all.
-fn pods_of(args: &Args, context: &mut Context, kind: &Kind, owner: &Object) -> Outcome<Vec<Object>> {
+fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Object) -> CliResult<Vec<Object>> {
     let Some(selector) = targets::selector_of(kind, owner) else {
         return Err(targets::without_pods(kind, owner.name(), "get the logs from"));
     };
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
     let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
-    let patience = Patience::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
-    let wanted = Wanted { labels: Some(selector), fields: None };
+    let patience = Deadline::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
+    let wanted = ListSelection { labels: Some(selector), fields: None };
     let mut found = loop {
         let found = context.look(|ledger| read::list(ledger, pods, Some(owner.namespace()), &wanted))?;
         if !found.is_empty() {
@@ -242,21 +242,21 @@ fn pods_of(args: &Args, context: &mut Context, kind: &Kind, owner: &Object) -> O
             return Err(Failure::plain("timed out waiting for the condition"));
         }
     };
-    found.sort_by_cached_key(|pod| one_pod::rank(pod, Restarts::Many));
+    found.sort_by_cached_key(|pod| one_pod::rank(pod, RestartRank::Many));
     if !args.all_pods {
         let several = found.len() > 1;
         found.truncate(1);
         if let Some(pod) = found.first().filter(|_| several) {
             let count = context.look(|ledger| read::list(ledger, pods, Some(owner.namespace()), &wanted))?.len();
-            context.tell(&format!("Found {count} pods, using pod/{}", pod.name()));
+            context.print_notice(&format!("Found {count} pods, using pod/{}", pod.name()));
         }
     }
     Ok(found)
 }
 
 /// The containers of a pod whose logs are wanted.
-fn containers(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Vec<String>> {
-    let known = Containers::of(pod);
+fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<Vec<String>> {
+    let known = PodContainers::from_pod(pod);
     if args.all_containers {
         return Ok([known.init, known.main, known.ephemeral].concat());
     }
@@ -271,14 +271,14 @@ fn containers(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Vec<S
 }
 
 /// `[pod/web/main] `, when it is wanted.
-fn prefix(args: &Args, request: &Request) -> Option<String> {
+fn prefix(args: &Args, request: &LogRequest) -> Option<String> {
     let wanted = args.prefix || args.all_pods;
     wanted.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
 }
 
-fn copy(args: &Args, place: &Place, request: &Request, options: &Options) -> Outcome {
+fn copy(args: &Args, place: &LogSource, request: &LogRequest, options: &LogOptions) -> CliResult {
     let logs = log::open(place, &request.pod, &request.container, options)?;
-    let mut lines = Lines { prefix: prefix(args, request), within: false };
+    let mut lines = PrefixedLines { prefix: prefix(args, request), within: false };
     for piece in logs.into_iter().flatten() {
         lines.write(&piece?)?;
     }
@@ -286,12 +286,12 @@ fn copy(args: &Args, place: &Place, request: &Request, options: &Options) -> Out
 }
 
 /// Writes pieces to standard output, each line with its prefix.
-struct Lines {
+struct PrefixedLines {
     prefix: Option<String>,
     within: bool,
 }
 
-impl Lines {
+impl PrefixedLines {
     fn write(&mut self, piece: &[u8]) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         let harmless;
@@ -317,7 +317,7 @@ impl Lines {
 }
 
 /// Follows several logs at once, one thread each; the first error ends it unless errors are to be ignored.
-fn together(args: &Args, place: &Place, requests: &[Request], options: &Options) -> Outcome {
+fn together(args: &Args, place: &LogSource, requests: &[LogRequest], options: &LogOptions) -> CliResult {
     let (send, ended) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         for request in requests {

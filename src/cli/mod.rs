@@ -17,6 +17,7 @@ mod context;
 mod control_plane;
 mod cp;
 mod create;
+mod deadline;
 mod debug;
 mod delete;
 mod describe;
@@ -36,15 +37,14 @@ mod grammar;
 mod help;
 mod image;
 mod input;
+mod key_changes;
 mod kustomize;
 mod log_sink;
 mod logs;
 mod mark;
 mod node;
 mod one_pod;
-mod pairs;
 mod patch;
-mod patience;
 mod plan;
 mod port_forward;
 mod reconcile;
@@ -62,8 +62,8 @@ mod version;
 mod wait;
 mod why;
 
-pub use context::Context;
-pub use failure::{Failure, Outcome};
+pub use context::CommandContext;
+pub use failure::{CliResult, Failure};
 pub use globals::Globals;
 
 use clap::{FromArgMatches, Parser, Subcommand};
@@ -153,7 +153,7 @@ kloop options"
 }
 
 impl Verb {
-    fn run(self, context: &mut Context) -> Outcome {
+    fn run(self, context: &mut CommandContext) -> CliResult {
         match self {
             Verb::Apply(args) => apply::run(args, context),
             Verb::Create(args) => create::run(args, context),
@@ -213,13 +213,13 @@ pub fn main() -> ExitCode {
     }
     let matches = match grammar::command().try_get_matches() {
         Ok(matches) => matches,
-        Err(error) => return usage::tell(&error),
+        Err(error) => return usage::print_usage_error(&error),
     };
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
-        Err(error) => return usage::tell(&error),
+        Err(error) => return usage::print_usage_error(&error),
     };
-    let mut context = Context::new(cli.globals);
+    let mut context = CommandContext::new(cli.globals);
     context.manager = grammar::manager(&matches);
     if let Err(failure) = globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
         return context.finish(Err(failure));

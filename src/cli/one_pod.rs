@@ -1,13 +1,13 @@
 //! The one pod, and its container, that a command is about: POD or TYPE/NAME, and which container when none is named.
 
+use super::deadline::Deadline;
 use super::files::{self, FileFlags};
-use super::patience::Patience;
 use super::targets::{self, Targets};
-use super::{Context, Failure, Outcome, flags};
-use crate::apiserver::read::{self, Wanted};
+use super::{CliResult, CommandContext, Failure, flags};
+use crate::apiserver::read::{self, ListSelection};
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Time};
-use crate::runtime::session::{self, Streams};
+use crate::runtime::session::{self, SessionStreams};
 
 /// Flags of verbs that put somebody in front of a container.
 #[derive(clap::Args)]
@@ -31,15 +31,20 @@ pub struct SessionFlags {
 
 impl SessionFlags {
     /// The pod and the container that are meant; see [`container`].
-    pub fn find(&self, word: &str, doing: &str, context: &mut Context) -> Outcome<(Object, String)> {
+    pub fn find(&self, word: &str, doing: &str, context: &mut CommandContext) -> CliResult<(Object, String)> {
         let pod = find(word, &self.pod_running_timeout, context)?;
         self.inside(pod, doing, context)
     }
 
     /// The same for the one object of files (`-f`).
-    pub fn find_of_files(&self, files: &FileFlags, doing: &str, context: &mut Context) -> Outcome<(Object, String)> {
+    pub fn find_of_files(
+        &self,
+        files: &FileFlags,
+        doing: &str,
+        context: &mut CommandContext,
+    ) -> CliResult<(Object, String)> {
         let (manifests, failures) = files::read_for(files, "exec")?;
-        Failure::all(failures)?;
+        Failure::from_failures(failures)?;
         let [manifest] = &manifests[..] else {
             let text = format!("cannot attach to *v1.List: {} objects were passed, one is needed", manifests.len());
             return Err(Failure::plain(text));
@@ -49,20 +54,20 @@ impl SessionFlags {
         self.inside(pod, doing, context)
     }
 
-    fn inside(&self, pod: Object, doing: &str, context: &mut Context) -> Outcome<(Object, String)> {
+    fn inside(&self, pod: Object, doing: &str, context: &mut CommandContext) -> CliResult<(Object, String)> {
         let container = container(&pod, self.container.as_ref(), self.quiet, doing, context)?;
         Ok((pod, container))
     }
 
     /// Returns the options of the session.
-    pub fn wish(&self) -> Wish {
-        Wish { stdin: self.stdin, tty: self.tty, quiet: self.quiet }
+    pub fn wish(&self) -> SessionOptions {
+        SessionOptions { stdin: self.stdin, tty: self.tty, quiet: self.quiet }
     }
 }
 
 /// Options of an interactive session.
 #[derive(Clone, Copy)]
-pub struct Wish {
+pub struct SessionOptions {
     /// To type.
     pub stdin: bool,
     /// In a terminal.
@@ -71,20 +76,20 @@ pub struct Wish {
     pub quiet: bool,
 }
 
-impl Wish {
+impl SessionOptions {
     /// The streams that can be had: a terminal only for who types and has one to give.
-    pub fn streams(self, context: &mut Context) -> Streams {
+    pub fn streams(self, context: &mut CommandContext) -> SessionStreams {
         let wanted = self.stdin && self.tty;
         let terminal = wanted && session::is_terminal();
         if wanted && !terminal && !self.quiet {
-            context.tell("Unable to use a TTY - input is not a terminal or the right kind of file");
+            context.print_notice("Unable to use a TTY - input is not a terminal or the right kind of file");
         }
-        Streams { stdin: self.stdin, terminal }
+        SessionStreams { stdin: self.stdin, terminal }
     }
 }
 
 /// Parses POD or TYPE/NAME.
-pub fn named(word: &str, pods: &'static Kind) -> Outcome<(&'static Kind, String)> {
+pub fn named(word: &str, pods: &'static Kind) -> CliResult<(&'static Kind, String)> {
     if !word.contains('/') {
         return Ok((pods, word.to_owned()));
     }
@@ -95,13 +100,13 @@ pub fn named(word: &str, pods: &'static Kind) -> Outcome<(&'static Kind, String)
 }
 
 /// The pod, or the best one of a workload, waiting for the first one.
-pub fn find(word: &str, timeout: &str, context: &mut Context) -> Outcome<Object> {
+pub fn find(word: &str, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {
     let pods = targets::kind("pods")?;
     let (kind, name) = named(word, pods)?;
     pod_of(kind, &Key::new(kind.resource, context.namespace_of(kind), &name), timeout, context)
 }
 
-fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut Context) -> Outcome<Object> {
+fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {
     let pods = targets::kind("pods")?;
     let object = context.look(|ledger| read::get(ledger, key))?;
     if kind.resource == pods.resource {
@@ -111,11 +116,11 @@ fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut Context) 
     let Some(selector) = targets::selector_of(kind, &object) else {
         return Err(targets::without_pods(kind, &key.name, "attach to"));
     };
-    let patience = Patience::new(context, Some(timeout.unwrap_or_default()))?;
-    let wanted = Wanted { labels: Some(selector), fields: None };
+    let patience = Deadline::new(context, Some(timeout.unwrap_or_default()))?;
+    let wanted = ListSelection { labels: Some(selector), fields: None };
     loop {
         let found = context.look(|ledger| read::list(ledger, pods, Some(object.namespace()), &wanted))?;
-        if let Some(best) = found.into_iter().min_by_key(|pod| rank(pod, Restarts::Few)) {
+        if let Some(best) = found.into_iter().min_by_key(|pod| rank(pod, RestartRank::Few)) {
             return Ok(best);
         }
         if !patience.wait() {
@@ -126,7 +131,7 @@ fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut Context) 
 
 /// Preference among otherwise equal pods, by restarts.
 #[derive(Clone, Copy)]
-pub enum Restarts {
+pub enum RestartRank {
     /// The one that restarted least (Kubernetes: `podutils.ActivePods`, reversed).
     Few,
     /// The one that restarted most: its log has something to tell (`podutils.ByLogging`).
@@ -134,7 +139,7 @@ pub enum Restarts {
 }
 
 /// Smallest for the pod that a command is about most likely: assigned, running, ready, staying, ready longest, by restarts, oldest.
-pub fn rank(pod: &Object, prefer: Restarts) -> (bool, u8, bool, bool, Option<Time>, i64, Option<Time>) {
+pub fn rank(pod: &Object, prefer: RestartRank) -> (bool, u8, bool, bool, Option<Time>, i64, Option<Time>) {
     let phase = match pod.text(&["status", "phase"]) {
         Some("Running") => 0,
         Some("Unknown") | None => 1,
@@ -147,15 +152,15 @@ pub fn rank(pod: &Object, prefer: Restarts) -> (bool, u8, bool, bool, Option<Tim
     let counts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
     // A terminating pod still has a log.
     let (leaves, restarts) = match prefer {
-        Restarts::Few => (pod.deletion().is_some(), counts.max().unwrap_or(0)),
-        Restarts::Many => (false, -counts.max().unwrap_or(0)),
+        RestartRank::Few => (pod.deletion().is_some(), counts.max().unwrap_or(0)),
+        RestartRank::Many => (false, -counts.max().unwrap_or(0)),
     };
     let unassigned = pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty);
     (unassigned, phase, ready.is_none(), leaves, since, restarts, pod.created())
 }
 
 /// The names of a pod's containers.
-pub struct Containers {
+pub struct PodContainers {
     /// Those of `containers`.
     pub main: Vec<String>,
     /// Those of `initContainers`.
@@ -164,14 +169,18 @@ pub struct Containers {
     pub ephemeral: Vec<String>,
 }
 
-impl Containers {
+impl PodContainers {
     /// Reads them from a pod.
-    pub fn of(pod: &Object) -> Containers {
+    pub fn from_pod(pod: &Object) -> PodContainers {
         let names = |list: &str| -> Vec<String> {
             let containers = pod.items(&["spec", list]).iter();
             containers.filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect()
         };
-        Containers { main: names("containers"), init: names("initContainers"), ephemeral: names("ephemeralContainers") }
+        PodContainers {
+            main: names("containers"),
+            init: names("initContainers"),
+            ephemeral: names("ephemeralContainers"),
+        }
     }
 
     /// Whether there is one of this name.
@@ -187,13 +196,13 @@ impl Containers {
     }
 
     /// The one that is meant when none is named; said so where there was a choice.
-    pub fn default(&self, pod: &Object, context: &mut Context, quiet: bool) -> Option<String> {
+    pub fn default(&self, pod: &Object, context: &mut CommandContext, quiet: bool) -> Option<String> {
         let annotated = pod.annotation("kubectl.kubernetes.io/default-container").map(str::to_owned);
         let annotated = annotated.filter(|name| self.has(name));
         let chosen = annotated.clone().or_else(|| self.main.first().cloned())?;
         let is_choice = self.main.len() + self.init.len() + self.ephemeral.len() > 1;
         if is_choice && annotated.is_none() && !quiet {
-            context.tell(&format!("Defaulted container {chosen:?} out of: {}", self.told()));
+            context.print_notice(&format!("Defaulted container {chosen:?} out of: {}", self.told()));
         }
         Some(chosen)
     }
@@ -205,14 +214,14 @@ pub fn container(
     asked: Option<&String>,
     quiet: bool,
     doing: &str,
-    context: &mut Context,
-) -> Outcome<String> {
+    context: &mut CommandContext,
+) -> CliResult<String> {
     let phase = pod.text(&["status", "phase"]).unwrap_or_default();
     if ["Succeeded", "Failed"].contains(&phase) {
         let text = format!("cannot {doing} a container in a completed pod; current phase is {phase}");
         return Err(Failure::plain(text));
     }
-    let known = Containers::of(pod);
+    let known = PodContainers::from_pod(pod);
     let refused = |why: String| Failure::plain(format!("unable to upgrade connection: {why}"));
     // As kubectl has it, no name is as good as none.
     let chosen = match asked.filter(|name| !name.is_empty()) {
@@ -246,7 +255,7 @@ mod tests {
             pod("ended", Some("n"), "Succeeded", 0),
             pod("steady", Some("n"), "Running", 0),
         ];
-        pods.sort_by_key(|pod| rank(pod, Restarts::Few));
+        pods.sort_by_key(|pod| rank(pod, RestartRank::Few));
         assert_eq!(pods.map(|pod| pod.name().to_owned()), ["steady", "shaky", "starting", "ended", "unassigned"]);
     }
 
@@ -263,7 +272,7 @@ mod tests {
             pod("old", "Running", Some("2026-01-01T00:00:00Z")),
             pod("unready", "Running", None),
         ];
-        pods.sort_by_cached_key(|pod| rank(pod, Restarts::Many));
+        pods.sort_by_cached_key(|pod| rank(pod, RestartRank::Many));
         assert_eq!(pods.map(|pod| pod.name().to_owned()), ["old", "young", "unready", "ended"]);
     }
 
@@ -275,8 +284,8 @@ mod tests {
                 "status": {"phase": "Running", "conditions": ready}}))
         };
         let (old, new) = (pod(Some("2026-01-03T00:00:00Z"), "2026-01-01T00:00:00Z"), pod(None, "2026-01-02T00:00:00Z"));
-        assert!(rank(&new, Restarts::Few) < rank(&old, Restarts::Few));
-        assert!(rank(&old, Restarts::Many) < rank(&new, Restarts::Many));
+        assert!(rank(&new, RestartRank::Few) < rank(&old, RestartRank::Few));
+        assert!(rank(&old, RestartRank::Many) < rank(&new, RestartRank::Many));
     }
 
     #[test]
@@ -285,7 +294,7 @@ mod tests {
             let status = json!({"phase": "Running", "containerStatuses": [{"restartCount": restarts}]});
             Object(json!({"spec": {"nodeName": "n"}, "status": status}))
         };
-        assert!(rank(&pod(0), Restarts::Few) < rank(&pod(3), Restarts::Few));
-        assert!(rank(&pod(3), Restarts::Many) < rank(&pod(0), Restarts::Many));
+        assert!(rank(&pod(0), RestartRank::Few) < rank(&pod(3), RestartRank::Few));
+        assert!(rank(&pod(3), RestartRank::Many) < rank(&pod(0), RestartRank::Many));
     }
 }

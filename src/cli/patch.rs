@@ -2,11 +2,11 @@
 
 use super::flags::{ChangeFlags, DryRun};
 use super::targets::{self, Scope, ScopeFlags, Target};
-use super::{Context, Failure, Outcome, input};
+use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::create::key_of;
 use crate::apiserver::patch::{self, PatchType};
-use crate::apiserver::update::Part;
-use crate::apiserver::{FieldValidation, Options, Reply};
+use crate::apiserver::update::UpdatePart;
+use crate::apiserver::{FieldValidation, WriteOptions, WriteReply};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status, cause, yaml};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let language = match args.language.to_lowercase().as_str() {
         "strategic" => PatchType::Strategic,
         "merge" => PatchType::Merge,
@@ -73,11 +73,13 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         let text = "cannot specify --local and --dry-run=server - did you mean --dry-run=client?";
         return Err(Failure::plain(text));
     }
-    let scope = Scope { local: args.local, ..args.scope.of(&args.words) };
-    targets::each(context, &scope, |context, target| one(&args, context, target, language, &change(&text)?, dry_run))
+    let scope = Scope { local: args.local, ..args.scope.with_arguments(&args.words) };
+    targets::for_each_target(context, &scope, |context, target| {
+        patch_object(&args, context, target, language, &change(&text)?, dry_run)
+    })
 }
 
-fn text(args: &Args) -> Outcome<String> {
+fn text(args: &Args) -> CliResult<String> {
     match (&args.patch, &args.patch_file) {
         (Some(_), Some(_)) => Err(Failure::plain("cannot specify --patch and --patch-file together")),
         (Some(text), None) if !text.is_empty() => Ok(text.clone()),
@@ -92,7 +94,7 @@ fn text(args: &Args) -> Outcome<String> {
 }
 
 /// The patch as a value. What is neither YAML nor JSON is refused in the server's words.
-fn change(text: &str) -> Outcome<Value> {
+fn change(text: &str) -> CliResult<Value> {
     let bad = |why: String| Failure::from(Status::new(Reason::BadRequest, why));
     match yaml::documents(text) {
         Ok(documents) if documents.len() == 1 => Ok(documents[0].value.clone()),
@@ -112,14 +114,14 @@ fn asked_version(kind: &Kind, word: &str) -> Option<String> {
     kind.also.contains(&asked.as_str()).then_some(asked)
 }
 
-fn one(
+fn patch_object(
     args: &Args,
-    context: &mut Context,
+    context: &mut CommandContext,
     target: &Target,
     language: PatchType,
     change: &Value,
     dry_run: DryRun,
-) -> Outcome {
+) -> CliResult {
     let Target { kind, object } = target;
     if kind.custom.is_some() && language == PatchType::Strategic {
         return Err(Failure::plain(format!(
@@ -131,21 +133,21 @@ fn one(
     }
     if args.local || dry_run == DryRun::Client {
         let patched = Object(patch::patched(kind, object, language, change)?);
-        return tell(
+        return print_patched(
             args,
             context,
             target,
-            Reply { changed: patched != *object, object: patched.into(), warnings: Vec::new() },
+            WriteReply { changed: patched != *object, object: patched.into(), warnings: Vec::new() },
             dry_run,
         );
     }
     let key = key_of(kind, object);
     let api_version = args.words.first().and_then(|word| asked_version(kind, word));
-    let options = Options { api_version, ..context.options(FieldValidation::Warn, dry_run) };
+    let options = WriteOptions { api_version, ..context.options(FieldValidation::Warn, dry_run) };
     let part = match args.subresource.as_str() {
-        "status" => Part::Status,
-        "resize" => Part::Resize,
-        _ => Part::Main,
+        "status" => UpdatePart::Status,
+        "resize" => UpdatePart::Resize,
+        _ => UpdatePart::Main,
     };
     let change = match args.subresource.as_str() {
         "" | "status" => change.clone(),
@@ -165,11 +167,11 @@ fn one(
     let reply =
         api.write(options.dry_run, |ledger| patch::patch(ledger, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);
-    tell(args, context, target, reply, dry_run)
+    print_patched(args, context, target, reply, dry_run)
 }
 
 /// Converts a patch of an object's scale to one of the object: its number of replicas.
-fn scale(kind: &Kind, object: &Object, language: PatchType, change: &Value) -> Outcome<Value> {
+fn scale(kind: &Kind, object: &Object, language: PatchType, change: &Value) -> CliResult<Value> {
     let view = crate::apiserver::scale::scale(kind, object).0;
     let patched = match language {
         PatchType::Json => {
@@ -182,7 +184,13 @@ fn scale(kind: &Kind, object: &Object, language: PatchType, change: &Value) -> O
     Ok(change.0)
 }
 
-fn tell(args: &Args, context: &mut Context, target: &Target, reply: Reply, dry_run: DryRun) -> Outcome {
+fn print_patched(
+    args: &Args,
+    context: &mut CommandContext,
+    target: &Target,
+    reply: WriteReply,
+    dry_run: DryRun,
+) -> CliResult {
     let name = match args.subresource.as_str() {
         "scale" => format!("scale.autoscaling/{}", reply.object.name()),
         _ => context.name_of(target.kind, &reply.object),

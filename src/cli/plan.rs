@@ -2,13 +2,13 @@
 
 use super::files::{self, FileFlags};
 use super::flags::{self, PrintFlags};
-use super::{Context, Failure, Outcome, targets, why};
-use crate::apiserver::Options;
-use crate::apiserver::apply::{self, Outcome as Done};
+use super::{CliResult, CommandContext, Failure, targets, why};
+use crate::apiserver::WriteOptions;
+use crate::apiserver::apply::{self, ApplyOutcome as Done};
 use crate::object::{Key, time};
-use crate::reconcile::Line;
-use crate::reconcile::forecast::{Forecast, Outlook};
-use crate::reconcile::why::{Standing, name};
+use crate::reconcile::LogLine;
+use crate::reconcile::preview::{Preview, PreviewResult};
+use crate::reconcile::why::{ConvergenceState, name};
 use crate::runtime::capacity;
 use crate::show::escape;
 use colored::Colorize;
@@ -48,19 +48,20 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let until = flags::signed_duration("until", &args.until)?;
     let mut printer = args.print.answer_printer()?;
     let (manifests, mut failures) = files::read_for(&args.files, "plan")?;
     let (machine, now) = (capacity::of_this_machine(None, &context.state()), context.now());
     let store = context.existing()?.map(|api| api.store());
-    let mut forecast = Forecast::of(store, machine, now)?;
+    let mut forecast = Preview::new(store, machine, now)?;
     let (mut applied, mut film) = (Vec::new(), Vec::new());
     for manifest in &manifests {
-        match one(context, &mut forecast, manifest) {
+        match apply_manifest(context, &mut forecast, manifest) {
             Ok((key, word)) => {
-                let line = Shot { after: SignedDuration::ZERO, by: "apply", about: name(&key), what: word.to_owned() };
+                let line =
+                    FilmLine { after: SignedDuration::ZERO, by: "apply", about: name(&key), what: word.to_owned() };
                 applied.push((key, line));
             }
             Err(failure) => failures.push(failure),
@@ -68,22 +69,22 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     if applied.is_empty() && !failures.is_empty() {
         // Nothing came to be tried: that it converges would be said of nothing.
-        return Failure::all(failures);
+        return Failure::from_failures(failures);
     }
     let is_quiet = printer.is_some();
-    let mut show = |shot: Shot| {
+    let mut show = |shot: FilmLine| {
         if !is_quiet {
             shot.print(context)?;
         }
         film.push(shot);
         Ok::<(), Failure>(())
     };
-    let (keys, first): (Vec<Key>, Vec<Shot>) = applied.into_iter().unzip();
+    let (keys, first): (Vec<Key>, Vec<FilmLine>) = applied.into_iter().unzip();
     first.into_iter().try_for_each(&mut show)?;
     let mut shown = Ok(());
     let outlook = forecast.run(&keys, until, &mut |after, line| {
         if shown.is_ok() {
-            shown = show(Shot::of(after, line));
+            shown = show(FilmLine::from_line(after, line));
         }
     })?;
     shown?;
@@ -94,19 +95,23 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
         None => context.print_styled(&summary(&outlook, now))?,
     }
-    Failure::all(failures)?;
+    Failure::from_failures(failures)?;
     match outlook.standing() {
-        Standing::Converged => Ok(()),
-        Standing::Stuck => Err(Failure::Code(1)),
-        Standing::Converging => Err(Failure::Code(2)),
+        ConvergenceState::Converged => Ok(()),
+        ConvergenceState::Stuck => Err(Failure::Code(1)),
+        ConvergenceState::Converging => Err(Failure::Code(2)),
     }
 }
 
 /// Applies one manifest to the copy.
-fn one(context: &mut Context, forecast: &mut Forecast, manifest: &files::Manifest) -> Outcome<(Key, &'static str)> {
+fn apply_manifest(
+    context: &mut CommandContext,
+    forecast: &mut Preview,
+    manifest: &files::Manifest,
+) -> CliResult<(Key, &'static str)> {
     let (kind, key) = targets::locate(context, manifest)?;
     let object = targets::placed(manifest, kind, &key);
-    let options = Options::default();
+    let options = WriteOptions::default();
     targets::refuse_duplicates(kind, manifest, options.field_validation)?;
     let done = forecast
         .write(|ledger| apply::apply(ledger, kind, &object, true, &options))
@@ -121,20 +126,20 @@ fn one(context: &mut Context, forecast: &mut Forecast, manifest: &files::Manifes
 }
 
 /// One line of the film.
-struct Shot {
+struct FilmLine {
     after: SignedDuration,
     by: &'static str,
     about: String,
     what: String,
 }
 
-impl Shot {
-    fn of(after: SignedDuration, line: &Line) -> Shot {
+impl FilmLine {
+    fn from_line(after: SignedDuration, line: &LogLine) -> FilmLine {
         let about = line.about.as_ref().map(name).unwrap_or_default();
-        Shot { after, by: line.by, about, what: line.text.clone() }
+        FilmLine { after, by: line.by, about, what: line.text.clone() }
     }
 
-    fn print(&self, context: &mut Context) -> Outcome {
+    fn print(&self, context: &mut CommandContext) -> CliResult {
         let told = format!("{}: {}", self.about, self.what);
         let (clock, told) = (clock(self.after), escape::text(&told));
         context.print_styled(&format!("{} {} {told}\n", clock.dimmed(), self.by.cyan()))
@@ -151,7 +156,7 @@ fn clock(after: SignedDuration) -> String {
 }
 
 /// Summarizes changed objects and their convergence.
-fn summary(outlook: &Outlook, now: crate::object::Time) -> String {
+fn summary(outlook: &PreviewResult, now: crate::object::Time) -> String {
     let mut text = String::from("\n");
     for (mark, keys) in [("+", &outlook.created), ("~", &outlook.changed), ("-", &outlook.deleted)] {
         keys.iter().for_each(|key| text.push_str(&format!("{mark} {key}\n")));
@@ -164,22 +169,22 @@ fn summary(outlook: &Outlook, now: crate::object::Time) -> String {
     let after = said(outlook.took);
     let [created, changed, deleted] = counts;
     let ends = match outlook.standing() {
-        Standing::Converged => format!("converges after {after}"),
-        Standing::Converging => format!("is still on its way after {after}"),
-        Standing::Stuck => match outlook.stuck.map(said).filter(|since| *since != after) {
+        ConvergenceState::Converged => format!("converges after {after}"),
+        ConvergenceState::Converging => format!("is still on its way after {after}"),
+        ConvergenceState::Stuck => match outlook.stuck.map(said).filter(|since| *since != after) {
             Some(since) => format!("is stuck after {since}, and still after {after}"),
             None => format!("is stuck after {after}"),
         },
     };
     text.push_str(&format!("{ends}: {created} created, {changed} changed, {deleted} deleted\n"));
     let mut text = escape::text(&text);
-    let troubled = outlook.answers.iter().filter(|answer| answer.standing() != Standing::Converged);
+    let troubled = outlook.answers.iter().filter(|answer| answer.standing() != ConvergenceState::Converged);
     troubled.for_each(|answer| text.push_str(&format!("\n{}", why::page(answer, now + outlook.took))));
     text
 }
 
 /// The same for programs.
-fn value(outlook: &Outlook, film: &[Shot], now: crate::object::Time) -> Value {
+fn value(outlook: &PreviewResult, film: &[FilmLine], now: crate::object::Time) -> Value {
     let names = |keys: &[Key]| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
     let seconds = |after: SignedDuration| after.as_millis() as f64 / 1000.0;
     let shots = film
@@ -190,6 +195,6 @@ fn value(outlook: &Outlook, film: &[Shot], now: crate::object::Time) -> Value {
         "until": seconds(outlook.took), "film": shots.collect::<Vec<_>>(),
         "created": names(&outlook.created), "changed": names(&outlook.changed), "deleted": names(&outlook.deleted),
         "besides": outlook.besides,
-        "why": outlook.answers.iter().map(|answer| why::of(answer, now + outlook.took)).collect::<Vec<_>>(),
+        "why": outlook.answers.iter().map(|answer| why::answer_value(answer, now + outlook.took)).collect::<Vec<_>>(),
     })
 }

@@ -1,18 +1,18 @@
 //! `kloop reconcile`: runs the control plane, until converged or until stopped.
 
 use super::log_sink::LogSink;
-use super::{Context, Failure, Outcome, context, globals, input, serve};
+use super::{CliResult, CommandContext, Failure, context, globals, input, serve};
 use crate::apiserver::Api;
 use crate::object::{Time, cause, time, yaml};
+use crate::reconcile::activity_log::pods;
 use crate::reconcile::convergence::{Unmet, unmet_in};
-use crate::reconcile::deeds::pods;
 use crate::reconcile::leader::Election;
-use crate::reconcile::watch::{Until, is_busy};
-use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader, loops};
+use crate::reconcile::watch::{RunUntil, is_busy};
+use crate::reconcile::{ControlLoop, ControlSettings, Idle, LogLevel, LogLine, RunEnd, leader, loops};
 use crate::runtime::capacity;
 use crate::runtime::image::Environment;
 use crate::world::policy::Cidr;
-use crate::world::pressure::{Lines, Words};
+use crate::world::pressure::{EvictionFlags, EvictionThresholds};
 use colored::Colorize;
 use jiff::SignedDuration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -106,7 +106,7 @@ pub struct Args {
 }
 
 /// Parses `--env`: a name without value takes the current environment's value, and is left out when it has none.
-fn variables(wanted: &[String]) -> Outcome<Vec<(String, String)>> {
+fn variables(wanted: &[String]) -> CliResult<Vec<(String, String)>> {
     let mut found = Vec::new();
     for text in wanted {
         let (name, value) = text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value)));
@@ -122,7 +122,7 @@ fn variables(wanted: &[String]) -> Outcome<Vec<(String, String)>> {
 }
 
 /// The scheduler's configuration as JSON, once it is known to be in order.
-fn configuration(path: &Path) -> Outcome<String> {
+fn configuration(path: &Path) -> CliResult<String> {
     let refuse = |what: String| Failure::plain(format!("{}: {what}", path.display()));
     let bytes = input::read(path).map_err(|error| refuse(format!("cannot be read: {error}", error = cause(error))))?;
     let text = yaml::decode_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
@@ -135,7 +135,7 @@ fn configuration(path: &Path) -> Outcome<String> {
 }
 
 /// The blocks of addresses that a flag names.
-fn blocks(texts: &[String]) -> Outcome<Vec<Cidr>> {
+fn blocks(texts: &[String]) -> CliResult<Vec<Cidr>> {
     let refused = |text: &str| {
         let what = "write a block of IPv4 addresses, as in 192.168.0.0/16";
         Failure::plain(format!("invalid argument {text:?} for \"--nodeport-addresses\" flag: {what}"))
@@ -144,34 +144,34 @@ fn blocks(texts: &[String]) -> Outcome<Vec<Cidr>> {
 }
 
 /// Parses the eviction flags.
-fn lines(args: &Args, transition: SignedDuration) -> Outcome<Lines> {
-    let words = Words {
+fn lines(args: &Args, transition: SignedDuration) -> CliResult<EvictionThresholds> {
+    let words = EvictionFlags {
         hard: &args.eviction_hard,
         soft: &args.eviction_soft,
         soft_grace: &args.eviction_soft_grace_period,
         minimum_reclaim: &args.eviction_minimum_reclaim,
     };
-    Lines::parse(words, transition).map_err(Failure::plain)
+    EvictionThresholds::parse(words, transition).map_err(Failure::plain)
 }
 
 /// Interval at which a standby tries to become leader.
 const STANDBY: Duration = Duration::from_millis(200);
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let outcome = run_plane(args, context);
     LogSink::of_stdout().into_iter().for_each(LogSink::flush);
     outcome
 }
 
-fn run_plane(args: Args, context: &mut Context) -> Outcome {
+fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
     let duration = |flag: &str, text: &str| {
         time::parse_duration(text)
             .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
     };
-    let until = if args.watch { Until::Stopped } else { Until::Converged(duration("timeout", &args.timeout)?) };
+    let until = if args.watch { RunUntil::Stopped } else { RunUntil::Converged(duration("timeout", &args.timeout)?) };
     let node = (!args.no_local_node).then(|| capacity::of_this_machine(args.node_name.as_deref(), &context.state()));
-    let settings = Settings {
+    let settings = ControlSettings {
         state: context.state(),
         node,
         shim: None,
@@ -191,7 +191,7 @@ fn run_plane(args: Args, context: &mut Context) -> Outcome {
     };
     crate::runtime::descriptors::raise();
     if let Some(port) = args.serve {
-        let server = serve::open(serve::Args::at(port), context)?;
+        let server = serve::open(serve::Args::for_port(port), context)?;
         // It ends with this process, at any moment: what was answered is written.
         std::thread::Builder::new().name("serve".into()).spawn(move || server.run(std::future::pending()))?;
     }
@@ -202,34 +202,34 @@ fn run_plane(args: Args, context: &mut Context) -> Outcome {
         let led = lead(&args, until, context, &settings, &mut signals, &mut narrator)?;
         let Some(mut control) = led else { return Ok(()) };
         match control.run(until, &mut narrator)? {
-            Ending::Deposed => tell(&mut narrator, "another control plane took over; waiting".into()),
+            RunEnd::Deposed => print_line(&mut narrator, "another control plane took over; waiting".into()),
             ending => return end(&args, context, control, ending, &mut narrator),
         }
     }
 }
 
 /// Says which node and state file are served, and what to type next in another terminal.
-fn tell_ready(settings: &Settings, narrator: &mut dyn FnMut(&Line)) {
+fn tell_ready(settings: &ControlSettings, narrator: &mut dyn FnMut(&LogLine)) {
     let state = std::path::absolute(&settings.state).unwrap_or_else(|_| settings.state.clone());
     let node = settings.node.as_ref().map_or("without a node here".to_owned(), |node| format!("node {}", node.name));
-    tell(narrator, format!("ready: {node}, state file {}", state.display()));
+    print_line(narrator, format!("ready: {node}, state file {}", state.display()));
     let export = match state == context::state_path(None) && std::env::var_os("KLOOP_STATE").is_none() {
         true => String::new(),
         false => format!("export KLOOP_STATE={}; ", state.display()),
     };
-    tell(narrator, format!("next, in another terminal: {export}kloop apply -f FILE; kloop get pods; kloop why"));
+    print_line(narrator, format!("next, in another terminal: {export}kloop apply -f FILE; kloop get pods; kloop why"));
 }
 
 /// Waits for its turn to lead, as a standby when another leads; none when stopped before, or when that other one has done what a
 /// one-shot run is for. A one-shot run waits no longer than its timeout.
 fn lead(
     args: &Args,
-    until: Until,
-    context: &mut Context,
-    settings: &Settings,
+    until: RunUntil,
+    context: &mut CommandContext,
+    settings: &ControlSettings,
     signals: &mut Option<signal_hook::iterator::Signals>,
-    narrator: &mut dyn FnMut(&Line),
-) -> Outcome<Option<Control>> {
+    narrator: &mut dyn FnMut(&LogLine),
+) -> CliResult<Option<ControlLoop>> {
     let mut api = context.take_api()?;
     let mut told = false;
     let (started, mut seen) = (Time::now(), None);
@@ -242,10 +242,13 @@ fn lead(
                 let text = error.to_string();
                 let holder = text.split(" has been writing").next().unwrap_or_default().to_owned();
                 if blocked.as_ref() != Some(&holder) {
-                    tell(narrator, format!("waiting to write to the cluster's file: {holder} holds its write lock"));
+                    print_line(
+                        narrator,
+                        format!("waiting to write to the cluster's file: {holder} holds its write lock"),
+                    );
                     blocked = Some(holder);
                 }
-                if matches!(until, Until::Converged(patience) if Time::now().duration_since(started) >= patience) {
+                if matches!(until, RunUntil::Converged(patience) if Time::now().duration_since(started) >= patience) {
                     return Err(error.into());
                 }
                 if signals.as_mut().is_some_and(|signals| signals.pending().next().is_some()) {
@@ -256,9 +259,9 @@ fn lead(
             Ok(Election::Leads(leadership)) => break leadership,
             Ok(Election::Waits(pid)) => {
                 if !std::mem::replace(&mut told, true) {
-                    tell(narrator, format!("the control plane with pid {pid} leads; standing by"));
+                    print_line(narrator, format!("the control plane with pid {pid} leads; standing by"));
                 }
-                if let Until::Converged(patience) = until {
+                if let RunUntil::Converged(patience) = until {
                     let (unmet, proven) = watched(&api, &mut seen)?;
                     if unmet.is_empty() && proven.is_none_or(|at| at <= Time::now()) {
                         return if args.quiet { Ok(None) } else { context.say("converged").map(|()| None) };
@@ -274,7 +277,7 @@ fn lead(
             }
         }
     };
-    let control = Control::start(api, leadership, settings.clone())?;
+    let control = ControlLoop::start(api, leadership, settings.clone())?;
     if args.watch {
         tell_ready(settings, narrator);
     }
@@ -283,7 +286,7 @@ fn lead(
         std::thread::spawn(move || {
             for _ in signals.forever() {
                 // A second signal finds nobody listening when the first one is being acted on: then it ends the process.
-                if outbox.send(crate::reconcile::watch::Wake::Stop).is_err() {
+                if outbox.send(crate::reconcile::watch::WakeUp::Stop).is_err() {
                     std::process::exit(130);
                 }
             }
@@ -293,10 +296,10 @@ fn lead(
 }
 
 /// Unconverged objects, and the time at which the last pod of a Job has run long enough.
-type Judgement = (Vec<Unmet>, Option<Time>);
+type ConvergenceCheck = (Vec<Unmet>, Option<Time>);
 
 /// Returns the convergence of a cluster that another control plane runs; computed again after each write.
-fn watched<'a>(api: &Api, seen: &'a mut Option<(u64, Judgement)>) -> Outcome<&'a Judgement> {
+fn watched<'a>(api: &Api, seen: &'a mut Option<(u64, ConvergenceCheck)>) -> CliResult<&'a ConvergenceCheck> {
     let version = api.store().data_version().map_err(anyhow::Error::from)?;
     let known = match seen.take().filter(|(known, _)| *known == version) {
         Some(known) => known,
@@ -318,25 +321,25 @@ fn has_failed(unmet: &[Unmet]) -> bool {
 
 fn end(
     args: &Args,
-    context: &mut Context,
-    mut control: Control,
-    ending: Ending,
-    narrator: &mut dyn FnMut(&Line),
-) -> Outcome {
+    context: &mut CommandContext,
+    mut control: ControlLoop,
+    ending: RunEnd,
+    narrator: &mut dyn FnMut(&LogLine),
+) -> CliResult {
     let running = control.running_pods();
     if args.stop_on_exit {
         let stopped = control.stop_pods(narrator)?;
-        tell(narrator, format!("ended the processes of {}", pods(stopped)));
-    } else if ending == Ending::Stopped && running > 0 {
+        print_line(narrator, format!("ended the processes of {}", pods(stopped)));
+    } else if ending == RunEnd::Stopped && running > 0 {
         let whose = pods(running);
-        tell(
+        print_line(
             narrator,
             format!("stopped; the processes of {whose} go on running (kloop reconcile takes them over again)"),
         );
     }
     match ending {
-        Ending::Unmet(unmet) => Err(not_converged(args, &unmet)),
-        Ending::Converged if !args.quiet => {
+        RunEnd::Unmet(unmet) => Err(not_converged(args, &unmet)),
+        RunEnd::Converged if !args.quiet => {
             LogSink::of_stdout().into_iter().for_each(LogSink::flush);
             context.say("converged")
         }
@@ -345,9 +348,9 @@ fn end(
 }
 
 /// Prints one line for each thing done.
-fn narrator(quiet: bool, verbose: bool) -> impl FnMut(&Line) {
-    move |line: &Line| {
-        if quiet || (line.weight == Weight::Detail && !verbose) {
+fn narrator(quiet: bool, verbose: bool) -> impl FnMut(&LogLine) {
+    move |line: &LogLine| {
+        if quiet || (line.weight == LogLevel::Detail && !verbose) {
             return;
         }
         let about = line.about.as_ref().map(|key| format!(" {}", key.path())).unwrap_or_default();
@@ -370,6 +373,6 @@ fn tell_idle(idle: Idle) {
     log(format!("idle {} {pause}", idle.revision));
 }
 
-fn tell(narrator: &mut dyn FnMut(&Line), text: String) {
-    narrator(&Line { at: Time::now(), by: "reconcile", about: None, text, weight: Weight::Deed });
+fn print_line(narrator: &mut dyn FnMut(&LogLine), text: String) {
+    narrator(&LogLine { at: Time::now(), by: "reconcile", about: None, text, weight: LogLevel::Deed });
 }

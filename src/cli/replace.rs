@@ -1,14 +1,14 @@
 //! `kloop replace`: an object as the manifest has it, whole.
 
+use super::deadline::Deadline;
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{self, DryRun, MakeFlags};
-use super::patience::Patience;
-use super::{Context, Failure, Outcome, targets};
+use super::{CliResult, CommandContext, Failure, targets};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read;
-use crate::apiserver::update::{Part, update};
+use crate::apiserver::update::{UpdatePart, update};
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason};
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub struct Args {
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     if args.grace_period >= 0 && !args.force {
         return Err(Failure::plain("--grace-period must have --force specified"));
@@ -61,18 +61,18 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let validation = args.make.validate.parse()?;
     let (manifests, mut failures) = files::read_for(&args.files, "replace")?;
     for manifest in &manifests {
-        failures.extend(one(&args, context, manifest, dry_run, validation).err());
+        failures.extend(replace_object(&args, context, manifest, dry_run, validation).err());
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
-fn one(
+fn replace_object(
     args: &Args,
-    context: &mut Context,
+    context: &mut CommandContext,
     manifest: &Manifest,
     dry_run: DryRun,
     validation: FieldValidation,
-) -> Outcome {
+) -> CliResult {
     let (kind, key) = targets::named(context, manifest)?;
     let mut object = targets::placed(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;
@@ -89,7 +89,7 @@ fn one(
         context.warn(&done.warnings);
         done.into_object()
     } else {
-        let part = if args.subresource == "status" { Part::Status } else { Part::Main };
+        let part = if args.subresource == "status" { UpdatePart::Status } else { UpdatePart::Main };
         let done = context.api()?.write(options.dry_run, |ledger| {
             let current = read::get(ledger, &key)?;
             // As kubectl: what names no version replaces whatever stands there.
@@ -103,13 +103,13 @@ fn one(
         context.warn(&done.warnings);
         done.into_object()
     };
-    args.make.change.tell(context, kind, &object, "replaced", dry_run)
+    args.make.change.print_change(context, kind, &object, "replaced", dry_run)
 }
 
 /// Deletes what stands there, and waits until it is gone.
-fn remove(args: &Args, context: &mut Context, kind: &'static Kind, key: &Key) -> Outcome {
+fn remove(args: &Args, context: &mut CommandContext, kind: &'static Kind, key: &Key) -> CliResult {
     let timeout = flags::duration("timeout", &args.timeout)?.unwrap_or(WEEK);
-    let patience = Patience::new(context, Some(timeout))?;
+    let patience = Deadline::new(context, Some(timeout))?;
     let grace = Some(args.grace_period.max(0));
     let options = DeleteOptions { grace, ..DeleteOptions::default() };
     let old: Object = match context.api()?.write(false, |ledger| delete(ledger, kind, key, &options)) {

@@ -1,10 +1,10 @@
 //! `kloop run`: one pod, from flags, and who asks for it in front of it.
 
-use super::create::generate::{Making, Overrides};
+use super::create::generate::{CreateFlags, Overrides};
+use super::deadline::Deadline;
 use super::flags::DryRun;
-use super::one_pod::Wish;
-use super::patience::Patience;
-use super::{Context, Failure, Outcome, attach, delete, flags, pairs};
+use super::one_pod::SessionOptions;
+use super::{CliResult, CommandContext, Failure, attach, delete, flags, key_changes};
 use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete as remove};
 use crate::apiserver::read;
@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     #[command(flatten)]
-    making: Making,
+    making: CreateFlags,
     #[command(flatten)]
     overrides: Overrides,
     /// The image for the container to run.
@@ -110,7 +110,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let usage = |text: String| Failure::Usage("run".into(), text);
     let Some((name, more)) = args.names.split_first() else {
         return Err(usage("NAME is required for run".into()));
@@ -152,7 +152,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if !attaches {
         return bodies.into_iter().try_for_each(|body| args.making.create(context, body, "created"));
     }
-    let made = bodies.map(|body| args.making.create_quietly(context, body)).collect::<Outcome<Vec<Object>>>()?;
+    let made = bodies.map(|body| args.making.create_quietly(context, body)).collect::<CliResult<Vec<Object>>>()?;
     let done = made.last().map_or(Ok(()), |pod| stand_before(&args, pod, context));
     if args.rm {
         made.iter().rev().try_for_each(|object| clean_up(&args, object, context))?;
@@ -160,7 +160,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     done
 }
 
-fn check_attach(args: &Args, attaches: bool, context: &mut Context) -> Outcome {
+fn check_attach(args: &Args, attaches: bool, context: &mut CommandContext) -> CliResult {
     let refusal = match () {
         () if args.tty && !args.stdin => "-i/--stdin is required for containers with -t/--tty=true",
         () if args.rm && !attaches => "--rm should only be used for attached containers",
@@ -173,10 +173,10 @@ fn check_attach(args: &Args, attaches: bool, context: &mut Context) -> Outcome {
 }
 
 /// Attaches to the pod's container once it runs, and has its exit code when it is not started again.
-fn stand_before(args: &Args, pod: &Object, context: &mut Context) -> Outcome {
+fn stand_before(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult {
     let pod = wait_until(args, pod, context, |pod| has_ended(pod) || is_ready(pod))?;
     let container = pod.items(&["spec", "containers"]).first().and_then(|one| one["name"].as_str());
-    let wish = Wish { stdin: args.stdin, tty: args.tty, quiet: args.quiet };
+    let wish = SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet };
     attach::meet(&pod, container.unwrap_or_default(), wish, context)?;
     let once = pod.text(&["spec", "restartPolicy"]).filter(|policy| *policy != "Always");
     let Some(policy) = once.filter(|_| !args.leave_stdin_open) else { return Ok(()) };
@@ -184,7 +184,7 @@ fn stand_before(args: &Args, pod: &Object, context: &mut Context) -> Outcome {
     exit_code(&wait_until(args, &pod, context, is_over)?, context)
 }
 
-fn exit_code(pod: &Object, context: &mut Context) -> Outcome {
+fn exit_code(pod: &Object, context: &mut CommandContext) -> CliResult {
     if phase(pod) == "Succeeded" {
         return Ok(());
     }
@@ -195,14 +195,19 @@ fn exit_code(pod: &Object, context: &mut Context) -> Outcome {
         return Err(Failure::plain(format!("pod {name} failed with unknown exit code")));
     };
     let text = |field: &str| ended[field].as_str().unwrap_or_default();
-    context.tell(format!("pod {name} terminated ({})\n{}", text("reason"), text("message")).trim_end());
+    context.print_notice(format!("pod {name} terminated ({})\n{}", text("reason"), text("message")).trim_end());
     Err(Failure::Code(u8::try_from(code).unwrap_or(1)))
 }
 
 /// Waits until the pod, as it stands, is as it should be.
-fn wait_until(args: &Args, pod: &Object, context: &mut Context, is_so: impl Fn(&Object) -> bool) -> Outcome<Object> {
+fn wait_until(
+    args: &Args,
+    pod: &Object,
+    context: &mut CommandContext,
+    is_so: impl Fn(&Object) -> bool,
+) -> CliResult<Object> {
     let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
-    let patience = Patience::with_control_plane(context, timeout)?;
+    let patience = Deadline::with_control_plane(context, timeout)?;
     let kind = kinds::by_name("pods").ok_or_else(|| Failure::plain("there are no pods"))?;
     let key = key_of(kind, pod);
     loop {
@@ -230,7 +235,7 @@ fn is_ready(pod: &Object) -> bool {
 }
 
 /// Deletes what was made; that it is gone already is as good.
-fn clean_up(args: &Args, object: &Object, context: &mut Context) -> Outcome {
+fn clean_up(args: &Args, object: &Object, context: &mut CommandContext) -> CliResult {
     let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
     let key = key_of(kind, object);
     match context.api()?.write(false, |ledger| remove(ledger, kind, &key, &DeleteOptions::default())) {
@@ -241,17 +246,17 @@ fn clean_up(args: &Args, object: &Object, context: &mut Context) -> Outcome {
     }
 }
 
-fn map(words: &[String], what: &str) -> Outcome<Value> {
-    let pairs = pairs::parse(words, what, false)?.set;
+fn map(words: &[String], what: &str) -> CliResult<Value> {
+    let pairs = key_changes::parse(words, what, false)?.set;
     Ok(pairs.into_iter().map(|(key, value)| (key, value.into())).collect::<Map<String, Value>>().into())
 }
 
-fn container(args: &Args, name: &str, words: Vec<String>) -> Outcome<Value> {
+fn container(args: &Args, name: &str, words: Vec<String>) -> CliResult<Value> {
     let mut container = json!({"image": args.image, "name": name, "resources": {}});
     if !words.is_empty() {
         container[if args.command { "command" } else { "args" }] = words.into();
     }
-    let env: Vec<Value> = pairs::parse(&args.env, "env", false)?
+    let env: Vec<Value> = key_changes::parse(&args.env, "env", false)?
         .set
         .into_iter()
         .map(|(name, value)| json!({"name": name, "value": value}))

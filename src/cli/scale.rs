@@ -1,10 +1,10 @@
 //! `kloop scale`: how many replicas there shall be.
 
 use super::change::change;
+use super::deadline::Deadline;
 use super::flags::{self, ChangeFlags, DryRun};
-use super::patience::Patience;
 use super::targets::{self, ScopeFlags, Target};
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::create::key_of;
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
@@ -54,7 +54,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.replicas < 0 {
         let text = "The --replicas=COUNT flag is required, and COUNT must be greater than or equal to 0";
         return Err(Failure::plain(text));
@@ -64,7 +64,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     let timeout = flags::duration("timeout", &args.timeout)?;
     let dry_run = args.change.dry_run(context)?;
-    let (found, failures) = targets::find(context, &args.scope.of(&args.words))?;
+    let (found, failures) = targets::find(context, &args.scope.with_arguments(&args.words))?;
     if args.resource_version.is_some() && found.len() > 1 {
         return Err(Failure::plain("cannot use --resource-version with multiple resources"));
     }
@@ -72,12 +72,18 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Failure::plain("no objects passed to scale"));
     }
     for target in &found {
-        one(&args, context, target, dry_run, timeout)?;
+        scale_object(&args, context, target, dry_run, timeout)?;
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
-fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun, timeout: Option<Duration>) -> Outcome {
+fn scale_object(
+    args: &Args,
+    context: &mut CommandContext,
+    target: &Target,
+    dry_run: DryRun,
+    timeout: Option<Duration>,
+) -> CliResult {
     if !target.kind.scale && dry_run != DryRun::Client {
         return Err(Status::new(Reason::NotFound, "the server could not find the requested resource").into());
     }
@@ -89,11 +95,11 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun, tim
     if let Some(timeout) = timeout.filter(|_| dry_run == DryRun::None) {
         wait(args, context, target, timeout)?;
     }
-    args.change.tell(context, target.kind, &reply.object, "scaled", dry_run)
+    args.change.print_change(context, target.kind, &reply.object, "scaled", dry_run)
 }
 
 /// Scaling only from the size and the version that are asked for.
-fn check(args: &Args, kind: &Kind, object: &Object) -> Outcome {
+fn check(args: &Args, kind: &Kind, object: &Object) -> CliResult {
     let current = object.int(&kind.replicas().0).unwrap_or(1);
     if args.current_replicas >= 0 && args.current_replicas != current {
         return Err(Failure::plain(format!("Expected replicas to be {}, was {current}", args.current_replicas)));
@@ -106,8 +112,8 @@ fn check(args: &Args, kind: &Kind, object: &Object) -> Outcome {
 }
 
 /// Until as many replicas are there as were asked for, or somebody else asks for another number.
-fn wait(args: &Args, context: &mut Context, target: &Target, timeout: Duration) -> Outcome {
-    let patience = Patience::new(context, Some(timeout))?;
+fn wait(args: &Args, context: &mut CommandContext, target: &Target, timeout: Duration) -> CliResult {
+    let patience = Deadline::new(context, Some(timeout))?;
     let key = key_of(target.kind, &target.object);
     loop {
         let object = context.look(|ledger| crate::apiserver::read::get(ledger, &key))?;

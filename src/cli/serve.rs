@@ -1,11 +1,11 @@
 //! `kloop serve`: the REST API for programs that speak Kubernetes.
 
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::object::cause;
 use crate::runtime::{descriptors, folder};
-use crate::serve::http::guard::Guard;
-use crate::serve::http::{Server, identity};
-use crate::serve::kubeconfig::{self, Access};
+use crate::serve::http::guard::AccessGuard;
+use crate::serve::http::{HttpServer, identity};
+use crate::serve::kubeconfig::{self, ServerAccess};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -46,20 +46,20 @@ pub struct Args {
 
 impl Args {
     /// At a port of this machine, for who shows the token.
-    pub fn at(port: u16) -> Args {
+    pub fn for_port(port: u16) -> Args {
         Args { port, address: Ipv4Addr::LOCALHOST.into(), kubeconfig: None, no_token: false }
     }
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let interrupt = interrupt()?;
     descriptors::raise();
     Ok(open(args, context)?.run(told(interrupt))?)
 }
 
 /// Opens the socket, writes the kubeconfig, and says so.
-pub fn open(args: Args, context: &mut Context) -> Outcome<Server> {
+pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     if args.no_token && !args.address.is_loopback() {
         let text = "--no-token lets in everybody who reaches the address: it is for addresses of this machine alone, as 127.0.0.1";
         return Err(Failure::plain(text));
@@ -74,7 +74,7 @@ pub fn open(args: Args, context: &mut Context) -> Outcome<Server> {
     let token = if args.no_token { None } else { Some(kubeconfig::token()?) };
     let identity = token.as_ref().map(|_| identity::make(args.address)).transpose()?;
     let file = args.kubeconfig.clone().unwrap_or_else(|| home.join("kubeconfig"));
-    let access = Access {
+    let access = ServerAccess {
         address,
         authority: identity.as_ref().map(|identity| identity.authority.as_str()),
         token: token.as_deref(),
@@ -82,10 +82,10 @@ pub fn open(args: Args, context: &mut Context) -> Outcome<Server> {
     };
     let entry = kubeconfig::write(&file, &access)?;
     context.say(&format!("Starting to serve on {address}"))?;
-    context.tell(&format!("hint: export KUBECONFIG={}", file.display()));
-    let guard = token.map_or(Guard::Names, Guard::Token);
+    context.print_notice(&format!("hint: export KUBECONFIG={}", file.display()));
+    let guard = token.map_or(AccessGuard::Names, AccessGuard::Token);
     let acceptor = identity.map(|identity| identity.acceptor);
-    Ok(Server { state: context.state(), listener, entry, guard, acceptor })
+    Ok(HttpServer { state: context.state(), listener, entry, guard, acceptor })
 }
 
 /// Something to read when it is to end.

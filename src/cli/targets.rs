@@ -4,10 +4,10 @@
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{DryRun, SelectFlags};
 use super::relative::record_folder;
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::create::decode;
-use crate::apiserver::read::{self, Wanted};
-use crate::apiserver::{FieldValidation, Options};
+use crate::apiserver::read::{self, ListSelection};
+use crate::apiserver::{FieldValidation, WriteOptions};
 use crate::kinds::view::related;
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
@@ -24,7 +24,7 @@ pub enum Targets {
 }
 
 /// A kind by the name that a user gives it.
-pub fn kind(name: &str) -> Outcome<&'static Kind> {
+pub fn kind(name: &str) -> CliResult<&'static Kind> {
     kinds::by_name(name).ok_or_else(|| {
         let word = name.split('.').next().unwrap_or(name);
         Failure::plain(format!("the server doesn't have a resource type {word:?}"))
@@ -32,7 +32,7 @@ pub fn kind(name: &str) -> Outcome<&'static Kind> {
 }
 
 /// The kinds of `TYPE1,TYPE2`, categories such as `all` included.
-fn kinds_of(names: &str) -> Outcome<Vec<&'static Kind>> {
+fn kinds_of(names: &str) -> CliResult<Vec<&'static Kind>> {
     let mut found: Vec<&'static Kind> = Vec::new();
     for name in names.split(',').filter(|name| !name.is_empty()) {
         let is_in = |kind: &&'static Kind| kind.categories.contains(&name);
@@ -40,7 +40,7 @@ fn kinds_of(names: &str) -> Outcome<Vec<&'static Kind>> {
         // Custom kinds are looked up only for a name that is not built in.
         let more: Vec<&'static Kind> = match kinds::by_name(name).filter(|_| !is_category) {
             Some(kind) => vec![kind],
-            None => kinds::all().filter(is_in).collect(),
+            None => kinds::all_kinds().filter(is_in).collect(),
         };
         if more.is_empty() {
             kind(name)?;
@@ -55,7 +55,7 @@ fn kinds_of(names: &str) -> Outcome<Vec<&'static Kind>> {
 }
 
 /// Reads `TYPE [NAME ...]` or `TYPE/NAME ...`.
-pub fn parse(words: &[String]) -> Outcome<Targets> {
+pub fn parse(words: &[String]) -> CliResult<Targets> {
     let Some(first) = words.first() else { return Ok(Targets::Lists(Vec::new())) };
     if words.iter().any(|word| word.contains('/')) {
         return parse_pairs(words);
@@ -68,7 +68,7 @@ pub fn parse(words: &[String]) -> Outcome<Targets> {
     Ok(Targets::Named(names.flat_map(|name| kinds.iter().map(move |kind| (*kind, name.clone()))).collect()))
 }
 
-fn parse_pairs(words: &[String]) -> Outcome<Targets> {
+fn parse_pairs(words: &[String]) -> CliResult<Targets> {
     let mut named = Vec::new();
     for word in words {
         let parts: Vec<&str> = word.split('/').collect();
@@ -101,7 +101,7 @@ pub fn selector_of(kind: &Kind, owner: &Object) -> Option<Selector> {
             (!pairs.is_empty()).then(|| Selector::from_map(pairs))
         }
         "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => {
-            Some(related::selector(owner.at(&["spec", "selector"]).unwrap_or(&Value::Null)))
+            Some(related::selector(owner.value_at(&["spec", "selector"]).unwrap_or(&Value::Null)))
         }
         _ => None,
     }
@@ -118,7 +118,7 @@ pub fn without_pods(kind: &Kind, name: &str, act: &str) -> Failure {
 }
 
 /// The selection that the flags ask for.
-pub fn wanted(flags: &SelectFlags, kind: &Kind) -> Outcome<Wanted> {
+pub fn wanted(flags: &SelectFlags, kind: &Kind) -> CliResult<ListSelection> {
     let labels = flags.selector.as_deref().unwrap_or_default();
     let fields = flags.field_selector.as_deref().unwrap_or_default();
     let refuse = |text: String| {
@@ -130,7 +130,7 @@ pub fn wanted(flags: &SelectFlags, kind: &Kind) -> Outcome<Wanted> {
         );
         Failure::from(Status::new(Reason::BadRequest, message))
     };
-    let parsed = Wanted {
+    let parsed = ListSelection {
         labels: flags
             .selector
             .as_deref()
@@ -181,7 +181,7 @@ pub struct ScopeFlags {
 
 impl ScopeFlags {
     /// With the words that name resources.
-    pub fn of<'a>(&'a self, words: &'a [String]) -> Scope<'a> {
+    pub fn with_arguments<'a>(&'a self, words: &'a [String]) -> Scope<'a> {
         let (files, select) = (Some(&self.files), Some(&self.select));
         Scope { words, files, select, all: self.all, ..Scope::default() }
     }
@@ -189,14 +189,14 @@ impl ScopeFlags {
 
 /// Flags of verbs that are about single objects.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub struct Named {
+pub struct NamedFlags {
     /// TYPE NAME or TYPE/NAME.
     words: Vec<String>,
     #[command(flatten)]
     files: FileFlags,
 }
 
-impl Named {
+impl NamedFlags {
     /// As a scope.
     pub fn scope(&self) -> Scope<'_> {
         Scope { words: &self.words, files: Some(&self.files), ..Scope::default() }
@@ -205,7 +205,7 @@ impl Named {
 
 /// Flags of verbs that are about single objects, those that a selector finds, or all of a type.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub struct Which {
+pub struct TargetFlags {
     /// TYPE, TYPE NAME, or TYPE/NAME.
     pub words: Vec<String>,
     #[command(flatten)]
@@ -214,7 +214,7 @@ pub struct Which {
     pub select: SelectFlags,
 }
 
-impl Which {
+impl TargetFlags {
     /// Whether nothing was named.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty() && self.files.is_empty()
@@ -237,7 +237,7 @@ pub struct Target {
 }
 
 /// The objects that a command is about, as they stand; missing ones are failures beside the found ones.
-pub fn find(context: &mut Context, scope: &Scope<'_>) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<Target>, Vec<Failure>)> {
     let selects = scope.select.is_some_and(|flags| flags.selector.is_some() || flags.field_selector.is_some());
     if let Some(files) = scope.files
         && files.instead_of(scope.words)?
@@ -278,17 +278,21 @@ pub fn find(context: &mut Context, scope: &Scope<'_>) -> Outcome<(Vec<Target>, V
 }
 
 /// Does one thing to each object that a command is about; failures are told after all of them.
-pub fn each(
-    context: &mut Context,
+pub fn for_each_target(
+    context: &mut CommandContext,
     scope: &Scope<'_>,
-    mut one: impl FnMut(&mut Context, &Target) -> Outcome,
-) -> Outcome {
+    mut one: impl FnMut(&mut CommandContext, &Target) -> CliResult,
+) -> CliResult {
     let (found, mut failures) = find(context, scope)?;
     failures.extend(found.iter().filter_map(|target| one(context, target).err()));
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
-fn find_in_files(context: &mut Context, flags: &FileFlags, local: bool) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+fn find_in_files(
+    context: &mut CommandContext,
+    flags: &FileFlags,
+    local: bool,
+) -> CliResult<(Vec<Target>, Vec<Failure>)> {
     let (manifests, mut failures) = files::read(flags)?;
     let mut found = Vec::new();
     for manifest in manifests {
@@ -308,7 +312,7 @@ fn find_in_files(context: &mut Context, flags: &FileFlags, local: bool) -> Outco
 }
 
 /// The object of a manifest as it is written, for a command that asks no cluster: its kind need not be known there.
-fn in_text(manifest: &Manifest) -> Outcome<Target> {
+fn in_text(manifest: &Manifest) -> CliResult<Target> {
     let object = manifest.object.clone();
     let is_named = !object.api_version().is_empty() && !object.kind().is_empty();
     let kind = match kinds::by_kind(object.api_version(), object.kind()) {
@@ -319,13 +323,13 @@ fn in_text(manifest: &Manifest) -> Outcome<Target> {
 }
 
 /// The same of what has to have a name.
-pub fn named(context: &Context, manifest: &Manifest) -> Outcome<(&'static Kind, Key)> {
+pub fn named(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'static Kind, Key)> {
     let (kind, key) = locate(context, manifest)?;
     if key.name.is_empty() { Err(Failure::plain(nameless(kind, manifest))) } else { Ok((kind, key)) }
 }
 
 /// The kind and key of a manifest's object, its namespace filled in.
-pub fn locate(context: &Context, manifest: &Manifest) -> Outcome<(&'static Kind, Key)> {
+pub fn locate(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'static Kind, Key)> {
     let object = &manifest.object;
     let kind = kind_of(manifest)?;
     // As if there were none, it would go to a namespace that nobody named.
@@ -339,7 +343,7 @@ pub fn locate(context: &Context, manifest: &Manifest) -> Outcome<(&'static Kind,
 }
 
 /// Returns what [`locate`] does. A change that is only shown (`--dry-run=client`) takes custom kinds that have no definition here yet.
-pub fn locate_for(context: &Context, manifest: &Manifest, dry_run: DryRun) -> Outcome<(&'static Kind, Key)> {
+pub fn locate_for(context: &CommandContext, manifest: &Manifest, dry_run: DryRun) -> CliResult<(&'static Kind, Key)> {
     let object = &manifest.object;
     let is_known = kinds::by_kind(object.api_version(), object.kind()).is_some();
     if dry_run != DryRun::Client || is_known || !kinds::unknown::is_custom(object.api_version()) {
@@ -355,7 +359,7 @@ fn misread(kind: &Kind, manifest: &Manifest, field: &str) -> Option<Status> {
     if value.is_null() || value.is_string() {
         return None;
     }
-    decode(kind, &manifest.object, &Options::default(), &mut Vec::new()).err()
+    decode(kind, &manifest.object, &WriteOptions::default(), &mut Vec::new()).err()
 }
 
 /// That there is no name, in kubectl's words, and what to do about it at which line.
@@ -378,7 +382,7 @@ pub fn placed(manifest: &Manifest, kind: &Kind, key: &Key) -> Object {
 }
 
 /// A key written twice is an error where validation is strict: which of the two was meant is not known.
-pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldValidation) -> Outcome {
+pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldValidation) -> CliResult {
     let Some((path, line)) = manifest.duplicates().first().filter(|_| validation == FieldValidation::Strict) else {
         return Ok(());
     };
@@ -390,7 +394,7 @@ pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldVali
 }
 
 /// The kind that a manifest says it is.
-pub fn kind_of(manifest: &Manifest) -> Outcome<&'static Kind> {
+pub fn kind_of(manifest: &Manifest) -> CliResult<&'static Kind> {
     let (object, source) = (&manifest.object, &manifest.source);
     if !object.0.is_object() {
         return Err(Failure::plain(format!(
@@ -419,7 +423,7 @@ pub fn kind_of(manifest: &Manifest) -> Outcome<&'static Kind> {
 }
 
 /// The namespace of a manifest's object: its own, or the command's; both and different is an error.
-fn namespace_of(context: &Context, object: &Object) -> Outcome<String> {
+fn namespace_of(context: &CommandContext, object: &Object) -> CliResult<String> {
     let own = object.namespace();
     let asked = context.globals.namespace.as_deref().filter(|name| !name.is_empty());
     match asked {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Tells what is wrong with the command line, or gives the help that was asked for.
-pub fn tell(error: &clap::Error) -> ExitCode {
+pub fn print_usage_error(error: &clap::Error) -> ExitCode {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let mut grammar = grammar::command();
     grammar.build();

@@ -1,7 +1,7 @@
 //! `kloop version`.
 
 use super::flags::PrintFlags;
-use super::{Context, Outcome};
+use super::{CliResult, CommandContext};
 use crate::serve::KUBERNETES;
 use serde_json::json;
 
@@ -22,7 +22,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let own = concat!("kloop ", env!("CARGO_PKG_VERSION"));
     if let Some(mut printer) = args.print.answer_printer()? {
         let version =

@@ -1,12 +1,12 @@
 //! `kloop wait`: until objects are as they are waited for.
 
+use super::deadline::Deadline;
 use super::flags::{self, PrintFlags};
-use super::patience::Patience;
-use super::targets::{self, Scope, Target, Targets, Which};
-use super::{Context, Failure, Outcome};
+use super::targets::{self, Scope, Target, TargetFlags, Targets};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::create::key_of;
 use crate::kinds::Kind;
-use crate::object::jsonpath::{self, Template};
+use crate::object::jsonpath::{self, JsonPathTemplate};
 use crate::object::{Key, Object, Reason, Status};
 use serde_json::Value;
 use std::time::Duration;
@@ -42,7 +42,7 @@ kloop wait --for=delete pod/busybox1 --timeout=60s"
 )]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     #[command(flatten)]
     print: PrintFlags,
     /// The condition to wait on: [create|delete|condition=condition-name[=condition-value]|jsonpath='{JSONPath expression}'=[JSONPath value]].
@@ -70,21 +70,21 @@ enum Condition {
     /// That it has a condition of this type and status.
     Has { kind: String, status: String },
     /// That there is something at a path, or exactly this.
-    Path { path: Template, value: Option<String> },
+    Path { path: JsonPathTemplate, value: Option<String> },
 }
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let condition = match &args.condition[..] {
         [] => return Err(Failure::plain("unrecognized condition: []")),
-        conditions => conditions.iter().map(|text| Condition::parse(text)).collect::<Outcome<Vec<_>>>()?,
+        conditions => conditions.iter().map(|text| Condition::parse(text)).collect::<CliResult<Vec<_>>>()?,
     };
     let timeout = flags::signed_duration("timeout", &args.timeout)?;
     let timeout = if timeout.is_negative() { WEEK } else { timeout.unsigned_abs() };
-    let patience = Patience::with_control_plane(context, Some(timeout))?;
-    let waiting = Waiting { args: &args, patience, once: timeout.is_zero() };
+    let patience = Deadline::with_control_plane(context, Some(timeout))?;
+    let waiting = WaitState { args: &args, patience, once: timeout.is_zero() };
     for condition in &condition {
         waiting.run(context, condition)?;
     }
@@ -92,7 +92,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 impl Condition {
-    fn parse(text: &str) -> Outcome<Condition> {
+    fn parse(text: &str) -> CliResult<Condition> {
         let lower = text.to_lowercase();
         if let Some(rest) = text.strip_prefix("condition=") {
             let (kind, status) = rest.split_once('=').unwrap_or((rest, "true"));
@@ -108,7 +108,7 @@ impl Condition {
         }
     }
 
-    fn parse_path(text: &str) -> Outcome<Condition> {
+    fn parse_path(text: &str) -> CliResult<Condition> {
         let form = "jsonpath wait format must be --for=jsonpath='{.status.readyReplicas}'=3 or --for=jsonpath='{.status.readyReplicas}'";
         let (path, value) = match &split(text)[..] {
             [path] => (path.clone(), None),
@@ -121,11 +121,11 @@ impl Condition {
             return Err(Failure::plain(text));
         }
         let path = jsonpath::relaxed(path.trim_matches(['\'', '"']))?;
-        Ok(Condition::Path { path: Template::parse(&path)?, value })
+        Ok(Condition::Path { path: JsonPathTemplate::parse(&path)?, value })
     }
 
     /// Whether an object that is there is as it is waited for.
-    fn holds(&self, object: &Object) -> Outcome<bool> {
+    fn holds(&self, object: &Object) -> CliResult<bool> {
         match self {
             Condition::Create => Ok(true),
             Condition::Delete => Ok(false),
@@ -162,7 +162,7 @@ fn has_condition(object: &Object, kind: &str, status: &str) -> bool {
     is_current && condition["status"].as_str().is_some_and(|actual| actual.eq_ignore_ascii_case(status))
 }
 
-fn is_at(object: &Object, path: &Template, wanted: Option<&str>) -> Outcome<bool> {
+fn is_at(object: &Object, path: &JsonPathTemplate, wanted: Option<&str>) -> CliResult<bool> {
     let results = path.results(&object.0)?;
     let found = match &results[..] {
         [] => return Ok(false),
@@ -186,14 +186,14 @@ fn is_at(object: &Object, path: &Template, wanted: Option<&str>) -> Outcome<bool
 }
 
 /// A wait with its deadline, which all objects share.
-struct Waiting<'a> {
+struct WaitState<'a> {
     args: &'a Args,
-    patience: Patience,
+    patience: Deadline,
     once: bool,
 }
 
-impl Waiting<'_> {
-    fn run(&self, context: &mut Context, condition: &Condition) -> Outcome {
+impl WaitState<'_> {
+    fn run(&self, context: &mut CommandContext, condition: &Condition) -> CliResult {
         let (found, failures) = match condition {
             Condition::Create => (self.created(context)?, Vec::new()),
             _ => self.find(context)?,
@@ -211,7 +211,7 @@ impl Waiting<'_> {
             return Err(Failure::plain("no matching resources found"));
         }
         for target in &found {
-            match self.one(context, condition, target) {
+            match self.wait_for_object(context, condition, target) {
                 Ok(object) => {
                     let line = format!("{} condition met", context.name_of(target.kind, &object));
                     self.args.print.result(context, &object, &line)?;
@@ -219,17 +219,17 @@ impl Waiting<'_> {
                 Err(failure) => failures.push(failure),
             }
         }
-        Failure::all(failures)
+        Failure::from_failures(failures)
     }
 
-    fn find(&self, context: &mut Context) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+    fn find(&self, context: &mut CommandContext) -> CliResult<(Vec<Target>, Vec<Failure>)> {
         let args = self.args;
         let scope = Scope { all: args.all, all_namespaces: args.all_namespaces, ..args.which.scope() };
         targets::find(context, &scope)
     }
 
     /// The objects once they are all there.
-    fn created(&self, context: &mut Context) -> Outcome<Vec<Target>> {
+    fn created(&self, context: &mut CommandContext) -> CliResult<Vec<Target>> {
         if let Targets::Lists(kinds) = targets::parse(&self.args.which.words)?
             && kinds.is_empty()
             && self.args.which.files.is_empty()
@@ -252,7 +252,12 @@ impl Waiting<'_> {
     }
 
     /// Waits for one object; gives it as it then is, or last was.
-    fn one(&self, context: &mut Context, condition: &Condition, target: &Target) -> Outcome<Object> {
+    fn wait_for_object(
+        &self,
+        context: &mut CommandContext,
+        condition: &Condition,
+        target: &Target,
+    ) -> CliResult<Object> {
         let Target { kind, object } = target;
         let key = key_of(kind, object);
         loop {
@@ -274,7 +279,7 @@ impl Waiting<'_> {
     }
 }
 
-fn gone(condition: &Condition, kind: &Kind, key: &Key, last: &Object) -> Outcome<Object> {
+fn gone(condition: &Condition, kind: &Kind, key: &Key, last: &Object) -> CliResult<Object> {
     match condition {
         Condition::Delete => Ok(last.clone()),
         _ => Err(Status::not_found(kind.resource, &key.name).into()),

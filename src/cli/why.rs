@@ -3,17 +3,20 @@
 mod causes;
 
 use super::flags::PrintFlags;
-use super::targets::{self, Scope, Which};
-use super::{Context, Failure, Outcome, globals};
+use super::targets::{self, Scope, TargetFlags};
+use super::{CliResult, CommandContext, Failure, globals};
+use crate::apiserver::api::NETWORK;
 use crate::apiserver::create::key_of;
-use crate::apiserver::front::NETWORK;
 use crate::apiserver::read;
 use crate::object::{Key, Resource, Str, Time, time};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
-use crate::reconcile::why::{Answer, Deed, Ended, Limited, Link, Lost, Plane, Standing, explain, unmet};
+use crate::reconcile::why::{
+    CauseChain, CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, LastActivity,
+    UnreportedExit, explain, unmet,
+};
 use crate::reconcile::{leader, tail};
-use crate::runtime::ports::{self, Holder};
+use crate::runtime::ports::{self, PortHolder};
 use crate::runtime::{GATEWAY, folder, has_gateway, logs, usage, wire};
 use crate::show::escape;
 use crate::store::Store;
@@ -54,7 +57,7 @@ kloop why deployment/web -o json"
 )]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     /// If present, explain the requested object(s) across all namespaces.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
@@ -75,7 +78,7 @@ const SILENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(40);
 const LINES: usize = 3;
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let nothing_named = args.which.is_empty();
     let (wanted, failures) = match nothing_named {
         true => (Vec::new(), Vec::new()),
@@ -94,7 +97,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let mut answers = Vec::new();
     if let Some(api) = context.existing()? {
         let (mut world, plane) = look(api.store())?;
-        let found: Vec<Answer> = match nothing_named {
+        let found: Vec<CauseChain> = match nothing_named {
             true => unmet(&mut world, namespace.as_deref(), &plane),
             false => wanted.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
         };
@@ -105,7 +108,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     match args.print.answer_printer()? {
         Some(mut printer) => {
-            let values: Vec<Value> = answers.iter().map(|answer| of(answer, Time::now())).collect();
+            let values: Vec<Value> = answers.iter().map(|answer| answer_value(answer, Time::now())).collect();
             let text = match &values[..] {
                 [one] if !nothing_named => printer.object(one)?,
                 _ => printer.list(values)?,
@@ -118,39 +121,39 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
         None if nothing_named && !globals::is_verbose(args.v.as_deref()) => {
             context.print_styled(&causes::lines(&answers))?;
-            context.tell("hint: kloop why -v tells more");
+            context.print_notice("hint: kloop why -v tells more");
         }
         None => {
             let texts: Vec<String> = answers.iter().map(|answer| page(answer, Time::now())).collect();
             context.print_styled(&texts.join("\n"))?;
         }
     }
-    Failure::all(failures)?;
-    match answers.iter().map(Answer::standing).max().unwrap_or_default() {
-        Standing::Converged => Ok(()),
-        Standing::Stuck => Err(Failure::Code(1)),
-        Standing::Converging => Err(Failure::Code(2)),
+    Failure::from_failures(failures)?;
+    match answers.iter().map(CauseChain::standing).max().unwrap_or_default() {
+        ConvergenceState::Converged => Ok(()),
+        ConvergenceState::Stuck => Err(Failure::Code(1)),
+        ConvergenceState::Converging => Err(Failure::Code(2)),
     }
 }
 
 /// The picture as the file has it, and whether anybody works on it.
-fn look(store: &Store) -> Outcome<(World, Plane)> {
+fn look(store: &Store) -> CliResult<(World, ControlPlaneState)> {
     let now = Time::now();
     let mut world = World::new(now);
     let snapshot = store.read().map_err(anyhow::Error::from)?;
     tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
-    let meta = |name: &str| crate::store::Read::meta(&snapshot, name).ok().flatten();
+    let meta = |name: &str| crate::store::StoreRead::meta(&snapshot, name).ok().flatten();
     world.settings.network = meta(NETWORK).and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
     let heard: Option<Time> = meta(HEARD).and_then(|text| text.parse().ok());
     let runs = leader::leader_of(store.home()).is_some();
     let is_silent = runs && heard.is_some_and(|heard| now.duration_since(heard) > SILENT);
     let lost = if runs && !is_silent { HashMap::new() } else { lost(&world, store) };
     let is_closed = world.list("ingresses.networking.k8s.io").next().is_some() && !has_gateway(store.home());
-    Ok((world, Plane { runs, is_silent, heard, lost, is_closed, pretends: false }))
+    Ok((world, ControlPlaneState { runs, is_silent, heard, lost, is_closed, pretends: false }))
 }
 
 /// The pods of this machine whose status says that they run, although they have no shim any more, or it has seen containers end.
-fn lost(world: &World, store: &Store) -> HashMap<Str, Lost> {
+fn lost(world: &World, store: &Store) -> HashMap<Str, UnreportedExit> {
     let pretends = |node: &str| {
         let node = world.find("nodes", "", node).map(|node| node.object());
         node.is_some_and(|node| node.annotation(RUNTIME) == Some(SIMULATED))
@@ -170,22 +173,22 @@ fn lost(world: &World, store: &Store) -> HashMap<Str, Lost> {
             return None;
         }
         if folder::holder(&folder).is_none() {
-            return Some((row.uid.clone(), Lost::All));
+            return Some((row.uid.clone(), UnreportedExit::All));
         }
         let containers = folder::read_record(&folder)?.containers;
         let ended = containers.iter().filter(|(name, _)| running.contains(&***name)).filter_map(|(name, known)| {
             let end = known.ended()?;
-            Some((name.as_str().into(), Ended { code: end.code, at: wire::moment(end.finished) }))
+            Some((name.as_str().into(), ContainerExit { code: end.code, at: wire::moment(end.finished) }))
         });
-        let ended: BTreeMap<Str, Ended> = ended.collect();
-        (!ended.is_empty()).then(|| (row.uid.clone(), Lost::Some(ended)))
+        let ended: BTreeMap<Str, ContainerExit> = ended.collect();
+        (!ended.is_empty()).then(|| (row.uid.clone(), UnreportedExit::Some(ended)))
     };
     world.list("pods").filter(says_that_it_runs).filter_map(lost).collect()
 }
 
 /// Adds how containers are held back by their CPU limits: in the last moment where that is a lot, which is measured now.
-fn with_throttling(mut answer: Answer, store: &Store) -> Answer {
-    let measure = |limited: &Limited| {
+fn with_throttling(mut answer: CauseChain, store: &Store) -> CauseChain {
+    let measure = |limited: &CpuLimitedContainer| {
         let samples = usage::of_pod(store.home(), &limited.pod_uid);
         samples.get(&limited.container).map(|sample| sample.throttling).unwrap_or_default()
     };
@@ -196,9 +199,9 @@ fn with_throttling(mut answer: Answer, store: &Store) -> Answer {
     std::thread::sleep(MOMENT);
     for (link, before) in answer.links.iter_mut().zip(before) {
         let Some((limited, before)) = link.limited.as_ref().zip(before) else { continue };
-        let now = measure(limited).since(before);
+        let now = measure(limited).difference_from(before);
         if now.is_heavy() {
-            let Limited { cpu, container, .. } = limited;
+            let CpuLimitedContainer { cpu, container, .. } = limited;
             link.more.push(format!(
                 "throttled: its CPU limit ({cpu}) held it back {now}, just now: {container} and its probes are slow; raise the limit",
             ));
@@ -209,7 +212,7 @@ fn with_throttling(mut answer: Answer, store: &Store) -> Answer {
 
 /// Adds who has the ports that containers want in vain: a program that listens on every address takes its port from every pod, and a
 /// container takes its own from the others of its pod. On the machine's network a node port is taken, too, and what anybody has.
-fn with_ports(mut answer: Answer, store: &Store) -> Answer {
+fn with_ports(mut answer: CauseChain, store: &Store) -> CauseChain {
     for link in &mut answer.links {
         let said = link.more.iter().find_map(|line| in_use(line.strip_prefix("log: ")?));
         // When the log names no port, one of the command's numbers that another program holds is assumed.
@@ -232,7 +235,7 @@ fn with_ports(mut answer: Answer, store: &Store) -> Answer {
             let (who, next) = match holder.program == GATEWAY {
                 true => ("kloop, for a Service,".into(), format!("give the Service at {at} another port than {port}")),
                 false => {
-                    let who = format!("{holder}{}", whose(&holder, store));
+                    let who = format!("{holder}{}", container_of_program(&holder, store));
                     let next = format!("end {who}, or let one of the two listen at another port than {port}");
                     (who, next)
                 }
@@ -247,7 +250,7 @@ fn with_ports(mut answer: Answer, store: &Store) -> Answer {
 }
 
 /// Names the container of a program, when it belongs to this cluster: ` of container app of pod web-1`.
-fn whose(holder: &Holder, store: &Store) -> String {
+fn container_of_program(holder: &PortHolder, store: &Store) -> String {
     match holder.pid.and_then(|pid| folder::owner(store.home(), pid)) {
         Some((pod, Some(container))) => format!(" of container {container} of pod {}/{}", pod.namespace, pod.name),
         Some((pod, None)) => format!(" in pod {}/{}", pod.namespace, pod.name),
@@ -256,7 +259,7 @@ fn whose(holder: &Holder, store: &Store) -> String {
 }
 
 /// Remedy for a log that reports a port in use when no program holds it any more.
-fn elsewhere(link: &Link, port: Option<u16>) -> String {
+fn elsewhere(link: &CauseLink, port: Option<u16>) -> String {
     let port = port.map_or_else(|| "the port".to_owned(), |port| format!("port {port}"));
     let why = match &link.neighbours[..] {
         _ if link.node_ports.is_some() => {
@@ -285,11 +288,11 @@ fn in_use(line: &str) -> Option<Option<u16>> {
 }
 
 /// Adds the last lines of the logs that tell more.
-fn with_logs(mut answer: Answer, store: &Store) -> Answer {
+fn with_logs(mut answer: CauseChain, store: &Store) -> CauseChain {
     for link in &mut answer.links {
         let Some((uid, container)) = &link.log else { continue };
         let of = |previous: bool| {
-            let options = logs::Options { tail: Some(LINES), previous, ..logs::Options::default() };
+            let options = logs::LogOptions { tail: Some(LINES), previous, ..logs::LogOptions::default() };
             let pieces = logs::open(store.home(), uid, container, options).ok()?;
             let text: Vec<u8> = pieces.map_while(Result::ok).flatten().collect();
             Some(String::from_utf8_lossy(&text).into_owned()).filter(|text| !text.trim().is_empty())
@@ -301,17 +304,17 @@ fn with_logs(mut answer: Answer, store: &Store) -> Answer {
 }
 
 /// Formats a convergence state, in its colour where standard output is coloured, padded to the longest word.
-fn coloured(standing: Standing) -> String {
+fn coloured(standing: ConvergenceState) -> String {
     let word = format!("{:10}", standing.word());
     match standing {
-        Standing::Converged => word.green().to_string(),
-        Standing::Converging => word.yellow().to_string(),
-        Standing::Stuck => word.red().to_string(),
+        ConvergenceState::Converged => word.green().to_string(),
+        ConvergenceState::Converging => word.yellow().to_string(),
+        ConvergenceState::Stuck => word.red().to_string(),
     }
 }
 
 /// The answer for people: a line for each link, then what to do. It may go to a terminal as it is.
-pub fn page(answer: &Answer, now: Time) -> String {
+pub fn page(answer: &CauseChain, now: Time) -> String {
     let width = answer.links.iter().map(|link| link.what.len()).max().unwrap_or(0);
     let cause = answer.cause();
     let mut text = String::new();
@@ -321,7 +324,7 @@ pub fn page(answer: &Answer, now: Time) -> String {
         let told = escape::text(&format!("{:width$}  {}", link.what, sentence(link, now)));
         text.push_str(&format!("{mark} {} {told}\n", coloured(link.standing)));
         // A message that the line already contains is not repeated.
-        let is_news = |deed: &&Deed| link.error.as_deref() != Some(&*deed.message);
+        let is_news = |deed: &&LastActivity| link.error.as_deref() != Some(&*deed.message);
         let last = link.last.as_ref().filter(is_news).map(|deed| last(deed, now));
         last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{}\n", "", escape::text(line))));
     }
@@ -329,7 +332,7 @@ pub fn page(answer: &Answer, now: Time) -> String {
 }
 
 /// Formats the last activity: `last: ScalingReplicaSet 9s ago: Scaled up replica set web-1 from 0 to 2`.
-fn last(deed: &Deed, now: Time) -> String {
+fn last(deed: &LastActivity, now: Time) -> String {
     let ago = time::age(now.duration_since(deed.at).as_secs().max(0));
     let message = deed.message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     format!("last: {} {ago} ago: {}", deed.reason, one_line(message))
@@ -340,15 +343,15 @@ fn one_line(text: &str) -> String {
 }
 
 /// Formats the observed and the desired state in one line.
-fn sentence(link: &Link, now: Time) -> String {
+fn sentence(link: &CauseLink, now: Time) -> String {
     let mut text = link.seen.clone();
-    if link.standing != Standing::Converged {
+    if link.standing != ConvergenceState::Converged {
         text.push_str(&format!("; wanted: {}", link.wanted));
     }
     if let Some(error) = &link.error {
         text.push_str(&format!("; {}", one_line(error)));
     }
-    if let Some(wake) = link.wake.filter(|wake| *wake > now && link.standing != Standing::Converged) {
+    if let Some(wake) = link.wake.filter(|wake| *wake > now && link.standing != ConvergenceState::Converged) {
         let seconds = wake.duration_since(now).as_secs().max(1);
         text.push_str(&format!("; looks again in {}", time::age(seconds)));
     }
@@ -356,8 +359,8 @@ fn sentence(link: &Link, now: Time) -> String {
 }
 
 /// The answer for programs.
-pub fn of(answer: &Answer, now: Time) -> Value {
-    let link = |link: &Link| {
+pub fn answer_value(answer: &CauseChain, now: Time) -> Value {
+    let link = |link: &CauseLink| {
         let last = link.last.as_ref();
         let last =
             last.map(|deed| json!({"reason": deed.reason, "message": deed.message, "at": time::rfc3339(deed.at)}));
@@ -375,12 +378,12 @@ pub fn of(answer: &Answer, now: Time) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Deed, in_use, last};
+    use super::{LastActivity, in_use, last};
 
     #[test]
     fn what_was_done_last_is_one_line() {
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
-        let deed = Deed { reason: "Failed".into(), message: "\nso  it is:\nlong\nlist".into(), at };
+        let deed = LastActivity { reason: "Failed".into(), message: "\nso  it is:\nlong\nlist".into(), at };
         assert_eq!(last(&deed, at), "last: Failed 0s ago: so it is:");
     }
 

@@ -14,7 +14,7 @@ pub const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// One pod behind a Service.
-pub struct Backend<'w> {
+pub struct ServiceBackend<'w> {
     /// The pod.
     pub row: &'w Arc<Row>,
     /// Its address.
@@ -29,7 +29,7 @@ pub struct Backend<'w> {
     pub hostname: Option<String>,
 }
 
-impl Backend<'_> {
+impl ServiceBackend<'_> {
     /// The pod's node.
     pub fn node(&self) -> Option<&str> {
         self.row.pod()?.node.as_deref()
@@ -55,11 +55,11 @@ pub fn is_headless(service: &Object) -> bool {
 
 /// Whether pods that are not ready count as ready.
 pub fn tolerates_unready(service: &Object) -> bool {
-    service.at(&["spec", "publishNotReadyAddresses"]) == Some(&Value::Bool(true))
+    service.value_at(&["spec", "publishNotReadyAddresses"]) == Some(&Value::Bool(true))
 }
 
 /// The pods behind a Service, ordered by name: those with an address that have not ended.
-pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<Backend<'w>> {
+pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<ServiceBackend<'w>> {
     let Some(fields) = row.workload() else { return Vec::new() };
     let ports = service.items(&["spec", "ports"]);
     let by_name = ports.iter().any(|port| port["targetPort"].is_string()) || is_headless(service);
@@ -69,7 +69,7 @@ pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<Bac
         let body = if by_name { row.object() } else { Object(Value::Null) };
         let hostname =
             body.text(&["spec", "hostname"]).filter(|_| body.text(&["spec", "subdomain"]) == Some(service.name()));
-        Some(Backend {
+        Some(ServiceBackend {
             row,
             ip: pod.ip.clone()?,
             ready: pod.ready,

@@ -2,7 +2,7 @@
 //! that it owns, adopts matching ones without an owner, and releases owned ones that no longer match.
 
 use crate::object::{Object, OwnerRef};
-use crate::world::{Plan, Row, Verb, World};
+use crate::world::{Plan, Row, World, WriteVerb};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -67,12 +67,15 @@ impl Owner<'_> {
         owners.retain(|owner| owner["uid"] != *self.row.uid);
         owners.push(self.reference().to_value());
         object.set(&["metadata", "ownerReferences"], owners);
-        plan.write(Verb::Update(object), format!("adopt {}: it matches the selector and has no controller", child.key));
+        plan.write(
+            WriteVerb::Update(object),
+            format!("adopt {}: it matches the selector and has no controller", child.key),
+        );
     }
 
     fn release(&self, child: &Row, plan: &mut Plan) {
         let object = without_owner(child, &self.row.uid);
-        plan.write(Verb::Update(object), format!("release {}: it no longer matches the selector", child.key));
+        plan.write(WriteVerb::Update(object), format!("release {}: it no longer matches the selector", child.key));
     }
 }
 

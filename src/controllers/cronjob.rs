@@ -4,7 +4,7 @@ use super::claim::Owner;
 use super::{pods, status};
 use crate::kinds::cron_job::schedule::{Schedule, zone};
 use crate::object::{Key, Object, Time, time};
-use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let owner = Owner { row, api_version: "batch/v1", kind: "CronJob" };
     let jobs: Vec<Started> =
         world.controlled(JOBS, &row.uid).map(|row| Started { row, object: row.object() }).collect();
-    let mut new = status::of(&object);
+    let mut new = status::status_map(&object);
     tell_ended(row, &object, &jobs, &mut new, &mut plan);
     trim(row, &object, &jobs, &mut plan);
     let own = |job: &Started| job.is_listed(&object) || job.is_of_schedule(row);
@@ -74,7 +74,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         let message = format!("Saw a job that the controller did not create or forgot: {}", job.row.key.name);
         plan.event(row, EventType::Warning, "UnexpectedJob", message);
     }
-    if object.at(&["spec", "suspend"]) == Some(&Value::Bool(true)) {
+    if object.value_at(&["spec", "suspend"]) == Some(&Value::Bool(true)) {
         plan.wait("the CronJob is suspended");
     } else if let Some(due) = due(world, row, &object, &mut plan)
         && start(world, &owner, &object, &mut own, due, &mut plan)
@@ -158,12 +158,12 @@ fn due(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Option<Tim
     let answered = object.time(&["status", "lastScheduleTime"]).or(row.created)?;
     let oldest = deadline.and_then(|deadline| world.now.checked_sub(deadline).ok());
     let since = oldest.map_or(answered, |oldest| answered.max(oldest));
-    if let Some(next) = schedule.next(world.now, &zone) {
+    if let Some(next) = schedule.next_after(world.now, &zone) {
         plan.wait(format!("the next Job is due at {}", time::rfc3339(next)));
         plan.wake_at(next);
     }
     let due = newest(&schedule, &zone, since, world.now)?;
-    let missed = std::iter::successors(schedule.next(since, &zone), |last| schedule.next(*last, &zone));
+    let missed = std::iter::successors(schedule.next_after(since, &zone), |last| schedule.next_after(*last, &zone));
     if missed.take_while(|time| *time <= world.now).take(MANY + 1).count() > MANY {
         let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         plan.event(row, EventType::Warning, "TooManyMissedTimes", message);
@@ -177,8 +177,9 @@ fn newest(schedule: &Schedule, zone: &TimeZone, since: Time, now: Time) -> Optio
     let mut window = SignedDuration::from_mins(2);
     loop {
         let from = now.checked_sub(window).map_or(since, |from| from.max(since));
-        let first = schedule.next(from, zone).filter(|time| *time <= now);
-        let last = std::iter::successors(first, |time| schedule.next(*time, zone).filter(|time| *time <= now)).last();
+        let first = schedule.next_after(from, zone).filter(|time| *time <= now);
+        let last =
+            std::iter::successors(first, |time| schedule.next_after(*time, zone).filter(|time| *time <= now)).last();
         if last.is_some() || from == since {
             return last;
         }
@@ -217,12 +218,12 @@ fn start(world: &World, owner: &Owner, object: &Object, jobs: &mut Vec<Started>,
         _ => {}
     }
     plan.event(row, EventType::Normal, "SuccessfulCreate", format!("Created job {name}"));
-    plan.write(Verb::Create(job(owner, object, &name, due)), format!("it is due since {}", time::rfc3339(due)));
+    plan.write(WriteVerb::Create(job(owner, object, &name, due)), format!("it is due since {}", time::rfc3339(due)));
     true
 }
 
 fn job(owner: &Owner, object: &Object, name: &str, due: Time) -> Object {
-    let template = object.at(&["spec", "jobTemplate"]).unwrap_or(&Value::Null);
+    let template = object.value_at(&["spec", "jobTemplate"]).unwrap_or(&Value::Null);
     let mut job = Object(json!({
         "apiVersion": "batch/v1",
         "kind": "Job",

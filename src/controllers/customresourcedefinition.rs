@@ -7,7 +7,7 @@ use super::status;
 use crate::kinds;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS};
 use crate::object::{Key, Object, Resource};
-use crate::world::{Loop, Plan, Propagation, Row, Verb, World};
+use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -60,16 +60,16 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
         let others: Vec<&str> = object.finalizers().into_iter().filter(|one| *one != CLEANUP).collect();
         let others: Vec<Value> = others.into_iter().map(Value::from).collect();
         object.set(&["metadata", "finalizers"], others);
-        return plan.write(Verb::Update(object), "none of its objects is left");
+        return plan.write(WriteVerb::Update(object), "none of its objects is left");
     }
     for one in left.iter().filter(|one| !one.is_deleting()).take(BURST) {
         let (key, uid) = (one.key.clone(), one.uid.clone());
-        let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+        let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(verb, "its definition is being deleted");
     }
     if plan.is_empty() {
         let object = row.object();
-        let mut new = status::of(&object);
+        let mut new = status::status_map(&object);
         let mut conditions = object.items(&["status", "conditions"]).to_vec();
         let message = "CustomResource deletion is in progress";
         let terminating = status::condition("Terminating", "True", "InstanceDeletionInProgress", message, world.now);
@@ -100,7 +100,7 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
             })
     };
     let wanted = &object.0["spec"]["names"];
-    let known = object.at(&["status", "acceptedNames"]).filter(|known| known.is_object());
+    let known = object.value_at(&["status", "acceptedNames"]).filter(|known| known.is_object());
     let mut accepted = known.cloned().unwrap_or_else(|| json!({"kind": "", "plural": ""}));
     let mut refused: Option<(&str, String)> = None;
     let resources: &[&str] = &["plural", "singular"];
@@ -122,7 +122,7 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
         None => set_or_drop(&mut accepted, "shortNames", wanted),
     }
     set_or_drop(&mut accepted, "categories", wanted);
-    let mut new = status::of(&object);
+    let mut new = status::status_map(&object);
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     let was_established = status::is_true(&conditions, "Established");
     let condition = |kind: &str, value: &str, reason: &str, message: &str| {

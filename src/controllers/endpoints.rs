@@ -1,9 +1,9 @@
 //! Endpoints, the older list of the pods behind a Service, kept for clients that still read it.
 
-use super::backends::{self, Backend, HEADLESS, TRIGGER};
+use super::backends::{self, HEADLESS, ServiceBackend, TRIGGER};
 use super::pods;
 use crate::object::{Key, Object, time};
-use crate::world::{Loop, Plan, Row, Verb, World};
+use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -47,15 +47,16 @@ fn plan(world: &World, key: &Key) -> Plan {
                 "metadata": { "name": *key.name, "namespace": *key.namespace, "labels": labels },
             }));
             put(&mut object, subsets, truncated, world);
-            plan.write(Verb::Create(object), "the Service has no Endpoints");
+            plan.write(WriteVerb::Create(object), "the Service has no Endpoints");
         }
         Some(known) => {
             let mut object = known.object();
-            let same = object.items(&["subsets"]) == subsets && object.at(&["metadata", "labels"]) == Some(&labels);
+            let same =
+                object.items(&["subsets"]) == subsets && object.value_at(&["metadata", "labels"]) == Some(&labels);
             if !same || object.annotation(OVER_CAPACITY).is_some() != truncated {
                 object.set(&["metadata", "labels"], labels);
                 put(&mut object, subsets, truncated, world);
-                plan.write(Verb::Update(object), "the pods behind the Service changed");
+                plan.write(WriteVerb::Update(object), "the pods behind the Service changed");
             }
         }
     }
@@ -80,11 +81,11 @@ fn put(object: &mut Object, subsets: Vec<Value>, truncated: bool, world: &World)
 fn subsets(world: &World, row: &Row, service: &Object) -> (Vec<Value>, bool) {
     let tolerant = backends::tolerates_unready(service);
     let all = backends::backends(world, row, service);
-    let counts = |backend: &Backend| {
+    let counts = |backend: &ServiceBackend| {
         let served = !backend.ports.is_empty() || service.items(&["spec", "ports"]).is_empty();
         served && (tolerant || !backend.terminating)
     };
-    let (mut ready, unready): (Vec<Backend>, Vec<Backend>) =
+    let (mut ready, unready): (Vec<ServiceBackend>, Vec<ServiceBackend>) =
         all.into_iter().filter(counts).partition(|backend| tolerant || backend.ready);
     let truncated = ready.len() + unready.len() > MOST;
     let split = ready.len().min(MOST);
@@ -112,7 +113,7 @@ fn subset((ports, [mut ready, mut unready]): (Vec<Value>, [Vec<Value>; 2])) -> V
     subset.into()
 }
 
-fn address(backend: &Backend) -> Value {
+fn address(backend: &ServiceBackend) -> Value {
     let mut address = json!({ "ip": *backend.ip, "targetRef": backend.target() });
     if let Some(node) = backend.node() {
         address["nodeName"] = node.into();

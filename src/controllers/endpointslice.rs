@@ -1,11 +1,11 @@
 //! EndpointSlices list the pods behind each Service, at most 100 a slice; pods that resolve the Service's ports differently
 //! are in different slices.
 
-use super::backends::{self, Backend, HEADLESS, TRIGGER};
+use super::backends::{self, HEADLESS, ServiceBackend, TRIGGER};
 use super::claim::Owner;
 use super::pods;
 use crate::object::{Key, Object, time};
-use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, Verb, World};
+use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-fn endpoint(world: &World, backend: &Backend, tolerant: bool) -> Value {
+fn endpoint(world: &World, backend: &ServiceBackend, tolerant: bool) -> Value {
     let (ready, terminating) = (backend.ready, backend.terminating);
     let mut endpoint = json!({
         "addresses": [*backend.ip],
@@ -167,7 +167,7 @@ fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, pla
                     "addressType": "IPv4",
                 }));
                 put(&mut object, slice.ports, slice.endpoints, world);
-                plan.write(Verb::Create(object), "no slice has room for the Service's endpoints");
+                plan.write(WriteVerb::Create(object), "no slice has room for the Service's endpoints");
             }
             Some(_) if unused => {
                 if let Some(row) = world.find(SLICES, &owner.row.key.namespace, &name_of(&slice)) {
@@ -176,10 +176,10 @@ fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, pla
             }
             Some(mut object) => {
                 let same = object.items(&["endpoints"]) == slice.endpoints && object.items(&["ports"]) == slice.ports;
-                if !same || object.at(&["metadata", "labels"]) != Some(&labels) {
+                if !same || object.value_at(&["metadata", "labels"]) != Some(&labels) {
                     object.set(&["metadata", "labels"], labels.clone());
                     put(&mut object, slice.ports, slice.endpoints, world);
-                    plan.write(Verb::Update(object), "the pods behind the Service changed");
+                    plan.write(WriteVerb::Update(object), "the pods behind the Service changed");
                 }
             }
         }

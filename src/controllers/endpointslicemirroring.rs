@@ -6,7 +6,7 @@ use super::backends::{self, TRIGGER};
 use super::claim::Owner;
 use super::pods;
 use crate::object::{Key, Object, Resource, time};
-use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, Verb, World};
+use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut slices = mirrors(world, key);
     if let Some(row) = world.get(key).filter(|row| is_mirrored(world, row)) {
         for wanted in wanted(row) {
-            let family = |slice: &Arc<Row>| slice.body().at(&["addressType"]) == wanted.at(&["addressType"]);
+            let family =
+                |slice: &Arc<Row>| slice.body().value_at(&["addressType"]) == wanted.value_at(&["addressType"]);
             match slices.iter().position(|slice| family(slice)) {
                 Some(place) => update(slices.remove(place), wanted, &mut plan),
                 None => create(world, row, wanted, &mut plan),
@@ -118,13 +119,13 @@ fn slice(row: &Row, body: &Object, subset: &Value, family: &str, endpoints: Vec<
 fn update(row: &Row, wanted: Object, plan: &mut Plan) {
     let mut object = row.object();
     let fields: [&[&str]; 3] = [&["endpoints"], &["ports"], &["metadata", "labels"]];
-    if fields.iter().all(|field| object.at(field) == wanted.at(field)) {
+    if fields.iter().all(|field| object.value_at(field) == wanted.value_at(field)) {
         return;
     }
     for field in fields {
-        object.set(field, wanted.at(field).cloned().unwrap_or_default());
+        object.set(field, wanted.value_at(field).cloned().unwrap_or_default());
     }
-    plan.write(Verb::Update(object), "the Endpoints that it mirrors changed");
+    plan.write(WriteVerb::Update(object), "the Endpoints that it mirrors changed");
 }
 
 fn create(world: &World, row: &Arc<Row>, mut wanted: Object, plan: &mut Plan) {
@@ -135,7 +136,7 @@ fn create(world: &World, row: &Arc<Row>, mut wanted: Object, plan: &mut Plan) {
     wanted.set(&["metadata", "generateName"], base);
     wanted.set(&["metadata", "ownerReferences"], vec![owner.reference().to_value()]);
     wanted.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
-    plan.write(Verb::Create(wanted), "people named what is behind the Service");
+    plan.write(WriteVerb::Create(wanted), "people named what is behind the Service");
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::claim::Owner;
 use crate::object::{Key, Object, Resource};
-use crate::world::{Loop, Plan, Row, Verb, World};
+use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
 
 const ROOT: &str = "pods";
@@ -40,7 +40,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         let name = format!("{}-{}", row.key.name, volume["name"].as_str().unwrap_or_default());
         if template.is_object() && world.find(CLAIMS, &row.key.namespace, &name).is_none() {
             let why = format!("the pod's volume {} is a claim of its own", volume["name"].as_str().unwrap_or_default());
-            plan.write(Verb::Create(claim(&owner, template, &name)), why);
+            plan.write(WriteVerb::Create(claim(&owner, template, &name)), why);
         }
     }
     plan

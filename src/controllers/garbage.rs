@@ -7,7 +7,7 @@
 use super::claim::without_owner;
 use super::pods::{self, BURST};
 use crate::object::{Key, Object, OwnerRef};
-use crate::world::{EventType, Loop, Plan, Propagation, Row, Verb, World};
+use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use std::sync::Arc;
 
 /// The loop of the garbage collector.
@@ -56,21 +56,21 @@ fn waits_for_dependents(row: &Row) -> bool {
 
 /// State of an owner.
 #[derive(PartialEq)]
-enum Standing {
+enum OwnerState {
     Solid,
     Waiting,
     Gone,
 }
 
-fn standing(world: &World, row: &Row, owner: &OwnerRef) -> Standing {
+fn standing(world: &World, row: &Row, owner: &OwnerRef) -> OwnerState {
     let live = world.by_uid(&owner.uid).filter(|live| {
         let at = &live.key;
         *at.name == *owner.name && (at.namespace.is_empty() || at.namespace == row.key.namespace)
     });
     match live {
-        None => Standing::Gone,
-        Some(live) if waits_for_dependents(live) => Standing::Waiting,
-        Some(_) => Standing::Solid,
+        None => OwnerState::Gone,
+        Some(live) if waits_for_dependents(live) => OwnerState::Waiting,
+        Some(_) => OwnerState::Solid,
     }
 }
 
@@ -79,31 +79,31 @@ fn judge_owners(world: &World, row: &Arc<Row>, plan: &mut Plan) {
     if row.owners.is_empty() {
         return;
     }
-    let standings: Vec<Standing> = row.owners.iter().map(|owner| standing(world, row, owner)).collect();
-    let lost = || row.owners.iter().zip(&standings).filter(|(_, standing)| **standing != Standing::Solid);
-    for (owner, _) in lost().filter(|(_, standing)| **standing == Standing::Gone) {
+    let standings: Vec<OwnerState> = row.owners.iter().map(|owner| standing(world, row, owner)).collect();
+    let lost = || row.owners.iter().zip(&standings).filter(|(_, standing)| **standing != OwnerState::Solid);
+    for (owner, _) in lost().filter(|(_, standing)| **standing == OwnerState::Gone) {
         warn_of_foreign_owner(world, row, owner, plan);
     }
-    if standings.contains(&Standing::Solid) {
+    if standings.contains(&OwnerState::Solid) {
         let uids: Vec<&str> = lost().map(|(owner, _)| owner.uid.as_str()).collect();
         if !uids.is_empty() {
             let object = uids.iter().fold(row.object(), |object, uid| drop_owner(object, uid));
             plan.write(
-                Verb::Update(object),
+                WriteVerb::Update(object),
                 "some owners are gone, others live: the references to those gone are removed",
             );
         }
         return;
     }
     let has_dependents = world.dependents(&row.uid).next().is_some();
-    let (propagation, why) = if standings.contains(&Standing::Waiting) && has_dependents {
+    let (propagation, why) = if standings.contains(&OwnerState::Waiting) && has_dependents {
         (Propagation::Foreground, "its owner is being deleted and waits for it")
-    } else if standings.contains(&Standing::Waiting) {
+    } else if standings.contains(&OwnerState::Waiting) {
         (Propagation::Background, "its owner is being deleted and waits for it")
     } else {
         (Propagation::Background, "every owner is gone")
     };
-    plan.write(Verb::Delete { key: row.key.clone(), uid: row.uid.clone(), grace: None, propagation }, why);
+    plan.write(WriteVerb::Delete { key: row.key.clone(), uid: row.uid.clone(), grace: None, propagation }, why);
 }
 
 fn drop_owner(mut object: Object, uid: &str) -> Object {
@@ -132,7 +132,7 @@ fn warn_of_foreign_owner(world: &World, row: &Row, owner: &OwnerRef, plan: &mut 
 fn orphan_dependents(world: &World, row: &Row, plan: &mut Plan) {
     let dependents: Vec<&Arc<Row>> = world.dependents(&row.uid).collect();
     for dependent in dependents.iter().take(BURST) {
-        plan.write(Verb::Update(without_owner(dependent, &row.uid)), "its owner is deleted and leaves it behind");
+        plan.write(WriteVerb::Update(without_owner(dependent, &row.uid)), "its owner is deleted and leaves it behind");
     }
     if dependents.len() <= BURST {
         remove_finalizer(row, ORPHAN, "all dependents are left behind", plan);
@@ -151,7 +151,7 @@ fn await_dependents(world: &World, row: &Row, plan: &mut Plan) {
     plan.wait(format!("waiting for {} dependents to be deleted, the first is {}", blocking.len(), first.key));
     // Owners that own each other would block each other forever.
     for dependent in blocking.iter().filter(|dependent| in_circle(world, row, dependent)).take(BURST) {
-        plan.write(Verb::Update(unblocked(dependent, &row.uid)), "owners wait for each other in a circle");
+        plan.write(WriteVerb::Update(unblocked(dependent, &row.uid)), "owners wait for each other in a circle");
     }
 }
 
@@ -172,7 +172,7 @@ fn unblocked(dependent: &Row, uid: &str) -> Object {
 }
 
 fn remove_finalizer(row: &Row, finalizer: &str, why: &str, plan: &mut Plan) {
-    plan.write(Verb::Update(pods::without_finalizer(row.object(), finalizer)), why);
+    plan.write(WriteVerb::Update(pods::without_finalizer(row.object(), finalizer)), why);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The Service `kubernetes`, which every cluster has: made again when it is gone, as Kubernetes' API server does.
 
 use crate::object::{Key, Object, Resource};
-use crate::world::{Loop, Plan, Row, Verb, World, entrance};
+use crate::world::{Loop, Plan, Row, World, WriteVerb, entrance};
 use serde_json::json;
 
 const ROOT: &str = "namespaces";
@@ -36,7 +36,10 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let is_there = world.get(key).is_some_and(|row| !row.is_deleting());
     if is_there && *key.name == *NAMESPACE && world.find("services", NAMESPACE, NAME).is_none() {
-        plan.write(Verb::Create(service(world.settings.network)), "every cluster has the Service of its API server");
+        plan.write(
+            WriteVerb::Create(service(world.settings.network)),
+            "every cluster has the Service of its API server",
+        );
     }
     plan
 }

@@ -138,7 +138,7 @@ mod tests {
                 world.put(key_of(&object), object.0.to_string().into());
             }
         }
-        let rows: Vec<_> = world.all().cloned().collect();
+        let rows: Vec<_> = world.all_rows().cloned().collect();
         for spec in ALL {
             for row in &rows {
                 for key in (spec.concerns)(&world, row).into_iter().take(3).chain([row.key.clone()]) {

@@ -3,7 +3,7 @@
 use super::pods::BURST;
 use super::status;
 use crate::object::{Key, Resource};
-use crate::world::{Loop, Plan, Propagation, Row, Verb, World};
+use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     }
     for row in content.iter().filter(|row| !row.is_deleting()).take(BURST) {
         let (key, uid) = (row.key.clone(), row.uid.clone());
-        let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+        let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(verb, "its namespace is being deleted");
     }
     if plan.is_empty() {
@@ -50,7 +50,7 @@ fn finalize(row: &Row, plan: &mut Plan) {
     }
     let left: Vec<Value> = finalizers.iter().filter(|one| *one != FINALIZER).cloned().collect();
     object.set(&["spec", "finalizers"], left);
-    plan.write(Verb::Update(object), "nothing is left in the namespace");
+    plan.write(WriteVerb::Update(object), "nothing is left in the namespace");
 }
 
 /// Reports the remaining objects and the finalizers that hold them.
@@ -80,7 +80,7 @@ fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
         ),
     };
     let object = row.object();
-    let mut new = status::of(&object);
+    let mut new = status::status_map(&object);
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     for (kind, value, reason, message) in [
         ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),

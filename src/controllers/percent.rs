@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The number that an int-or-percentage stands for, against a total; none when there is none or it cannot be read.
-pub fn of(value: Option<&Value>, total: i64, round_up: bool) -> Option<i64> {
+pub fn resolve_percent(value: Option<&Value>, total: i64, round_up: bool) -> Option<i64> {
     match value? {
         Value::Number(number) => number.as_i64(),
         Value::String(text) => {
@@ -24,9 +24,9 @@ mod tests {
         for (value, total, up, down) in
             [(json!("25%"), 10, 3, 2), (json!("25%"), 4, 1, 1), (json!(3), 1, 3, 3), (json!("0%"), 9, 0, 0)]
         {
-            assert_eq!(super::of(Some(&value), total, true), Some(up));
-            assert_eq!(super::of(Some(&value), total, false), Some(down));
+            assert_eq!(super::resolve_percent(Some(&value), total, true), Some(up));
+            assert_eq!(super::resolve_percent(Some(&value), total, false), Some(down));
         }
-        assert_eq!(super::of(Some(&json!("x")), 1, true), None);
+        assert_eq!(super::resolve_percent(Some(&json!("x")), 1, true), None);
     }
 }

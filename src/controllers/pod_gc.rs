@@ -6,7 +6,7 @@ use super::pods::BURST;
 use super::status;
 use crate::object::time::Shift;
 use crate::object::{Key, Resource};
-use crate::world::{Loop, Plan, Propagation, Row, Verb, World};
+use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::json;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn fail(world: &World, row: &Row, plan: &mut Plan) {
     let mut condition = status::condition("DisruptionTarget", "True", "DeletionByPodGC", message, world.now);
     condition["lastProbeTime"] = json!(null);
     status::set(&mut conditions, condition);
-    let mut new = status::of(&object);
+    let mut new = status::status_map(&object);
     new.insert("phase".into(), json!("Failed"));
     status::conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its node is gone");
@@ -90,7 +90,7 @@ fn fail(world: &World, row: &Row, plan: &mut Plan) {
 
 fn remove(row: &Row, why: &str, plan: &mut Plan) {
     let (key, uid) = (row.key.clone(), row.uid.clone());
-    plan.write(Verb::Delete { key, uid, grace: Some(0), propagation: Propagation::Background }, why);
+    plan.write(WriteVerb::Delete { key, uid, grace: Some(0), propagation: Propagation::Background }, why);
 }
 
 #[cfg(test)]

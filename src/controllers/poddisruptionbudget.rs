@@ -53,7 +53,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     };
     let healthy = pods.iter().filter(healthy).count() as i64;
     let expectations = expectations(world, &object, &pods);
-    let mut new = status::of(&object);
+    let mut new = status::status_map(&object);
     let (allowed, verdict) = match &expectations {
         Ok(Expectations { expected, desired, .. }) => {
             let allowed = if *expected > 0 { (healthy - desired).max(0) } else { 0 };
@@ -82,7 +82,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     status::set(&mut conditions, condition);
     status::conditions(&mut new, conditions);
-    if status::of(&object) != new {
+    if status::status_map(&object) != new {
         tell_uncounted(row, &expectations, &mut plan);
     }
     status::write(&mut plan, object, new.into(), "the number of healthy pods changed");
@@ -115,7 +115,8 @@ fn tell_without_pods(world: &World, row: &Row, pods: &[&Arc<Row>], plan: &mut Pl
 /// Returns evictions in progress: those whose pod still exists and that are not too old.
 fn disrupted(world: &World, object: &Object, pods: &[&Arc<Row>], plan: &mut Plan) -> Map<String, Value> {
     let mut left = Map::new();
-    for (name, since) in object.at(&["status", "disruptedPods"]).and_then(Value::as_object).into_iter().flatten() {
+    for (name, since) in object.value_at(&["status", "disruptedPods"]).and_then(Value::as_object).into_iter().flatten()
+    {
         let until = since.as_str().and_then(|text| text.parse::<Time>().ok()?.checked_add(FORGOTTEN).ok());
         let lives = pods.iter().any(|pod| *pod.key.name == **name && !pod.is_deleting());
         if let Some(until) = until.filter(|until| lives && world.now < *until) {
@@ -137,8 +138,9 @@ struct Expectations {
 }
 
 fn expectations(world: &World, object: &Object, pods: &[&Arc<Row>]) -> Result<Expectations, String> {
-    let scaled = |field: &str, total: i64| percent::of(object.at(&["spec", field]), total, true).unwrap_or(0);
-    let minimum = object.at(&["spec", "minAvailable"]).filter(|value| !value.is_null());
+    let scaled =
+        |field: &str, total: i64| percent::resolve_percent(object.value_at(&["spec", field]), total, true).unwrap_or(0);
+    let minimum = object.value_at(&["spec", "minAvailable"]).filter(|value| !value.is_null());
     if minimum.is_some_and(|value| !value.is_string()) {
         let expected = pods.len() as i64;
         return Ok(Expectations { expected, desired: scaled("minAvailable", expected), unmanaged: false });

@@ -2,7 +2,7 @@
 
 use super::claim::Owner;
 use crate::object::{Key, Object, Resource};
-use crate::world::{EventType, Plan, Row, Verb, World};
+use crate::world::{EventType, Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -82,7 +82,7 @@ pub fn template_hash(template: &Value, collisions: Option<i64>) -> String {
 /// Adds the deletion of a row to a plan, with the object's own grace and background propagation.
 pub fn delete(plan: &mut Plan, row: &Row, why: impl Into<String>) {
     let (key, uid) = (row.key.clone(), row.uid.clone());
-    plan.write(Verb::Delete { key, uid, grace: None, propagation: Default::default() }, why);
+    plan.write(WriteVerb::Delete { key, uid, grace: None, propagation: Default::default() }, why);
 }
 
 /// Resources that can make the API server refuse a pod.
@@ -94,7 +94,7 @@ fn have_changed(world: &World, namespace: &str, since: u64) -> bool {
 }
 
 /// Number of pods that a plan may create, given the result of the last one.
-pub enum Allowance {
+pub enum PodCreationBudget {
     /// As many as are missing.
     All,
     /// A plan is kept whole or not at all: after a refusal one pod is tried, since some may still be allowed (a quota).
@@ -103,18 +103,18 @@ pub enum Allowance {
     None(String),
 }
 
-impl Allowance {
+impl PodCreationBudget {
     /// Returns the budget after the result of a loop's last plan for a key.
-    pub fn of(world: &World, name: &'static str, key: &Key, plan: &mut Plan) -> Allowance {
+    pub fn from_last_plan(world: &World, name: &'static str, key: &Key, plan: &mut Plan) -> PodCreationBudget {
         match world.facts.refusals.get(&(name, key.clone())) {
-            None => Allowance::All,
+            None => PodCreationBudget::All,
             Some(refusal) if !world.pausing(refusal, key) || have_changed(world, &key.namespace, refusal.revision) => {
-                Allowance::One
+                PodCreationBudget::One
             }
             Some(refusal) => {
                 plan.wake_at(refusal.again);
                 plan.wait(format!("refused: {}", refusal.message));
-                Allowance::None(refusal.message.clone())
+                PodCreationBudget::None(refusal.message.clone())
             }
         }
     }
@@ -122,23 +122,23 @@ impl Allowance {
     /// At most this many pods.
     pub fn limit(&self, wanted: usize) -> usize {
         match self {
-            Allowance::All => wanted,
-            Allowance::One => wanted.min(1),
-            Allowance::None(_) => 0,
+            PodCreationBudget::All => wanted,
+            PodCreationBudget::One => wanted.min(1),
+            PodCreationBudget::None(_) => 0,
         }
     }
 
     /// The words of the refusal, while it is too soon to try again.
     pub fn refusal(&self) -> Option<String> {
         match self {
-            Allowance::None(message) => Some(message.clone()),
-            Allowance::All | Allowance::One => None,
+            PodCreationBudget::None(message) => Some(message.clone()),
+            PodCreationBudget::All | PodCreationBudget::One => None,
         }
     }
 
     /// Reports the refusal.
-    pub fn tell(&self, row: &Row, plan: &mut Plan) {
-        if let Allowance::None(message) = self {
+    pub fn report_refusal(&self, row: &Row, plan: &mut Plan) {
+        if let PodCreationBudget::None(message) = self {
             plan.event(row, EventType::Warning, "FailedCreate", format!("Error creating: {message}"));
         }
     }

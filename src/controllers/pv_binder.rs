@@ -6,8 +6,8 @@
 
 use super::{pods, status};
 use crate::object::{Key, Object, Resource, time};
-use crate::world::storage::{self, BOUND_BY_CONTROLLER, CLAIMS, ClaimedBy, Place, VOLUMES};
-use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use crate::world::storage::{self, BOUND_BY_CONTROLLER, CLAIMS, ClaimSource, VOLUMES, VolumeOwner};
+use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ fn release_claim(world: &World, row: &Row, object: Object, plan: &mut Plan) {
     let is_placed = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.node.is_some());
     match storage::consumers(world, row).find(is_placed) {
         Some(pod) => plan.wait(format!("pod {} uses the claim", pod.key.name)),
-        None => plan.write(Verb::Update(pods::without_finalizer(object, CLAIM_IN_USE)), "no pod uses the claim"),
+        None => plan.write(WriteVerb::Update(pods::without_finalizer(object, CLAIM_IN_USE)), "no pod uses the claim"),
     }
 }
 
@@ -85,14 +85,14 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
     };
     let mut body = volume.object();
     match storage::owner(&body, row) {
-        ClaimedBy::Other => return plan.wait(format!("volume {} is bound to another claim", volume.key.name)),
-        ClaimedBy::This => {}
-        ClaimedBy::Nobody => {
+        VolumeOwner::Other => return plan.wait(format!("volume {} is bound to another claim", volume.key.name)),
+        VolumeOwner::This => {}
+        VolumeOwner::Nobody => {
             body.set(&["spec", "claimRef"], storage::reference(row));
             if named.is_none() {
                 body.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
             }
-            plan.write(Verb::Update(body.clone()), format!("it fulfils the claim {}", row.key.path()));
+            plan.write(WriteVerb::Update(body.clone()), format!("it fulfils the claim {}", row.key.path()));
         }
     }
     let completed = claim.annotation(BIND_COMPLETED).is_some();
@@ -102,12 +102,12 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
         }
         claim.set(&["metadata", "annotations", BIND_COMPLETED], "yes");
         claim.set(&["spec", "volumeName"], &*volume.key.name);
-        return plan.write(Verb::Update(claim), format!("volume {} fulfils it", volume.key.name));
+        return plan.write(WriteVerb::Update(claim), format!("volume {} fulfils it", volume.key.name));
     }
-    let mut new = status::of(&claim);
+    let mut new = status::status_map(&claim);
     new.insert("phase".into(), "Bound".into());
-    new.insert("accessModes".into(), body.at(&["spec", "accessModes"]).cloned().unwrap_or(json!([])));
-    new.insert("capacity".into(), body.at(&["spec", "capacity"]).cloned().unwrap_or(json!({})));
+    new.insert("accessModes".into(), body.value_at(&["spec", "accessModes"]).cloned().unwrap_or(json!([])));
+    new.insert("capacity".into(), body.value_at(&["spec", "capacity"]).cloned().unwrap_or(json!({})));
     status::write(plan, claim, new.into(), "it is bound");
 }
 
@@ -127,11 +127,11 @@ fn explain(world: &World, row: &Row, claim: Object, named: Option<String>, plan:
     } else if !known {
         let message = format!("storageclass.storage.k8s.io {class:?} not found");
         plan.event(row, EventType::Warning, "ProvisioningFailed", message);
-    } else if matches!(storage::place_of(world, row, &claim), Place::NotYet) {
+    } else if matches!(storage::place_of(world, row, &claim), ClaimSource::NotYet) {
         await_consumer(world, row, plan);
     }
     plan.wait("no volume fulfils the claim");
-    let mut new = status::of(&claim);
+    let mut new = status::status_map(&claim);
     new.insert("phase".into(), phase.into());
     status::write(plan, claim, new.into(), "no volume fulfils it");
 }
@@ -150,7 +150,7 @@ fn await_consumer(world: &World, row: &Row, plan: &mut Plan) {
 
 /// Available, Bound or Released; a volume that is being deleted goes when it is not bound.
 fn keep_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
-    let reference = volume.at(&["spec", "claimRef"]).filter(|reference| reference.is_object());
+    let reference = volume.value_at(&["spec", "claimRef"]).filter(|reference| reference.is_object());
     let uid = reference.and_then(|reference| reference["uid"].as_str()).filter(|uid| !uid.is_empty());
     let claimed = uid.and_then(|uid| world.by_uid(uid));
     let phase = match (uid, claimed) {
@@ -160,9 +160,10 @@ fn keep_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
     };
     let held = row.finalizers.iter().any(|one| &**one == VOLUME_IN_USE);
     if row.is_deleting() && held && phase != "Bound" {
-        return plan.write(Verb::Update(pods::without_finalizer(volume, VOLUME_IN_USE)), "no claim is bound to it");
+        return plan
+            .write(WriteVerb::Update(pods::without_finalizer(volume, VOLUME_IN_USE)), "no claim is bound to it");
     }
-    let mut new = status::of(&volume);
+    let mut new = status::status_map(&volume);
     if new.get("phase").and_then(Value::as_str) != Some(phase) {
         new.insert("phase".into(), phase.into());
         new.insert("lastPhaseTransitionTime".into(), time::rfc3339(world.now).into());

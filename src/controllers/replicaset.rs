@@ -1,11 +1,11 @@
 //! ReplicaSets keep a number of pods: they make missing ones, give up the least useful, and count the rest.
 
 use super::claim::Owner;
-use super::pods::{self, Allowance, BATCH};
+use super::pods::{self, BATCH, PodCreationBudget};
 use super::status;
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Time};
-use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, Verb, World};
+use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -71,28 +71,28 @@ fn scale(
     if active.len() >= wanted {
         return None;
     }
-    let mut allowance = Allowance::of(world, name, &owner.row.key, plan);
+    let mut allowance = PodCreationBudget::from_last_plan(world, name, &owner.row.key, plan);
     let known = status::is_true(object.items(&["status", "conditions"]), FAILURE);
-    if matches!(allowance, Allowance::All) && known {
-        allowance = Allowance::One;
+    if matches!(allowance, PodCreationBudget::All) && known {
+        allowance = PodCreationBudget::One;
     }
     create(world, owner, object, allowance.limit(wanted - active.len()).min(BATCH), active.len(), plan);
-    allowance.tell(owner.row, plan);
+    allowance.report_refusal(owner.row, plan);
     match allowance {
-        Allowance::None(message) => Some(message),
+        PodCreationBudget::None(message) => Some(message),
         _ => None,
     }
 }
 
 fn create(world: &World, owner: &Owner, object: &Object, missing: usize, active: usize, plan: &mut Plan) {
-    let template = object.at(&["spec", "template"]).unwrap_or(&Value::Null);
+    let template = object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
     let pod = pods::from_template(owner, template);
     for slot in 0..missing {
         let name = pods::free_name(world, "pods", owner.row, &format!("{}-", owner.row.key.name), slot);
         let mut pod = pod.clone();
         pod.set(&["metadata", "name"], name.as_str());
         plan.event(owner.row, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
-        plan.write(Verb::Create(pod), format!("{active} pods are active, {} are wanted", active + missing));
+        plan.write(WriteVerb::Create(pod), format!("{active} pods are active, {} are wanted", active + missing));
     }
 }
 
@@ -197,7 +197,7 @@ fn count(
             plan.wake_at(since.later(jiff::SignedDuration::from_secs(min_ready)));
         }
     }
-    let mut new = status::of(&object);
+    let mut new = status::status_map(&object);
     new.insert("replicas".into(), active.len().into());
     status::count(&mut new, "fullyLabeledReplicas", labeled);
     status::count(&mut new, "readyReplicas", ready);
@@ -278,12 +278,12 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
         let mut cluster = cluster("");
         cluster.add(&WEB.replace("replicas: 3", "replicas: 1200"));
         let plan = plan(&cluster.world, &Key::new(Resource(ROOT), "default", "web"));
-        let made = plan.writes.iter().filter(|write| matches!(write.verb, Verb::Create(_))).count();
+        let made = plan.writes.iter().filter(|write| matches!(write.verb, WriteVerb::Create(_))).count();
         assert_eq!(made, BATCH);
         let names: std::collections::BTreeSet<&str> = plan
             .writes
             .iter()
-            .filter_map(|write| if let Verb::Create(pod) = &write.verb { Some(pod.name()) } else { None })
+            .filter_map(|write| if let WriteVerb::Create(pod) = &write.verb { Some(pod.name()) } else { None })
             .collect();
         assert_eq!(names.len(), BATCH);
     }

@@ -23,8 +23,8 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let object = row.object();
-    let hard = object.at(&["spec", "hard"]).cloned().unwrap_or(json!({}));
-    let mut new = status::of(&object);
+    let hard = object.value_at(&["spec", "hard"]).cloned().unwrap_or(json!({}));
+    let mut new = status::status_map(&object);
     new.insert("used".into(), used(world, &key.namespace, &object).into());
     new.insert("hard".into(), hard);
     status::write(&mut plan, object, new.into(), "what the namespace uses changed");
@@ -33,15 +33,16 @@ fn plan(world: &World, key: &Key) -> Plan {
 
 /// Returns a namespace's usage of each resource that a quota limits.
 pub fn used(world: &World, namespace: &str, quota: &Object) -> Map<String, Value> {
-    let scopes = Scopes::of(quota);
+    let scopes = QuotaScopes::from_quota(quota);
     let counts = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| !pod.phase.is_terminal());
     let pods: Vec<&Arc<Row>> = world.list_in("pods", namespace).filter(counts).filter(|pod| scopes.hold(pod)).collect();
-    let names = quota.at(&["spec", "hard"]).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
+    let names =
+        quota.value_at(&["spec", "hard"]).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
     names.map(|name| (name.clone(), measure(world, namespace, name, &pods).to_string().into())).collect()
 }
 
 fn measure(world: &World, namespace: &str, name: &str, pods: &[&Arc<Row>]) -> Quantity {
-    let requests = |get: fn(&crate::world::Requests) -> i64| -> i64 {
+    let requests = |get: fn(&crate::world::ResourceRequests) -> i64| -> i64 {
         pods.iter().filter_map(|pod| pod.pod()).map(|pod| get(&pod.requests)).sum()
     };
     match name {
@@ -97,13 +98,13 @@ fn services(world: &World, namespace: &str, counts: fn(&str) -> bool) -> Quantit
 }
 
 /// Scopes of a quota: the pods that it covers.
-struct Scopes(Vec<Value>);
+struct QuotaScopes(Vec<Value>);
 
-impl Scopes {
-    fn of(quota: &Object) -> Scopes {
+impl QuotaScopes {
+    fn from_quota(quota: &Object) -> QuotaScopes {
         let plain =
             quota.items(&["spec", "scopes"]).iter().map(|scope| json!({ "scopeName": scope, "operator": "Exists" }));
-        Scopes(plain.chain(quota.items(&["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect())
+        QuotaScopes(plain.chain(quota.items(&["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect())
     }
 
     fn hold(&self, pod: &Row) -> bool {

@@ -4,7 +4,7 @@ use super::claim::Owner;
 use super::pods::{self, template_hash};
 use super::status;
 use crate::object::Object;
-use crate::world::{Plan, Verb, World};
+use crate::world::{Plan, World, WriteVerb};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -21,18 +21,18 @@ pub struct History {
 /// Makes the newest revision be the one with the object's template. None when its name is taken by another object's revision:
 /// `collisionCount` has to grow ([`note_collision`]).
 pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Option<History> {
-    let mut template = Object(object.at(&["spec", "template"]).cloned().unwrap_or(Value::Null));
+    let mut template = Object(object.value_at(&["spec", "template"]).cloned().unwrap_or(Value::Null));
     template.set(&["$patch"], "replace");
     let data = json!({ "spec": { "template": template.0 } });
     let mut revisions: Vec<Object> = world.controlled(REVISIONS, &owner.row.uid).map(|row| row.object()).collect();
     revisions.sort_by(|a, b| (number(a), a.name()).cmp(&(number(b), b.name())));
     let next = revisions.last().map_or(1, |last| number(last) + 1);
-    match revisions.iter().rposition(|revision| revision.at(&["data"]) == Some(&data)) {
+    match revisions.iter().rposition(|revision| revision.value_at(&["data"]) == Some(&data)) {
         Some(at) if at + 1 == revisions.len() => {}
         Some(at) => {
             let mut returned = revisions.remove(at);
             returned.set(&["revision"], next);
-            plan.write(Verb::Update(returned.clone()), "an earlier template returned");
+            plan.write(WriteVerb::Update(returned.clone()), "an earlier template returned");
             revisions.push(returned);
         }
         None => {
@@ -41,7 +41,7 @@ pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> O
             if world.find(REVISIONS, &owner.row.key.namespace, revision.name()).is_some() {
                 return None;
             }
-            plan.write(Verb::Create(revision.clone()), "the template is new");
+            plan.write(WriteVerb::Create(revision.clone()), "the template is new");
             revisions.push(revision);
         }
     }
@@ -50,7 +50,7 @@ pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> O
 
 /// A revision's name is taken: the next look tries another hash.
 pub fn note_collision(object: Object, plan: &mut Plan) {
-    let mut new = status::of(&object);
+    let mut new = status::status_map(&object);
     let count = object.int(&["status", "collisionCount"]).unwrap_or(0) + 1;
     new.insert("collisionCount".into(), count.into());
     status::write(plan, object, new.into(), "the revision's name is taken");
@@ -122,7 +122,7 @@ impl History {
 
 /// The template that a revision keeps.
 pub fn template(revision: &Object) -> Value {
-    let mut template = revision.at(&["data", "spec", "template"]).cloned().unwrap_or(Value::Null);
+    let mut template = revision.value_at(&["data", "spec", "template"]).cloned().unwrap_or(Value::Null);
     if let Some(map) = template.as_object_mut() {
         map.remove("$patch");
     }

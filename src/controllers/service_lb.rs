@@ -2,7 +2,7 @@
 //! local node there is none, and the Service waits as in Kubernetes without a cloud.
 
 use crate::object::{Key, Object};
-use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::json;
 
 const ROOT: &str = "services";
@@ -55,10 +55,10 @@ fn is_machine(world: &World) -> bool {
     world.facts.nodes.values().any(|node| node.ours && !node.simulated)
 }
 
-fn with_status(service: &Object, balancer: serde_json::Value) -> Verb {
+fn with_status(service: &Object, balancer: serde_json::Value) -> WriteVerb {
     let mut changed = service.clone();
     changed.set(&["status", "loadBalancer"], balancer);
-    Verb::Status(changed)
+    WriteVerb::Status(changed)
 }
 
 /// An address that leads nowhere yet, looked for from a place that the Service's uid gives.
@@ -105,7 +105,7 @@ mod tests {
 
     fn written(plan: &Plan) -> Option<Value> {
         plan.writes.iter().find_map(|write| match &write.verb {
-            Verb::Status(object) => object.at(&["status", "loadBalancer"]).cloned(),
+            WriteVerb::Status(object) => object.value_at(&["status", "loadBalancer"]).cloned(),
             _ => None,
         })
     }

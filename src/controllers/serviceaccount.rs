@@ -1,7 +1,7 @@
 //! Objects of every namespace: the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
 
 use crate::object::{Key, Object, Resource};
-use crate::world::{Loop, Plan, Row, Verb, World};
+use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use serde_json::json;
 
 const ROOT: &str = "namespaces";
@@ -29,10 +29,13 @@ fn plan(world: &World, key: &Key) -> Plan {
         let account = json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": ACCOUNT, "namespace": namespace },
         });
-        plan.write(Verb::Create(Object(account)), "every namespace has a default ServiceAccount");
+        plan.write(WriteVerb::Create(Object(account)), "every namespace has a default ServiceAccount");
     }
     if world.find("configmaps", namespace, ROOT_CA).is_none() {
-        plan.write(Verb::Create(Object(root_ca(namespace))), "every namespace has the cluster's root certificates");
+        plan.write(
+            WriteVerb::Create(Object(root_ca(namespace))),
+            "every namespace has the cluster's root certificates",
+        );
     }
     plan
 }

@@ -1,21 +1,21 @@
 //! Statuses and their conditions: written only when they differ, with times that move only when the status moves.
 
 use crate::object::{Object, Time, time};
-use crate::world::{Plan, Verb};
+use crate::world::{Plan, WriteVerb};
 use serde_json::{Map, Value, json};
 
 /// Adds a write of the status, if it is not what stands there already.
 pub fn write(plan: &mut Plan, mut object: Object, status: Value, why: impl Into<String>) {
     let empty = Value::Object(Map::new());
-    if *object.at(&["status"]).unwrap_or(&empty) != status {
+    if *object.value_at(&["status"]).unwrap_or(&empty) != status {
         object.set(&["status"], status);
-        plan.write(Verb::Status(object), why);
+        plan.write(WriteVerb::Status(object), why);
     }
 }
 
 /// The status as it stands, as a map to change.
-pub fn of(object: &Object) -> Map<String, Value> {
-    object.at(&["status"]).and_then(Value::as_object).cloned().unwrap_or_default()
+pub fn status_map(object: &Object) -> Map<String, Value> {
+    object.value_at(&["status"]).and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
 /// Sets a count that Kubernetes leaves out when it is zero.

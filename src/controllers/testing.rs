@@ -3,7 +3,7 @@
 
 use super::ALL;
 use crate::object::{Key, Object, Resource, Str, Time};
-use crate::world::{Plan, Propagation, Row, Verb, World, Write};
+use crate::world::{Plan, Propagation, Row, World, Write, WriteVerb};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Cluster {
     pub fn delete(&mut self, resource: &'static str, name: &str, propagation: Propagation) {
         let key = self.key(resource, name);
         let uid = self.world.get(&key).unwrap().uid.clone();
-        self.commit(Verb::Delete { key, uid, grace: None, propagation });
+        self.commit(WriteVerb::Delete { key, uid, grace: None, propagation });
     }
 
     /// Names of a resource's objects, joined.
@@ -214,8 +214,8 @@ impl Cluster {
         let name = ALL[index].name;
         let mut left = self.allowed_pods.saturating_sub(self.count("pods"));
         let refused = writes.iter().find_map(|write| match &write.verb {
-            Verb::Create(pod) if pod.kind() == "Pod" && left == 0 => Some(pod.name().to_owned()),
-            Verb::Create(pod) if pod.kind() == "Pod" => {
+            WriteVerb::Create(pod) if pod.kind() == "Pod" && left == 0 => Some(pod.name().to_owned()),
+            WriteVerb::Create(pod) if pod.kind() == "Pod" => {
                 left -= 1;
                 None
             }
@@ -234,17 +234,19 @@ impl Cluster {
     }
 
     /// Asserts that the API server returns a loop's write unchanged; otherwise the loop would repeat it forever.
-    fn survives_the_api_server(&self, verb: &Verb) {
-        let (Verb::Create(object) | Verb::Update(object) | Verb::Status(object)) = verb else { return };
+    fn survives_the_api_server(&self, verb: &WriteVerb) {
+        let (WriteVerb::Create(object) | WriteVerb::Update(object) | WriteVerb::Status(object)) = verb else { return };
         let kind = crate::kinds::by_kind(object.api_version(), object.kind()).unwrap();
         let mut unknown = Vec::new();
         let normal = (kind.normalize)(&object.0, &mut |path| unknown.push(path)).unwrap();
         assert!(unknown.is_empty(), "{} has no fields {unknown:?}", object.kind());
         let old = self.world.get(&key_of(object)).map(|row| row.object().0).unwrap_or_default();
-        for part in ["endpoints", "ports", "subsets", "data"].into_iter().filter(|_| matches!(verb, Verb::Update(_))) {
+        for part in
+            ["endpoints", "ports", "subsets", "data"].into_iter().filter(|_| matches!(verb, WriteVerb::Update(_)))
+        {
             assert_eq!(normal.get(part), object.0.get(part), "{} {part}", object.kind());
         }
-        for (field, value) in object.at(&["status"]).and_then(Value::as_object).into_iter().flatten() {
+        for (field, value) in object.value_at(&["status"]).and_then(Value::as_object).into_iter().flatten() {
             let is_new = old["status"][field] != *value;
             assert!(!is_new || normal["status"].get(field) == Some(value), "{} status {field}: {value}", object.kind());
         }
@@ -256,7 +258,7 @@ impl Cluster {
             return;
         }
         for spec in ALL {
-            let rows: Vec<Arc<Row>> = self.world.all().cloned().collect();
+            let rows: Vec<Arc<Row>> = self.world.all_rows().cloned().collect();
             for key in rows.iter().flat_map(|row| (spec.concerns)(&self.world, row)).collect::<BTreeSet<Key>>() {
                 let plan = (spec.plan)(&self.world, &key);
                 assert!(plan.is_empty(), "{} is not quiet about {key}: {:?}", spec.name, plan.writes);
@@ -325,25 +327,25 @@ impl Cluster {
 
     /// Creates an object from its JSON.
     pub fn create(&mut self, body: Value) {
-        self.commit(Verb::Create(Object(body)));
+        self.commit(WriteVerb::Create(Object(body)));
     }
 
-    fn commit(&mut self, verb: Verb) {
+    fn commit(&mut self, verb: WriteVerb) {
         match verb {
-            Verb::Create(object) => self.insert(object),
-            Verb::Update(object) => self.update(object),
-            Verb::Status(object) => {
+            WriteVerb::Create(object) => self.insert(object),
+            WriteVerb::Update(object) => self.update(object),
+            WriteVerb::Status(object) => {
                 let mut kept = self.relied_on(&object).object();
                 kept.set(&["status"], object.0["status"].clone());
                 self.store(kept);
             }
-            Verb::Delete { key, uid, grace, propagation } => self.begin_deletion(&key, &uid, grace, propagation),
-            Verb::Bind { pod, node, .. } => {
+            WriteVerb::Delete { key, uid, grace, propagation } => self.begin_deletion(&key, &uid, grace, propagation),
+            WriteVerb::Bind { pod, node, .. } => {
                 let mut object = self.world.get(&pod).unwrap().object();
                 object.set(&["spec", "nodeName"], &*node);
                 self.store(object);
             }
-            Verb::Attempt { .. } => (),
+            WriteVerb::Attempt { .. } => (),
         }
     }
 
@@ -363,13 +365,13 @@ impl Cluster {
 
     /// Replaces the status.
     pub fn write_status(&mut self, object: Object) {
-        self.commit(Verb::Status(object));
+        self.commit(WriteVerb::Status(object));
     }
 
     /// Replaces spec and metadata.
     pub fn update(&mut self, mut object: Object) {
         let old = self.relied_on(&object).object();
-        match old.at(&["status"]) {
+        match old.value_at(&["status"]) {
             Some(status) => object.set(&["status"], status.clone()),
             None => {
                 object.unset(&["status"]);
@@ -450,14 +452,14 @@ fn default_job(job: &mut Object) {
     job.set(&["spec", "template", "metadata", "labels"], labels);
 }
 
-fn verb_text(verb: &Verb) -> String {
+fn verb_text(verb: &WriteVerb) -> String {
     match verb {
-        Verb::Create(object) => format!("create {}", key_of(object)),
-        Verb::Update(object) => format!("update {}", key_of(object)),
-        Verb::Status(object) => format!("status {}", key_of(object)),
-        Verb::Delete { key, .. } => format!("delete {key}"),
-        Verb::Bind { pod, .. } => format!("bind {pod}"),
-        Verb::Attempt { .. } => "attempt".into(),
+        WriteVerb::Create(object) => format!("create {}", key_of(object)),
+        WriteVerb::Update(object) => format!("update {}", key_of(object)),
+        WriteVerb::Status(object) => format!("status {}", key_of(object)),
+        WriteVerb::Delete { key, .. } => format!("delete {key}"),
+        WriteVerb::Bind { pod, .. } => format!("bind {pod}"),
+        WriteVerb::Attempt { .. } => "attempt".into(),
     }
 }
 

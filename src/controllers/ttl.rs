@@ -3,7 +3,7 @@
 use super::status;
 use crate::object::time::Shift;
 use crate::object::{Key, Time};
-use crate::world::{Loop, Plan, Propagation, Row, Verb, World};
+use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
 use jiff::SignedDuration;
 
 const ROOT: &str = "jobs.batch";
@@ -32,7 +32,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.wake_at(until);
     } else {
         let (key, uid) = (row.key.clone(), row.uid.clone());
-        let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Foreground };
+        let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Foreground };
         plan.write(verb, format!("it finished more than {seconds} s ago"));
     }
     plan

@@ -6,8 +6,8 @@
 
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::object::{Key, Object};
-use crate::world::storage::{self, CLAIMS, CLASSES, Place, VOLUMES};
-use crate::world::{Effect, EventType, Loop, Plan, Propagation, Row, Verb, World};
+use crate::world::storage::{self, CLAIMS, CLASSES, ClaimSource, VOLUMES};
+use crate::world::{Effect, EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -53,23 +53,23 @@ fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
         let message = format!("failed to provision volume with StorageClass {:?}: {why}", class.name());
         return plan.event(row, EventType::Warning, "ProvisioningFailed", message);
     }
-    if matches!(storage::place_of(world, row, claim), Place::NotYet) {
+    if matches!(storage::place_of(world, row, claim), ClaimSource::NotYet) {
         return plan.wait("no pod that uses the claim has a node");
     }
     plan.event(row, EventType::Normal, "ProvisioningSucceeded", format!("Successfully provisioned volume {name}"));
-    plan.write(Verb::Create(volume(row, claim, &class, &name)), format!("the claim {} wants it", row.key.path()));
+    plan.write(WriteVerb::Create(volume(row, claim, &class, &name)), format!("the claim {} wants it", row.key.path()));
 }
 
 fn unsupported(claim: &Object) -> Option<&'static str> {
     if claim.text(&["spec", "volumeMode"]) == Some("Block") {
         return Some("block volumes are not supported");
     }
-    claim.at(&["spec", "selector"]).map(|_| "claim.Spec.Selector is not supported for dynamic provisioning")
+    claim.value_at(&["spec", "selector"]).map(|_| "claim.Spec.Selector is not supported for dynamic provisioning")
 }
 
 fn volume(row: &Row, claim: &Object, class: &Object, name: &str) -> Object {
-    let spec = |field: &str| claim.at(&["spec", field]).cloned().unwrap_or_default();
-    let size = claim.at(&["spec", "resources", "requests", "storage"]).cloned().unwrap_or(json!("0"));
+    let spec = |field: &str| claim.value_at(&["spec", field]).cloned().unwrap_or_default();
+    let size = claim.value_at(&["spec", "resources", "requests", "storage"]).cloned().unwrap_or(json!("0"));
     Object(json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": LOCAL_DRIVER}},
@@ -92,7 +92,7 @@ fn reclaim(world: &World, row: &Row, volume: &Object, plan: &mut Plan) {
     }
     if !row.is_deleting() {
         let (key, uid) = (row.key.clone(), row.uid.clone());
-        let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+        let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(verb, "its claim is gone, and it is not to be kept");
     }
     plan.effects.push(Effect::Discard { volume: row.key.name.clone() });

@@ -1,11 +1,11 @@
 //! Addresses and protocols as Services, Endpoints and EndpointSlices may name them.
 
-use super::{Errors, Path, names};
+use super::{FieldErrors, FieldPath, names};
 use std::net::IpAddr;
 
 /// Rule for addresses in 127.0.0.0/8. Kubernetes allows none; kloop's pods have addresses there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Loopback {
+pub enum LoopbackRule {
     /// All.
     Allowed,
     /// Allows pod addresses, but none of the machine's own range 127.0.0.0/16.
@@ -14,22 +14,22 @@ pub enum Loopback {
     Refused,
 }
 
-impl Loopback {
+impl LoopbackRule {
     fn refuses(self, address: IpAddr) -> bool {
         let of_machine = |address: IpAddr| !matches!(address, IpAddr::V4(v4) if v4.octets()[1] != 0);
         match self {
-            Loopback::Allowed => false,
-            Loopback::OfPods => address.is_loopback() && of_machine(address),
-            Loopback::Refused => address.is_loopback(),
+            LoopbackRule::Allowed => false,
+            LoopbackRule::OfPods => address.is_loopback() && of_machine(address),
+            LoopbackRule::Refused => address.is_loopback(),
         }
     }
 }
 
 /// An address of one family that traffic may be sent to: a pod, or a server on this machine, too.
-pub fn check_family(text: &str, v4: bool, path: &Path, errors: &mut Errors) {
+pub fn check_family(text: &str, v4: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let fits = text.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4() == v4);
     if fits {
-        check_destination(text, Loopback::Allowed, path, errors);
+        check_destination(text, LoopbackRule::Allowed, path, errors);
     } else if v4 {
         errors.invalid(path, text, "must be a valid IPv4 address");
     } else {
@@ -38,7 +38,7 @@ pub fn check_family(text: &str, v4: bool, path: &Path, errors: &mut Errors) {
 }
 
 /// An address that traffic may be sent to: none of those with a meaning of their own.
-pub fn check_destination(text: &str, loopback: Loopback, path: &Path, errors: &mut Errors) {
+pub fn check_destination(text: &str, loopback: LoopbackRule, path: &FieldPath, errors: &mut FieldErrors) {
     let Ok(address) = text.parse::<IpAddr>() else {
         errors.each_invalid(path, text, names::ip(text));
         return;
@@ -62,7 +62,7 @@ pub fn check_destination(text: &str, loopback: Loopback, path: &Path, errors: &m
 }
 
 /// TCP, UDP or SCTP.
-pub fn check_protocol(protocol: Option<&str>, path: &Path, errors: &mut Errors) {
+pub fn check_protocol(protocol: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     match protocol.unwrap_or_default() {
         "" => errors.required(path, ""),
         "TCP" | "UDP" | "SCTP" => {}

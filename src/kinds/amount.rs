@@ -1,6 +1,6 @@
 //! Quantities, and numbers that may be percentages.
 
-use super::{Errors, Path, names};
+use super::{FieldErrors, FieldPath, names};
 use crate::object::Quantity;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -12,14 +12,14 @@ pub fn quantity(text: &Text) -> Quantity {
 }
 
 /// A number of zero or more.
-pub fn check_not_negative(number: i64, path: &Path, errors: &mut Errors) {
+pub fn check_not_negative(number: i64, path: &FieldPath, errors: &mut FieldErrors) {
     if number < 0 {
         errors.invalid(path, number, "must be greater than or equal to 0");
     }
 }
 
 /// A number of zero or more, or a percentage.
-pub fn check_count_or_percent(value: &IntOrString, path: &Path, errors: &mut Errors) {
+pub fn check_count_or_percent(value: &IntOrString, path: &FieldPath, errors: &mut FieldErrors) {
     match value {
         IntOrString::Int(number) => check_not_negative((*number).into(), path, errors),
         IntOrString::String(text) => errors.each_invalid(path, text.as_str(), names::percent(text)),
@@ -27,7 +27,7 @@ pub fn check_count_or_percent(value: &IntOrString, path: &Path, errors: &mut Err
 }
 
 /// A percentage, if it is one, of at most 100.
-pub fn check_at_most_all(value: &IntOrString, path: &Path, errors: &mut Errors) {
+pub fn check_at_most_all(value: &IntOrString, path: &FieldPath, errors: &mut FieldErrors) {
     if percent(value).is_some_and(|percent| percent > 100) {
         errors.invalid(path, json!(value), "must not be greater than 100%");
     }

@@ -1,6 +1,6 @@
 //! APIService (apiregistration.k8s.io/v1).
 
-use super::{Errors, Kind, NameRule, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
 use serde_json::json;
@@ -12,7 +12,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     unconditional_update: false,
     name_rule: NameRule::PathSegment,
-    ..Kind::of::<APIService>("apiservices.apiregistration.k8s.io", "v1", "APIService")
+    ..Kind::new::<APIService>("apiservices.apiregistration.k8s.io", "v1", "APIService")
 };
 
 const HTTPS: i32 = 443;
@@ -32,7 +32,7 @@ impl Typed for APIService {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let empty = APIServiceSpec::default();
         let spec = self.spec.as_ref().unwrap_or(&empty);
         let (group, version) = (spec.group.as_deref().unwrap_or_default(), spec.version.as_deref().unwrap_or_default());
@@ -40,9 +40,9 @@ impl Typed for APIService {
         let name = self.metadata.name.as_deref().unwrap_or_default();
         if name != needed {
             let detail = "must be `spec.version+\".\"+spec.group`";
-            errors.invalid(&Path::root("metadata").child("name"), name, detail);
+            errors.invalid(&FieldPath::root("metadata").child("name"), name, detail);
         }
-        let path = Path::root("spec");
+        let path = FieldPath::root("spec");
         for (field, number, most) in [
             ("groupPriorityMinimum", spec.group_priority_minimum, 20_000),
             ("versionPriority", spec.version_priority, 1_000),

@@ -1,6 +1,6 @@
 //! CertificateSigningRequest (certificates.k8s.io/v1).
 
-use super::{Errors, Kind, NameRule, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::json;
@@ -11,7 +11,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     name_rule: NameRule::PathSegment,
-    ..Kind::of::<CertificateSigningRequest>(
+    ..Kind::new::<CertificateSigningRequest>(
         "certificatesigningrequests.certificates.k8s.io",
         "v1",
         "CertificateSigningRequest",
@@ -25,15 +25,15 @@ impl Typed for CertificateSigningRequest {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        match old.and_then(|old| old.at(&["spec"])) {
+        match old.and_then(|old| old.value_at(&["spec"])) {
             // The spec of a request is immutable.
             Some(spec) => new.set(&["spec"], spec.clone()),
             None => new.set(&["status"], json!({})),
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("spec");
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("spec");
         if self.spec.usages.as_ref().is_none_or(Vec::is_empty) {
             errors.required(&path.child("usages"), "");
         }

@@ -1,6 +1,6 @@
 //! ClusterRole (rbac.authorization.k8s.io/v1).
 
-use super::{Errors, Kind, NameRule, Path, Typed, omit, rbac, selector};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit, rbac, selector};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 
 /// The catalogue's entry.
@@ -11,7 +11,7 @@ pub const KIND: Kind = Kind {
     create_on_update: true,
     name_rule: NameRule::PathSegment,
     normalize: rbac::normalize_role::<ClusterRole>,
-    ..Kind::of::<ClusterRole>("clusterroles.rbac.authorization.k8s.io", "v1", "ClusterRole")
+    ..Kind::new::<ClusterRole>("clusterroles.rbac.authorization.k8s.io", "v1", "ClusterRole")
 };
 
 impl Typed for ClusterRole {
@@ -20,17 +20,17 @@ impl Typed for ClusterRole {
         rbac::omit_empty(&mut self.rules);
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         rbac::check_rules(self.rules.as_deref().unwrap_or_default(), false, errors);
         if let Some(rule) = &self.aggregation_rule
             && rule.cluster_role_selectors.as_ref().is_none_or(Vec::is_empty)
         {
             let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
-            errors.required(&Path::root("aggregationRule").child("clusterRoleSelectors"), detail);
+            errors.required(&FieldPath::root("aggregationRule").child("clusterRoleSelectors"), detail);
         }
         let selectors = self.aggregation_rule.iter().flat_map(|rule| rule.cluster_role_selectors.iter().flatten());
         for (index, selector) in selectors.enumerate() {
-            let path = Path::root("aggregationRule").child("clusterRoleSelectors").index(index);
+            let path = FieldPath::root("aggregationRule").child("clusterRoleSelectors").index(index);
             selector::check(selector, &path, errors);
         }
     }

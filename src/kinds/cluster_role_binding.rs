@@ -1,6 +1,6 @@
 //! ClusterRoleBinding (rbac.authorization.k8s.io/v1).
 
-use super::{Errors, Kind, NameRule, Typed, omit, rbac};
+use super::{FieldErrors, Kind, NameRule, Typed, omit, rbac};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 
 /// The catalogue's entry.
@@ -10,7 +10,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     name_rule: NameRule::PathSegment,
-    ..Kind::of::<ClusterRoleBinding>("clusterrolebindings.rbac.authorization.k8s.io", "v1", "ClusterRoleBinding")
+    ..Kind::new::<ClusterRoleBinding>("clusterrolebindings.rbac.authorization.k8s.io", "v1", "ClusterRoleBinding")
 };
 
 impl Typed for ClusterRoleBinding {
@@ -19,7 +19,7 @@ impl Typed for ClusterRoleBinding {
         rbac::default_binding(&mut self.role_ref, &mut self.subjects);
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let roles = (&self.role_ref, old.map(|old| &old.role_ref));
         rbac::check_binding(roles, self.subjects.as_deref(), false, errors);
     }

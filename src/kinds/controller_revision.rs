@@ -1,13 +1,13 @@
 //! ControllerRevision (apps/v1): a template as it was, kept by a StatefulSet or DaemonSet.
 
-use super::{Errors, Kind, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     status: false,
     generation: false,
-    ..Kind::of::<ControllerRevision>("controllerrevisions.apps", "v1", "ControllerRevision")
+    ..Kind::new::<ControllerRevision>("controllerrevisions.apps", "v1", "ControllerRevision")
 };
 
 impl Typed for ControllerRevision {
@@ -15,13 +15,13 @@ impl Typed for ControllerRevision {
         omit::metadata(&mut self.metadata);
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         if self.revision < 0 {
-            errors.invalid(&Path::root("revision"), self.revision, "must be greater than or equal to 0");
+            errors.invalid(&FieldPath::root("revision"), self.revision, "must be greater than or equal to 0");
         }
         if old.is_some_and(|old| old.data != self.data) {
             let data = self.data.as_ref().map(|data| data.0.clone()).unwrap_or_default();
-            errors.invalid(&Path::root("data"), data, "field is immutable");
+            errors.invalid(&FieldPath::root("data"), data, "field is immutable");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! CSIDriver (storage.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::storage::v1::{CSIDriver, TokenRequest};
 
 const MOST_NAME_BYTES: usize = 63;
@@ -13,11 +13,11 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     unconditional_update: false,
-    ..Kind::of::<CSIDriver>("csidrivers.storage.k8s.io", "v1", "CSIDriver")
+    ..Kind::new::<CSIDriver>("csidrivers.storage.k8s.io", "v1", "CSIDriver")
 };
 
 /// Checks the name of a driver as volumes say it: a subdomain in either case, of up to 63 characters (`ValidateCSIDriverName`).
-pub fn check_name(name: &str, path: &Path, errors: &mut Errors) {
+pub fn check_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if name.is_empty() {
         return errors.required(path, "");
     }
@@ -28,7 +28,7 @@ pub fn check_name(name: &str, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks the tokens that a driver asks for: one of an audience, for ten minutes at least.
-fn check_token_requests(requests: &[TokenRequest], path: &Path, errors: &mut Errors) {
+fn check_token_requests(requests: &[TokenRequest], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, request) in requests.iter().enumerate() {
         let path = path.index(index);
         if requests[..index].iter().any(|before| before.audience == request.audience) {
@@ -62,10 +62,10 @@ impl Typed for CSIDriver {
         spec.volume_lifecycle_modes.get_or_insert_with(|| vec!["Persistent".to_owned()]);
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
-        let (spec, path) = (&self.spec, Path::root("spec"));
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
+        let (spec, path) = (&self.spec, FieldPath::root("spec"));
         if self.metadata.name.as_deref().is_some_and(|name| name.len() > MOST_NAME_BYTES) {
-            errors.too_long(&Path::root("metadata").child("name"), MOST_NAME_BYTES);
+            errors.too_long(&FieldPath::root("metadata").child("name"), MOST_NAME_BYTES);
         }
         let policies = ["File", "None", "ReadWriteOnceWithFSType"];
         if let Some(other) = spec.fs_group_policy.as_deref().filter(|text| !policies.contains(text)) {

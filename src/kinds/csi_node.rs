@@ -1,6 +1,6 @@
 //! CSINode (storage.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::storage::v1::CSINode;
 
 /// The catalogue's entry.
@@ -9,7 +9,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     unconditional_update: false,
-    ..Kind::of::<CSINode>("csinodes.storage.k8s.io", "v1", "CSINode")
+    ..Kind::new::<CSINode>("csinodes.storage.k8s.io", "v1", "CSINode")
 };
 
 impl Typed for CSINode {
@@ -17,9 +17,9 @@ impl Typed for CSINode {
         omit::metadata(&mut self.metadata);
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         for (index, driver) in self.spec.drivers.iter().enumerate() {
-            let path = Path::root("spec").child("drivers").index(index);
+            let path = FieldPath::root("spec").child("drivers").index(index);
             match driver.name.as_str() {
                 "" => errors.required(&path.child("name"), ""),
                 name => errors.each_invalid(&path.child("name"), name, names::subdomain(&name.to_lowercase())),

@@ -2,7 +2,7 @@
 
 use super::pod::defaults::{self, text};
 use super::pod::spec::check_template;
-use super::{Errors, Kind, Path, Typed, amount, omit, selector, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit, selector, workload};
 use crate::object::{Object, Selector};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// The catalogue's entry.
 pub const KIND: Kind =
-    Kind { short: &["ds"], categories: &["all"], ..Kind::of::<DaemonSet>("daemonsets.apps", "v1", "DaemonSet") };
+    Kind { short: &["ds"], categories: &["all"], ..Kind::new::<DaemonSet>("daemonsets.apps", "v1", "DaemonSet") };
 
 /// Counts the changes of the template; an annotation since apps/v1 has no field for it.
 const TEMPLATE_GENERATION: [&str; 3] = ["metadata", "annotations", "deprecated.daemonset.template.generation"];
@@ -44,12 +44,12 @@ impl Typed for DaemonSet {
             return new.set(&TEMPLATE_GENERATION, "1");
         };
         let before: i64 = old.text(&TEMPLATE_GENERATION).and_then(|text| text.parse().ok()).unwrap_or(0);
-        let changed = new.at(&["spec", "template"]) != old.at(&["spec", "template"]);
+        let changed = new.value_at(&["spec", "template"]) != old.value_at(&["spec", "template"]);
         new.set(&TEMPLATE_GENERATION, (before + i64::from(changed)).to_string());
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let (Some(spec), path) = (&self.spec, FieldPath::root("spec")) else { return };
         check_selector(spec, &path, errors);
         let template = path.child("template");
         check_template(&spec.template, &template, errors);
@@ -66,7 +66,7 @@ impl Typed for DaemonSet {
 }
 
 /// Other than the other workloads, it says first that labels do not match.
-fn check_selector(spec: &DaemonSetSpec, path: &Path, errors: &mut Errors) {
+fn check_selector(spec: &DaemonSetSpec, path: &FieldPath, errors: &mut FieldErrors) {
     selector::check(&spec.selector, &path.child("selector"), errors);
     let none = workload::no_selector(&spec.selector);
     let ready = if none { Some(Selector::nothing()) } else { selector::ready(&spec.selector) };
@@ -78,7 +78,7 @@ fn check_selector(spec: &DaemonSetSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_strategy(strategy: &DaemonSetUpdateStrategy, path: &Path, errors: &mut Errors) {
+fn check_strategy(strategy: &DaemonSetUpdateStrategy, path: &FieldPath, errors: &mut FieldErrors) {
     match (strategy.type_.as_deref().unwrap_or_default(), &strategy.rolling_update) {
         ("OnDelete", _) => {}
         ("RollingUpdate", Some(rolling)) => check_rolling(rolling, &path.child("rollingUpdate"), errors),
@@ -90,7 +90,7 @@ fn check_strategy(strategy: &DaemonSetUpdateStrategy, path: &Path, errors: &mut 
     }
 }
 
-fn check_rolling(rolling: &RollingUpdateDaemonSet, path: &Path, errors: &mut Errors) {
+fn check_rolling(rolling: &RollingUpdateDaemonSet, path: &FieldPath, errors: &mut FieldErrors) {
     let (Some(unavailable), Some(surge)) = (&rolling.max_unavailable, &rolling.max_surge) else { return };
     let (at, at_surge) = (path.child("maxUnavailable"), path.child("maxSurge"));
     amount::check_count_or_percent(unavailable, &at, errors);

@@ -15,7 +15,10 @@ pub fn is_marked(class: &Object, annotations: &[&str]) -> bool {
 }
 
 /// The default one: of several the newest, then the first by name.
-pub fn of<'a>(classes: impl IntoIterator<Item = &'a Object>, annotations: &[&str]) -> Option<&'a Object> {
+pub fn find_default_class<'a>(
+    classes: impl IntoIterator<Item = &'a Object>,
+    annotations: &[&str],
+) -> Option<&'a Object> {
     let marked = classes.into_iter().filter(|class| is_marked(class, annotations));
     marked.max_by_key(|class| (class.created(), Reverse(class.name())))
 }
@@ -39,8 +42,8 @@ mod tests {
             (vec![class("c", late, "true"), class("b", late, "false"), class("a", early, "true")], Some("c")),
         ];
         for (classes, expected) in table {
-            assert_eq!(of(&classes, INGRESS).map(Object::name), expected);
-            assert_eq!(of(&classes, STORAGE).map(Object::name), None);
+            assert_eq!(find_default_class(&classes, INGRESS).map(Object::name), expected);
+            assert_eq!(find_default_class(&classes, STORAGE).map(Object::name), None);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::pod::defaults::{self, text};
 use super::workload::{self, Workload};
-use super::{Errors, Kind, Path, Typed, amount, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -13,7 +13,7 @@ pub const KIND: Kind = Kind {
     short: &["deploy"],
     categories: &["all"],
     scale: true,
-    ..Kind::of::<Deployment>("deployments.apps", "v1", "Deployment")
+    ..Kind::new::<Deployment>("deployments.apps", "v1", "Deployment")
 };
 
 impl Typed for Deployment {
@@ -46,8 +46,8 @@ impl Typed for Deployment {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let (Some(spec), path) = (&self.spec, FieldPath::root("spec")) else { return };
         amount::check_not_negative(spec.replicas.unwrap_or(1).into(), &path.child("replicas"), errors);
         let parts = Workload {
             selects_for: "deployment",
@@ -75,7 +75,7 @@ impl Typed for Deployment {
     }
 }
 
-fn check_strategy(strategy: &DeploymentStrategy, path: &Path, errors: &mut Errors) {
+fn check_strategy(strategy: &DeploymentStrategy, path: &FieldPath, errors: &mut FieldErrors) {
     match (strategy.type_.as_deref().unwrap_or_default(), &strategy.rolling_update) {
         ("Recreate", Some(_)) => {
             let detail = "may not be specified when strategy `type` is 'Recreate'";
@@ -90,7 +90,7 @@ fn check_strategy(strategy: &DeploymentStrategy, path: &Path, errors: &mut Error
     }
 }
 
-fn check_rolling(rolling: &RollingUpdateDeployment, path: &Path, errors: &mut Errors) {
+fn check_rolling(rolling: &RollingUpdateDeployment, path: &FieldPath, errors: &mut FieldErrors) {
     let (Some(unavailable), Some(surge)) = (&rolling.max_unavailable, &rolling.max_surge) else { return };
     let at = path.child("maxUnavailable");
     amount::check_count_or_percent(unavailable, &at, errors);

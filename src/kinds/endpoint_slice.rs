@@ -1,7 +1,7 @@
 //! EndpointSlice (discovery.k8s.io/v1).
 
 use super::address;
-use super::{DecodeError, Errors, Kind, Path, Typed, UnknownField, names, omit, typed};
+use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, names, omit, typed};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 pub const KIND: Kind = Kind {
     status: false,
     normalize,
-    ..Kind::of::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice")
+    ..Kind::new::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice")
 };
 
 /// Label with the writer of a slice. Only kloop's own controller may use loopback addresses, where its pods live.
@@ -37,8 +37,8 @@ impl Typed for EndpointSlice {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("addressType");
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("addressType");
         if self.address_type.is_empty() {
             errors.required(&path, "");
         } else if !["FQDN", "IPv4", "IPv6"].contains(&self.address_type.as_str()) {
@@ -49,17 +49,17 @@ impl Typed for EndpointSlice {
         }
         let endpoints = self.endpoints.as_deref().unwrap_or_default();
         if endpoints.len() > 1000 {
-            errors.too_many(&Path::root("endpoints"), endpoints.len(), 1000);
+            errors.too_many(&FieldPath::root("endpoints"), endpoints.len(), 1000);
         }
         for (index, endpoint) in endpoints.iter().enumerate() {
-            let path = Path::root("endpoints").index(index);
+            let path = FieldPath::root("endpoints").index(index);
             check_endpoint(endpoint, &self.address_type, &path, errors);
         }
         check_ports(self.ports.as_deref().unwrap_or_default(), errors);
     }
 }
 
-fn check_endpoint(endpoint: &Endpoint, family: &str, path: &Path, errors: &mut Errors) {
+fn check_endpoint(endpoint: &Endpoint, family: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let addresses = path.child("addresses");
     if endpoint.addresses.is_empty() {
         errors.required(&addresses, "must contain at least 1 address");
@@ -86,8 +86,8 @@ fn check_endpoint(endpoint: &Endpoint, family: &str, path: &Path, errors: &mut E
     }
 }
 
-fn check_ports(ports: &[EndpointPort], errors: &mut Errors) {
-    let path = Path::root("ports");
+fn check_ports(ports: &[EndpointPort], errors: &mut FieldErrors) {
+    let path = FieldPath::root("ports");
     if ports.len() > 20_000 {
         errors.too_many(&path, ports.len(), 20_000);
     }

@@ -1,7 +1,7 @@
 //! Endpoints (core/v1), which EndpointSlices have replaced.
 
-use super::address::{self, Loopback};
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::address::{self, LoopbackRule};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
 
 /// The catalogue's entry.
@@ -11,7 +11,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-    ..Kind::of::<Endpoints>("endpoints", "v1", "Endpoints")
+    ..Kind::new::<Endpoints>("endpoints", "v1", "Endpoints")
 };
 
 /// Annotation with the writer. Only kloop's own controller may use loopback addresses, where its pods live.
@@ -34,11 +34,12 @@ impl Typed for Endpoints {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let ours = self.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
-        let loopback = if ours.is_some_and(|by| by == CONTROLLER) { Loopback::Allowed } else { Loopback::OfPods };
+        let loopback =
+            if ours.is_some_and(|by| by == CONTROLLER) { LoopbackRule::Allowed } else { LoopbackRule::OfPods };
         for (index, subset) in self.subsets.iter().flatten().enumerate() {
-            let path = Path::root("subsets").index(index);
+            let path = FieldPath::root("subsets").index(index);
             if subset.addresses.is_none() && subset.not_ready_addresses.is_none() {
                 errors.required(&path, "must specify `addresses` or `notReadyAddresses`");
             }
@@ -55,7 +56,7 @@ impl Typed for Endpoints {
     }
 }
 
-fn check_address(address: &EndpointAddress, loopback: Loopback, path: &Path, errors: &mut Errors) {
+fn check_address(address: &EndpointAddress, loopback: LoopbackRule, path: &FieldPath, errors: &mut FieldErrors) {
     address::check_destination(&address.ip, loopback, &path.child("ip"), errors);
     if let Some(hostname) = address.hostname.as_deref().filter(|hostname| !hostname.is_empty()) {
         errors.each_invalid(&path.child("hostname"), hostname, names::label(hostname));
@@ -65,7 +66,7 @@ fn check_address(address: &EndpointAddress, loopback: Loopback, path: &Path, err
     }
 }
 
-fn check_port(port: &EndpointPort, several: bool, path: &Path, errors: &mut Errors) {
+fn check_port(port: &EndpointPort, several: bool, path: &FieldPath, errors: &mut FieldErrors) {
     match port.name.as_deref().unwrap_or_default() {
         "" if several => errors.required(&path.child("name"), ""),
         "" => {}

@@ -1,6 +1,6 @@
 //! Event (core/v1; events.k8s.io/v1 is read and becomes core/v1).
 
-use super::{DecodeError, Errors, Kind, Path, Typed, UnknownField, omit, typed};
+use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, omit, typed};
 use k8s_openapi::api::core::v1::Event;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ pub const KIND: Kind = Kind {
     create_on_update: true,
     also: &["events.k8s.io/v1"],
     normalize,
-    ..Kind::of::<Event>("events", "v1", "Event")
+    ..Kind::new::<Event>("events", "v1", "Event")
 };
 
 /// Times of an Event are stored as `null` when they are not known, so that clients print `<nil>`.
@@ -61,12 +61,12 @@ impl Typed for Event {
     }
 
     /// An Event lives where its object lives; those about cluster-scoped objects live in `default`.
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let own = self.metadata.namespace.as_deref().unwrap_or_default();
         let about = self.involved_object.namespace.as_deref().unwrap_or_default();
         let fits = if about.is_empty() { matches!(own, "" | "default" | "kube-system") } else { about == own };
         if !fits {
-            let path = Path::root("involvedObject").child("namespace");
+            let path = FieldPath::root("involvedObject").child("namespace");
             errors.invalid(&path, about, "does not match event.namespace");
         }
     }

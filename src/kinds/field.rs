@@ -20,31 +20,31 @@ pub enum NameRule {
 
 /// The path of a field, `spec.containers[0].name`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Path(String);
+pub struct FieldPath(String);
 
-impl Path {
+impl FieldPath {
     /// The path of a top-level field.
-    pub fn root(name: &str) -> Path {
-        Path(name.to_owned())
+    pub fn root(name: &str) -> FieldPath {
+        FieldPath(name.to_owned())
     }
 
     /// A field below this one.
-    pub fn child(&self, name: &str) -> Path {
-        if self.0.is_empty() { Path(name.to_owned()) } else { Path(format!("{}.{name}", self.0)) }
+    pub fn child(&self, name: &str) -> FieldPath {
+        if self.0.is_empty() { FieldPath(name.to_owned()) } else { FieldPath(format!("{}.{name}", self.0)) }
     }
 
     /// An item of this list.
-    pub fn index(&self, index: usize) -> Path {
-        Path(format!("{}[{index}]", self.0))
+    pub fn index(&self, index: usize) -> FieldPath {
+        FieldPath(format!("{}[{index}]", self.0))
     }
 
     /// An entry of this map.
-    pub fn key(&self, key: &str) -> Path {
-        Path(format!("{}[{key}]", self.0))
+    pub fn key(&self, key: &str) -> FieldPath {
+        FieldPath(format!("{}[{key}]", self.0))
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -72,10 +72,10 @@ const MOST: usize = 1000;
 
 /// Collects what is wrong; each method words one class of error.
 #[derive(Default, Debug)]
-pub struct Errors(pub Vec<FieldError>);
+pub struct FieldErrors(pub Vec<FieldError>);
 
-impl Errors {
-    fn push(&mut self, path: &Path, reason: &'static str, message: String) {
+impl FieldErrors {
+    fn push(&mut self, path: &FieldPath, reason: &'static str, message: String) {
         if self.0.len() < MOST {
             self.0.push(FieldError { field: path.to_string(), reason, message });
         }
@@ -86,91 +86,91 @@ impl Errors {
     }
 
     /// `Required value[: detail]`.
-    pub fn required(&mut self, path: &Path, detail: &str) {
+    pub fn required(&mut self, path: &FieldPath, detail: &str) {
         self.push(path, "FieldValueRequired", Self::with_detail("Required value".into(), detail));
     }
 
     /// `Invalid value: <json>: detail`.
-    pub fn invalid(&mut self, path: &Path, value: impl Into<Value>, detail: &str) {
+    pub fn invalid(&mut self, path: &FieldPath, value: impl Into<Value>, detail: &str) {
         let head = format!("Invalid value: {}", value.into());
         self.push(path, "FieldValueInvalid", Self::with_detail(head, detail));
     }
 
     /// `Invalid value: "string": detail`: what was found is a type.
-    pub fn type_invalid(&mut self, path: &Path, found: &str, detail: &str) {
+    pub fn type_invalid(&mut self, path: &FieldPath, found: &str, detail: &str) {
         let head = format!("Invalid value: {found:?}");
         self.push(path, "FieldValueTypeInvalid", Self::with_detail(head, detail));
     }
 
     /// As [`Errors::invalid`] with the value as Go prints it, where the order of fields or their Go names show.
-    pub fn invalid_text(&mut self, path: &Path, value: &str, detail: &str) {
+    pub fn invalid_text(&mut self, path: &FieldPath, value: &str, detail: &str) {
         self.push(path, "FieldValueInvalid", Self::with_detail(format!("Invalid value: {value}"), detail));
     }
 
     /// `Invalid value: detail`, the value left unsaid.
-    pub fn invalid_unsaid(&mut self, path: &Path, detail: &str) {
+    pub fn invalid_unsaid(&mut self, path: &FieldPath, detail: &str) {
         self.push(path, "FieldValueInvalid", format!("Invalid value: {detail}"));
     }
 
     /// `field is immutable`, when it was changed.
-    pub fn immutable<T: PartialEq + Serialize>(&mut self, path: &Path, new: &T, old: &T) {
+    pub fn immutable<T: PartialEq + Serialize>(&mut self, path: &FieldPath, new: &T, old: &T) {
         if new != old {
             self.invalid(path, serde_json::to_value(new).unwrap_or_default(), "field is immutable");
         }
     }
 
     /// One `Invalid value` for each problem that [`super::names`] found with a text.
-    pub fn each_invalid(&mut self, path: &Path, value: impl Into<Value>, problems: Vec<String>) {
+    pub fn each_invalid(&mut self, path: &FieldPath, value: impl Into<Value>, problems: Vec<String>) {
         let value = value.into();
         problems.iter().for_each(|problem| self.invalid(path, value.clone(), problem));
     }
 
     /// `Unsupported value: "x": supported values: "a", "b"`.
-    pub fn unsupported(&mut self, path: &Path, value: impl Into<Value>, supported: &[&str]) {
+    pub fn unsupported(&mut self, path: &FieldPath, value: impl Into<Value>, supported: &[&str]) {
         let mut sorted = supported.to_vec();
         sorted.sort_unstable();
         self.unsupported_as_listed(path, value, &sorted);
     }
 
     /// As [`Errors::unsupported`] with the value as Go prints it.
-    pub fn unsupported_text(&mut self, path: &Path, value: &str, supported: &[&str]) {
+    pub fn unsupported_text(&mut self, path: &FieldPath, value: &str, supported: &[&str]) {
         let known: Vec<String> = supported.iter().map(|word| format!("{word:?}")).collect();
         let message = format!("Unsupported value: {value}: supported values: {}", known.join(", "));
         self.push(path, "FieldValueNotSupported", message);
     }
 
     /// As [`Errors::unsupported`], for the few places (RBAC, policy types) where Kubernetes does not sort what it supports.
-    pub fn unsupported_as_listed(&mut self, path: &Path, value: impl Into<Value>, supported: &[&str]) {
+    pub fn unsupported_as_listed(&mut self, path: &FieldPath, value: impl Into<Value>, supported: &[&str]) {
         self.unsupported_text(path, &value.into().to_string(), supported);
     }
 
     /// `Duplicate value: <json>`.
-    pub fn duplicate(&mut self, path: &Path, value: impl Into<Value>) {
+    pub fn duplicate(&mut self, path: &FieldPath, value: impl Into<Value>) {
         self.push(path, "FieldValueDuplicate", format!("Duplicate value: {}", value.into()));
     }
 
     /// As [`Errors::duplicate`] with the value as Go prints it.
-    pub fn duplicate_text(&mut self, path: &Path, value: &str, detail: &str) {
+    pub fn duplicate_text(&mut self, path: &FieldPath, value: &str, detail: &str) {
         self.push(path, "FieldValueDuplicate", Self::with_detail(format!("Duplicate value: {value}"), detail));
     }
 
     /// `Forbidden: detail`.
-    pub fn forbidden(&mut self, path: &Path, detail: &str) {
+    pub fn forbidden(&mut self, path: &FieldPath, detail: &str) {
         self.push(path, "FieldValueForbidden", Self::with_detail("Forbidden".into(), detail));
     }
 
     /// `Not found: <json>`.
-    pub fn not_found(&mut self, path: &Path, value: impl Into<Value>) {
+    pub fn not_found(&mut self, path: &FieldPath, value: impl Into<Value>) {
         self.push(path, "FieldValueNotFound", format!("Not found: {}", value.into()));
     }
 
     /// `Too long: may not be more than N bytes`.
-    pub fn too_long(&mut self, path: &Path, max: usize) {
+    pub fn too_long(&mut self, path: &FieldPath, max: usize) {
         self.push(path, "FieldValueTooLong", format!("Too long: may not be more than {max} bytes"));
     }
 
     /// `Too many: N: must have at most M items`.
-    pub fn too_many(&mut self, path: &Path, actual: usize, max: usize) {
+    pub fn too_many(&mut self, path: &FieldPath, actual: usize, max: usize) {
         self.push(path, "FieldValueTooMany", format!("Too many: {actual}: must have at most {max} items"));
     }
 }

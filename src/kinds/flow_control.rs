@@ -1,6 +1,6 @@
 //! Checks of FlowSchemas and PriorityLevelConfigurations (`pkg/apis/flowcontrol/validation`).
 
-use super::{Errors, Path, names};
+use super::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::flowcontrol::v1::{
     FlowSchemaSpec, LimitResponse, LimitedPriorityLevelConfiguration, PolicyRulesWithSubjects,
     PriorityLevelConfigurationSpec, QueuingConfiguration, Subject,
@@ -16,7 +16,7 @@ const MOST_QUEUES: i32 = 10_000_000;
 const HASH_BITS: f64 = 60.0;
 
 /// Checks the spec of a FlowSchema of this name.
-pub fn check_schema(name: &str, spec: &FlowSchemaSpec, path: &Path, errors: &mut Errors) {
+pub fn check_schema(name: &str, spec: &FlowSchemaSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let precedence = spec.matching_precedence.unwrap_or(0);
     let at = path.child("matchingPrecedence");
     if precedence <= 0 {
@@ -44,7 +44,7 @@ pub fn check_schema(name: &str, spec: &FlowSchemaSpec, path: &Path, errors: &mut
     }
 }
 
-fn check_rule(rule: &PolicyRulesWithSubjects, path: &Path, errors: &mut Errors) {
+fn check_rule(rule: &PolicyRulesWithSubjects, path: &FieldPath, errors: &mut FieldErrors) {
     if rule.subjects.is_empty() {
         errors.required(&path.child("subjects"), "subjects must contain at least one value");
     }
@@ -98,7 +98,7 @@ fn is_all(list: &[String]) -> bool {
 }
 
 /// A list has something in it, and nothing besides `*`.
-fn check_list(list: &[String], (field, what): (&str, &str), needed: &str, path: &Path, errors: &mut Errors) {
+fn check_list(list: &[String], (field, what): (&str, &str), needed: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if list.is_empty() {
         errors.required(&path.child(field), needed);
     }
@@ -107,14 +107,14 @@ fn check_list(list: &[String], (field, what): (&str, &str), needed: &str, path: 
     }
 }
 
-fn check_verbs(verbs: &[String], path: &Path, errors: &mut Errors) {
+fn check_verbs(verbs: &[String], path: &FieldPath, errors: &mut FieldErrors) {
     check_list(verbs, ("verbs", "verbs"), "verbs must contain at least one value", path, errors);
     if !is_all(verbs) && verbs.iter().any(|verb| !VERBS.contains(&verb.as_str())) {
         errors.unsupported(&path.child("verbs"), json!(verbs), VERBS);
     }
 }
 
-fn check_namespaces(namespaces: &[String], clusterwide: bool, path: &Path, errors: &mut Errors) {
+fn check_namespaces(namespaces: &[String], clusterwide: bool, path: &FieldPath, errors: &mut FieldErrors) {
     if namespaces.is_empty() && clusterwide {
         return;
     }
@@ -131,7 +131,7 @@ fn check_namespaces(namespaces: &[String], clusterwide: bool, path: &Path, error
     }
 }
 
-fn check_url(url: &str, path: &Path, errors: &mut Errors) {
+fn check_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let wildcards = url.matches('*').count();
     let problem = match url {
         "" => "must not be empty",
@@ -145,7 +145,7 @@ fn check_url(url: &str, path: &Path, errors: &mut Errors) {
     errors.invalid(path, url, problem);
 }
 
-fn check_subject(subject: &Subject, path: &Path, errors: &mut Errors) {
+fn check_subject(subject: &Subject, path: &FieldPath, errors: &mut FieldErrors) {
     let parts = [
         ("User", "user", subject.user.as_ref().map(|user| user.name.as_str())),
         ("Group", "group", subject.group.as_ref().map(|group| group.name.as_str())),
@@ -181,7 +181,7 @@ fn check_subject(subject: &Subject, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks the spec of a priority level of this name.
-pub fn check_level(name: &str, spec: &PriorityLevelConfigurationSpec, path: &Path, errors: &mut Errors) {
+pub fn check_level(name: &str, spec: &PriorityLevelConfigurationSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if (name == EXEMPT) != (spec.type_ == "Exempt") {
         let detail = "type must be 'Exempt' if and only if name is 'exempt'";
         errors.invalid(&path.child("type"), spec.type_.as_str(), detail);
@@ -209,7 +209,7 @@ pub fn check_level(name: &str, spec: &PriorityLevelConfigurationSpec, path: &Pat
     }
 }
 
-fn check_shares(shares: Option<i32>, lendable: Option<i32>, path: &Path, errors: &mut Errors) {
+fn check_shares(shares: Option<i32>, lendable: Option<i32>, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(shares) = shares.filter(|shares| *shares < 0) {
         errors.invalid(&path.child("nominalConcurrencyShares"), shares, "must be a non-negative integer");
     }
@@ -218,7 +218,7 @@ fn check_shares(shares: Option<i32>, lendable: Option<i32>, path: &Path, errors:
     }
 }
 
-fn check_limited(limited: &LimitedPriorityLevelConfiguration, path: &Path, errors: &mut Errors) {
+fn check_limited(limited: &LimitedPriorityLevelConfiguration, path: &FieldPath, errors: &mut FieldErrors) {
     check_shares(limited.nominal_concurrency_shares, limited.lendable_percent, path, errors);
     if let Some(percent) = limited.borrowing_limit_percent.filter(|percent| *percent < 0) {
         errors.invalid(&path.child("borrowingLimitPercent"), percent, "if specified, must be a non-negative integer");
@@ -236,7 +236,7 @@ fn check_limited(limited: &LimitedPriorityLevelConfiguration, path: &Path, error
     }
 }
 
-fn check_queuing(queuing: &QueuingConfiguration, path: &Path, errors: &mut Errors) {
+fn check_queuing(queuing: &QueuingConfiguration, path: &FieldPath, errors: &mut FieldErrors) {
     let number = |field: Option<i32>| field.unwrap_or(0);
     let (length, queues, hand) =
         (number(queuing.queue_length_limit), number(queuing.queues), number(queuing.hand_size));
@@ -273,9 +273,9 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn told(check: impl Fn(&Path, &mut Errors)) -> Vec<String> {
-        let mut errors = Errors::default();
-        check(&Path::root("spec"), &mut errors);
+    fn told(check: impl Fn(&FieldPath, &mut FieldErrors)) -> Vec<String> {
+        let mut errors = FieldErrors::default();
+        check(&FieldPath::root("spec"), &mut errors);
         errors.0.into_iter().map(|error| error.field).collect()
     }
 

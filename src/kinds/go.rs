@@ -6,11 +6,11 @@
 use serde_json::Value;
 
 /// One field of a Go struct.
-pub type Field = (&'static str, &'static str, Shape);
+pub type GoField = (&'static str, &'static str, GoShape);
 
 /// Type of a field, which decides how an absent value is printed.
 #[derive(Clone, Copy)]
-pub enum Shape {
+pub enum GoShape {
     /// A text, `""` when left out.
     Text,
     /// A number, `0` when left out.
@@ -20,11 +20,11 @@ pub enum Shape {
     /// Anything behind a pointer, or a map: `null` when left out.
     Pointer,
     /// A struct in place, printed whole when left out.
-    Struct(&'static [Field]),
+    Struct(&'static [GoField]),
     /// A struct behind a pointer.
-    Optional(&'static [Field]),
+    Optional(&'static [GoField]),
     /// A list of structs.
-    List(&'static [Field]),
+    List(&'static [GoField]),
     /// A value whose Go names are its JSON names with a capital.
     Plain,
     /// A list of such values.
@@ -32,67 +32,67 @@ pub enum Shape {
 }
 
 /// A value laid out: fields in Go's order.
-pub enum Layout {
+pub enum GoLayout {
     /// As JSON prints it.
     Leaf(String),
     /// A list.
-    List(Vec<Layout>),
+    List(Vec<GoLayout>),
     /// A struct or map.
-    Map(Vec<(String, Layout)>),
+    Map(Vec<(String, GoLayout)>),
 }
 
 /// Lays a JSON object out by its table.
-pub fn lay_out(value: &Value, fields: &[Field]) -> Layout {
-    Layout::Map(fields.iter().map(|(go, json, shape)| ((*go).to_owned(), field(&value[*json], *shape))).collect())
+pub fn lay_out(value: &Value, fields: &[GoField]) -> GoLayout {
+    GoLayout::Map(fields.iter().map(|(go, json, shape)| ((*go).to_owned(), field(&value[*json], *shape))).collect())
 }
 
-fn field(value: &Value, shape: Shape) -> Layout {
-    let zero = |zero: &str| Layout::Leaf(if value.is_null() { zero.to_owned() } else { value.to_string() });
+fn field(value: &Value, shape: GoShape) -> GoLayout {
+    let zero = |zero: &str| GoLayout::Leaf(if value.is_null() { zero.to_owned() } else { value.to_string() });
     match (shape, value) {
-        (Shape::Text, _) => zero("\"\""),
-        (Shape::Number, _) => zero("0"),
-        (Shape::Bool, _) => zero("false"),
-        (Shape::Struct(fields), value) => lay_out(value, fields),
-        (_, Value::Null) => Layout::Leaf("null".into()),
-        (Shape::Pointer, value) => as_is(value),
-        (Shape::Optional(fields), value) => lay_out(value, fields),
-        (Shape::List(fields), Value::Array(items)) => {
-            Layout::List(items.iter().map(|item| lay_out(item, fields)).collect())
+        (GoShape::Text, _) => zero("\"\""),
+        (GoShape::Number, _) => zero("0"),
+        (GoShape::Bool, _) => zero("false"),
+        (GoShape::Struct(fields), value) => lay_out(value, fields),
+        (_, Value::Null) => GoLayout::Leaf("null".into()),
+        (GoShape::Pointer, value) => as_is(value),
+        (GoShape::Optional(fields), value) => lay_out(value, fields),
+        (GoShape::List(fields), Value::Array(items)) => {
+            GoLayout::List(items.iter().map(|item| lay_out(item, fields)).collect())
         }
-        (Shape::List(_) | Shape::Plain | Shape::Plains, value) => plain(value),
+        (GoShape::List(_) | GoShape::Plain | GoShape::Plains, value) => plain(value),
     }
 }
 
-fn as_is(value: &Value) -> Layout {
+fn as_is(value: &Value) -> GoLayout {
     match value {
-        Value::Array(items) => Layout::List(items.iter().map(as_is).collect()),
-        Value::Object(map) => Layout::Map(map.iter().map(|(name, value)| (name.clone(), as_is(value))).collect()),
-        leaf => Layout::Leaf(leaf.to_string()),
+        Value::Array(items) => GoLayout::List(items.iter().map(as_is).collect()),
+        Value::Object(map) => GoLayout::Map(map.iter().map(|(name, value)| (name.clone(), as_is(value))).collect()),
+        leaf => GoLayout::Leaf(leaf.to_string()),
     }
 }
 
-fn plain(value: &Value) -> Layout {
+fn plain(value: &Value) -> GoLayout {
     let capital = |name: &str| {
         let mut letters = name.chars();
         letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
     };
     match value {
-        Value::Array(items) => Layout::List(items.iter().map(plain).collect()),
-        Value::Object(map) => Layout::Map(map.iter().map(|(name, value)| (capital(name), plain(value))).collect()),
-        leaf => Layout::Leaf(leaf.to_string()),
+        Value::Array(items) => GoLayout::List(items.iter().map(plain).collect()),
+        Value::Object(map) => GoLayout::Map(map.iter().map(|(name, value)| (capital(name), plain(value))).collect()),
+        leaf => GoLayout::Leaf(leaf.to_string()),
     }
 }
 
-impl Layout {
+impl GoLayout {
     /// On one line.
     pub fn compact(&self) -> String {
         match self {
-            Layout::Leaf(text) => text.clone(),
-            Layout::List(items) => {
-                let items: Vec<String> = items.iter().map(Layout::compact).collect();
+            GoLayout::Leaf(text) => text.clone(),
+            GoLayout::List(items) => {
+                let items: Vec<String> = items.iter().map(GoLayout::compact).collect();
                 format!("[{}]", items.join(","))
             }
-            Layout::Map(fields) => {
+            GoLayout::Map(fields) => {
                 let fields: Vec<String> =
                     fields.iter().map(|(name, value)| format!("\"{name}\":{}", value.compact())).collect();
                 format!("{{{}}}", fields.join(","))
@@ -109,7 +109,7 @@ impl Layout {
 
     fn write(&self, depth: usize, head: &str, tail: &str, lines: &mut Vec<String>) {
         let indent = " ".repeat(depth);
-        let mut all = |open: &str, parts: Vec<(String, &Layout)>, close: &str| {
+        let mut all = |open: &str, parts: Vec<(String, &GoLayout)>, close: &str| {
             lines.push(format!("{indent}{head}{open}"));
             let last = parts.len().saturating_sub(1);
             for (index, (head, part)) in parts.into_iter().enumerate() {
@@ -118,11 +118,11 @@ impl Layout {
             lines.push(format!("{indent}{close}{tail}"));
         };
         match self {
-            Layout::Leaf(text) => lines.push(format!("{indent}{head}{text}{tail}")),
-            Layout::List(items) if items.is_empty() => lines.push(format!("{indent}{head}[]{tail}")),
-            Layout::Map(fields) if fields.is_empty() => lines.push(format!("{indent}{head}{{}}{tail}")),
-            Layout::List(items) => all("[", items.iter().map(|item| (String::new(), item)).collect(), "]"),
-            Layout::Map(fields) => {
+            GoLayout::Leaf(text) => lines.push(format!("{indent}{head}{text}{tail}")),
+            GoLayout::List(items) if items.is_empty() => lines.push(format!("{indent}{head}[]{tail}")),
+            GoLayout::Map(fields) if fields.is_empty() => lines.push(format!("{indent}{head}{{}}{tail}")),
+            GoLayout::List(items) => all("[", items.iter().map(|item| (String::new(), item)).collect(), "]"),
+            GoLayout::Map(fields) => {
                 all("{", fields.iter().map(|(name, value)| (format!("\"{name}\": "), value)).collect(), "}");
             }
         }
@@ -130,7 +130,7 @@ impl Layout {
 }
 
 /// Returns a unified diff of two layouts, with three lines of context.
-pub fn difference(old: &Layout, new: &Layout) -> String {
+pub fn difference(old: &GoLayout, new: &GoLayout) -> String {
     let (old, new) = (old.lines(), new.lines());
     let start = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let (old_rest, new_rest) = (&old[start..], &new[start..]);
@@ -153,8 +153,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const FIELDS: &[Field] =
-        &[("Name", "name", Shape::Text), ("Count", "count", Shape::Number), ("Args", "args", Shape::Pointer)];
+    const FIELDS: &[GoField] =
+        &[("Name", "name", GoShape::Text), ("Count", "count", GoShape::Number), ("Args", "args", GoShape::Pointer)];
 
     #[test]
     fn nothing_is_left_out() {

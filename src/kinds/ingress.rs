@@ -1,13 +1,13 @@
 //! Ingress (networking.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use crate::object::Object;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, IngressBackend, IngressRule, IngressServiceBackend};
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
 pub const KIND: Kind =
-    Kind { short: &["ing"], warnings, ..Kind::of::<Ingress>("ingresses.networking.k8s.io", "v1", "Ingress") };
+    Kind { short: &["ing"], warnings, ..Kind::new::<Ingress>("ingresses.networking.k8s.io", "v1", "Ingress") };
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
@@ -38,15 +38,15 @@ impl Typed for Ingress {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let spec = self.spec.clone().unwrap_or_default();
         let annotated = self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(CLASS_ANNOTATION));
         if old.is_none() && annotated && spec.ingress_class_name.is_some() {
-            let path = Path::root("annotations").child(CLASS_ANNOTATION);
+            let path = FieldPath::root("annotations").child(CLASS_ANNOTATION);
             let class = self.metadata.annotations.as_ref().and_then(|all| all.get(CLASS_ANNOTATION));
             errors.invalid(&path, json!(class), "can not be set when the class field is also set");
         }
-        let path = Path::root("spec");
+        let path = FieldPath::root("spec");
         let rules = spec.rules.as_deref().unwrap_or_default();
         if rules.is_empty() && spec.default_backend.is_none() {
             errors.invalid(&path, Value::Null, "either `defaultBackend` or `rules` must be specified");
@@ -72,7 +72,7 @@ impl Typed for Ingress {
     }
 }
 
-fn check_rule(rule: &IngressRule, path: &Path, errors: &mut Errors) {
+fn check_rule(rule: &IngressRule, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(host) = &rule.host {
         if host.parse::<std::net::IpAddr>().is_ok() {
             errors.invalid(&path.child("host"), host.as_str(), "must be a DNS name, not an IP address");
@@ -89,12 +89,12 @@ fn check_rule(rule: &IngressRule, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_host(host: &str, path: &Path, errors: &mut Errors) {
+fn check_host(host: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let problems = if host.contains('*') { names::wildcard_subdomain(host) } else { names::subdomain(host) };
     errors.each_invalid(path, host, problems);
 }
 
-fn check_path(entry: &HTTPIngressPath, path: &Path, errors: &mut Errors) {
+fn check_path(entry: &HTTPIngressPath, path: &FieldPath, errors: &mut FieldErrors) {
     let (at, text) = (path.child("path"), entry.path.as_deref().unwrap_or_default());
     match entry.path_type.as_str() {
         "" => return errors.required(&path.child("pathType"), "pathType must be specified"),
@@ -121,7 +121,7 @@ fn check_path(entry: &HTTPIngressPath, path: &Path, errors: &mut Errors) {
     check_backend(&entry.backend, &path.child("backend"), errors);
 }
 
-fn check_backend(backend: &IngressBackend, path: &Path, errors: &mut Errors) {
+fn check_backend(backend: &IngressBackend, path: &FieldPath, errors: &mut FieldErrors) {
     match (&backend.service, &backend.resource) {
         (Some(_), Some(_)) => errors.invalid(path, "", "cannot set both resource and service backends"),
         (None, None) => errors.invalid(path, "", "resource or service backend is required"),
@@ -136,7 +136,7 @@ fn check_backend(backend: &IngressBackend, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_service(service: &IngressServiceBackend, path: &Path, errors: &mut Errors) {
+fn check_service(service: &IngressServiceBackend, path: &FieldPath, errors: &mut FieldErrors) {
     let name = path.child("service").child("name");
     match service.name.as_str() {
         "" => errors.required(&name, ""),

@@ -1,6 +1,6 @@
 //! IngressClass (networking.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::networking::v1::IngressClass;
 
 const MOST_CONTROLLER_BYTES: usize = 250;
@@ -9,7 +9,7 @@ const MOST_CONTROLLER_BYTES: usize = 250;
 pub const KIND: Kind = Kind {
     namespaced: false,
     status: false,
-    ..Kind::of::<IngressClass>("ingressclasses.networking.k8s.io", "v1", "IngressClass")
+    ..Kind::new::<IngressClass>("ingressclasses.networking.k8s.io", "v1", "IngressClass")
 };
 
 impl Typed for IngressClass {
@@ -22,9 +22,9 @@ impl Typed for IngressClass {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
-        let path = Path::root("spec");
+        let path = FieldPath::root("spec");
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
             errors.immutable(&path.child("controller"), &spec.controller, &old.controller);
         }
@@ -65,7 +65,7 @@ impl Typed for IngressClass {
 }
 
 /// `example.com/name`.
-fn check_domain_path(text: &str, path: &Path, errors: &mut Errors) {
+fn check_domain_path(text: &str, path: &FieldPath, errors: &mut FieldErrors) {
     match text.split_once('/') {
         None if text.is_empty() => errors.required(path, ""),
         Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {

@@ -1,6 +1,6 @@
 //! Lease (coordination.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use k8s_openapi::api::coordination::v1::Lease;
 
 /// The catalogue's entry.
@@ -9,7 +9,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     unconditional_update: false,
     create_on_update: true,
-    ..Kind::of::<Lease>("leases.coordination.k8s.io", "v1", "Lease")
+    ..Kind::new::<Lease>("leases.coordination.k8s.io", "v1", "Lease")
 };
 
 impl Typed for Lease {
@@ -18,9 +18,9 @@ impl Typed for Lease {
         self.spec.get_or_insert_default();
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
-        let path = Path::root("spec");
+        let path = FieldPath::root("spec");
         if let Some(seconds) = spec.lease_duration_seconds.filter(|seconds| *seconds <= 0) {
             errors.invalid(&path.child("leaseDurationSeconds"), seconds, "must be greater than 0");
         }

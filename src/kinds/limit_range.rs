@@ -1,7 +1,7 @@
 //! LimitRange (core/v1).
 
 use super::amount::quantity;
-use super::{Errors, Kind, Path, Typed, names, omit, resource_names};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, resource_names};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     create_on_update: true,
-    ..Kind::of::<LimitRange>("limitranges", "v1", "LimitRange")
+    ..Kind::new::<LimitRange>("limitranges", "v1", "LimitRange")
 };
 
 type Amounts = BTreeMap<String, Quantity>;
@@ -35,10 +35,10 @@ impl Typed for LimitRange {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let limits = self.spec.as_ref().map(|spec| spec.limits.as_slice()).unwrap_or_default();
         for (index, item) in limits.iter().enumerate() {
-            let path = Path::root("spec").child("limits").index(index);
+            let path = FieldPath::root("spec").child("limits").index(index);
             match item.type_.as_str() {
                 "" => errors.required(&path.child("type"), ""),
                 name => check_type(name, &path.child("type"), errors),
@@ -64,7 +64,7 @@ fn default_item(item: &mut LimitRangeItem) {
     fill(&mut item.default_request, &item.min);
 }
 
-fn check_type(name: &str, path: &Path, errors: &mut Errors) {
+fn check_type(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let problems = names::qualified(name);
     let standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&name);
     if problems.is_empty() && !name.contains('/') && !standard {
@@ -73,8 +73,8 @@ fn check_type(name: &str, path: &Path, errors: &mut Errors) {
     errors.each_invalid(path, name, problems);
 }
 
-fn check_item(item: &LimitRangeItem, path: &Path, errors: &mut Errors) {
-    let check_names = |amounts: &Option<Amounts>, field: &str, errors: &mut Errors| {
+fn check_item(item: &LimitRangeItem, path: &FieldPath, errors: &mut FieldErrors) {
+    let check_names = |amounts: &Option<Amounts>, field: &str, errors: &mut FieldErrors| {
         for name in amounts.iter().flatten().map(|(name, _)| name) {
             let path = path.child(field).key(name);
             match item.type_.as_str() {
@@ -105,7 +105,7 @@ fn check_item(item: &LimitRangeItem, path: &Path, errors: &mut Errors) {
 }
 
 /// Minimum, default request, default limit, maximum: in this order they may not fall.
-fn check_order(item: &LimitRangeItem, name: &str, path: &Path, errors: &mut Errors) {
+fn check_order(item: &LimitRangeItem, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let amount = |amounts: &Option<Amounts>| amounts.as_ref().and_then(|amounts| amounts.get(name).map(quantity));
     let (min, max) = (amount(&item.min), amount(&item.max));
     let (request, limit) = (amount(&item.default_request), amount(&item.default));

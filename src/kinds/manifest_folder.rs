@@ -20,7 +20,7 @@ pub fn remove(object: &mut Object) {
         }
         for map in [&["metadata", "annotations"][..], &["metadata"]] {
             let path = below(map);
-            if object.at(&path).and_then(Value::as_object).is_some_and(Map::is_empty) {
+            if object.value_at(&path).and_then(Value::as_object).is_some_and(Map::is_empty) {
                 object.unset(&path);
             }
         }

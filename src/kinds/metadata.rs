@@ -1,6 +1,6 @@
 //! Checks of metadata, alike for every kind (`apimachinery/pkg/api/validation/objectmeta.go`).
 
-use super::{Errors, FieldError, Kind, Path, names};
+use super::{FieldError, FieldErrors, FieldPath, Kind, names};
 use crate::object::Object;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ const PLAIN_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"
 
 /// Validates an object's metadata, on its own or as an update of `old`.
 pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let path = Path::root("metadata");
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::root("metadata");
     match old {
         Some(old) => check_change(new, old, &path, &mut errors),
         None => check_name(new, kind, &path, &mut errors),
@@ -30,14 +30,14 @@ pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec
 }
 
 /// Keys and values of labels, or of a map that selects by them.
-pub fn check_labels(labels: &BTreeMap<String, String>, path: &Path, errors: &mut Errors) {
+pub fn check_labels(labels: &BTreeMap<String, String>, path: &FieldPath, errors: &mut FieldErrors) {
     for (key, value) in labels {
         errors.each_invalid(path, key.as_str(), names::qualified(key));
         errors.each_invalid(path, value.as_str(), names::label_value(value));
     }
 }
 
-fn check_name(new: &Object, kind: &Kind, path: &Path, errors: &mut Errors) {
+fn check_name(new: &Object, kind: &Kind, path: &FieldPath, errors: &mut FieldErrors) {
     let prefix = new.text(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() {
         errors.each_invalid(&path.child("generateName"), prefix, names::of_rule_prefix(kind.name_rule, prefix));
@@ -54,7 +54,7 @@ fn check_name(new: &Object, kind: &Kind, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_change(new: &Object, old: &Object, path: &Path, errors: &mut Errors) {
+fn check_change(new: &Object, old: &Object, path: &FieldPath, errors: &mut FieldErrors) {
     if old.deletion().is_some() {
         let before = old.finalizers();
         let mut added: Vec<&str> = new.finalizers().into_iter().filter(|name| !before.contains(name)).collect();
@@ -73,7 +73,7 @@ fn check_change(new: &Object, old: &Object, path: &Path, errors: &mut Errors) {
         errors.invalid(&path.child("generation"), new.generation(), "must not be decremented");
     }
     for name in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        let value = |object: &Object| object.at(&["metadata", name]).cloned().unwrap_or_default();
+        let value = |object: &Object| object.value_at(&["metadata", name]).cloned().unwrap_or_default();
         if value(new) != value(old) {
             errors.invalid(&path.child(name), value(new), "field is immutable");
         }
@@ -81,7 +81,7 @@ fn check_change(new: &Object, old: &Object, path: &Path, errors: &mut Errors) {
 }
 
 /// Keys of annotations, and how much they hold together.
-pub fn check_annotations(annotations: &BTreeMap<String, String>, path: &Path, errors: &mut Errors) {
+pub fn check_annotations(annotations: &BTreeMap<String, String>, path: &FieldPath, errors: &mut FieldErrors) {
     for key in annotations.keys() {
         errors.each_invalid(path, key.as_str(), names::qualified(&key.to_lowercase()));
     }
@@ -91,7 +91,7 @@ pub fn check_annotations(annotations: &BTreeMap<String, String>, path: &Path, er
     }
 }
 
-fn check_owners(new: &Object, path: &Path, errors: &mut Errors) {
+fn check_owners(new: &Object, path: &FieldPath, errors: &mut FieldErrors) {
     let mut first: Option<String> = None;
     for owner in new.owners() {
         let version = owner.api_version.rsplit('/').next().unwrap_or_default();
@@ -131,19 +131,19 @@ fn owner_text(owner: &Value) -> String {
 }
 
 /// Checks a finalizer outside the metadata.
-pub fn check_finalizer(name: &str, path: &Path, errors: &mut Errors) {
+pub fn check_finalizer(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     errors.each_invalid(path, name, names::qualified(name));
     check_finalizer_domain(name, path, errors);
 }
 
 /// Only finalizers of Kubernetes do without a domain.
-fn check_finalizer_domain(name: &str, path: &Path, errors: &mut Errors) {
+fn check_finalizer_domain(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if !name.contains('/') && !PLAIN_FINALIZERS.contains(&name) {
         errors.invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified");
     }
 }
 
-fn check_finalizers(finalizers: &[&str], path: &Path, errors: &mut Errors) {
+fn check_finalizers(finalizers: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
     for name in finalizers {
         errors.each_invalid(path, *name, names::qualified(name));
     }

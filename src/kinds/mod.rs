@@ -80,7 +80,7 @@ pub mod validating_webhook_configuration;
 pub mod volume_attachment;
 mod volume_source;
 
-pub use field::{Errors, FieldError, NameRule, Path};
+pub use field::{FieldError, FieldErrors, FieldPath, NameRule};
 pub use metadata::validate_metadata;
 pub use read::UnknownField;
 pub use selectable::selectable;
@@ -133,12 +133,12 @@ pub struct Kind {
     /// Checks the object, against its old form on update.
     pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
     /// The definition of a custom resource, which then decodes and validates.
-    pub custom: Option<&'static custom::Custom>,
+    pub custom: Option<&'static custom::CustomDefinition>,
 }
 
 impl Kind {
     /// A kind with Kubernetes' usual traits (status, generation, unconditional update), to be refined with `..`.
-    pub const fn of<T: Typed>(resource: &'static str, version: &'static str, kind: &'static str) -> Kind {
+    pub const fn new<T: Typed>(resource: &'static str, version: &'static str, kind: &'static str) -> Kind {
         Kind {
             resource: Resource(resource),
             version,
@@ -274,7 +274,7 @@ fn find(mut fits: impl FnMut(&Kind) -> bool) -> Option<&'static Kind> {
 }
 
 /// Every kind: the built-in ones, then the custom ones by their resource.
-pub fn all() -> impl Iterator<Item = &'static Kind> {
+pub fn all_kinds() -> impl Iterator<Item = &'static Kind> {
     ALL.iter().copied().chain(custom::known())
 }
 

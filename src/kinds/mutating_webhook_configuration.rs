@@ -1,6 +1,6 @@
 //! MutatingWebhookConfiguration (admissionregistration.k8s.io/v1).
 
-use super::{Errors, Path, webhook};
+use super::{FieldErrors, FieldPath, webhook};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 
 webhook::configuration!(
@@ -9,7 +9,7 @@ webhook::configuration!(
     |hook: &mut MutatingWebhook| {
         hook.reinvocation_policy.get_or_insert_with(|| "Never".to_owned());
     },
-    |hook: &MutatingWebhook, path: &Path, errors: &mut Errors| {
+    |hook: &MutatingWebhook, path: &FieldPath, errors: &mut FieldErrors| {
         let known = ["IfNeeded", "Never"];
         if let Some(other) = hook.reinvocation_policy.as_deref().filter(|policy| !known.contains(policy)) {
             errors.unsupported(&path.child("reinvocationPolicy"), other, &known);

@@ -238,11 +238,11 @@ mod tests {
     use super::*;
 
     /// A rule and texts for it.
-    type Case = (fn(&str) -> Vec<String>, &'static [&'static str]);
+    type NameCase = (fn(&str) -> Vec<String>, &'static [&'static str]);
 
     #[test]
     fn good_names_have_no_problems() {
-        let good: &[Case] = &[
+        let good: &[NameCase] = &[
             (label, &["a", "1abc", "a-b"]),
             (subdomain, &["a.b", "a", "x-1.y"]),
             (label_1035, &["a1", "a-b"]),
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn bad_names_have_problems() {
-        let bad: &[Case] = &[
+        let bad: &[NameCase] = &[
             (label, &["", "A", "a.b", "-a", "a-"]),
             (subdomain, &["", "a..b", "a_b", ".a"]),
             (label_1035, &["1a", ""]),

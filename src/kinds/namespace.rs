@@ -1,6 +1,6 @@
 //! Namespace (core/v1).
 
-use super::{Errors, Kind, NameRule, Path, Typed, metadata, omit};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, metadata, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     name_rule: NameRule::Label,
-    ..Kind::of::<Namespace>("namespaces", "v1", "Namespace")
+    ..Kind::new::<Namespace>("namespaces", "v1", "Namespace")
 };
 
 /// Every namespace carries its name as a label, so that selectors can name it.
@@ -43,9 +43,9 @@ impl Typed for Namespace {
         new.set(&["metadata", "labels", NAME_LABEL], name);
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let finalizers = self.spec.as_ref().and_then(|spec| spec.finalizers.as_deref()).unwrap_or_default();
-        let path = Path::root("spec").child("finalizers");
+        let path = FieldPath::root("spec").child("finalizers");
         finalizers.iter().for_each(|name| metadata::check_finalizer(name, &path, errors));
         let mut wrong = pod_security(self);
         // One that was wrong before may be changed in other ways.
@@ -56,9 +56,9 @@ impl Typed for Namespace {
 }
 
 /// Errors in the labels that say how safe pods have to be (`k8s.io/pod-security-admission/api`).
-fn pod_security(namespace: &Namespace) -> Errors {
-    let mut errors = Errors::default();
-    let path = Path::root("metadata").child("labels");
+fn pod_security(namespace: &Namespace) -> FieldErrors {
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::root("metadata").child("labels");
     let labels = namespace.metadata.labels.iter().flatten();
     for (key, value) in labels {
         let Some(mode) = key.strip_prefix("pod-security.kubernetes.io/") else { continue };

@@ -1,7 +1,7 @@
 //! NetworkPolicy (networking.k8s.io/v1).
 
 use super::address::check_protocol;
-use super::{Errors, Kind, Path, Typed, names, omit, selector};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, selector};
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
@@ -10,7 +10,7 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["netpol"],
     status: false,
-    ..Kind::of::<NetworkPolicy>("networkpolicies.networking.k8s.io", "v1", "NetworkPolicy")
+    ..Kind::new::<NetworkPolicy>("networkpolicies.networking.k8s.io", "v1", "NetworkPolicy")
 };
 
 impl Typed for NetworkPolicy {
@@ -32,9 +32,9 @@ impl Typed for NetworkPolicy {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
-        let path = Path::root("spec");
+        let path = FieldPath::root("spec");
         if let Some(selector) = &spec.pod_selector {
             selector::check(selector, &path.child("podSelector"), errors);
         }
@@ -63,8 +63,8 @@ impl Typed for NetworkPolicy {
 fn check_rule(
     ports: Option<&[NetworkPolicyPort]>,
     (side, peers): (&str, Option<&[NetworkPolicyPeer]>),
-    path: &Path,
-    errors: &mut Errors,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
 ) {
     for (index, port) in ports.unwrap_or_default().iter().enumerate() {
         check_port(port, &path.child("ports").index(index), errors);
@@ -74,7 +74,7 @@ fn check_rule(
     }
 }
 
-fn check_port(port: &NetworkPolicyPort, path: &Path, errors: &mut Errors) {
+fn check_port(port: &NetworkPolicyPort, path: &FieldPath, errors: &mut FieldErrors) {
     check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
     let end = path.child("endPort");
     match &port.port {
@@ -101,7 +101,7 @@ fn check_port(port: &NetworkPolicyPort, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_peer(peer: &NetworkPolicyPeer, path: &Path, errors: &mut Errors) {
+fn check_peer(peer: &NetworkPolicyPeer, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(selector) = &peer.pod_selector {
         selector::check(selector, &path.child("podSelector"), errors);
     }
@@ -121,7 +121,7 @@ fn check_peer(peer: &NetworkPolicyPeer, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_block(block: &IPBlock, path: &Path, errors: &mut Errors) {
+fn check_block(block: &IPBlock, path: &FieldPath, errors: &mut FieldErrors) {
     if block.cidr.is_empty() {
         return errors.required(&path.child("cidr"), "");
     }

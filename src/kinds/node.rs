@@ -1,20 +1,20 @@
 //! Node (core/v1).
 
-use super::go::{self, Field, Shape};
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::go::{self, GoField, GoShape};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use serde_json::json;
 
 /// The catalogue's entry.
 pub const KIND: Kind =
-    Kind { short: &["no"], namespaced: false, generation: false, warnings, ..Kind::of::<Node>("nodes", "v1", "Node") };
+    Kind { short: &["no"], namespaced: false, generation: false, warnings, ..Kind::new::<Node>("nodes", "v1", "Node") };
 
-const TAINT: &[Field] = &[
-    ("Key", "key", Shape::Text),
-    ("Value", "value", Shape::Text),
-    ("Effect", "effect", Shape::Text),
-    ("TimeAdded", "timeAdded", Shape::Pointer),
+const TAINT: &[GoField] = &[
+    ("Key", "key", GoShape::Text),
+    ("Value", "value", GoShape::Text),
+    ("Effect", "effect", GoShape::Text),
+    ("TimeAdded", "timeAdded", GoShape::Pointer),
 ];
 
 /// Warns of fields that no part of Kubernetes reads any more (`pkg/registry/core/node/strategy.go`).
@@ -53,8 +53,8 @@ impl Typed for Node {
         status.node_info.get_or_insert_default();
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("spec");
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("spec");
         let empty = NodeSpec::default();
         let spec = self.spec.as_ref().unwrap_or(&empty);
         check_taints(spec.taints.as_deref().unwrap_or_default(), &path.child("taints"), errors);
@@ -75,7 +75,7 @@ impl Typed for Node {
     }
 }
 
-fn check_taints(taints: &[Taint], path: &Path, errors: &mut Errors) {
+fn check_taints(taints: &[Taint], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, taint) in taints.iter().enumerate() {
         let path = path.index(index);
         errors.each_invalid(&path.child("key"), taint.key.as_str(), names::qualified(&taint.key));
@@ -90,7 +90,7 @@ fn check_taints(taints: &[Taint], path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_effect(effect: &str, path: &Path, errors: &mut Errors) {
+fn check_effect(effect: &str, path: &FieldPath, errors: &mut FieldErrors) {
     match effect {
         "" => errors.required(path, ""),
         "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}

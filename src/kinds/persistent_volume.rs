@@ -2,7 +2,7 @@
 
 use super::amount::quantity;
 use super::{
-    Errors, Kind, Path, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, pod, selector,
+    FieldErrors, FieldPath, Kind, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, pod, selector,
     volume_source,
 };
 use crate::object::Object;
@@ -15,7 +15,7 @@ pub const KIND: Kind = Kind {
     warnings,
     namespaced: false,
     generation: false,
-    ..Kind::of::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume")
+    ..Kind::new::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume")
 };
 
 /// The CSI driver of volumes that are folders of the cluster, and the provisioner of classes that make them.
@@ -60,7 +60,7 @@ fn warnings(volume: &Object) -> Vec<String> {
         node_labels::warn_of_term(term, &at, false, &mut warnings);
     }
     for (field, shown, message) in pod::warnings::DEAD_VOLUMES {
-        if volume.at(&["spec", field]).is_some_and(|source| !source.is_null()) {
+        if volume.value_at(&["spec", field]).is_some_and(|source| !source.is_null()) {
             warnings.push(format!("spec.{shown}: {message}"));
         }
     }
@@ -90,8 +90,8 @@ impl Typed for PersistentVolume {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("spec");
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("spec");
         let Some(spec) = &self.spec else { return };
         let modes = spec.access_modes.as_deref().unwrap_or_default();
         if modes.is_empty() {
@@ -127,7 +127,7 @@ impl Typed for PersistentVolume {
 }
 
 /// Validates the access modes of a volume.
-pub fn check_access_modes(modes: &[String], path: &Path, errors: &mut Errors) {
+pub fn check_access_modes(modes: &[String], path: &FieldPath, errors: &mut FieldErrors) {
     let known = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     for other in modes.iter().filter(|mode| !known.contains(&mode.as_str())) {
         errors.unsupported(path, other.as_str(), &known);
@@ -138,14 +138,14 @@ pub fn check_access_modes(modes: &[String], path: &Path, errors: &mut Errors) {
 }
 
 /// Files or a device.
-pub fn check_volume_mode(mode: Option<&str>, path: &Path, errors: &mut Errors) {
+pub fn check_volume_mode(mode: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     let known = ["Block", "Filesystem"];
     if let Some(other) = mode.filter(|mode| !known.contains(mode)) {
         errors.unsupported(path, other, &known);
     }
 }
 
-fn check_capacity(spec: &PersistentVolumeSpec, path: &Path, errors: &mut Errors) {
+fn check_capacity(spec: &PersistentVolumeSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let capacity = spec.capacity.iter().flatten();
     if capacity.clone().next().is_none() {
         errors.required(path, "");
@@ -161,7 +161,7 @@ fn check_capacity(spec: &PersistentVolumeSpec, path: &Path, errors: &mut Errors)
     }
 }
 
-fn check_sources(spec: &PersistentVolumeSpec, path: &Path, errors: &mut Errors) {
+fn check_sources(spec: &PersistentVolumeSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let body = json!(spec);
     let set: Vec<&str> = SOURCES.iter().copied().filter(|source| body.get(source).is_some()).collect();
     if set.is_empty() {
@@ -193,11 +193,11 @@ fn check_sources(spec: &PersistentVolumeSpec, path: &Path, errors: &mut Errors) 
         csi_driver::check_name(text("driver"), &path.child("driver"), errors);
     }
     if *source == "local" && spec.node_affinity.is_none() {
-        errors.required(&Path::root("metadata").child("annotations"), "Local volume requires node affinity");
+        errors.required(&FieldPath::root("metadata").child("annotations"), "Local volume requires node affinity");
     }
     let recycles = spec.persistent_volume_reclaim_policy.as_deref() == Some("Recycle");
     if *source == "hostPath" && recycles && text("path") == "/" {
-        let path = Path::root("spec").child("persistentVolumeReclaimPolicy");
+        let path = FieldPath::root("spec").child("persistentVolumeReclaimPolicy");
         errors.forbidden(&path, "may not be 'recycle' for a hostPath mount of '/'");
     }
 }

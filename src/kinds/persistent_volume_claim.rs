@@ -1,9 +1,9 @@
 //! PersistentVolumeClaim (core/v1).
 
 use super::amount::quantity;
-use super::go::{self, Field, Shape};
+use super::go::{self, GoField, GoShape};
 use super::persistent_volume::{check_access_modes, check_volume_mode};
-use super::{Errors, Kind, Path, Typed, metadata, names, omit, selector};
+use super::{FieldErrors, FieldPath, Kind, Typed, metadata, names, omit, selector};
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate};
 use serde_json::json;
@@ -14,7 +14,7 @@ pub const KIND: Kind = Kind {
     short: &["pvc"],
     warnings,
     generation: false,
-    ..Kind::of::<PersistentVolumeClaim>("persistentvolumeclaims", "v1", "PersistentVolumeClaim")
+    ..Kind::new::<PersistentVolumeClaim>("persistentvolumeclaims", "v1", "PersistentVolumeClaim")
 };
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
@@ -39,18 +39,18 @@ fn warnings(claim: &Object) -> Vec<String> {
 }
 
 /// The spec as Go knows it, for the refusal that shows what was changed.
-const SPEC: &[Field] = &[
-    ("AccessModes", "accessModes", Shape::Pointer),
-    ("Selector", "selector", Shape::Pointer),
-    ("Resources", "resources", Shape::Struct(RESOURCES)),
-    ("VolumeName", "volumeName", Shape::Text),
-    ("StorageClassName", "storageClassName", Shape::Pointer),
-    ("VolumeMode", "volumeMode", Shape::Pointer),
-    ("DataSource", "dataSource", Shape::Plain),
-    ("DataSourceRef", "dataSourceRef", Shape::Plain),
-    ("VolumeAttributesClassName", "volumeAttributesClassName", Shape::Pointer),
+const SPEC: &[GoField] = &[
+    ("AccessModes", "accessModes", GoShape::Pointer),
+    ("Selector", "selector", GoShape::Pointer),
+    ("Resources", "resources", GoShape::Struct(RESOURCES)),
+    ("VolumeName", "volumeName", GoShape::Text),
+    ("StorageClassName", "storageClassName", GoShape::Pointer),
+    ("VolumeMode", "volumeMode", GoShape::Pointer),
+    ("DataSource", "dataSource", GoShape::Plain),
+    ("DataSourceRef", "dataSourceRef", GoShape::Plain),
+    ("VolumeAttributesClassName", "volumeAttributesClassName", GoShape::Pointer),
 ];
-const RESOURCES: &[Field] = &[("Limits", "limits", Shape::Pointer), ("Requests", "requests", Shape::Pointer)];
+const RESOURCES: &[GoField] = &[("Limits", "limits", GoShape::Pointer), ("Requests", "requests", GoShape::Pointer)];
 
 impl Typed for PersistentVolumeClaim {
     fn default(&mut self) {
@@ -67,8 +67,8 @@ impl Typed for PersistentVolumeClaim {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("spec");
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("spec");
         let Some(spec) = &self.spec else { return };
         check_spec(spec, &path, errors);
         if let Some(old) = old {
@@ -88,7 +88,7 @@ pub fn default_spec(spec: &mut PersistentVolumeClaimSpec) {
 }
 
 /// Checks of a claim's spec.
-pub fn check_spec(spec: &PersistentVolumeClaimSpec, path: &Path, errors: &mut Errors) {
+pub fn check_spec(spec: &PersistentVolumeClaimSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let modes = spec.access_modes.as_deref().unwrap_or_default();
     if modes.is_empty() {
         errors.required(&path.child("accessModes"), "at least 1 access mode is required");
@@ -117,7 +117,7 @@ pub fn check_spec(spec: &PersistentVolumeClaimSpec, path: &Path, errors: &mut Er
 }
 
 /// Checks the template of a claim that a pod has for itself.
-pub fn check_template(template: &PersistentVolumeClaimTemplate, path: &Path, errors: &mut Errors) {
+pub fn check_template(template: &PersistentVolumeClaimTemplate, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(meta) = &template.metadata {
         let path = path.child("metadata");
         metadata::check_labels(meta.labels.as_ref().unwrap_or(&BTreeMap::new()), &path.child("labels"), errors);
@@ -128,7 +128,7 @@ pub fn check_template(template: &PersistentVolumeClaimTemplate, path: &Path, err
 }
 
 /// Checks where the data comes from: another claim, a snapshot, or an object of somebody's own kind.
-fn check_sources(spec: &PersistentVolumeClaimSpec, path: &Path, errors: &mut Errors) {
+fn check_sources(spec: &PersistentVolumeClaimSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let source = spec.data_source.as_ref().map(|from| ("dataSource", &from.api_group, &from.kind, &from.name));
     let referred = spec.data_source_ref.as_ref();
     let namespace = referred.and_then(|from| from.namespace.as_deref()).filter(|name| !name.is_empty());
@@ -167,8 +167,8 @@ fn check_change(
     new: &PersistentVolumeClaim,
     old: &PersistentVolumeClaim,
     spec: &PersistentVolumeClaimSpec,
-    path: &Path,
-    errors: &mut Errors,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
 ) {
     let mut kept = old.spec.clone().unwrap_or_default();
     let bound = old.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");

@@ -1,7 +1,7 @@
 //! PodDisruptionBudget (policy/v1).
 
-use super::go::{self, Field, Shape};
-use super::{Errors, Kind, Path, Typed, amount, omit, selector};
+use super::go::{self, GoField, GoShape};
+use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit, selector};
 use crate::object::Object;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
@@ -10,14 +10,14 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["pdb"],
     unconditional_update: false,
-    ..Kind::of::<PodDisruptionBudget>("poddisruptionbudgets.policy", "v1", "PodDisruptionBudget")
+    ..Kind::new::<PodDisruptionBudget>("poddisruptionbudgets.policy", "v1", "PodDisruptionBudget")
 };
 
-const SPEC: &[Field] = &[
-    ("MinAvailable", "minAvailable", Shape::Pointer),
-    ("Selector", "selector", Shape::Pointer),
-    ("MaxUnavailable", "maxUnavailable", Shape::Pointer),
-    ("UnhealthyPodEvictionPolicy", "unhealthyPodEvictionPolicy", Shape::Pointer),
+const SPEC: &[GoField] = &[
+    ("MinAvailable", "minAvailable", GoShape::Pointer),
+    ("Selector", "selector", GoShape::Pointer),
+    ("MaxUnavailable", "maxUnavailable", GoShape::Pointer),
+    ("UnhealthyPodEvictionPolicy", "unhealthyPodEvictionPolicy", GoShape::Pointer),
 ];
 
 impl Typed for PodDisruptionBudget {
@@ -42,9 +42,9 @@ impl Typed for PodDisruptionBudget {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
-        let path = Path::root("spec");
+        let path = FieldPath::root("spec");
         if spec.min_available.is_some() && spec.max_unavailable.is_some() {
             let detail = "minAvailable and maxUnavailable cannot be both set";
             errors.invalid_text(&path, &go::lay_out(&json!(spec), SPEC).compact(), detail);

@@ -2,11 +2,11 @@
 
 use super::pod::defaults;
 use super::pod::spec::check_template;
-use super::{Errors, Kind, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use k8s_openapi::api::core::v1::PodTemplate;
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind { status: false, ..Kind::of::<PodTemplate>("podtemplates", "v1", "PodTemplate") };
+pub const KIND: Kind = Kind { status: false, ..Kind::new::<PodTemplate>("podtemplates", "v1", "PodTemplate") };
 
 impl Typed for PodTemplate {
     fn default(&mut self) {
@@ -14,9 +14,9 @@ impl Typed for PodTemplate {
         defaults::template(self.template.get_or_insert_default());
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         if let Some(template) = &self.template {
-            check_template(template, &Path::root("template"), errors);
+            check_template(template, &FieldPath::root("template"), errors);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! PriorityClass (scheduling.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
 /// The catalogue's entry.
@@ -8,7 +8,7 @@ pub const KIND: Kind = Kind {
     short: &["pc"],
     namespaced: false,
     status: false,
-    ..Kind::of::<PriorityClass>("priorityclasses.scheduling.k8s.io", "v1", "PriorityClass")
+    ..Kind::new::<PriorityClass>("priorityclasses.scheduling.k8s.io", "v1", "PriorityClass")
 };
 
 /// Above this, values belong to the system.
@@ -26,12 +26,12 @@ impl Typed for PriorityClass {
         self.preemption_policy.get_or_insert_with(|| "PreemptLowerPriority".to_owned());
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         if let Some(old) = old {
             if self.value != old.value {
-                errors.forbidden(&Path::root("value"), "may not be changed in an update.");
+                errors.forbidden(&FieldPath::root("value"), "may not be changed in an update.");
             }
-            errors.immutable(&Path::root("preemptionPolicy"), &self.preemption_policy, &old.preemption_policy);
+            errors.immutable(&FieldPath::root("preemptionPolicy"), &self.preemption_policy, &old.preemption_policy);
             return;
         }
         let name = self.metadata.name.as_deref().unwrap_or_default();
@@ -44,14 +44,14 @@ impl Typed for PriorityClass {
                 Some(_) => return,
             };
             let reserved = "priority class names with 'system-' prefix are reserved for system use only.";
-            errors.forbidden(&Path::root("metadata").child("name"), &format!("{reserved} error: {problem}"));
+            errors.forbidden(&FieldPath::root("metadata").child("name"), &format!("{reserved} error: {problem}"));
         } else if value > HIGHEST_OF_USERS {
             let detail = format!("maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}");
-            errors.forbidden(&Path::root("value"), &detail);
+            errors.forbidden(&FieldPath::root("value"), &detail);
         }
         let policies = ["Never", "PreemptLowerPriority"];
         if let Some(other) = self.preemption_policy.as_deref().filter(|text| !policies.contains(text)) {
-            errors.unsupported(&Path::root("preemptionPolicy"), other, &policies);
+            errors.unsupported(&FieldPath::root("preemptionPolicy"), other, &policies);
         }
     }
 }

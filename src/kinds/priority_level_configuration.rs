@@ -1,6 +1,6 @@
 //! PriorityLevelConfiguration (flowcontrol.apiserver.k8s.io/v1). Kept as written: kloop's one front door needs no fair queues.
 
-use super::{Errors, Kind, Path, Typed, flow_control, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, omit};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
 use serde_json::json;
@@ -8,7 +8,7 @@ use serde_json::json;
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     namespaced: false,
-    ..Kind::of::<PriorityLevelConfiguration>(
+    ..Kind::new::<PriorityLevelConfiguration>(
         "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
         "v1",
         "PriorityLevelConfiguration",
@@ -40,10 +40,10 @@ impl Typed for PriorityLevelConfiguration {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         if let Some(spec) = &self.spec {
             let name = self.metadata.name.as_deref().unwrap_or_default();
-            flow_control::check_level(name, spec, &Path::root("spec"), errors);
+            flow_control::check_level(name, spec, &FieldPath::root("spec"), errors);
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Parts that the four RBAC kinds share: rules, references to roles, subjects (rbac.authorization.k8s.io/v1).
 
-use super::go::{self, Field, Shape};
-use super::{DecodeError, Errors, Path, Typed, UnknownField, names, omit, typed};
+use super::go::{self, GoField, GoShape};
+use super::{DecodeError, FieldErrors, FieldPath, Typed, UnknownField, names, omit, typed};
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef, Subject};
 use serde_json::{Value, json};
 
 /// The API group.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
-const ROLE_REF: &[Field] =
-    &[("APIGroup", "apiGroup", Shape::Text), ("Kind", "kind", Shape::Text), ("Name", "name", Shape::Text)];
+const ROLE_REF: &[GoField] =
+    &[("APIGroup", "apiGroup", GoShape::Text), ("Kind", "kind", GoShape::Text), ("Name", "name", GoShape::Text)];
 
 /// As [`typed::normalize`]; a role without rules is stored as `rules: null`.
 pub fn normalize_role<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
@@ -44,10 +44,10 @@ pub fn default_binding(role: &mut RoleRef, subjects: &mut Option<Vec<Subject>>) 
 }
 
 /// Checks of the rules of a role.
-pub fn check_rules(rules: &[PolicyRule], namespaced: bool, errors: &mut Errors) {
+pub fn check_rules(rules: &[PolicyRule], namespaced: bool, errors: &mut FieldErrors) {
     let empty = |list: &Option<Vec<String>>| list.as_ref().is_none_or(Vec::is_empty);
     for (index, rule) in rules.iter().enumerate() {
-        let path = Path::root("rules").index(index);
+        let path = FieldPath::root("rules").index(index);
         if rule.verbs.is_empty() {
             errors.required(&path.child("verbs"), "verbs must contain at least one value");
         }
@@ -77,9 +77,9 @@ pub fn check_binding(
     (role, old): (&RoleRef, Option<&RoleRef>),
     subjects: Option<&[Subject]>,
     namespaced: bool,
-    errors: &mut Errors,
+    errors: &mut FieldErrors,
 ) {
-    let path = Path::root("roleRef");
+    let path = FieldPath::root("roleRef");
     if role.api_group.as_deref() != Some(GROUP) {
         errors.unsupported(&path.child("apiGroup"), json!(role.api_group), &[GROUP]);
     }
@@ -92,14 +92,14 @@ pub fn check_binding(
         name => errors.each_invalid(&path.child("name"), name, names::path_segment(name)),
     }
     for (index, subject) in subjects.unwrap_or_default().iter().enumerate() {
-        check_subject(subject, namespaced, &Path::root("subjects").index(index), errors);
+        check_subject(subject, namespaced, &FieldPath::root("subjects").index(index), errors);
     }
     if old.is_some_and(|old| old != role) {
         errors.invalid_text(&path, &go::lay_out(&json!(role), ROLE_REF).compact(), "cannot change roleRef");
     }
 }
 
-fn check_subject(subject: &Subject, namespaced: bool, path: &Path, errors: &mut Errors) {
+fn check_subject(subject: &Subject, namespaced: bool, path: &FieldPath, errors: &mut FieldErrors) {
     if subject.name.is_empty() {
         errors.required(&path.child("name"), "");
     }

@@ -2,7 +2,7 @@
 
 use super::pod::defaults;
 use super::workload::{self, Workload};
-use super::{Errors, Kind, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -13,7 +13,7 @@ pub const KIND: Kind = Kind {
     short: &["rs"],
     categories: &["all"],
     scale: true,
-    ..Kind::of::<ReplicaSet>("replicasets.apps", "v1", "ReplicaSet")
+    ..Kind::new::<ReplicaSet>("replicasets.apps", "v1", "ReplicaSet")
 };
 
 impl Typed for ReplicaSet {
@@ -35,8 +35,8 @@ impl Typed for ReplicaSet {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let (Some(spec), path) = (&self.spec, FieldPath::root("spec")) else { return };
         let counts =
             [("replicas", spec.replicas.map(i64::from)), ("minReadySeconds", spec.min_ready_seconds.map(i64::from))];
         workload::check_counts(&counts, &path, errors);

@@ -2,7 +2,7 @@
 
 use super::pod::defaults;
 use super::pod::spec::check_template;
-use super::{Errors, Kind, Path, Typed, omit, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit, workload};
 use crate::object::{Object, Selector};
 use k8s_openapi::api::core::v1::ReplicationController;
 use serde_json::json;
@@ -12,7 +12,7 @@ pub const KIND: Kind = Kind {
     short: &["rc"],
     categories: &["all"],
     scale: true,
-    ..Kind::of::<ReplicationController>("replicationcontrollers", "v1", "ReplicationController")
+    ..Kind::new::<ReplicationController>("replicationcontrollers", "v1", "ReplicationController")
 };
 
 impl Typed for ReplicationController {
@@ -36,8 +36,8 @@ impl Typed for ReplicationController {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
-        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
+        let (Some(spec), path) = (&self.spec, FieldPath::root("spec")) else { return };
         workload::check_counts(&[("minReadySeconds", spec.min_ready_seconds.map(i64::from))], &path, errors);
         let pairs = spec.selector.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
         let selector = Selector::from_map(pairs);

@@ -1,6 +1,6 @@
 //! Names of resources that are counted and measured: `cpu`, `requests.memory`, `count/pods`, `example.com/gpu`.
 
-use super::{Errors, Path, names};
+use super::{FieldErrors, FieldPath, names};
 
 const MEASURED: &[&str] = &[
     "cpu",
@@ -61,7 +61,7 @@ pub fn is_integer(name: &str) -> bool {
 }
 
 /// A name that Kubernetes knows, or one with a domain.
-pub fn check(name: &str, path: &Path, errors: &mut Errors) {
+pub fn check(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let problems = names::qualified(name);
     if problems.is_empty() && !name.contains('/') && !is_standard(name) {
         errors.invalid(path, name, "must be a standard resource type or fully qualified");
@@ -70,7 +70,7 @@ pub fn check(name: &str, path: &Path, errors: &mut Errors) {
 }
 
 /// A name that containers may use.
-pub fn check_container(name: &str, path: &Path, errors: &mut Errors) {
+pub fn check_container(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let before = errors.0.len();
     check(name, path, errors);
     if errors.0.len() == before && !name.contains('/') && !is_container(name) {

@@ -1,14 +1,17 @@
 //! ResourceQuota (core/v1).
 
 use super::amount::quantity;
-use super::{Errors, Kind, Path, Typed, omit, resource_names};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 use serde_json::json;
 
 /// The catalogue's entry.
-pub const KIND: Kind =
-    Kind { short: &["quota"], generation: false, ..Kind::of::<ResourceQuota>("resourcequotas", "v1", "ResourceQuota") };
+pub const KIND: Kind = Kind {
+    short: &["quota"],
+    generation: false,
+    ..Kind::new::<ResourceQuota>("resourcequotas", "v1", "ResourceQuota")
+};
 
 impl Typed for ResourceQuota {
     fn default(&mut self) {
@@ -25,9 +28,9 @@ impl Typed for ResourceQuota {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
-        let path = Path::root("spec");
+        let path = FieldPath::root("spec");
         for (name, amount) in spec.hard.iter().flatten() {
             let path = path.child("hard").key(name);
             resource_names::check(name, &path, errors);
@@ -50,7 +53,7 @@ impl Typed for ResourceQuota {
     }
 }
 
-fn check_scopes(spec: &ResourceQuotaSpec, path: &Path, errors: &mut Errors) {
+fn check_scopes(spec: &ResourceQuotaSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let scopes = spec.scopes.as_deref().unwrap_or_default();
     for scope in scopes {
         match fitting(scope) {
@@ -67,7 +70,7 @@ fn check_scopes(spec: &ResourceQuotaSpec, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks the scopes that are compared with values.
-fn check_selector(spec: &ResourceQuotaSpec, path: &Path, errors: &mut Errors) {
+fn check_selector(spec: &ResourceQuotaSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let all = spec.scope_selector.iter().flat_map(|selector| selector.match_expressions.iter().flatten());
     for one in all.clone() {
         let (scope, operator) = (one.scope_name.as_str(), one.operator.as_str());

@@ -1,6 +1,6 @@
 //! Role (rbac.authorization.k8s.io/v1).
 
-use super::{Errors, Kind, NameRule, Typed, omit, rbac};
+use super::{FieldErrors, Kind, NameRule, Typed, omit, rbac};
 use k8s_openapi::api::rbac::v1::Role;
 
 /// The catalogue's entry.
@@ -11,7 +11,7 @@ pub const KIND: Kind = Kind {
     create_on_update: true,
     name_rule: NameRule::PathSegment,
     normalize: rbac::normalize_role::<Role>,
-    ..Kind::of::<Role>("roles.rbac.authorization.k8s.io", "v1", "Role")
+    ..Kind::new::<Role>("roles.rbac.authorization.k8s.io", "v1", "Role")
 };
 
 impl Typed for Role {
@@ -20,7 +20,7 @@ impl Typed for Role {
         rbac::omit_empty(&mut self.rules);
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         rbac::check_rules(self.rules.as_deref().unwrap_or_default(), true, errors);
     }
 }

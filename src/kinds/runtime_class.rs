@@ -1,6 +1,6 @@
 //! RuntimeClass (node.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, names, node_labels, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, node_labels, omit};
 use crate::object::Object;
 use k8s_openapi::api::node::v1::RuntimeClass;
 
@@ -11,7 +11,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     unconditional_update: false,
     warnings,
-    ..Kind::of::<RuntimeClass>("runtimeclasses.node.k8s.io", "v1", "RuntimeClass")
+    ..Kind::new::<RuntimeClass>("runtimeclasses.node.k8s.io", "v1", "RuntimeClass")
 };
 
 impl Typed for RuntimeClass {
@@ -19,8 +19,8 @@ impl Typed for RuntimeClass {
         omit::metadata(&mut self.metadata);
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("handler");
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("handler");
         match old {
             Some(old) => errors.immutable(&path, &self.handler, &old.handler),
             None => errors.each_invalid(&path, self.handler.as_str(), names::label(&self.handler)),

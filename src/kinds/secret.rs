@@ -1,7 +1,7 @@
 //! Secret (core/v1).
 
 use super::config_map::{MAX_BYTES, frozen};
-use super::{Errors, Kind, Path, Typed, key_pair, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, key_pair, names, omit};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -10,7 +10,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     warnings: key_pair::warnings,
-    ..Kind::of::<Secret>("secrets", "v1", "Secret")
+    ..Kind::new::<Secret>("secrets", "v1", "Secret")
 };
 
 const ACCOUNT: &str = "kubernetes.io/service-account.name";
@@ -26,9 +26,9 @@ impl Typed for Secret {
         self.type_.get_or_insert_with(|| "Opaque".to_owned());
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         if let Some(old) = old {
-            errors.immutable(&Path::root("type"), &self.type_, &old.type_);
+            errors.immutable(&FieldPath::root("type"), &self.type_, &old.type_);
         }
         if let Some(old) = old.filter(|old| old.immutable == Some(true)) {
             frozen(errors, "immutable", self.immutable == Some(true));
@@ -36,39 +36,39 @@ impl Typed for Secret {
         }
         let mut bytes = 0;
         for (key, value) in self.data.iter().flatten() {
-            errors.each_invalid(&Path::root("data").key(key), key.as_str(), names::config_key(key));
+            errors.each_invalid(&FieldPath::root("data").key(key), key.as_str(), names::config_key(key));
             bytes += value.0.len();
         }
         if bytes > MAX_BYTES {
-            errors.too_long(&Path::root("data"), MAX_BYTES);
+            errors.too_long(&FieldPath::root("data"), MAX_BYTES);
         }
         self.check_type(errors);
     }
 }
 
 /// Each known type promises keys to those who read it.
-trait Promises {
+trait RequiredKeys {
     fn has(&self, key: &str) -> bool;
-    fn check_type(&self, errors: &mut Errors);
-    fn check_config(&self, key: &str, errors: &mut Errors);
+    fn check_type(&self, errors: &mut FieldErrors);
+    fn check_config(&self, key: &str, errors: &mut FieldErrors);
 }
 
-impl Promises for Secret {
+impl RequiredKeys for Secret {
     fn has(&self, key: &str) -> bool {
         self.data.as_ref().is_some_and(|data| data.contains_key(key))
     }
 
-    fn check_type(&self, errors: &mut Errors) {
+    fn check_type(&self, errors: &mut FieldErrors) {
         let mut need = |keys: &[&str]| {
             for key in keys.iter().filter(|key| !self.has(key)) {
-                errors.required(&Path::root("data").key(key), "");
+                errors.required(&FieldPath::root("data").key(key), "");
             }
         };
         match self.type_.as_deref().unwrap_or_default() {
             "kubernetes.io/service-account-token" => {
                 let account = self.metadata.annotations.as_ref().and_then(|all| all.get(ACCOUNT));
                 if account.is_none_or(String::is_empty) {
-                    errors.required(&Path::root("metadata").child("annotations").key(ACCOUNT), "");
+                    errors.required(&FieldPath::root("metadata").child("annotations").key(ACCOUNT), "");
                 }
             }
             "kubernetes.io/dockercfg" => self.check_config(".dockercfg", errors),
@@ -82,8 +82,8 @@ impl Promises for Secret {
         }
     }
 
-    fn check_config(&self, key: &str, errors: &mut Errors) {
-        let path = Path::root("data").key(key);
+    fn check_config(&self, key: &str, errors: &mut FieldErrors) {
+        let path = FieldPath::root("data").key(key);
         match self.data.as_ref().and_then(|data| data.get(key)) {
             None => errors.required(&path, ""),
             Some(text) => {

@@ -65,13 +65,14 @@ pub fn is_selectable(resource: Resource, field: &str) -> bool {
         "certificatesigningrequests.certificates.k8s.io" => &["spec.signerName"],
         _ => &[],
     };
-    let declared = || custom::of(resource.0).is_some_and(|custom| custom.selectable.iter().any(|known| known == field));
+    let declared =
+        || custom::find_custom(resource.0).is_some_and(|custom| custom.selectable.iter().any(|known| known == field));
     matches!(field, "metadata.name" | "metadata.namespace") || fields.contains(&field) || declared()
 }
 
 fn text(object: &Object, field: &str) -> String {
     let path: Vec<&str> = field.split('.').collect();
-    match object.at(&path) {
+    match object.value_at(&path) {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),

@@ -1,6 +1,6 @@
 //! Checks of label selectors and of node selectors, which many kinds carry.
 
-use super::{Errors, Path, metadata, names};
+use super::{FieldErrors, FieldPath, metadata, names};
 use crate::object::Selector;
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -12,7 +12,7 @@ const VALUES_UNWANTED: &str = "may not be specified when `operator` is 'Exists' 
 const NO_OPERATOR: &str = "not a valid selector operator";
 
 /// Checks a label selector's keys, operators and values.
-pub fn check(selector: &LabelSelector, path: &Path, errors: &mut Errors) {
+pub fn check(selector: &LabelSelector, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(labels) = &selector.match_labels {
         metadata::check_labels(labels, &path.child("matchLabels"), errors);
     }
@@ -52,7 +52,7 @@ pub fn text(selector: &LabelSelector) -> String {
 }
 
 /// Checks the terms that a node must fit.
-pub fn check_nodes(selector: &NodeSelector, path: &Path, errors: &mut Errors) {
+pub fn check_nodes(selector: &NodeSelector, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("nodeSelectorTerms");
     if selector.node_selector_terms.is_empty() {
         errors.required(&path, "must have at least one node selector term");
@@ -72,7 +72,7 @@ pub enum Values {
 }
 
 /// Checks one term: expressions over labels, and over the node's name.
-pub fn check_node_term(term: &NodeSelectorTerm, values: Values, path: &Path, errors: &mut Errors) {
+pub fn check_node_term(term: &NodeSelectorTerm, values: Values, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, requirement) in term.match_expressions.iter().flatten().enumerate() {
         check_node_label(requirement, values, &path.child("matchExpressions").index(index), errors);
     }
@@ -81,7 +81,12 @@ pub fn check_node_term(term: &NodeSelectorTerm, values: Values, path: &Path, err
     }
 }
 
-fn check_node_label(requirement: &NodeSelectorRequirement, allowed: Values, path: &Path, errors: &mut Errors) {
+fn check_node_label(
+    requirement: &NodeSelectorRequirement,
+    allowed: Values,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let values = requirement.values.as_deref().unwrap_or_default();
     let at = path.child("values");
     match requirement.operator.as_str() {
@@ -99,7 +104,7 @@ fn check_node_label(requirement: &NodeSelectorRequirement, allowed: Values, path
     }
 }
 
-fn check_node_field(requirement: &NodeSelectorRequirement, path: &Path, errors: &mut Errors) {
+fn check_node_field(requirement: &NodeSelectorRequirement, path: &FieldPath, errors: &mut FieldErrors) {
     let count = requirement.values.as_ref().map_or(0, Vec::len);
     match requirement.operator.as_str() {
         "In" | "NotIn" if count != 1 => {

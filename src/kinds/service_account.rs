@@ -1,6 +1,6 @@
 //! ServiceAccount (core/v1).
 
-use super::{Errors, Kind, Typed, omit};
+use super::{FieldErrors, Kind, Typed, omit};
 use k8s_openapi::api::core::v1::ServiceAccount;
 
 /// The catalogue's entry.
@@ -8,7 +8,7 @@ pub const KIND: Kind = Kind {
     short: &["sa"],
     status: false,
     generation: false,
-    ..Kind::of::<ServiceAccount>("serviceaccounts", "v1", "ServiceAccount")
+    ..Kind::new::<ServiceAccount>("serviceaccounts", "v1", "ServiceAccount")
 };
 
 impl Typed for ServiceAccount {
@@ -18,5 +18,5 @@ impl Typed for ServiceAccount {
         omit::empty(&mut self.image_pull_secrets);
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, _old: Option<&Self>, _errors: &mut FieldErrors) {}
 }

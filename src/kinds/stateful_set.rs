@@ -3,7 +3,7 @@
 use super::persistent_volume_claim::{check_spec, default_spec};
 use super::pod::defaults::{self, text};
 use super::workload::{self, Workload};
-use super::{Errors, Kind, NameRule, Path, Typed, amount, names, omit, pod, selector};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, amount, names, omit, pod, selector};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::{
     RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy,
@@ -17,7 +17,7 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     scale: true,
     name_rule: NameRule::Label,
-    ..Kind::of::<StatefulSet>("statefulsets.apps", "v1", "StatefulSet")
+    ..Kind::new::<StatefulSet>("statefulsets.apps", "v1", "StatefulSet")
 };
 
 impl Typed for StatefulSet {
@@ -52,8 +52,8 @@ impl Typed for StatefulSet {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let (Some(spec), path) = (&self.spec, FieldPath::root("spec")) else { return };
         check_policies(spec, &path, errors);
         let counts = [
             ("replicas", spec.replicas.map(i64::from)),
@@ -78,7 +78,7 @@ impl Typed for StatefulSet {
 
 /// Checks the template, together with the volumes that its pods will have for the claims (Kubernetes 1.34). A template that was
 /// stored before it was checked may stay as it is.
-fn check_template(spec: &StatefulSetSpec, old: Option<&StatefulSetSpec>, path: &Path, errors: &mut Errors) {
+fn check_template(spec: &StatefulSetSpec, old: Option<&StatefulSetSpec>, path: &FieldPath, errors: &mut FieldErrors) {
     let parts = Workload {
         selects_for: "statefulset",
         runs_as: "StatefulSet",
@@ -116,7 +116,7 @@ fn claimed_volume(name: String) -> Volume {
 }
 
 /// Checks the claims' specs; their names are checked as those of volumes.
-fn check_claims(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
+fn check_claims(spec: &StatefulSetSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, claim) in spec.volume_claim_templates.iter().flatten().enumerate() {
         if let Some(spec) = &claim.spec {
             check_spec(spec, &path.index(index).child("spec"), errors);
@@ -124,7 +124,7 @@ fn check_claims(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_policies(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
+fn check_policies(spec: &StatefulSetSpec, path: &FieldPath, errors: &mut FieldErrors) {
     match spec.pod_management_policy.as_deref().unwrap_or_default() {
         "OrderedReady" | "Parallel" => {}
         other => {
@@ -146,7 +146,7 @@ fn check_policies(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_strategy(strategy: &StatefulSetUpdateStrategy, path: &Path, errors: &mut Errors) {
+fn check_strategy(strategy: &StatefulSetUpdateStrategy, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("rollingUpdate");
     match (strategy.type_.as_deref().unwrap_or_default(), &strategy.rolling_update) {
         ("OnDelete", Some(rolling)) => {
@@ -163,7 +163,7 @@ fn check_strategy(strategy: &StatefulSetUpdateStrategy, path: &Path, errors: &mu
     }
 }
 
-fn check_rolling(rolling: &RollingUpdateStatefulSetStrategy, path: &Path, errors: &mut Errors) {
+fn check_rolling(rolling: &RollingUpdateStatefulSetStrategy, path: &FieldPath, errors: &mut FieldErrors) {
     workload::check_counts(&[("partition", rolling.partition.map(i64::from))], path, errors);
     if let Some(unavailable) = &rolling.max_unavailable {
         let at = path.child("maxUnavailable");
@@ -182,7 +182,7 @@ fn rolling_text(rolling: &RollingUpdateStatefulSetStrategy) -> String {
 }
 
 /// Fields that identify the pods and their claims are immutable.
-fn check_change(new: &StatefulSetSpec, old: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
+fn check_change(new: &StatefulSetSpec, old: &StatefulSetSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let kept = StatefulSetSpec {
         replicas: old.replicas,
         ordinals: old.ordinals.clone(),

@@ -1,6 +1,6 @@
 //! StorageClass (storage.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, names, node_labels, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, node_labels, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::TopologySelectorTerm;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -13,7 +13,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     warnings,
-    ..Kind::of::<StorageClass>("storageclasses.storage.k8s.io", "v1", "StorageClass")
+    ..Kind::new::<StorageClass>("storageclasses.storage.k8s.io", "v1", "StorageClass")
 };
 
 impl Typed for StorageClass {
@@ -26,36 +26,40 @@ impl Typed for StorageClass {
         self.volume_binding_mode.get_or_insert_with(|| "Immediate".to_owned());
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         if let Some(old) = old {
             let mut fixed = |field: &str, same: bool| {
                 if !same {
-                    errors.forbidden(&Path::root(field), &format!("updates to {field} are forbidden."));
+                    errors.forbidden(&FieldPath::root(field), &format!("updates to {field} are forbidden."));
                 }
             };
             fixed("parameters", self.parameters == old.parameters);
             fixed("provisioner", self.provisioner == old.provisioner);
             fixed("reclaimPolicy", self.reclaim_policy == old.reclaim_policy);
-            errors.immutable(&Path::root("volumeBindingMode"), &self.volume_binding_mode, &old.volume_binding_mode);
+            errors.immutable(
+                &FieldPath::root("volumeBindingMode"),
+                &self.volume_binding_mode,
+                &old.volume_binding_mode,
+            );
         }
-        let path = Path::root("provisioner");
+        let path = FieldPath::root("provisioner");
         match self.provisioner.as_str() {
             "" => errors.required(&path, ""),
             name => errors.each_invalid(&path, name, names::qualified(&name.to_lowercase())),
         }
         for key in self.parameters.iter().flatten().map(|(key, _)| key).filter(|key| key.is_empty()) {
-            errors.invalid(&Path::root("parameters"), key.as_str(), "field must not be empty.");
+            errors.invalid(&FieldPath::root("parameters"), key.as_str(), "field must not be empty.");
         }
         let mut one_of = |field: &str, value: &Option<String>, known: &[&str]| {
             if let Some(other) = value.as_deref().filter(|value| !known.contains(value)) {
-                errors.unsupported(&Path::root(field), other, known);
+                errors.unsupported(&FieldPath::root(field), other, known);
             }
         };
         one_of("reclaimPolicy", &self.reclaim_policy, &["Delete", "Retain"]);
         one_of("volumeBindingMode", &self.volume_binding_mode, &["Immediate", "WaitForFirstConsumer"]);
         let terms = self.allowed_topologies.as_deref().unwrap_or_default();
         for (index, term) in terms.iter().enumerate() {
-            let path = Path::root("allowedTopologies").index(index).child("matchLabelExpressions");
+            let path = FieldPath::root("allowedTopologies").index(index).child("matchLabelExpressions");
             check_topology(term, &path, errors);
             let alike = |other: &TopologySelectorTerm| values_by_key(other) == values_by_key(term);
             if terms[..index].iter().any(alike) {
@@ -71,7 +75,7 @@ fn values_by_key(term: &TopologySelectorTerm) -> BTreeMap<&str, BTreeSet<&str>> 
     expressions.map(|one| (one.key.as_str(), one.values.iter().map(String::as_str).collect())).collect()
 }
 
-fn check_topology(term: &TopologySelectorTerm, path: &Path, errors: &mut Errors) {
+fn check_topology(term: &TopologySelectorTerm, path: &FieldPath, errors: &mut FieldErrors) {
     let mut keys = BTreeSet::new();
     for (index, expression) in term.match_label_expressions.iter().flatten().enumerate() {
         let path = path.index(index);

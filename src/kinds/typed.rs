@@ -1,7 +1,7 @@
 //! From JSON to the typed view of a kind and back: one decode and one encode per kind, so that they are compiled once.
 
-use super::read::{ReadError, Reader, Unknown, UnknownField};
-use super::{Errors, FieldError};
+use super::read::{ReadError, TypedReader, UnknownField, UnknownFieldSink};
+use super::{FieldError, FieldErrors};
 use crate::object::Object;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,7 +21,7 @@ pub trait Typed: DeserializeOwned + Serialize {
     fn prepare(_new: &mut Object, _old: Option<&Object>) {}
 
     /// Says what is wrong with the kind's own fields; metadata is checked for all kinds alike elsewhere.
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors);
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors);
 }
 
 /// Why a body is not an object of its kind at all (400).
@@ -48,9 +48,9 @@ pub fn decode<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> 
 
 /// The same for what is a part of a kind's typed form.
 pub fn read<T: DeserializeOwned>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<T, DecodeError> {
-    let unknown = Unknown::new(unknown);
+    let unknown = UnknownFieldSink::new(unknown);
     let error = |error: ReadError| DecodeError { path: error.path, message: error.message };
-    T::deserialize(Reader::new(body, &unknown)).map_err(error)
+    T::deserialize(TypedReader::new(body, &unknown)).map_err(error)
 }
 
 /// Decodes a stored body, which was checked when it was written.
@@ -73,11 +73,11 @@ pub fn encode<T: Typed>(typed: &T) -> Result<Value, DecodeError> {
 
 /// Checks an object against its kind's rules.
 pub fn validate<T: Typed>(new: &Object, old: Option<&Object>) -> Vec<FieldError> {
-    let mut errors = Errors::default();
+    let mut errors = FieldErrors::default();
     let decoded = view::<T>(new).and_then(|new| Ok((new, old.map(view::<T>).transpose()?)));
     match decoded {
         Ok((new, old)) => new.validate(old.as_ref(), &mut errors),
-        Err(error) => errors.invalid(&super::Path::root(&error.path), Value::Null, &error.message),
+        Err(error) => errors.invalid(&super::FieldPath::root(&error.path), Value::Null, &error.message),
     }
     errors.0
 }

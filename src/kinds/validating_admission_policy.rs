@@ -1,6 +1,6 @@
 //! ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, omit, webhook};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit, webhook};
 use crate::object::Object;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use serde_json::json;
@@ -10,7 +10,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     categories: &["api-extensions"],
     unconditional_update: false,
-    ..Kind::of::<ValidatingAdmissionPolicy>(
+    ..Kind::new::<ValidatingAdmissionPolicy>(
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "v1",
         "ValidatingAdmissionPolicy",
@@ -34,8 +34,8 @@ impl Typed for ValidatingAdmissionPolicy {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("spec");
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("spec");
         let Some(spec) = &self.spec else { return };
         let validates = spec.validations.as_ref().is_some_and(|all| !all.is_empty());
         let annotates = spec.audit_annotations.as_ref().is_some_and(|all| !all.is_empty());

@@ -1,6 +1,6 @@
 //! ValidatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, omit, webhook};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit, webhook};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 
 /// The catalogue's entry.
@@ -9,7 +9,7 @@ pub const KIND: Kind = Kind {
     categories: &["api-extensions"],
     status: false,
     unconditional_update: false,
-    ..Kind::of::<ValidatingAdmissionPolicyBinding>(
+    ..Kind::new::<ValidatingAdmissionPolicyBinding>(
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "v1",
         "ValidatingAdmissionPolicyBinding",
@@ -24,8 +24,8 @@ impl Typed for ValidatingAdmissionPolicyBinding {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("spec");
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("spec");
         if self.spec.policy_name.is_empty() {
             errors.required(&path.child("policyName"), "");
         }

@@ -1,6 +1,6 @@
 //! VolumeAttachment (storage.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::json;
@@ -10,7 +10,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     unconditional_update: false,
-    ..Kind::of::<VolumeAttachment>("volumeattachments.storage.k8s.io", "v1", "VolumeAttachment")
+    ..Kind::new::<VolumeAttachment>("volumeattachments.storage.k8s.io", "v1", "VolumeAttachment")
 };
 
 impl Typed for VolumeAttachment {
@@ -25,8 +25,8 @@ impl Typed for VolumeAttachment {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("spec");
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("spec");
         if let Some(old) = old {
             errors.immutable(&path, &self.spec, &old.spec);
         }

@@ -2,7 +2,7 @@
 //!
 //! Their fields have the same names in both kinds, so they are read from JSON.
 
-use super::{Errors, Path};
+use super::{FieldErrors, FieldPath};
 use serde_json::Value;
 
 /// Parts that one field of a disk can name.
@@ -30,7 +30,7 @@ fn required_fields(source: &str) -> &'static [&'static str] {
 }
 
 /// Checks a source by its name and its fields.
-pub fn check(source: &str, fields: &Value, path: &Path, errors: &mut Errors) {
+pub fn check(source: &str, fields: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let is_missing = |field: &str| match &fields[field] {
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
@@ -74,13 +74,13 @@ fn outside(number: &Value) -> Option<i64> {
     number.as_i64().filter(|number| !PARTS.contains(number))
 }
 
-fn check_lun(lun: &Value, path: &Path, errors: &mut Errors) {
+fn check_lun(lun: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(number) = outside(lun) {
         errors.invalid(&path.child("lun"), number, "must be between 0 and 255, inclusive");
     }
 }
 
-fn check_fibre_channel(is_missing: &dyn Fn(&str) -> bool, fields: &Value, path: &Path, errors: &mut Errors) {
+fn check_fibre_channel(is_missing: &dyn Fn(&str) -> bool, fields: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (names, ids) = (!is_missing("targetWWNs"), !is_missing("wwids"));
     if !names && !ids {
         errors.required(&path.child("targetWWNs"), "must specify either targetWWNs or wwids, but not both");
@@ -96,7 +96,7 @@ fn check_fibre_channel(is_missing: &dyn Fn(&str) -> bool, fields: &Value, path: 
     }
 }
 
-fn check_flocker(is_missing: &dyn Fn(&str) -> bool, fields: &Value, path: &Path, errors: &mut Errors) {
+fn check_flocker(is_missing: &dyn Fn(&str) -> bool, fields: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match (is_missing("datasetName"), is_missing("datasetUUID")) {
         (true, true) => errors.required(path, "one of datasetName and datasetUUID is required"),
         (false, false) => {
@@ -111,7 +111,7 @@ fn check_flocker(is_missing: &dyn Fn(&str) -> bool, fields: &Value, path: &Path,
 }
 
 /// Checks a name after RFC 3720: `iqn.` with a month and a domain, or a number of 16 or 32 characters.
-fn check_initiator(name: &str, path: &Path, errors: &mut Errors) {
+fn check_initiator(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let numbered = |rest: &str, length: usize| {
         let mut characters = rest.chars();
         characters.next().is_some()
@@ -148,8 +148,8 @@ mod tests {
     use serde_json::json;
 
     fn wrong(source: &str, fields: Value) -> Vec<String> {
-        let mut errors = Errors::default();
-        check(source, &fields, &Path::root("v"), &mut errors);
+        let mut errors = FieldErrors::default();
+        check(source, &fields, &FieldPath::root("v"), &mut errors);
         errors.0.into_iter().map(|error| error.field).collect()
     }
 

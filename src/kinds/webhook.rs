@@ -1,6 +1,6 @@
 //! Parts that webhook configurations and admission policies share (admissionregistration.k8s.io/v1).
 
-use super::{Errors, Path, names, selector, webhook_rule};
+use super::{FieldErrors, FieldPath, names, selector, webhook_rule};
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, RuleWithOperations, WebhookClientConfig,
 };
@@ -20,7 +20,7 @@ macro_rules! configuration {
             categories: &["api-extensions"],
             status: false,
             unconditional_update: false,
-            ..$crate::kinds::Kind::of::<$kind>(
+            ..$crate::kinds::Kind::new::<$kind>(
                 concat!($resource, ".admissionregistration.k8s.io"),
                 "v1",
                 stringify!($kind),
@@ -43,10 +43,10 @@ macro_rules! configuration {
                 }
             }
 
-            fn validate(&self, _old: Option<&Self>, errors: &mut $crate::kinds::Errors) {
+            fn validate(&self, _old: Option<&Self>, errors: &mut $crate::kinds::FieldErrors) {
                 let mut names = std::collections::BTreeSet::new();
                 for (index, hook) in self.webhooks.iter().flatten().enumerate() {
-                    let path = $crate::kinds::Path::root("webhooks").index(index);
+                    let path = $crate::kinds::FieldPath::root("webhooks").index(index);
                     if !hook.name.is_empty() && !names.insert(hook.name.as_str()) {
                         errors.duplicate(&path.child("name"), hook.name.as_str());
                     }
@@ -121,7 +121,7 @@ pub struct Webhook<'w> {
 }
 
 /// Checks of one webhook.
-pub fn check(webhook: &Webhook, path: &Path, errors: &mut Errors) {
+pub fn check(webhook: &Webhook, path: &FieldPath, errors: &mut FieldErrors) {
     let name = path.child("name");
     if webhook.name.is_empty() {
         errors.required(&name, "");
@@ -160,7 +160,7 @@ pub fn check(webhook: &Webhook, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks the versions of the question; one has to be known here.
-fn check_versions(versions: &[String], path: &Path, errors: &mut Errors) {
+fn check_versions(versions: &[String], path: &FieldPath, errors: &mut FieldErrors) {
     if versions.is_empty() {
         return errors.required(path, "must specify one of v1, v1beta1");
     }
@@ -180,7 +180,7 @@ fn check_versions(versions: &[String], path: &Path, errors: &mut Errors) {
 const MOST_CONDITIONS: usize = 64;
 
 /// Checks the names of conditions, and that there is an expression.
-fn check_conditions(conditions: &[MatchCondition], path: &Path, errors: &mut Errors) {
+fn check_conditions(conditions: &[MatchCondition], path: &FieldPath, errors: &mut FieldErrors) {
     if conditions.len() > MOST_CONDITIONS {
         errors.too_many(path, conditions.len(), MOST_CONDITIONS);
     }
@@ -201,7 +201,7 @@ fn check_conditions(conditions: &[MatchCondition], path: &Path, errors: &mut Err
 }
 
 /// Checks where a webhook is: at a URL or behind a Service (`apiserver/pkg/util/webhook/validation.go`).
-pub fn check_config(config: &WebhookClientConfig, path: &Path, errors: &mut Errors) {
+pub fn check_config(config: &WebhookClientConfig, path: &FieldPath, errors: &mut FieldErrors) {
     match (&config.url, &config.service) {
         (Some(url), None) => check_url(url, &path.child("url"), errors),
         (None, Some(service)) => {
@@ -223,7 +223,7 @@ pub fn check_config(config: &WebhookClientConfig, path: &Path, errors: &mut Erro
     }
 }
 
-fn check_url(url: &str, path: &Path, errors: &mut Errors) {
+fn check_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let form = "; desired format: https://host[/path]";
     let Some((scheme, rest)) = url.split_once("://") else {
         let detail = format!("'https' is the only allowed URL scheme{form}");
@@ -243,7 +243,7 @@ fn check_url(url: &str, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_path(target: &str, path: &Path, errors: &mut Errors) {
+fn check_path(target: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if target.is_empty() || target == "/" {
         return;
     }

@@ -1,6 +1,6 @@
 //! Checks of the requests that a webhook is asked about (`admissionregistration/validation`: `validateRuleWithOperations`).
 
-use super::{Errors, Path};
+use super::{FieldErrors, FieldPath};
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const SCOPES: &[&str] = &["*", "Cluster", "Namespaced"];
 
 /// Checks one rule.
-pub fn check(rule: &RuleWithOperations, path: &Path, errors: &mut Errors) {
+pub fn check(rule: &RuleWithOperations, path: &FieldPath, errors: &mut FieldErrors) {
     let operations = rule.operations.as_deref().unwrap_or_default();
     check_list(operations, "operations", &path.child("operations"), errors);
     for (index, other) in operations.iter().enumerate().filter(|(_, name)| !OPERATIONS.contains(&name.as_str())) {
@@ -28,7 +28,7 @@ pub fn check(rule: &RuleWithOperations, path: &Path, errors: &mut Errors) {
 }
 
 /// A list has something in it, and nothing besides `*`.
-fn check_list(list: &[String], what: &str, path: &Path, errors: &mut Errors) {
+fn check_list(list: &[String], what: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if list.is_empty() {
         errors.required(path, "");
     }
@@ -38,7 +38,7 @@ fn check_list(list: &[String], what: &str, path: &Path, errors: &mut Errors) {
 }
 
 /// Resources and their subresources: none that a wildcard means already.
-fn check_resources(resources: &[String], path: &Path, errors: &mut Errors) {
+fn check_resources(resources: &[String], path: &FieldPath, errors: &mut FieldErrors) {
     if resources.is_empty() {
         errors.required(path, "");
     }

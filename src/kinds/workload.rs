@@ -1,7 +1,7 @@
 //! Parts that kinds with a pod template and a selector share.
 
 use super::pod::spec::check_template;
-use super::{Errors, Path, amount, omit, selector};
+use super::{FieldErrors, FieldPath, amount, omit, selector};
 use crate::object::Selector;
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -37,7 +37,7 @@ pub struct Workload<'w> {
 
 impl Workload<'_> {
     /// Checks that there is a selector; gives it ready to match, nothing matching when it was left out.
-    pub fn check_selector(&self, path: &Path, errors: &mut Errors) -> Option<Selector> {
+    pub fn check_selector(&self, path: &FieldPath, errors: &mut FieldErrors) -> Option<Selector> {
         let at = path.child("selector");
         if no_selector(self.selector) {
             errors.required(&at, "");
@@ -52,7 +52,7 @@ impl Workload<'_> {
     }
 
     /// Checks selector and template: the one must match the other, which must be fit for pods that are replaced.
-    pub fn check(&self, path: &Path, errors: &mut Errors) {
+    pub fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {
         match self.check_selector(path, errors) {
             Some(selector) => self.check_template(&selector, path, errors),
             None => {
@@ -63,7 +63,7 @@ impl Workload<'_> {
     }
 
     /// Checks the template alone.
-    pub fn check_template(&self, selector: &Selector, path: &Path, errors: &mut Errors) {
+    pub fn check_template(&self, selector: &Selector, path: &FieldPath, errors: &mut FieldErrors) {
         let path = path.child("template");
         check_match(selector, self.template, &path, errors);
         check_template(self.template, &path, errors);
@@ -77,7 +77,7 @@ pub fn labels(template: &PodTemplateSpec) -> Option<&BTreeMap<String, String>> {
 }
 
 /// A template must have the labels that its workload selects by.
-pub fn check_match(selector: &Selector, template: &PodTemplateSpec, path: &Path, errors: &mut Errors) {
+pub fn check_match(selector: &Selector, template: &PodTemplateSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let labels = labels(template);
     if !selector.matches(|key| labels.and_then(|labels| labels.get(key)).map(String::as_str)) {
         let detail = "`selector` does not match template `labels`";
@@ -86,7 +86,7 @@ pub fn check_match(selector: &Selector, template: &PodTemplateSpec, path: &Path,
 }
 
 /// Pods that are replaced when they end run for ever.
-pub fn check_replaced(template: &PodTemplateSpec, kind: &str, path: &Path, errors: &mut Errors) {
+pub fn check_replaced(template: &PodTemplateSpec, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let none = PodSpec::default();
     let (spec, path) = (template.spec.as_ref().unwrap_or(&none), path.child("spec"));
     let policy = spec.restart_policy.as_deref().unwrap_or_default();
@@ -100,14 +100,14 @@ pub fn check_replaced(template: &PodTemplateSpec, kind: &str, path: &Path, error
 }
 
 /// A selector stays what it was.
-pub fn check_same_selector(new: &LabelSelector, old: &LabelSelector, path: &Path, errors: &mut Errors) {
+pub fn check_same_selector(new: &LabelSelector, old: &LabelSelector, path: &FieldPath, errors: &mut FieldErrors) {
     if new != old {
         errors.invalid_text(&path.child("selector"), &selector::text(new), "field is immutable");
     }
 }
 
 /// Numbers of zero or more, by the names of their fields.
-pub fn check_counts(counts: &[(&str, Option<i64>)], path: &Path, errors: &mut Errors) {
+pub fn check_counts(counts: &[(&str, Option<i64>)], path: &FieldPath, errors: &mut FieldErrors) {
     for (field, count) in counts {
         amount::check_not_negative(count.unwrap_or(0), &path.child(field), errors);
     }

@@ -1,7 +1,7 @@
 //! The pod's address: one of the cluster's own range of loopback addresses, kept for the pod's whole life.
 
 use super::pod::LocalPod;
-use super::start::Unready;
+use super::start::StartFailure;
 use crate::object::Str;
 
 /// Addresses of pods are 127.N.1.1 to 127.N.127.254: so many third and fourth parts.
@@ -13,7 +13,7 @@ const FOURTHS: u32 = 254;
 const FEW: u32 = 8;
 
 /// The address that the pod has, or gets now; none when all are taken.
-pub fn of(pod: &LocalPod) -> Option<Str> {
+pub fn pod_address(pod: &LocalPod) -> Option<Str> {
     let has = pod.status.pod_ip.as_deref().filter(|ip| !ip.is_empty());
     let has = has.or(pod.facts.as_deref().map(|facts| &*facts.ip).filter(|ip| !ip.is_empty()));
     if let Some(ip) = has {
@@ -41,9 +41,9 @@ pub fn of_node(pod: &LocalPod) -> String {
 }
 
 /// Why the pod cannot start when no address is left.
-pub fn exhausted(pod: &LocalPod) -> Unready {
+pub fn exhausted(pod: &LocalPod) -> StartFailure {
     let network = pod.world.settings.network;
-    Unready {
+    StartFailure {
         reason: "FailedCreatePodSandBox",
         message: format!("Failed to create pod sandbox: no address is free in 127.{network}.1.1-127.{network}.127.254"),
     }
@@ -67,7 +67,7 @@ fn hash(text: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, named, pod};
+    use super::super::machine::{TestMachine, named, pod};
     use super::*;
     use serde_json::json;
 
@@ -83,14 +83,14 @@ mod tests {
     #[test]
     fn two_pods_never_share_an_address_and_each_keeps_its_own() {
         let spec = json!({"containers": [{"name": "c", "image": "a"}]});
-        let mut machine = Machine::new(pod(spec.clone()));
+        let mut machine = TestMachine::new(pod(spec.clone()));
         machine.settle();
         let first = machine.status()["podIP"].as_str().unwrap().to_owned();
         assert!(first.starts_with("127.77."), "{first}");
         // Another pod holds the address that the same hash gives: the next free one is taken.
         let mut other = named("other", spec.clone());
         other["status"] = json!({"phase": "Running", "podIP": first});
-        let mut machine = Machine::new(pod(spec));
+        let mut machine = TestMachine::new(pod(spec));
         machine.put("pods", other.clone());
         machine.settle();
         let second = machine.status()["podIP"].as_str().unwrap().to_owned();
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(machine.starts.last().map(|start| &*start.ip), Some(&*second));
         // One that has ended for good gave its address back.
         other["status"]["phase"] = "Succeeded".into();
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.put("pods", other);
         machine.settle();
         assert_eq!(machine.status()["podIP"], first.as_str());
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn without_a_pod_network_pods_are_on_the_machines() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.world.settings.pod_network = false;
         machine.settle();
         assert_eq!(machine.status()["podIP"], "127.0.0.1");
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn pods_of_the_host_network_have_the_nodes_address() {
         let spec = json!({"hostNetwork": true, "containers": [{"name": "c", "image": "a"}]});
-        let mut machine = Machine::new(pod(spec));
+        let mut machine = TestMachine::new(pod(spec));
         let addresses = json!([{"type": "InternalIP", "address": "10.0.0.97"}]);
         machine.put("nodes", json!({"metadata": {"name": "n", "uid": "n"}, "status": {"addresses": addresses}}));
         machine.settle();

@@ -1,7 +1,7 @@
 //! Restart backoff of containers, with Kubernetes' numbers, derived from status and never from memory.
 
 use crate::object::Time;
-use crate::world::{Ended, Settings};
+use crate::world::{AttemptEnd, ClusterSettings};
 use jiff::SignedDuration;
 
 /// For so long the error of a refused image, or of a container that cannot be started, shows, before the pause until the next try shows.
@@ -15,18 +15,18 @@ const RESET_SECONDS: i64 = 600;
 ///
 /// How far the pauses have grown is seen from the pause before this attempt; the attempt's number bounds it, so that a
 /// control plane that was away for an hour does not count as a long pause.
-pub fn restart(settings: &Settings, attempt: u32, ended: &Ended, last: Option<&Ended>) -> i64 {
+pub fn restart(settings: &ClusterSettings, attempt: u32, ended: &AttemptEnd, last: Option<&AttemptEnd>) -> i64 {
     let ran = ended.started.map_or(0, |started| ended.finished.duration_since(started).as_secs());
     if attempt == 0 || ran >= RESET_SECONDS {
         return 0;
     }
     let by_number = doubled(settings, attempt - 1);
     let pause = ended.started.zip(last).map(|(started, last)| started.duration_since(last.finished).as_secs());
-    pause.map_or(by_number, |pause| by_number.min(after(settings, pause)))
+    pause.map_or(by_number, |pause| by_number.min(next_pause(settings, pause)))
 }
 
 /// Seconds from the refusal of an image to the next try, after so many refusals.
-pub fn image(settings: &Settings, refusals: u32) -> i64 {
+pub fn image(settings: &ClusterSettings, refusals: u32) -> i64 {
     doubled(settings, refusals.saturating_sub(1))
 }
 
@@ -36,7 +36,7 @@ pub fn error_fades(at: Time) -> Option<Time> {
 }
 
 /// The pause that follows one of (at least) so many seconds.
-fn after(settings: &Settings, pause: i64) -> i64 {
+fn next_pause(settings: &ClusterSettings, pause: i64) -> i64 {
     let steps = (0..63).map(|doublings| doubled(settings, doublings));
     steps
         .take_while(|step| *step < settings.backoff_cap_seconds)
@@ -44,7 +44,7 @@ fn after(settings: &Settings, pause: i64) -> i64 {
         .map_or(settings.backoff_cap_seconds, |next| next)
 }
 
-fn doubled(settings: &Settings, doublings: u32) -> i64 {
+fn doubled(settings: &ClusterSettings, doublings: u32) -> i64 {
     let factor = 1i64.checked_shl(doublings.min(40)).unwrap_or(i64::MAX);
     settings.backoff_seconds.saturating_mul(factor).min(settings.backoff_cap_seconds)
 }
@@ -53,9 +53,9 @@ fn doubled(settings: &Settings, doublings: u32) -> i64 {
 mod tests {
     use super::*;
 
-    fn ended(started: i64, finished: i64) -> Ended {
+    fn ended(started: i64, finished: i64) -> AttemptEnd {
         let at = |second| Time::from_second(second).unwrap();
-        Ended {
+        AttemptEnd {
             code: 1,
             signal: None,
             reason: None,
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn pauses_double_to_the_cap() {
-        let settings = Settings::default();
+        let settings = ClusterSettings::default();
         let (mut last, mut pauses, mut now) = (None, Vec::new(), 1000);
         for attempt in 0..9 {
             let end = ended(now, now + 1);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn ten_minutes_of_running_start_over() {
-        let settings = Settings::default();
+        let settings = ClusterSettings::default();
         let cases = [
             // (attempt, last end, started, ended, pause)
             (7, 1000, 1300, 1900, 0),
@@ -101,14 +101,14 @@ mod tests {
 
     #[test]
     fn the_cap_can_be_set() {
-        let settings = Settings { backoff_seconds: 1, backoff_cap_seconds: 3, ..Settings::default() };
+        let settings = ClusterSettings { backoff_seconds: 1, backoff_cap_seconds: 3, ..ClusterSettings::default() };
         let pauses: Vec<i64> = (0..5).map(|attempt| restart(&settings, attempt, &ended(100, 110), None)).collect();
         assert_eq!(pauses, [0, 1, 2, 3, 3], "and ten seconds of running start nothing over");
     }
 
     #[test]
     fn images_wait_by_their_refusals() {
-        let pauses: Vec<i64> = (1..=7).map(|refusals| image(&Settings::default(), refusals)).collect();
+        let pauses: Vec<i64> = (1..=7).map(|refusals| image(&ClusterSettings::default(), refusals)).collect();
         assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300]);
     }
 }

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 const MOST: usize = 20;
 
 /// Brings the status of an Image object up to date with its last build; true when that changes it.
-pub fn tell(world: &World, object: &mut Object, plan: &mut Plan) -> bool {
-    let old = object.at(&["status", "build"]).cloned().unwrap_or_default();
+pub fn update_status(world: &World, object: &mut Object, plan: &mut Plan) -> bool {
+    let old = object.value_at(&["status", "build"]).cloned().unwrap_or_default();
     let stage = world.facts.builds.get(object.name()).map(|built| &built.stage);
     let new = match stage {
         Some(BuildStage::Running { since }) => json!({"state": "Building", "startedAt": seconds(*since)}),

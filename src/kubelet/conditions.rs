@@ -1,13 +1,13 @@
 //! The conditions that the node writes into `status.conditions`.
 
 use super::container_status::api_time;
-use super::containers::{Order, Step};
-use super::pod::{LocalPod, Role};
+use super::containers::{ContainerAction, PodActions};
+use super::pod::{ContainerRole, LocalPod};
 use super::{eviction, resize, restart_all};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
 /// One condition's verdict: whether it holds, else (or even so) why.
-struct Verdict {
+struct ConditionState {
     kind: &'static str,
     holds: bool,
     reason: Option<&'static str>,
@@ -15,12 +15,12 @@ struct Verdict {
 }
 
 /// The node's conditions, then those of others as they stand.
-pub fn of(pod: &LocalPod, order: &Order, status: &PodStatus) -> Vec<PodCondition> {
+pub fn pod_conditions(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> Vec<PodCondition> {
     let containers = containers_ready(pod, status);
     let ready = ready(pod, &containers);
     let verdicts = [ready_to_start(pod, order), initialized(pod, status), ready, containers, yes("PodScheduled")];
     let more = restarting(pod, order, status).into_iter().chain(disrupted(pod)).chain(resized(pod));
-    let verdicts: Vec<Verdict> = verdicts.into_iter().chain(more).collect();
+    let verdicts: Vec<ConditionState> = verdicts.into_iter().chain(more).collect();
     let others = pod.status.conditions.iter().flatten();
     let others = others.filter(|condition| !condition.type_.starts_with("PodResize"));
     let others = others.filter(|condition| verdicts.iter().all(|verdict| verdict.kind != condition.type_)).cloned();
@@ -34,16 +34,16 @@ pub fn known<'a>(pod: &'a LocalPod, kind: &str) -> Option<&'a PodCondition> {
     pod.status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
-fn yes(kind: &'static str) -> Verdict {
-    Verdict { kind, holds: true, reason: None, message: None }
+fn yes(kind: &'static str) -> ConditionState {
+    ConditionState { kind, holds: true, reason: None, message: None }
 }
 
-fn no(kind: &'static str, reason: &'static str, message: Option<String>) -> Verdict {
-    Verdict { kind, holds: false, reason: Some(reason), message }
+fn no(kind: &'static str, reason: &'static str, message: Option<String>) -> ConditionState {
+    ConditionState { kind, holds: false, reason: Some(reason), message }
 }
 
 /// The time of the last transition moves only when the condition turns.
-fn written(pod: &LocalPod, verdict: &Verdict) -> PodCondition {
+fn written(pod: &LocalPod, verdict: &ConditionState) -> PodCondition {
     let status = if verdict.holds { "True" } else { "False" };
     let before = known(pod, verdict.kind).filter(|before| before.status == status);
     PodCondition {
@@ -60,48 +60,48 @@ fn written(pod: &LocalPod, verdict: &Verdict) -> PodCondition {
 }
 
 /// Told of a pod one of whose containers may start all of them anew.
-fn restarting(pod: &LocalPod, order: &Order, status: &PodStatus) -> Option<Verdict> {
+fn restarting(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> Option<ConditionState> {
     let kind = restart_all::CONDITION;
-    let is_begun = || restart_all::is_under_way(pod) && !order.steps.contains(&Step::Renew);
+    let is_begun = || restart_all::is_under_way(pod) && !order.steps.contains(&ContainerAction::Renew);
     restart_all::is_known(pod).then(|| match status.phase.as_deref() {
         Some("Succeeded") => no(kind, "PodCompleted", None),
         Some("Failed") => no(kind, "PodFailed", None),
-        _ if is_begun() => Verdict {
+        _ if is_begun() => ConditionState {
             reason: Some("RestartAllContainersStarted"),
             message: Some("container exited with restart policy rule".into()),
             ..yes(kind)
         },
-        _ => Verdict { holds: false, ..yes(kind) },
+        _ => ConditionState { holds: false, ..yes(kind) },
     })
 }
 
 /// Told of a pod that its node ends, and of no other.
-fn disrupted(pod: &LocalPod) -> Option<Verdict> {
+fn disrupted(pod: &LocalPod) -> Option<ConditionState> {
     let message = eviction::message(pod)?;
-    Some(Verdict { reason: Some("TerminationByKubelet"), message: Some(message), ..yes("DisruptionTarget") })
+    Some(ConditionState { reason: Some("TerminationByKubelet"), message: Some(message), ..yes("DisruptionTarget") })
 }
 
 /// Told while a resize is due, and gone with it.
-fn resized(pod: &LocalPod) -> Option<Verdict> {
+fn resized(pod: &LocalPod) -> Option<ConditionState> {
     let (kind, reason, message) = resize::condition(pod)?;
-    Some(Verdict { reason, message, ..yes(kind) })
+    Some(ConditionState { reason, message, ..yes(kind) })
 }
 
-fn ready_to_start(pod: &LocalPod, order: &Order) -> Verdict {
+fn ready_to_start(pod: &LocalPod, order: &PodActions) -> ConditionState {
     let kind = "PodReadyToStartContainers";
     let over = !pod.simulated && pod.has_ended();
-    Verdict { holds: order.ip.is_some() && order.blocked.is_none() && !over, ..yes(kind) }
+    ConditionState { holds: order.ip.is_some() && order.blocked.is_none() && !over, ..yes(kind) }
 }
 
-fn initialized(pod: &LocalPod, status: &PodStatus) -> Verdict {
+fn initialized(pod: &LocalPod, status: &PodStatus) -> ConditionState {
     let kind = "Initialized";
     if status.phase.as_deref() == Some("Succeeded") {
-        return Verdict { reason: Some("PodCompleted"), ..yes(kind) };
+        return ConditionState { reason: Some("PodCompleted"), ..yes(kind) };
     }
     let statuses = status.init_container_statuses.iter().flatten();
     let members = pod.members.iter().filter(|member| member.role.is_init());
     let incomplete = statuses.zip(members).filter(|(status, member)| match member.role {
-        Role::Sidecar => status.started != Some(true),
+        ContainerRole::Sidecar => status.started != Some(true),
         _ => !status.ready,
     });
     let names: Vec<&str> = incomplete.map(|(status, _)| status.name.as_str()).collect();
@@ -115,7 +115,7 @@ fn initialized(pod: &LocalPod, status: &PodStatus) -> Verdict {
     }
 }
 
-fn containers_ready(pod: &LocalPod, status: &PodStatus) -> Verdict {
+fn containers_ready(pod: &LocalPod, status: &PodStatus) -> ConditionState {
     let kind = "ContainersReady";
     match status.phase.as_deref() {
         Some("Succeeded") => return no(kind, "PodCompleted", None),
@@ -124,7 +124,8 @@ fn containers_ready(pod: &LocalPod, status: &PodStatus) -> Verdict {
     }
     let all: Vec<&ContainerStatus> =
         status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten()).collect();
-    let counted = pod.members.iter().filter(|member| matches!(member.role, Role::Sidecar | Role::Main));
+    let counted =
+        pod.members.iter().filter(|member| matches!(member.role, ContainerRole::Sidecar | ContainerRole::Main));
     let is_ready = |name: &str| all.iter().any(|status| status.name == name && status.ready);
     let unready: Vec<&str> = counted.map(|member| member.spec.name.as_str()).filter(|name| !is_ready(name)).collect();
     match unready.is_empty() {
@@ -136,10 +137,10 @@ fn containers_ready(pod: &LocalPod, status: &PodStatus) -> Verdict {
 }
 
 /// Ready is ContainersReady, and every readiness gate's condition.
-fn ready(pod: &LocalPod, containers: &Verdict) -> Verdict {
+fn ready(pod: &LocalPod, containers: &ConditionState) -> ConditionState {
     let kind = "Ready";
     if !containers.holds {
-        return Verdict { kind, holds: false, reason: containers.reason, message: containers.message.clone() };
+        return ConditionState { kind, holds: false, reason: containers.reason, message: containers.message.clone() };
     }
     let gates = pod.spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.as_str());
     let closed: Vec<String> = gates
@@ -160,14 +161,14 @@ fn ready(pod: &LocalPod, containers: &Verdict) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Act, Machine, pod};
+    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
     use serde_json::json;
 
     #[test]
     fn conditions_as_kubernetes_orders_and_words_them() {
         let containers = json!([{"name": "z", "image": "a"}, {"name": "b", "image": "a"}]);
-        let mut machine = Machine::new(pod(json!({"restartPolicy": "Never", "containers": containers})));
-        machine.act("z", Act::Exit(5, 0)).act("b", Act::Exit(9, 0)).run_to(1);
+        let mut machine = TestMachine::new(pod(json!({"restartPolicy": "Never", "containers": containers})));
+        machine.act("z", ContainerBehaviour::Exit(5, 0)).act("b", ContainerBehaviour::Exit(9, 0)).run_to(1);
         let status = machine.status();
         let conditions = status["conditions"].as_array().unwrap();
         let kinds: Vec<_> = conditions.iter().map(|one| one["type"].as_str().unwrap()).collect();
@@ -191,7 +192,7 @@ mod tests {
     fn readiness_gates_are_honoured() {
         let gates = json!([{"conditionType": "x.dev/lb"}]);
         let spec = json!({"readinessGates": gates, "containers": [{"name": "c", "image": "a"}]});
-        let mut machine = Machine::new(pod(spec));
+        let mut machine = TestMachine::new(pod(spec));
         machine.settle();
         assert_eq!(machine.condition("Ready"), "ReadinessGatesNotReady");
         assert_eq!(machine.condition("ContainersReady"), "True");

@@ -1,19 +1,23 @@
 //! One entry of `status.containerStatuses`.
 
-use super::containers::{Order, Step};
-use super::pod::{CLOSED, LocalPod, Member, Role, State};
+use super::containers::{ContainerAction, PodActions};
+use super::pod::{AttemptState, CLOSED, ContainerRole, LocalPod, PodContainer};
 use super::{backoff, hooks, image, message, probes, resize, restart_all, simulate};
 use crate::object::Time;
-use crate::world::Ended;
+use crate::world::AttemptEnd;
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 
 /// The statuses of members with the given roles, in the order of the spec.
-pub fn of(pod: &LocalPod, order: &Order, wanted: fn(Role) -> bool) -> Vec<ContainerStatus> {
+pub fn container_statuses(
+    pod: &LocalPod,
+    order: &PodActions,
+    wanted: fn(ContainerRole) -> bool,
+) -> Vec<ContainerStatus> {
     let members = pod.members.iter().zip(&order.steps).filter(|(member, _)| wanted(member.role));
-    members.map(|(member, step)| one(pod, member, step)).collect()
+    members.map(|(member, step)| container_status(pod, member, step)).collect()
 }
 
 /// A moment as status keeps it: in whole seconds.
@@ -21,10 +25,10 @@ pub fn api_time(at: Time) -> ApiTime {
     ApiTime(Time::from_second(at.as_second()).unwrap_or(at))
 }
 
-fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
-    let told = tell(pod, member, step);
+fn container_status(pod: &LocalPod, member: &PodContainer, step: &ContainerAction) -> ContainerStatus {
+    let told = describe_state(pod, member, step);
     let has_run = matches!(told.state, ContainerState { waiting: None, .. });
-    let of_last = |last: &Ended, attempt: u32| ContainerState {
+    let of_last = |last: &AttemptEnd, attempt: u32| ContainerState {
         terminated: Some(terminated(pod, member, last, attempt)),
         ..ContainerState::default()
     };
@@ -44,7 +48,7 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
         container_id: id,
         restart_count: i32::try_from(told.attempt).unwrap_or(i32::MAX),
         ready: is_ready(member, step),
-        started: (member.role != Role::Ephemeral).then(|| probes::is_started(member)),
+        started: (member.role != ContainerRole::Ephemeral).then(|| probes::is_started(member)),
         last_state: Some(told.last.map(|last| of_last(&last, last_attempt)).unwrap_or_default()),
         resources: is_here.then(|| resize::resources_of(pod, member)).flatten(),
         allocated_resources: is_here.then(|| resize::allocated(pod, member)).flatten(),
@@ -55,58 +59,60 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
 }
 
 /// Description of a container's state.
-struct Told {
+struct StateDescription {
     attempt: u32,
     state: ContainerState,
-    last: Option<Ended>,
+    last: Option<AttemptEnd>,
     /// It waits for its next attempt: `last` is how the attempt of this number ended.
     waits_after_end: bool,
 }
 
-fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
-    let told = |attempt, state, last| Told { attempt, state, last, waits_after_end: false };
+fn describe_state(pod: &LocalPod, member: &PodContainer, step: &ContainerAction) -> StateDescription {
+    let told = |attempt, state, last| StateDescription { attempt, state, last, waits_after_end: false };
     let ended = member.ended().cloned();
     let waits_after_end = ended.is_some();
     let attempt = member.attempt;
     match (step, &member.state) {
-        (Step::Start(start), _) if start.attempt > attempt => told(start.attempt, usual_wait(pod), ended),
-        (Step::Renew, State::Ended(ended)) => {
+        (ContainerAction::Start(start), _) if start.attempt > attempt => told(start.attempt, usual_wait(pod), ended),
+        (ContainerAction::Renew, AttemptState::Ended(ended)) => {
             told(attempt.saturating_add(1), waiting(restart_all::REASON, None), Some(ended.clone()))
         }
-        (Step::Misconfigured(missing), _) => Told {
+        (ContainerAction::Misconfigured(missing), _) => StateDescription {
             attempt,
             state: waiting("CreateContainerConfigError", Some(missing.clone())),
             last: ended.or(member.last.clone()),
             waits_after_end,
         },
-        (Step::BackOff { .. }, State::Ended(ended)) if shows_start_error(pod, ended) => {
+        (ContainerAction::BackOff { .. }, AttemptState::Ended(ended)) if shows_start_error(pod, ended) => {
             // Kubernetes: what the last try to start it said, until the pause is met.
             let state = waiting("RunContainerError", Some(ended.message.clone()));
-            Told { attempt, state, last: Some(ended.clone()), waits_after_end }
+            StateDescription { attempt, state, last: Some(ended.clone()), waits_after_end }
         }
-        (Step::BackOff { seconds, .. }, _) => {
+        (ContainerAction::BackOff { seconds, .. }, _) => {
             let what = format!("failed container={} pod={}", member.spec.name, pod.full_name());
             let message = format!("back-off {} restarting {what}", in_minutes(*seconds));
             let state = waiting("CrashLoopBackOff", Some(message));
-            Told { attempt, state, last: ended, waits_after_end }
+            StateDescription { attempt, state, last: ended, waits_after_end }
         }
-        (_, State::Running { .. }) if hooks::is_starting(member) => told(attempt, usual_wait(pod), member.last.clone()),
-        (Step::Keep, State::New) if restart_all::waits(member) => {
+        (_, AttemptState::Running { .. }) if hooks::is_starting(member) => {
+            told(attempt, usual_wait(pod), member.last.clone())
+        }
+        (ContainerAction::Keep, AttemptState::New) if restart_all::waits(member) => {
             told(attempt, waiting(restart_all::REASON, None), member.last.clone())
         }
-        (_, State::New | State::Starting { .. }) => {
+        (_, AttemptState::New | AttemptState::Starting { .. }) => {
             told(attempt, image_wait(member).unwrap_or_else(|| usual_wait(pod)), member.last.clone())
         }
-        (_, State::Refused { reason, message, at }) => {
+        (_, AttemptState::Refused { reason, message, at }) => {
             told(attempt, refused(pod, member, reason, message, *at), member.last.clone())
         }
-        (_, State::Running { since }) => {
+        (_, AttemptState::Running { since }) => {
             let running = ContainerStateRunning { started_at: Some(api_time(*since)) };
             told(attempt, ContainerState { running: Some(running), ..Default::default() }, member.last.clone())
         }
-        (_, State::Ended(ended)) => {
+        (_, AttemptState::Ended(ended)) => {
             let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
-            let closed = Ended { reason: Some(CLOSED.into()), ..ended.clone() };
+            let closed = AttemptEnd { reason: Some(CLOSED.into()), ..ended.clone() };
             let ended = if pod.is_closing() && stopped { &closed } else { ended };
             let terminated = Some(terminated(pod, member, ended, attempt));
             told(attempt, ContainerState { terminated, ..Default::default() }, member.last.clone())
@@ -114,15 +120,15 @@ fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
     }
 }
 
-fn shows_start_error(pod: &LocalPod, ended: &Ended) -> bool {
+fn shows_start_error(pod: &LocalPod, ended: &AttemptEnd) -> bool {
     ended.is_start_error() && backoff::error_fades(ended.finished).is_some_and(|fades| pod.world.now < fades)
 }
 
-fn is_ready(member: &Member, step: &Step) -> bool {
+fn is_ready(member: &PodContainer, step: &ContainerAction) -> bool {
     match member.role {
-        Role::Init => *step == Step::Keep && member.ended().is_some_and(|ended| ended.code == 0),
-        Role::Sidecar | Role::Main => probes::is_ready(member),
-        Role::Ephemeral => false,
+        ContainerRole::Init => *step == ContainerAction::Keep && member.ended().is_some_and(|ended| ended.code == 0),
+        ContainerRole::Sidecar | ContainerRole::Main => probes::is_ready(member),
+        ContainerRole::Ephemeral => false,
     }
 }
 
@@ -137,13 +143,13 @@ fn usual_wait(pod: &LocalPod) -> ContainerState {
 }
 
 /// While a refused image is tried again, its error stays to be seen.
-fn image_wait(member: &Member) -> Option<ContainerState> {
+fn image_wait(member: &PodContainer) -> Option<ContainerState> {
     let tried = member.facts.as_ref().is_some_and(|facts| facts.refusals > 0);
     let old = member.old.as_ref()?.state.as_ref()?;
     (tried && old.waiting.is_some()).then(|| old.clone())
 }
 
-fn refused(pod: &LocalPod, member: &Member, reason: &str, message: &str, at: Time) -> ContainerState {
+fn refused(pod: &LocalPod, member: &PodContainer, reason: &str, message: &str, at: Time) -> ContainerState {
     if reason == "FailedMount" {
         // Kubernetes waits in silence and tells it in events; they are made from this message.
         return waiting("ContainerCreating", Some(message.to_owned()));
@@ -157,7 +163,7 @@ fn refused(pod: &LocalPod, member: &Member, reason: &str, message: &str, at: Tim
     waiting("ImagePullBackOff", Some(format!("Back-off pulling image {image:?}: ErrImagePull: {message}")))
 }
 
-fn terminated(pod: &LocalPod, member: &Member, ended: &Ended, attempt: u32) -> ContainerStateTerminated {
+fn terminated(pod: &LocalPod, member: &PodContainer, ended: &AttemptEnd, attempt: u32) -> ContainerStateTerminated {
     let usual = if ended.code == 0 { "Completed" } else { "Error" };
     ContainerStateTerminated {
         container_id: Some(id(pod, member, attempt)),
@@ -171,27 +177,27 @@ fn terminated(pod: &LocalPod, member: &Member, ended: &Ended, attempt: u32) -> C
     }
 }
 
-fn id(pod: &LocalPod, member: &Member, attempt: u32) -> String {
+fn id(pod: &LocalPod, member: &PodContainer, attempt: u32) -> String {
     let name = &member.spec.name;
     if pod.simulated { format!("fake://{name}") } else { format!("kloop://{}/{name}/{attempt}", pod.row.uid) }
 }
 
 /// The image that the attempt runs; the spec may name another one by now.
-fn image(pod: &LocalPod, member: &Member, attempt: u32) -> String {
+fn image(pod: &LocalPod, member: &PodContainer, attempt: u32) -> String {
     let ran = member.image_that_ran().filter(|_| attempt == member.attempt && !pod.simulated);
     ran.or(member.spec.image.as_deref()).unwrap_or_default().to_owned()
 }
 
 /// With watched files, what they held when the attempt was started: told with the order to start, kept as long as the attempt counts.
-fn sources_id(member: &Member, step: &Step, attempt: u32) -> Option<String> {
-    if let Step::Start(start) = step {
+fn sources_id(member: &PodContainer, step: &ContainerAction, attempt: u32) -> Option<String> {
+    if let ContainerAction::Start(start) = step {
         return image::id(start);
     }
     let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(attempt))?;
     Some(old.image_id.clone()).filter(|id| image::tells_sources(id))
 }
 
-fn image_id(pod: &LocalPod, member: &Member) -> String {
+fn image_id(pod: &LocalPod, member: &PodContainer) -> String {
     let image = member.spec.image.as_deref().unwrap_or_default();
     if pod.simulated { format!("fake://{image}") } else { image.to_owned() }
 }
@@ -203,7 +209,7 @@ fn in_minutes(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Act, Machine, pod};
+    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
     use super::in_minutes;
     use serde_json::json;
 
@@ -216,8 +222,8 @@ mod tests {
 
     #[test]
     fn a_refused_image_backs_off_and_keeps_its_message() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "nope:1"}]})));
-        machine.act("c", Act::Refuse("ErrImagePull")).run_to(1);
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "nope:1"}]})));
+        machine.act("c", ContainerBehaviour::Refuse("ErrImagePull")).run_to(1);
         assert_eq!(machine.summary(), "Pending c=ErrImagePull/0");
         machine.run_to(3);
         assert_eq!(machine.summary(), "Pending c=ImagePullBackOff/0");
@@ -226,15 +232,15 @@ mod tests {
         machine.run_to(200);
         let starts = ["0", "10", "30", "70", "150"].map(|second| format!("{second} start c#0"));
         assert_eq!(machine.told(), starts);
-        machine.act("c", Act::Stay).run_to(320);
+        machine.act("c", ContainerBehaviour::Stay).run_to(320);
         assert_eq!(machine.summary(), "Running c+=running/0");
         assert_eq!(machine.reasons()[..5], ["Pulling", "Failed", "Failed", "BackOff", "Failed"]);
     }
 
     #[test]
     fn a_program_that_cannot_be_run_has_ended() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
-        machine.act("c", Act::Refuse("StartError")).run_to(1);
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.act("c", ContainerBehaviour::Refuse("StartError")).run_to(1);
         assert_eq!(machine.summary(), "Running c=RunContainerError/1");
         assert_eq!(machine.container("c")["state"]["waiting"]["message"], "write it otherwise");
         machine.run_to(5);
@@ -255,7 +261,7 @@ mod tests {
             ("Never", "Failed c=ContainerStatusUnknown/0"),
         ] {
             let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a"}]});
-            let mut machine = Machine::new(pod(spec));
+            let mut machine = TestMachine::new(pod(spec));
             machine.run_to(5);
             machine.reboot();
             machine.run_to(6);
@@ -270,7 +276,7 @@ mod tests {
     fn what_is_stopped_with_the_control_plane_starts_again() {
         for policy in ["Always", "OnFailure", "Never"] {
             let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a"}]});
-            let mut machine = Machine::new(pod(spec));
+            let mut machine = TestMachine::new(pod(spec));
             machine.run_to(5);
             machine.world.settings.closing = true;
             machine.run_to(6);
@@ -288,7 +294,7 @@ mod tests {
     #[test]
     fn what_was_stopped_and_not_removed_starts_again_at_once() {
         let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
-        let mut machine = Machine::new(pod(spec));
+        let mut machine = TestMachine::new(pod(spec));
         machine.run_to(5);
         machine.world.settings.closing = true;
         machine.run_to(6);
@@ -302,8 +308,8 @@ mod tests {
     fn a_new_machine_runs_init_containers_again() {
         let init = json!([{"name": "i", "image": "a"}]);
         let spec = json!({"initContainers": init, "containers": [{"name": "c", "image": "a"}]});
-        let mut machine = Machine::new(pod(spec));
-        machine.act("i", Act::Exit(1, 0)).run_to(5);
+        let mut machine = TestMachine::new(pod(spec));
+        machine.act("i", ContainerBehaviour::Exit(1, 0)).run_to(5);
         machine.told();
         machine.reboot();
         machine.run_to(10);
@@ -314,8 +320,8 @@ mod tests {
     #[test]
     fn final_phases_stay() {
         let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
-        let mut machine = Machine::new(pod(spec));
-        machine.act("c", Act::Exit(1, 0)).run_to(5);
+        let mut machine = TestMachine::new(pod(spec));
+        machine.act("c", ContainerBehaviour::Exit(1, 0)).run_to(5);
         let status = machine.status();
         machine.reboot();
         machine.run_to(1000);
@@ -326,7 +332,7 @@ mod tests {
     #[test]
     fn statuses_are_sorted_by_name() {
         let containers = json!([{"name": "z", "image": "a"}, {"name": "b", "image": "a"}]);
-        let mut machine = Machine::new(pod(json!({"containers": containers})));
+        let mut machine = TestMachine::new(pod(json!({"containers": containers})));
         machine.settle();
         assert_eq!(machine.summary(), "Running b+=running/0 z+=running/0");
     }

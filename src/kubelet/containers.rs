@@ -1,14 +1,14 @@
 //! Decides the next action for each container: init containers in order, sidecars beside them, then the main
 //! containers.
 
-use super::pod::{LocalPod, Member, Role, State};
-use super::start::{self, Unready};
+use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
+use super::start::{self, StartFailure};
 use super::{
     address, backoff, deadlines, eviction, hooks, image, probes, resize, restart_all, simulate, termination, volumes,
 };
 use crate::object::time::Shift;
 use crate::object::{Object, Str, Time};
-use crate::world::{Again, Effect, Plan, Start, Verb};
+use crate::world::{Effect, Plan, RestartDecision, Start, WriteVerb};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ContainerRestartRule;
 use serde_json::Value;
@@ -17,20 +17,20 @@ use serde_json::Value;
 const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
 
 /// Actions for a pod.
-pub struct Order {
+pub struct PodActions {
     /// One step for each member, in their order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ContainerAction>,
     /// The pod's address; none while it cannot have one.
     pub ip: Option<Str>,
     /// Why no container of the pod can be made at all.
-    pub blocked: Option<Unready>,
+    pub blocked: Option<StartFailure>,
     /// Moments to look again at.
     pub wakes: Vec<Time>,
 }
 
 /// Action for one container.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum ContainerAction {
     /// Nothing.
     Keep,
     /// Start this attempt.
@@ -62,9 +62,9 @@ pub enum Step {
     },
 }
 
-impl Order {
-    fn none(pod: &LocalPod) -> Order {
-        Order { steps: vec![Step::Keep; pod.members.len()], ip: None, blocked: None, wakes: Vec::new() }
+impl PodActions {
+    fn no_actions(pod: &LocalPod) -> PodActions {
+        PodActions { steps: vec![ContainerAction::Keep; pod.members.len()], ip: None, blocked: None, wakes: Vec::new() }
     }
 
     /// Commits the attempts, and orders what is to be done after the commit. Of a machine that only pretends nothing is ordered.
@@ -74,20 +74,23 @@ impl Order {
         }
         for (member, step) in pod.members.iter().zip(self.steps) {
             match step {
-                Step::Start(start) => {
+                ContainerAction::Start(start) => {
                     let (container, attempt) = (start.container.clone(), start.attempt);
                     let why = format!("attempt {attempt} of container {container} is about to be started");
-                    plan.write(Verb::Attempt { pod_uid: pod.row.uid.clone(), container, attempt }, why);
+                    plan.write(WriteVerb::Attempt { pod_uid: pod.row.uid.clone(), container, attempt }, why);
                     plan.effects.push(Effect::Start(start));
                 }
-                Step::Stop { grace, .. } => plan.effects.push(Effect::Stop {
+                ContainerAction::Stop { grace, .. } => plan.effects.push(Effect::Stop {
                     pod_uid: pod.row.uid.clone(),
                     container: member.spec.name.as_str().into(),
                     attempt: member.attempt,
                     grace_seconds: grace,
                 }),
-                Step::PreStop { grace, .. } => hooks::order_last(pod, member, grace, plan),
-                Step::Keep | Step::Renew | Step::Misconfigured(_) | Step::BackOff { .. } => {}
+                ContainerAction::PreStop { grace, .. } => hooks::order_last(pod, member, grace, plan),
+                ContainerAction::Keep
+                | ContainerAction::Renew
+                | ContainerAction::Misconfigured(_)
+                | ContainerAction::BackOff { .. } => {}
             }
         }
         hooks::order(pod, plan);
@@ -103,15 +106,15 @@ impl Order {
 }
 
 /// Decides about every container of a pod.
-pub fn decide(pod: &LocalPod) -> Order {
+pub fn decide(pod: &LocalPod) -> PodActions {
     let mut order = wanted(pod);
     hooks::delay_stops(pod, &mut order);
     order
 }
 
-fn wanted(pod: &LocalPod) -> Order {
-    let mut order = Order::none(pod);
-    order.ip = address::of(pod);
+fn wanted(pod: &LocalPod) -> PodActions {
+    let mut order = PodActions::no_actions(pod);
+    order.ip = address::pod_address(pod);
     if termination::is_ending(pod) || pod.is_closing() {
         termination::decide(pod, &mut order);
         return order;
@@ -145,17 +148,18 @@ fn wanted(pod: &LocalPod) -> Order {
 fn candidates(pod: &LocalPod) -> Vec<usize> {
     let mut turn = Vec::new();
     // Those that begin anew with all others have not.
-    let main_ran = pod.of(Role::Main).any(|member| member.facts.is_some() && member.state != State::New);
+    let main_ran =
+        pod.with_role(ContainerRole::Main).any(|member| member.facts.is_some() && member.state != AttemptState::New);
     for (place, member) in pod.members.iter().enumerate() {
         let passed = match member.role {
             // Once the containers have been started, init containers have had their time.
-            Role::Init if main_ran => continue,
-            Role::Init => member.is_done(),
-            Role::Sidecar => main_ran || probes::is_started(member),
-            Role::Main => true,
-            Role::Ephemeral => continue,
+            ContainerRole::Init if main_ran => continue,
+            ContainerRole::Init => member.is_done(),
+            ContainerRole::Sidecar => main_ran || probes::is_started(member),
+            ContainerRole::Main => true,
+            ContainerRole::Ephemeral => continue,
         };
-        if !(member.role == Role::Init && passed) {
+        if !(member.role == ContainerRole::Init && passed) {
             turn.push(place);
         }
         if !passed {
@@ -163,21 +167,21 @@ fn candidates(pod: &LocalPod) -> Vec<usize> {
         }
     }
     // They look into a pod that does not come up, too.
-    turn.extend((0..pod.members.len()).filter(|place| pod.members[*place].role == Role::Ephemeral));
+    turn.extend((0..pod.members.len()).filter(|place| pod.members[*place].role == ContainerRole::Ephemeral));
     turn
 }
 
-fn step(pod: &LocalPod, place: usize, order: &mut Order) {
+fn step(pod: &LocalPod, place: usize, order: &mut PodActions) {
     let member = &pod.members[place];
     let now = pod.world.now;
     let settings = &pod.world.settings;
     match &member.state {
-        State::New => start(pod, place, member.attempt, order),
-        State::Starting { since } if now.duration_since(*since) >= UNANSWERED => {
+        AttemptState::New => start(pod, place, member.attempt, order),
+        AttemptState::Starting { since } if now.duration_since(*since) >= UNANSWERED => {
             start(pod, place, member.attempt, order)
         }
-        State::Starting { since } => order.wakes.push(since.later(UNANSWERED)),
-        State::Refused { at, .. } => {
+        AttemptState::Starting { since } => order.wakes.push(since.later(UNANSWERED)),
+        AttemptState::Refused { at, .. } => {
             let refusals = member.facts.as_ref().map_or(1, |facts| facts.refusals);
             let due = at.later(SignedDuration::from_secs(backoff::image(settings, refusals)));
             order.wakes.extend(backoff::error_fades(*at).filter(|fades| *fades > now));
@@ -187,10 +191,10 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
                 start(pod, place, member.attempt, order)
             }
         }
-        State::Ended(_) if member.role.is_init() && member.facts.is_none() => {
+        AttemptState::Ended(_) if member.role.is_init() && member.facts.is_none() => {
             start(pod, place, member.attempt + 1, order)
         }
-        State::Ended(ended) if restarts(pod, member) => {
+        AttemptState::Ended(ended) if restarts(pod, member) => {
             let seconds = match member.was_closed() {
                 true => 0,
                 // The program changed, so earlier exits do not count.
@@ -199,7 +203,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
             };
             let due = ended.finished.later(SignedDuration::from_secs(seconds));
             if due > now {
-                order.steps[place] = Step::BackOff { seconds, due };
+                order.steps[place] = ContainerAction::BackOff { seconds, due };
                 let shows = backoff::error_fades(ended.finished).filter(|_| ended.is_start_error());
                 order.wakes.extend(shows.filter(|fades| *fades > now));
                 order.wakes.push(due);
@@ -207,61 +211,61 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
                 start(pod, place, member.attempt + 1, order);
             }
         }
-        State::Ended(_) | State::Running { .. } => {}
+        AttemptState::Ended(_) | AttemptState::Running { .. } => {}
     }
 }
 
 /// Whether a container that has ended is started again.
-pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
-    let is_over = member.ended().is_some() && member.role != Role::Ephemeral;
+pub fn restarts(pod: &LocalPod, member: &PodContainer) -> bool {
+    let is_over = member.ended().is_some() && member.role != ContainerRole::Ephemeral;
     is_over && (restarts_alone(pod, member) || restart_all::is_under_way(pod))
 }
 
 /// Whether one that has ended is started again for what is its own.
-pub fn restarts_alone(pod: &LocalPod, member: &Member) -> bool {
-    let Some(ended) = member.ended().filter(|_| member.role != Role::Ephemeral) else { return false };
+pub fn restarts_alone(pod: &LocalPod, member: &PodContainer) -> bool {
+    let Some(ended) = member.ended().filter(|_| member.role != ContainerRole::Ephemeral) else { return false };
     let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
     let is_new =
         || has_changed(member) || image::with_new_sources(pod, member).is_some() || resize::wants_restart(pod, member);
     if matched_rule(member, ended.code).is_some() || (stopped && is_new()) || member.was_closed() {
         return true;
     }
-    again(pod, member).follows(ended.code)
+    restart_decision(pod, member).follows(ended.code)
 }
 
 /// Whether its policy starts a container again that has ended.
-pub fn again(pod: &LocalPod, member: &Member) -> Again {
+pub fn restart_decision(pod: &LocalPod, member: &PodContainer) -> RestartDecision {
     policy(member.role, pod.spec.restart_policy.as_deref(), member.spec.restart_policy.as_deref())
 }
 
 /// As [`again`], of a pod that is only read, by a container's name.
-pub fn again_as_written(pod: &Object, container: &str) -> Again {
+pub fn again_as_written(pod: &Object, container: &str) -> RestartDecision {
     let of_pod = pod.text(&["spec", "restartPolicy"]);
     let find = |list: &str| pod.items(&["spec", list]).iter().find(|one| one["name"] == container);
     let own = |found: &Value| found["restartPolicy"].as_str().map(str::to_owned);
     let (role, own) = match (find("initContainers"), find("containers")) {
-        (Some(found), _) if found["restartPolicy"] == "Always" => (Role::Sidecar, None),
-        (Some(found), _) => (Role::Init, own(found)),
-        (None, Some(found)) => (Role::Main, own(found)),
-        (None, None) => (Role::Ephemeral, None),
+        (Some(found), _) if found["restartPolicy"] == "Always" => (ContainerRole::Sidecar, None),
+        (Some(found), _) => (ContainerRole::Init, own(found)),
+        (None, Some(found)) => (ContainerRole::Main, own(found)),
+        (None, None) => (ContainerRole::Ephemeral, None),
     };
     policy(role, of_pod, own.as_deref())
 }
 
-fn policy(role: Role, of_pod: Option<&str>, own: Option<&str>) -> Again {
+fn policy(role: ContainerRole, of_pod: Option<&str>, own: Option<&str>) -> RestartDecision {
     match (role, own.or(of_pod).unwrap_or("Always")) {
-        (Role::Sidecar, _) => Again::Always,
-        (Role::Ephemeral, _) | (_, "Never") => Again::Never,
+        (ContainerRole::Sidecar, _) => RestartDecision::Always,
+        (ContainerRole::Ephemeral, _) | (_, "Never") => RestartDecision::Never,
         // An init container that has ended well is done, whatever the pod's policy.
-        (Role::Init, _) | (Role::Main, "OnFailure") => Again::OnFailure,
-        (Role::Main, _) => Again::Always,
+        (ContainerRole::Init, _) | (ContainerRole::Main, "OnFailure") => RestartDecision::OnFailure,
+        (ContainerRole::Main, _) => RestartDecision::Always,
     }
 }
 
 /// The stop of a container whose image is another one now: the one part of it that may change in place.
-fn changed(pod: &LocalPod, member: &Member) -> Option<Step> {
+fn changed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> {
     let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
-    let runs = matches!(member.state, State::Running { .. }) && !stopping && !pod.simulated;
+    let runs = matches!(member.state, AttemptState::Running { .. }) && !stopping && !pod.simulated;
     if !runs {
         return None;
     }
@@ -273,16 +277,16 @@ fn changed(pod: &LocalPod, member: &Member) -> Option<Step> {
     let resized = || resize::wants_restart(pod, member).then(|| format!("Container {name} resize requires restart"));
     let image = || has_changed(member).then(|| format!("Container {name} definition changed, will be restarted"));
     let event = sources().or_else(image).or_else(resized)?;
-    Some(Step::Stop { grace: pod.grace_seconds(), event: Some(event) })
+    Some(ContainerAction::Stop { grace: pod.grace_seconds(), event: Some(event) })
 }
 
 /// Whether the attempt runs, or ran, an image that the spec no longer names.
-fn has_changed(member: &Member) -> bool {
+fn has_changed(member: &PodContainer) -> bool {
     member.image_that_ran().is_some_and(|image| Some(image) != member.spec.image.as_deref())
 }
 
 /// KEP-5307: the rule of a container by which an exit code restarts it, or all of them, whatever the policy says.
-pub fn matched_rule(member: &Member, code: i32) -> Option<&ContainerRestartRule> {
+pub fn matched_rule(member: &PodContainer, code: i32) -> Option<&ContainerRestartRule> {
     let mut rules = member.spec.restart_policy_rules.iter().flatten();
     rules.find(|rule| {
         rule.exit_codes.as_ref().is_some_and(|codes| {
@@ -293,10 +297,10 @@ pub fn matched_rule(member: &Member, code: i32) -> Option<&ContainerRestartRule>
 }
 
 /// Orders an attempt, unless it was ordered in this beat already: then its effect waits for the commit.
-fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut Order) {
+fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut PodActions) {
     let member = &pod.members[place];
     let Some(ip) = &order.ip else { return };
-    let ordered = attempt == member.attempt && member.state == State::New && member.was_configured();
+    let ordered = attempt == member.attempt && member.state == AttemptState::New && member.was_configured();
     if pod.is_staged() && ordered {
         order.wakes.push(pod.world.now.later(SignedDuration::from_secs(1)));
         return;
@@ -305,21 +309,21 @@ fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut Order) {
         return;
     }
     order.steps[place] = match start::build(pod, member, attempt, ip) {
-        Ok(start) => Step::Start(Box::new(start)),
-        Err(missing) => Step::Misconfigured(missing),
+        Ok(start) => ContainerAction::Start(Box::new(start)),
+        Err(missing) => ContainerAction::Misconfigured(missing),
     };
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::LOOP;
-    use super::super::machine::{Act, Machine, key, pod};
-    use crate::world::Verb;
+    use super::super::machine::{ContainerBehaviour, TestMachine, key, pod};
+    use crate::world::WriteVerb;
     use serde_json::json;
 
     #[test]
     fn a_pod_comes_to_run_and_is_quiet() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
         machine.settle();
         assert_eq!(machine.summary(), "Running c+=running/0");
         assert_eq!(machine.condition("Ready"), "True");
@@ -335,11 +339,11 @@ mod tests {
         let missing = json!([{"secretRef": {"name": "none"}}]);
         for (env, starts) in [(json!([]), 1), (missing, 0)] {
             let container = json!({"name": "c", "image": "a:1", "envFrom": env});
-            let mut machine = Machine::new(pod(json!({"containers": [container]})));
+            let mut machine = TestMachine::new(pod(json!({"containers": [container]})));
             let plan = (LOOP.plan)(&machine.world, &key("p"));
             assert_eq!(plan.effects.len(), starts, "{env}");
             for write in plan.writes {
-                if let Verb::Status(object) = write.verb {
+                if let WriteVerb::Status(object) = write.verb {
                     let staged = machine.with_status(&object);
                     machine.world.stage(key("p"), Some(staged));
                 }
@@ -351,8 +355,8 @@ mod tests {
 
     #[test]
     fn crash_loop_by_kubernetes_clock() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
-        machine.act("c", Act::Exit(1, 7)).run_to(1300);
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
+        machine.act("c", ContainerBehaviour::Exit(1, 7)).run_to(1300);
         let starts: Vec<_> = machine.told().into_iter().filter(|line| line.contains("start")).collect();
         let expected = [
             "0 start c#0",
@@ -375,11 +379,11 @@ mod tests {
 
     #[test]
     fn a_long_run_starts_the_backoff_over() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
-        machine.act("c", Act::Exit(1, 1)).run_to(100);
-        machine.act("c", Act::Exit(600, 1)).run_to(155);
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
+        machine.act("c", ContainerBehaviour::Exit(1, 1)).run_to(100);
+        machine.act("c", ContainerBehaviour::Exit(600, 1)).run_to(155);
         machine.told();
-        machine.act("c", Act::Exit(1, 1)).run_to(800);
+        machine.act("c", ContainerBehaviour::Exit(1, 1)).run_to(800);
         let starts: Vec<_> = machine.told().into_iter().filter(|line| line.contains("start")).collect();
         assert_eq!(starts, ["755 start c#6", "766 start c#7", "787 start c#8"]);
     }
@@ -396,8 +400,8 @@ mod tests {
         ];
         for (policy, code, expected) in cases {
             let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a:1"}]});
-            let mut machine = Machine::new(pod(spec));
-            machine.act("c", Act::Exit(1, code)).run_to(5);
+            let mut machine = TestMachine::new(pod(spec));
+            machine.act("c", ContainerBehaviour::Exit(1, code)).run_to(5);
             assert_eq!(machine.summary(), expected, "{policy} {code}");
         }
     }
@@ -406,7 +410,7 @@ mod tests {
     fn a_new_image_restarts_the_container_whatever_the_policy() {
         for policy in ["Always", "Never"] {
             let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a:1"}]});
-            let mut machine = Machine::new(pod(spec));
+            let mut machine = TestMachine::new(pod(spec));
             machine.run_to(5);
             let mut changed = machine.pod();
             changed.0["spec"]["containers"][0]["image"] = "a:2".into();
@@ -424,12 +428,12 @@ mod tests {
     fn ephemeral_containers_start_once_whatever_the_others_do() {
         let stuck = json!([{"name": "i", "image": "a:1"}]);
         let spec = json!({"initContainers": stuck, "containers": [{"name": "c", "image": "a:1"}]});
-        let mut machine = Machine::new(pod(spec));
+        let mut machine = TestMachine::new(pod(spec));
         machine.run_to(5);
         let mut changed = machine.pod();
         changed.0["spec"]["ephemeralContainers"] = json!([{"name": "d", "image": "a:1"}]);
         machine.put("pods", changed.0);
-        machine.act("d", Act::Exit(2, 3)).run_to(20);
+        machine.act("d", ContainerBehaviour::Exit(2, 3)).run_to(20);
         assert_eq!(machine.told(), ["0 start i#0", "5 start d#0", "7 d ends 3"]);
         let status = machine.status()["ephemeralContainerStatuses"].clone();
         assert_eq!(status[0]["state"]["terminated"]["exitCode"], 3);
@@ -445,8 +449,9 @@ mod tests {
         let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
         let container = json!({"name": "c", "image": "a", "restartPolicy": "Never", "restartPolicyRules": rules});
         for (code, expected) in [(42, "Running c=CrashLoopBackOff/1"), (41, "Failed c=Error/0")] {
-            let mut machine = Machine::new(pod(json!({"restartPolicy": "Always", "containers": [container.clone()]})));
-            machine.act("c", Act::Exit(1, code)).run_to(5);
+            let mut machine =
+                TestMachine::new(pod(json!({"restartPolicy": "Always", "containers": [container.clone()]})));
+            machine.act("c", ContainerBehaviour::Exit(1, code)).run_to(5);
             assert_eq!(machine.summary(), expected, "{code}");
         }
     }
@@ -458,8 +463,8 @@ mod tests {
                 {"name": "i2", "image": "a"}],
             "containers": [{"name": "z", "image": "a"}, {"name": "b", "image": "a"}],
         });
-        let mut machine = Machine::new(pod(spec));
-        machine.act("i1", Act::Exit(2, 0)).act("i2", Act::Exit(3, 0)).settle();
+        let mut machine = TestMachine::new(pod(spec));
+        machine.act("i1", ContainerBehaviour::Exit(2, 0)).act("i2", ContainerBehaviour::Exit(3, 0)).settle();
         assert_eq!(
             machine.summary(),
             "Pending i1=running/0 side=PodInitializing/0 i2=PodInitializing/0 b=PodInitializing/0 z=PodInitializing/0"
@@ -492,13 +497,13 @@ mod tests {
             let init = json!([{"name": "i", "image": "a"}]);
             json!({"restartPolicy": policy, "initContainers": init, "containers": [{"name": "c", "image": "a"}]})
         };
-        let mut machine = Machine::new(pod(spec("Always")));
-        machine.act("i", Act::Exit(1, 1)).run_to(5);
+        let mut machine = TestMachine::new(pod(spec("Always")));
+        machine.act("i", ContainerBehaviour::Exit(1, 1)).run_to(5);
         assert_eq!(machine.summary(), "Pending i=CrashLoopBackOff/1 c=PodInitializing/0");
-        machine.act("i", Act::Exit(1, 0)).run_to(20);
+        machine.act("i", ContainerBehaviour::Exit(1, 0)).run_to(20);
         assert_eq!(machine.summary(), "Running i+=Completed/2 c+=running/0");
-        let mut machine = Machine::new(pod(spec("Never")));
-        machine.act("i", Act::Exit(1, 1)).run_to(5);
+        let mut machine = TestMachine::new(pod(spec("Never")));
+        machine.act("i", ContainerBehaviour::Exit(1, 1)).run_to(5);
         assert_eq!(machine.summary(), "Failed i=Error/0 c=PodInitializing/0");
     }
 }

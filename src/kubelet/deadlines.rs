@@ -24,16 +24,16 @@ pub fn is_over(pod: &LocalPod) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Act, Machine, pod};
+    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
     use serde_json::json;
 
     #[test]
     fn a_pod_fails_at_its_deadline() {
         let containers = json!([{"name": "c", "image": "a"}]);
-        let mut machine = Machine::new(pod(
+        let mut machine = TestMachine::new(pod(
             json!({"activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 5, "containers": containers}),
         ));
-        machine.act("c", Act::Stubborn).run_to(22);
+        machine.act("c", ContainerBehaviour::Stubborn).run_to(22);
         assert_eq!(machine.status()["phase"], "Running", "no phase is final while anything runs");
         machine.run_to(60);
         assert_eq!(machine.told(), ["0 start c#0", "20 stop c in 5", "25 c ends 137"]);

@@ -1,6 +1,6 @@
 //! A container's environment: variables of Services, then `envFrom`, then `env`; later ones win.
 
-use super::pod::{LocalPod, Member};
+use super::pod::{LocalPod, PodContainer};
 use super::{command, fields};
 use crate::object::Object;
 use crate::world::Row;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 type Variables = Vec<(String, String)>;
 
 /// The environment that a container is started with; or what is missing, in Kubernetes' words.
-pub fn of(pod: &LocalPod, member: &Member, ip: &str) -> Result<Variables, String> {
+pub fn container_environment(pod: &LocalPod, member: &PodContainer, ip: &str) -> Result<Variables, String> {
     let mut variables = services(pod);
     for source in member.spec.env_from.iter().flatten() {
         variables.extend(all_of(pod, source)?);
@@ -42,7 +42,7 @@ fn each_once(variables: Variables) -> Variables {
 /// The value of one variable; none when it is optional and its source is missing.
 fn value_of(
     pod: &LocalPod,
-    member: &Member,
+    member: &PodContainer,
     variable: &EnvVar,
     ip: &str,
     known: &Variables,
@@ -53,7 +53,7 @@ fn value_of(
     }
 }
 
-fn from(pod: &LocalPod, member: &Member, source: &EnvVarSource, ip: &str) -> Result<Option<String>, String> {
+fn from(pod: &LocalPod, member: &PodContainer, source: &EnvVarSource, ip: &str) -> Result<Option<String>, String> {
     if let Some(field) = &source.field_ref {
         return fields::field(pod, &field.field_path, ip).map(Some);
     }
@@ -74,13 +74,13 @@ fn from(pod: &LocalPod, member: &Member, source: &EnvVarSource, ip: &str) -> Res
     Ok(None)
 }
 
-fn from_files(member: &Member) -> impl Iterator<Item = (&EnvVar, &FileKeySelector)> {
+fn from_files(member: &PodContainer) -> impl Iterator<Item = (&EnvVar, &FileKeySelector)> {
     let variables = member.spec.env.iter().flatten();
     variables.filter_map(|variable| Some((variable, variable.value_from.as_ref()?.file_key_ref.as_ref()?)))
 }
 
 /// The variables whose values are in files; [`of`] has the mark of each in its place.
-pub fn file_keys(member: &Member) -> Vec<FileKey> {
+pub fn file_keys(member: &PodContainer) -> Vec<FileKey> {
     let key = |(variable, file): (&EnvVar, &FileKeySelector)| FileKey {
         variable: variable.name.clone(),
         volume: file.volume_name.as_str().into(),
@@ -92,24 +92,24 @@ pub fn file_keys(member: &Member) -> Vec<FileKey> {
 }
 
 /// ConfigMaps and Secrets, alike but for their words and their encoding.
-struct Source {
+struct EnvSource {
     resource: &'static str,
     word: &'static str,
     kind: &'static str,
     decode: fn(&str) -> String,
 }
 
-const CONFIG_MAP: Source =
-    Source { resource: "configmaps", word: "configmap", kind: "ConfigMap", decode: |text| text.to_owned() };
+const CONFIG_MAP: EnvSource =
+    EnvSource { resource: "configmaps", word: "configmap", kind: "ConfigMap", decode: |text| text.to_owned() };
 
-const SECRET: Source = Source { resource: "secrets", word: "secret", kind: "Secret", decode: from_base64 };
+const SECRET: EnvSource = EnvSource { resource: "secrets", word: "secret", kind: "Secret", decode: from_base64 };
 
 fn from_base64(text: &str) -> String {
     let bytes = STANDARD.decode(text).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn find(pod: &LocalPod, source: &Source, name: &str, optional: bool) -> Result<Option<Object>, String> {
+fn find(pod: &LocalPod, source: &EnvSource, name: &str, optional: bool) -> Result<Option<Object>, String> {
     match pod.world.find(source.resource, &pod.row.key.namespace, name) {
         Some(row) => Ok(Some(row.object())),
         None if optional => Ok(None),
@@ -117,7 +117,7 @@ fn find(pod: &LocalPod, source: &Source, name: &str, optional: bool) -> Result<O
     }
 }
 
-fn key_of(pod: &LocalPod, source: &Source, name: &str, key: &str, optional: bool) -> Result<Option<String>, String> {
+fn key_of(pod: &LocalPod, source: &EnvSource, name: &str, key: &str, optional: bool) -> Result<Option<String>, String> {
     let Some(object) = find(pod, source, name, optional)? else { return Ok(None) };
     match object.text(&["data", key]) {
         Some(value) => Ok(Some((source.decode)(value))),
@@ -148,9 +148,9 @@ fn services(pod: &LocalPod) -> Variables {
     if pod.spec.enable_service_links.unwrap_or(true) {
         rows.extend(world.list_in("services", namespace));
     }
-    world.remembering(|remembered: &mut Remembered| {
+    world.remembering(|remembered: &mut ServiceEnvCache| {
         if !remembered.is_of(&rows) {
-            *remembered = Remembered::of(&rows);
+            *remembered = ServiceEnvCache::from_rows(&rows);
         }
         remembered.variables.clone()
     })
@@ -158,16 +158,16 @@ fn services(pod: &LocalPod) -> Variables {
 
 /// Cached service variables of the last call; most pods of a burst have the same ones.
 #[derive(Default)]
-struct Remembered {
+struct ServiceEnvCache {
     rows: Vec<Arc<Row>>,
     variables: Variables,
 }
 
-impl Remembered {
-    fn of(rows: &[&Arc<Row>]) -> Remembered {
+impl ServiceEnvCache {
+    fn from_rows(rows: &[&Arc<Row>]) -> ServiceEnvCache {
         let mut variables = BTreeMap::new();
         rows.iter().for_each(|row| links(&row.object(), &mut variables));
-        Remembered {
+        ServiceEnvCache {
             rows: rows.iter().map(|row| Arc::clone(row)).collect(),
             variables: variables.into_iter().collect(),
         }
@@ -210,16 +210,16 @@ fn variable_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
+    use super::super::machine::{TestMachine, pod};
     use serde_json::{Value, json};
 
-    fn started_with(container: Value, services: bool) -> Machine {
+    fn started_with(container: Value, services: bool) -> TestMachine {
         let mut container = container;
         container["name"] = "c".into();
         container["image"] = "a".into();
         let spec = json!({"enableServiceLinks": services, "serviceAccountName": "sa", "hostname": "h",
             "containers": [container, {"name": "other", "image": "a", "resources": {"limits": {"memory": "64Mi"}}}]});
-        let mut machine = Machine::new(pod(spec));
+        let mut machine = TestMachine::new(pod(spec));
         let meta = |name: &str| json!({"name": name, "namespace": "default", "uid": name});
         machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"K": "kay", "two.words": "2"}}));
         machine.put("secrets", json!({"metadata": meta("sec"), "data": {"P": "cGFzcw=="}}));
@@ -240,7 +240,7 @@ mod tests {
         machine
     }
 
-    fn value(machine: &Machine, name: &str) -> Option<String> {
+    fn value(machine: &TestMachine, name: &str) -> Option<String> {
         let start = machine.starts.iter().find(|start| &*start.container == "c")?;
         assert!(start.env.iter().filter(|(known, _)| known == name).count() < 2, "{name} twice");
         start.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())

@@ -1,16 +1,16 @@
 //! Events of a pod, each told once: when the status that is about to be written differs from the one that stands.
 
-use super::containers::{Order, Step};
-use super::pod::{LocalPod, Member, Role, State, waits_for_next};
+use super::containers::{ContainerAction, PodActions};
+use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer, waits_for_next};
 use super::{conditions, deadlines, eviction, hooks, message, ports, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
 use crate::object::Time;
-use crate::world::facts::Throttled;
-use crate::world::{Ended, Event, EventType, Memory, Plan};
+use crate::world::facts::ThrottlingState;
+use crate::world::{AttemptEnd, EventType, Memory, Plan, PlannedEvent};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
 /// Tells what has changed.
-pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut Plan) {
+pub fn of_transitions(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Plan) {
     if pod.simulated {
         return of_lacking(pod, order, new, plan);
     }
@@ -34,7 +34,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         let message = new.message.as_deref().unwrap_or_default();
         plan.event(pod.row, EventType::Warning, eviction::REASON, eviction::event(message));
     }
-    if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, Step::Start(_))) {
+    if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, ContainerAction::Start(_))) {
         resources::tell_unlimited(pod, plan);
         resources::tell_on_disk(pod, plan);
         volumes::tell_shared(pod, plan);
@@ -45,10 +45,10 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
     }
     ports::tell_denied(pod, plan);
     for (member, step) in pod.members.iter().zip(&order.steps) {
-        let mut tell = Teller { pod, member, plan };
+        let mut tell = EventSource { pod, member, plan };
         tell.started();
         tell.lost();
-        if member.role == Role::Ephemeral && matches!(step, Step::Start(_)) {
+        if member.role == ContainerRole::Ephemeral && matches!(step, ContainerAction::Start(_)) {
             security::tell_powerless(pod, member, tell.plan);
         }
         if let Some(status) = status_of(new, member) {
@@ -63,17 +63,17 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
 }
 
 /// Events of a simulated pod: only those that explain why it cannot start.
-fn of_lacking(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut Plan) {
+fn of_lacking(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Plan) {
     of_blocked(pod, order, plan);
     for (member, step) in pod.members.iter().zip(&order.steps) {
-        if let (Step::Misconfigured(_), Some(status)) = (step, status_of(new, member)) {
-            Teller { pod, member, plan }.waiting(status, step);
+        if let (ContainerAction::Misconfigured(_), Some(status)) = (step, status_of(new, member)) {
+            EventSource { pod, member, plan }.waiting(status, step);
         }
     }
 }
 
 /// Why no container of the pod can be made, once.
-fn of_blocked(pod: &LocalPod, order: &Order, plan: &mut Plan) {
+fn of_blocked(pod: &LocalPod, order: &PodActions, plan: &mut Plan) {
     let was_blocked =
         conditions::known(pod, "PodReadyToStartContainers").is_some_and(|condition| condition.status == "False");
     if let Some(blocked) = order.blocked.as_ref().filter(|_| !was_blocked) {
@@ -81,34 +81,34 @@ fn of_blocked(pod: &LocalPod, order: &Order, plan: &mut Plan) {
     }
 }
 
-fn status_of<'a>(new: &'a PodStatus, member: &Member) -> Option<&'a ContainerStatus> {
+fn status_of<'a>(new: &'a PodStatus, member: &PodContainer) -> Option<&'a ContainerStatus> {
     let lists = [&new.init_container_statuses, &new.container_statuses, &new.ephemeral_container_statuses];
     lists.into_iter().flatten().flatten().find(|status| status.name == member.spec.name)
 }
 
 /// The part of the spec that an event about a container is about.
-pub fn field_path(member: &Member) -> String {
+pub fn field_path(member: &PodContainer) -> String {
     let list = match member.role {
-        Role::Init | Role::Sidecar => "initContainers",
-        Role::Main => "containers",
-        Role::Ephemeral => "ephemeralContainers",
+        ContainerRole::Init | ContainerRole::Sidecar => "initContainers",
+        ContainerRole::Main => "containers",
+        ContainerRole::Ephemeral => "ephemeralContainers",
     };
     format!("spec.{list}{{{}}}", member.spec.name)
 }
 
-struct Teller<'a, 'p> {
+struct EventSource<'a, 'p> {
     pod: &'a LocalPod<'a>,
-    member: &'a Member,
+    member: &'a PodContainer,
     plan: &'p mut Plan,
 }
 
-impl Teller<'_, '_> {
+impl EventSource<'_, '_> {
     fn event(&mut self, kind: EventType, reason: &'static str, message: String) {
         self.event_until(kind, reason, message, None);
     }
 
     fn event_until(&mut self, kind: EventType, reason: &'static str, message: String, until: Option<Time>) {
-        self.plan.events.push(Event {
+        self.plan.events.push(PlannedEvent {
             about: self.pod.row.key.clone(),
             uid: self.pod.row.uid.clone(),
             field_path: field_path(self.member),
@@ -122,8 +122,10 @@ impl Teller<'_, '_> {
     /// An attempt has come to run (and may have ended by now) of which status does not tell yet.
     fn started(&mut self) {
         let has_run = match &self.member.state {
-            State::Running { .. } => !hooks::is_starting(self.member),
-            State::Ended(ended) => (ended.started.is_some() || ended.is_start_error()) && self.member.facts.is_some(),
+            AttemptState::Running { .. } => !hooks::is_starting(self.member),
+            AttemptState::Ended(ended) => {
+                (ended.started.is_some() || ended.is_start_error()) && self.member.facts.is_some()
+            }
             _ => false,
         };
         if !has_run || self.is_told() {
@@ -155,16 +157,16 @@ impl Teller<'_, '_> {
 
     /// An end that nobody saw: Kubernetes has no event for it, but who looks for the cause of a restart looks here.
     fn lost(&mut self) {
-        let ended = self.member.ended().filter(|ended| ended.reason.as_deref() == Some(Ended::UNKNOWN));
+        let ended = self.member.ended().filter(|ended| ended.reason.as_deref() == Some(AttemptEnd::UNKNOWN));
         if let Some(ended) = ended.filter(|_| self.member.old_while_running().is_some()) {
-            self.event(EventType::Warning, Ended::UNKNOWN, ended.message.clone());
+            self.event(EventType::Warning, AttemptEnd::UNKNOWN, ended.message.clone());
         }
     }
 
     /// Its CPU limit holds it back: Kubernetes leaves that to an alert (CPUThrottlingHigh). Without numbers, so that events that say
     /// the same become one.
     fn throttled(&mut self) {
-        if self.member.facts.as_ref().is_none_or(|facts| facts.throttled != Throttled::Untold) {
+        if self.member.facts.as_ref().is_none_or(|facts| facts.throttled != ThrottlingState::Untold) {
             return;
         }
         let name = &self.member.spec.name;
@@ -186,7 +188,7 @@ impl Teller<'_, '_> {
         same && (state.running.is_some() || state.terminated.is_some() || waits_after_end)
     }
 
-    fn waiting(&mut self, status: &ContainerStatus, step: &Step) {
+    fn waiting(&mut self, status: &ContainerStatus, step: &ContainerAction) {
         self.unmounted(status);
         let new = waiting_reason(status);
         let Some(reason) = new.filter(|_| self.member.old.as_ref().and_then(waiting_reason) != waiting_reason(status))
@@ -226,7 +228,7 @@ impl Teller<'_, '_> {
             "CrashLoopBackOff" => {
                 let pod = self.pod.full_name();
                 let message = format!("Back-off restarting failed container {name} in pod {pod}");
-                let until = if let Step::BackOff { due, .. } = step { Some(*due) } else { None };
+                let until = if let ContainerAction::BackOff { due, .. } = step { Some(*due) } else { None };
                 self.event_until(EventType::Warning, "BackOff", message, until);
             }
             _ => {}
@@ -245,8 +247,12 @@ impl Teller<'_, '_> {
         }
     }
 
-    fn stopped(&mut self, step: &Step) {
-        let (Step::Stop { event: Some(event), .. } | Step::PreStop { event: Some(event), .. }) = step else { return };
+    fn stopped(&mut self, step: &ContainerAction) {
+        let (ContainerAction::Stop { event: Some(event), .. } | ContainerAction::PreStop { event: Some(event), .. }) =
+            step
+        else {
+            return;
+        };
         self.event(EventType::Normal, "Killing", event.clone());
     }
 }
@@ -261,15 +267,15 @@ fn waiting_reason(status: &ContainerStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
+    use super::super::machine::{TestMachine, pod};
     use crate::world::Report;
-    use crate::world::usage::{Sample, Throttling};
+    use crate::world::usage::{Throttling, UsageSample};
     use serde_json::json;
 
     #[test]
     fn fields_that_nothing_acts_on_are_told_once() {
         let spec = json!({"hostUsers": false, "runtimeClassName": "x", "containers": [{"name": "c", "image": "a"}]});
-        let mut machine = Machine::new(pod(spec));
+        let mut machine = TestMachine::new(pod(spec));
         machine.run_to(100);
         assert_eq!(machine.reasons(), ["Unsupported", "Pulled", "Created", "Started"]);
         let told = "Not supported by kloop yet: spec.hostUsers (users in the pod are the machine's users), \
@@ -279,12 +285,13 @@ mod tests {
     #[test]
     fn a_cpu_limit_that_holds_a_container_back_is_told_once() {
         let limited = json!({"name": "c", "image": "a", "resources": {"limits": {"cpu": "100m"}}});
-        let mut machine = Machine::new(pod(json!({"containers": [limited]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [limited]})));
         machine.run_to(10);
         for (second, throttled) in [(20, 10), (30, 60), (40, 160)] {
             machine.run_to(second);
             let throttling = Throttling { periods: second as u64 * 10, throttled, nanos: 1 };
-            let sample = Sample { cpu_nanos: second as u64 * 1000, memory: 1, throttling, ..Sample::default() };
+            let sample =
+                UsageSample { cpu_nanos: second as u64 * 1000, memory: 1, throttling, ..UsageSample::default() };
             let at = machine.world.now;
             machine.report(Report::Usage { pod_uid: "uid-p".into(), at, samples: vec![("c".into(), sample)] });
             machine.settle();

@@ -4,8 +4,8 @@
 //! stop signal and takes its time from the grace period. Each runs at least once: a control plane that restarts in between asks again.
 //! On the way to the machine and back a hook is a probe that is asked once. A sleep is nobody's work but the clock's.
 
-use super::containers::{Order, Step};
-use super::pod::{LocalPod, Member, State};
+use super::containers::{ContainerAction, PodActions};
+use super::pod::{AttemptState, LocalPod, PodContainer};
 use super::{probes, termination};
 use crate::object::Time;
 use crate::object::time::Shift;
@@ -19,13 +19,13 @@ const PATIENCE: i64 = 24 * 60 * 60;
 const LEAST_GRACE: i64 = 2;
 
 /// The hook of a kind, if the container has it.
-fn of(container: &Container, kind: ProbeKind) -> Option<&LifecycleHandler> {
+fn hook_of_kind(container: &Container, kind: ProbeKind) -> Option<&LifecycleHandler> {
     let lifecycle = container.lifecycle.as_ref()?;
     if kind == ProbeKind::PostStart { lifecycle.post_start.as_ref() } else { lifecycle.pre_stop.as_ref() }
 }
 
 fn sleeps(container: &Container, kind: ProbeKind) -> Option<SignedDuration> {
-    Some(SignedDuration::from_secs(of(container, kind)?.sleep.as_ref()?.seconds))
+    Some(SignedDuration::from_secs(hook_of_kind(container, kind)?.sleep.as_ref()?.seconds))
 }
 
 /// Hooks that sleep and whose time is over have succeeded.
@@ -39,37 +39,40 @@ pub fn wake_up(now: Time, container: &Container, facts: &mut ContainerFacts) {
 }
 
 /// Whether it has a hook before its stop signal.
-pub fn comes_before_the_end(member: &Member) -> bool {
-    of(&member.spec, ProbeKind::PreStop).is_some()
+pub fn comes_before_the_end(member: &PodContainer) -> bool {
+    hook_of_kind(&member.spec, ProbeKind::PreStop).is_some()
 }
 
 /// Whether it has one that is still to be asked for: a sidecar's comes when its pod begins to end, although its own end waits for the
 /// containers (Kubernetes' killContainer runs the hook before it waits for the container's turn).
-pub fn comes_ahead(pod: &LocalPod, member: &Member, grace: i64) -> bool {
-    let runs = matches!(member.state, State::Running { .. });
+pub fn comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
+    let runs = matches!(member.state, AttemptState::Running { .. });
     let is_new = member.probe(ProbeKind::PreStop).is_none_or(|hook| hook.since.is_none());
     !pod.simulated && grace > 0 && runs && is_new && comes_before_the_end(member)
 }
 
 /// Whether it runs and its postStart hook has not succeeded yet.
-pub fn is_starting(member: &Member) -> bool {
-    let runs = matches!(member.state, State::Running { .. });
+pub fn is_starting(member: &PodContainer) -> bool {
+    let runs = matches!(member.state, AttemptState::Running { .. });
     let done = || member.probe(ProbeKind::PostStart).is_some_and(|hook| hook.successes > 0);
-    runs && of(&member.spec, ProbeKind::PostStart).is_some() && member.old_while_running().is_none() && !done()
+    runs && hook_of_kind(&member.spec, ProbeKind::PostStart).is_some()
+        && member.old_while_running().is_none()
+        && !done()
 }
 
 /// The stop of a container whose postStart hook has failed.
-pub fn failed(pod: &LocalPod, member: &Member) -> Option<Step> {
+pub fn failed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> {
     let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
     let failed = member.probe(ProbeKind::PostStart).is_some_and(|hook| hook.failures > 0);
     let event = || Some("FailedPostStartHook".to_owned());
-    (failed && !stopping && is_starting(member)).then(|| Step::Stop { grace: pod.grace_seconds(), event: event() })
+    (failed && !stopping && is_starting(member))
+        .then(|| ContainerAction::Stop { grace: pod.grace_seconds(), event: event() })
 }
 
 /// Orders the postStart hooks that are due. Not in the beat in which the pod was written: it would be ordered twice.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
     for member in pod.members.iter().filter(|member| is_starting(member)) {
-        let Some(hook) = of(&member.spec, ProbeKind::PostStart) else { continue };
+        let Some(hook) = hook_of_kind(&member.spec, ProbeKind::PostStart) else { continue };
         match member.probe(ProbeKind::PostStart).and_then(|known| known.since) {
             Some(since) => sleeps(&member.spec, ProbeKind::PostStart)
                 .into_iter()
@@ -81,56 +84,61 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
 }
 
 /// Orders the preStop hook of a container that is to end.
-pub fn order_last(pod: &LocalPod, member: &Member, grace: i64, plan: &mut Plan) {
-    if let Some(hook) = of(&member.spec, ProbeKind::PreStop) {
+pub fn order_last(pod: &LocalPod, member: &PodContainer, grace: i64, plan: &mut Plan) {
+    if let Some(hook) = hook_of_kind(&member.spec, ProbeKind::PreStop) {
         plan.effects.push(probes::ask(pod, member, ProbeKind::PreStop, hook, grace));
     }
 }
 
 /// Puts the preStop hook before each stop that is to be ordered, and takes its time from the grace.
-pub fn delay_stops(pod: &LocalPod, order: &mut Order) {
+pub fn delay_stops(pod: &LocalPod, order: &mut PodActions) {
     for (place, member) in pod.members.iter().enumerate().filter(|_| !pod.simulated) {
         let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
-        let runs = matches!(member.state, State::Running { .. });
-        if of(&member.spec, ProbeKind::PreStop).is_none() || stopping || !runs {
+        let runs = matches!(member.state, AttemptState::Running { .. });
+        if hook_of_kind(&member.spec, ProbeKind::PreStop).is_none() || stopping || !runs {
             continue;
         }
-        if let Step::Stop { grace, event } = &mut order.steps[place] {
-            let (step, wake) = before(pod, member, *grace, event.take());
+        if let ContainerAction::Stop { grace, event } = &mut order.steps[place] {
+            let (step, wake) = run_pre_stop(pod, member, *grace, event.take());
             order.steps[place] = step;
             order.wakes.extend(wake);
         }
     }
 }
 
-fn before(pod: &LocalPod, member: &Member, grace: i64, event: Option<String>) -> (Step, Option<Time>) {
+fn run_pre_stop(
+    pod: &LocalPod,
+    member: &PodContainer,
+    grace: i64,
+    event: Option<String>,
+) -> (ContainerAction, Option<Time>) {
     let now = pod.world.now;
     let known = member.probe(ProbeKind::PreStop);
     let Some(since) = known.and_then(|hook| hook.since) else {
         return match (grace > 0, pod.is_staged()) {
-            (false, _) => (Step::Stop { grace, event }, None),
-            (true, true) => (Step::Keep, Some(now.later(SignedDuration::from_secs(1)))),
-            (true, false) => (Step::PreStop { grace, event }, None),
+            (false, _) => (ContainerAction::Stop { grace, event }, None),
+            (true, true) => (ContainerAction::Keep, Some(now.later(SignedDuration::from_secs(1)))),
+            (true, false) => (ContainerAction::PreStop { grace, event }, None),
         };
     };
     // A deletion has a deadline of its own; other stops have the whole grace from the hook on.
     let deadline = termination::deadline(pod).unwrap_or(since.later(SignedDuration::from_secs(grace)));
     if known.is_some_and(|hook| hook.last.is_some()) || now >= deadline {
         let left = termination::seconds_until(now, deadline).max(LEAST_GRACE);
-        return (Step::Stop { grace: left, event: None }, None);
+        return (ContainerAction::Stop { grace: left, event: None }, None);
     }
     let awake = sleeps(&member.spec, ProbeKind::PreStop).map(|pause| since.later(pause));
-    (Step::Keep, Some(awake.map_or(deadline, |awake| awake.min(deadline))))
+    (ContainerAction::Keep, Some(awake.map_or(deadline, |awake| awake.min(deadline))))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Act, Machine, pod};
+    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
     use serde_json::{Value, json};
 
-    fn with(lifecycle: Value) -> Machine {
+    fn with(lifecycle: Value) -> TestMachine {
         let container = json!({"name": "c", "image": "a", "lifecycle": lifecycle});
-        Machine::new(pod(json!({"terminationGracePeriodSeconds": 30, "containers": [container]})))
+        TestMachine::new(pod(json!({"terminationGracePeriodSeconds": 30, "containers": [container]})))
     }
 
     fn exec() -> Value {
@@ -187,7 +195,7 @@ mod tests {
         ];
         for (seconds, expected) in table {
             let mut machine = with(json!({"preStop": {"sleep": {"seconds": seconds}}}));
-            machine.act("c", Act::Stubborn).run_to(10);
+            machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
             machine.told();
             machine.delete(30);
             machine.run_to(100);

@@ -3,18 +3,18 @@
 //! For an image that no object is about, and for what an object without an entrypoint leaves open, the recipe of that image speaks, if there
 //! is one ([`recipe`]).
 
-use super::pod::{LocalPod, Member, State};
+use super::pod::{AttemptState, LocalPod, PodContainer};
 use super::{command, sources, start};
 use crate::kinds::image::{Image as Stored, ImageSpec, RESOURCE, pattern, recipe};
 use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
-use crate::world::start::{Build, Image as Brought};
+use crate::world::start::{BuildCommand, StartImage as Brought};
 use crate::world::{Effect, Plan, Row, Start, World};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// An Image object, or a recipe, for one container.
-pub struct Image {
+pub struct ImageSettings {
     /// The object.
     stored: Arc<Stored>,
     /// Whether it is a recipe, which is no object of the cluster.
@@ -29,40 +29,45 @@ pub struct Image {
 pub const MANIFEST_DIR: &str = crate::kinds::manifest_folder::ANNOTATION;
 
 /// The Image object for an image, or else its recipe, if there is one.
-pub fn of(world: &World, image: &str) -> Option<Image> {
+pub fn find_settings(world: &World, image: &str) -> Option<ImageSettings> {
     let rows: Vec<_> = world.list(RESOURCE).filter(|row| !row.is_deleting()).map(|row| row.body()).collect();
-    among(rows.iter().map(AsRef::as_ref), image)
+    best_match(rows.iter().map(AsRef::as_ref), image)
 }
 
 /// The one of these Image objects that is about an image, or else its recipe.
-pub fn among<'a>(objects: impl Iterator<Item = &'a Object>, image: &str) -> Option<Image> {
+pub fn best_match<'a>(objects: impl Iterator<Item = &'a Object>, image: &str) -> Option<ImageSettings> {
     let ranked = objects.filter_map(|object| {
         let patterns = object.items(&["spec", "patterns"]).iter().filter_map(|pattern| pattern.as_str());
         Some((pattern::best(patterns, image)?, object))
     });
     let recipe = recipe::of_image(image);
     match ranked.max_by_key(|(rank, object)| (*rank, Reverse(object.name()))) {
-        Some((_, object)) => Image::read(object).map(|image| image.completed(recipe)),
-        None => recipe.map(Image::of_recipe),
+        Some((_, object)) => ImageSettings::read(object).map(|image| image.completed(recipe)),
+        None => recipe.map(ImageSettings::of_recipe),
     }
 }
 
-impl Image {
+impl ImageSettings {
     /// Reads an object; none when it cannot be read.
-    pub fn read(object: &Object) -> Option<Image> {
+    pub fn read(object: &Object) -> Option<ImageSettings> {
         let stored = typed::view::<Stored>(object).ok()?;
         let folder = object.annotation(MANIFEST_DIR).map(str::to_owned);
         let generation = object.int(&["metadata", "generation"]).unwrap_or(0);
         let state = format!("{}/{}/{generation}", object.name(), object.uid());
-        Some(Image { stored: Arc::new(stored), is_recipe: false, folder, state })
+        Some(ImageSettings { stored: Arc::new(stored), is_recipe: false, folder, state })
     }
 
-    fn of_recipe(recipe: &recipe::Recipe) -> Image {
-        Image { stored: recipe.image.clone(), is_recipe: true, folder: None, state: format!("recipe/{}", recipe.name) }
+    fn of_recipe(recipe: &recipe::Recipe) -> ImageSettings {
+        ImageSettings {
+            stored: recipe.image.clone(),
+            is_recipe: true,
+            folder: None,
+            state: format!("recipe/{}", recipe.name),
+        }
     }
 
     /// An object that does not say what the program is leaves open what the recipe says.
-    fn completed(mut self, recipe: Option<&recipe::Recipe>) -> Image {
+    fn completed(mut self, recipe: Option<&recipe::Recipe>) -> ImageSettings {
         let Some(recipe) = recipe.filter(|_| self.stored.spec.entrypoint.is_none()) else { return self };
         let spec = &mut Arc::make_mut(&mut self.stored).spec;
         *spec = completed(std::mem::take(spec), &recipe.image.spec);
@@ -117,7 +122,7 @@ impl Image {
             folder: self.folder.clone(),
             user: spec.user.clone(),
             sources: Str::default(),
-            build: spec.build.as_ref().map(|build| Build {
+            build: spec.build.as_ref().map(|build| BuildCommand {
                 command: expanded(&build.command),
                 folder: self.build_dir(build.working_dir.as_deref()),
                 env: self.env().collect(),
@@ -167,7 +172,7 @@ fn completed(object: ImageSpec, recipe: &ImageSpec) -> ImageSpec {
 
 /// Returns the settings that the runtime needs from the container's Image object, if there is one, with these
 /// variables.
-pub fn brought(pod: &LocalPod, image: &Image, env: &[(String, String)]) -> Brought {
+pub fn brought(pod: &LocalPod, image: &ImageSettings, env: &[(String, String)]) -> Brought {
     let mut brought = image.start(env);
     if let Some(sources) = sources::settled(pod.world, image.name()) {
         if let Some(build) = &mut brought.build {
@@ -184,7 +189,7 @@ pub fn users<'a>(world: &'a World, name: &'a str) -> impl Iterator<Item = &'a Ro
         let body = pod.body();
         let lists = ["containers", "initContainers"].iter().flat_map(|list| body.items(&["spec", list]));
         let mut images = lists.filter_map(|container| container["image"].as_str());
-        images.any(|image| of(world, image).is_some_and(|found| found.name() == name))
+        images.any(|image| find_settings(world, image).is_some_and(|found| found.name() == name))
     };
     world.list("pods").map(|pod| &**pod).filter(|pod| super::of_ours(world, pod)).filter(uses)
 }
@@ -224,18 +229,18 @@ pub fn tells_sources(id: &str) -> bool {
 }
 
 /// The Image object whose watched files are other ones now than those that the attempt was started with.
-pub fn with_new_sources(pod: &LocalPod, member: &Member) -> Option<String> {
+pub fn with_new_sources(pod: &LocalPod, member: &PodContainer) -> Option<String> {
     let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(member.attempt))?;
     let (image, ran) = old.image_id.rsplit_once(MARK).filter(|_| !pod.simulated)?;
-    let of_now = of(pod.world, image).filter(Image::watches)?;
+    let of_now = find_settings(pod.world, image).filter(ImageSettings::watches)?;
     let now = sources::settled(pod.world, of_now.name())?;
     (*now.digest != *ran).then(|| of_now.name().to_owned())
 }
 
 /// Returns the current settings when watched files have changed and a build must finish before the container is
 /// stopped.
-fn unbuilt(pod: &LocalPod, member: &Member) -> Option<Brought> {
-    let of_now = of(pod.world, member.spec.image.as_deref()?)?;
+fn unbuilt(pod: &LocalPod, member: &PodContainer) -> Option<Brought> {
+    let of_now = find_settings(pod.world, member.spec.image.as_deref()?)?;
     let brought = brought(pod, &of_now, &[]);
     let build = brought.build.as_ref()?;
     let is_built = pod.world.facts.builds.get(&brought.name).is_some_and(|built| built.went_well(&build.inputs));
@@ -243,13 +248,13 @@ fn unbuilt(pod: &LocalPod, member: &Member) -> Option<Brought> {
 }
 
 /// The Image object for whose new sources a container is to be ended now: what is made of them is there.
-pub fn with_new_program(pod: &LocalPod, member: &Member) -> Option<String> {
+pub fn with_new_program(pod: &LocalPod, member: &PodContainer) -> Option<String> {
     with_new_sources(pod, member).filter(|_| unbuilt(pod, member).is_none())
 }
 
 /// Orders the builds of what has changed: what runs goes on until that has gone well.
 pub fn order_builds(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
-    let running = |member: &&Member| matches!(member.state, State::Running { .. });
+    let running = |member: &&PodContainer| matches!(member.state, AttemptState::Running { .. });
     for member in pod.members.iter().filter(running).filter(|member| with_new_sources(pod, member).is_some()) {
         let Some(inputs) = unbuilt(pod, member).and_then(|image| Some(image.build?.inputs)) else { continue };
         let mut orders = plan.effects.iter();
@@ -264,31 +269,32 @@ pub fn order_builds(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
 }
 
 /// Whether it is not known yet what the image's watched files hold: without that nobody could tell later whether they have changed.
-pub fn awaits_sources(pod: &LocalPod, member: &Member) -> bool {
-    let image = member.spec.image.as_deref().filter(|_| !pod.simulated).and_then(|image| of(pod.world, image));
+pub fn awaits_sources(pod: &LocalPod, member: &PodContainer) -> bool {
+    let image =
+        member.spec.image.as_deref().filter(|_| !pod.simulated).and_then(|image| find_settings(pod.world, image));
     image.is_some_and(|image| image.watches() && sources::settled(pod.world, image.name()).is_none())
 }
 
 /// Returns the user from the container's Image object.
-pub fn user(pod: &LocalPod, member: &Member) -> Option<String> {
-    of(pod.world, member.spec.image.as_deref()?)?.user().map(str::to_owned)
+pub fn user(pod: &LocalPod, member: &PodContainer) -> Option<String> {
+    find_settings(pod.world, member.spec.image.as_deref()?)?.user().map(str::to_owned)
 }
 
 /// Whether its Image object says that the container sees the machine's files as they are.
-pub fn wants_host_files(pod: &LocalPod, member: &Member) -> bool {
+pub fn wants_host_files(pod: &LocalPod, member: &PodContainer) -> bool {
     filesystem(pod, member).as_deref() == Some("host")
 }
 
-fn filesystem(pod: &LocalPod, member: &Member) -> Option<String> {
+fn filesystem(pod: &LocalPod, member: &PodContainer) -> Option<String> {
     if pod.simulated {
         return None;
     }
-    of(pod.world, member.spec.image.as_deref()?)?.stored.spec.filesystem.clone()
+    find_settings(pod.world, member.spec.image.as_deref()?)?.stored.spec.filesystem.clone()
 }
 
 /// Whether the next try of a container may go otherwise than the last, so that it does not wait for the end of its pause: something else
 /// is said of its image now, or the program that it lacked has come.
-pub fn is_repaired(pod: &LocalPod, member: &Member) -> bool {
+pub fn is_repaired(pod: &LocalPod, member: &PodContainer) -> bool {
     let Some(facts) = member.facts.as_ref().filter(|_| !pod.simulated) else { return false };
     let now = || state(pod, member.spec.image.as_deref().unwrap_or_default());
     facts.findable || facts.image.as_ref().is_some_and(|tried| *tried != now())
@@ -296,12 +302,12 @@ pub fn is_repaired(pod: &LocalPod, member: &Member) -> bool {
 
 /// The state that the container's image is resolved with now, as [`Start`] has it; empty without an Image object.
 fn state(pod: &LocalPod, image: &str) -> String {
-    of(pod.world, image).map(|image| brought(pod, &image, &[]).tried()).unwrap_or_default()
+    find_settings(pod.world, image).map(|image| brought(pod, &image, &[]).tried()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Act, Machine, pod};
+    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
     use super::*;
     use crate::world::Report;
     use serde_json::{Value, json};
@@ -313,7 +319,7 @@ mod tests {
             )
         };
         let objects: Vec<Object> = objects.iter().map(object).collect();
-        among(objects.iter(), image).map(|image| image.start(&image.env().collect::<Vec<_>>()))
+        best_match(objects.iter(), image).map(|image| image.start(&image.env().collect::<Vec<_>>()))
     }
 
     #[test]
@@ -339,7 +345,7 @@ mod tests {
         let stored = Object(
             json!({"apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": {"name": "mine", "uid": "u"}, "spec": spec}),
         );
-        let image = among([&stored].into_iter(), "postgres:16").expect("it");
+        let image = best_match([&stored].into_iter(), "postgres:16").expect("it");
         let env: Vec<_> = image.env().collect();
         assert_eq!(env, [("PGDATA".to_owned(), "/data".to_owned()), ("MORE".to_owned(), "1".to_owned())]);
         let brought = image.start(&env);
@@ -356,8 +362,8 @@ mod tests {
                 "spec": {"patterns": ["a"], "entrypoint": ["a"]}})
         };
         let pod_of_a = || pod(json!({"containers": [{"name": "c", "image": "a:1"}]}));
-        let mut refused = Machine::new(pod_of_a());
-        refused.act("c", Act::Refuse("ErrImagePull")).run_to(40);
+        let mut refused = TestMachine::new(pod_of_a());
+        refused.act("c", ContainerBehaviour::Refuse("ErrImagePull")).run_to(40);
         assert_eq!(refused.told().last().map(String::as_str), Some("30 start c#0"));
         refused.run_to(45);
         refused.report(Report::Findable { pod_uid: "uid-p".into(), container: "c".into(), attempt: 0 });
@@ -370,13 +376,13 @@ mod tests {
             refused.settle();
             assert_eq!(refused.told(), ["200 start c#0"], "an Image object says something else");
         }
-        let mut crashing = Machine::new(pod_of_a());
+        let mut crashing = TestMachine::new(pod_of_a());
         crashing.put(RESOURCE, object(1));
-        crashing.act("c", Act::Exit(1, 1)).run_to(50);
+        crashing.act("c", ContainerBehaviour::Exit(1, 1)).run_to(50);
         let last = crashing.told().into_iter().rfind(|line| line.contains("start"));
         assert_eq!(last.as_deref(), Some("33 start c#3"));
         crashing.put(RESOURCE, object(2));
-        crashing.act("c", Act::Stay).run_to(51);
+        crashing.act("c", ContainerBehaviour::Stay).run_to(51);
         assert!(crashing.told().contains(&"50 start c#4".to_owned()));
         assert_eq!(crashing.summary(), "Running c+=running/4");
     }

@@ -5,7 +5,8 @@ use crate::object::{Key, Object, Resource, Str, Time};
 use crate::world::limits::Limits;
 use crate::world::volume::Volume;
 use crate::world::{
-    ContainerFacts, ContainerState, Effect, Ended, Event, NodeFacts, Plan, Report, Start, Verb, Verdict, World,
+    AttemptEnd, ContainerFacts, ContainerState, Effect, NodeFacts, Plan, PlannedEvent, ProbeResult, Report, Start,
+    World, WriteVerb,
 };
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 /// Behaviour of a container.
 #[derive(Clone, Copy, Debug)]
-pub enum Act {
+pub enum ContainerBehaviour {
     /// Runs until it is stopped, and ends at once then.
     Stay,
     /// Runs, and hears no signal but SIGKILL.
@@ -28,13 +29,13 @@ pub enum Act {
 }
 
 /// The machine, the store, and the shell between them.
-pub struct Machine {
+pub struct TestMachine {
     /// The picture.
     pub world: World,
     /// Log of the run, as `second event`.
     pub story: Vec<String>,
     /// Events in order.
-    pub events: Vec<Event>,
+    pub events: Vec<PlannedEvent>,
     /// Starts as they were ordered.
     pub starts: Vec<Start>,
     /// Number of status writes.
@@ -43,8 +44,8 @@ pub struct Machine {
     pub refreshes: Vec<(i64, Arc<[Volume]>)>,
     /// Resizes as they were ordered.
     pub resizes: Vec<Limits>,
-    acts: BTreeMap<String, Act>,
-    probes: BTreeMap<String, Verdict>,
+    acts: BTreeMap<String, ContainerBehaviour>,
+    probes: BTreeMap<String, ProbeResult>,
     /// Reports to come, and when.
     news: Vec<(Time, Report)>,
     /// Live processes by pod and container.
@@ -79,13 +80,13 @@ pub fn named(name: &str, mut spec: Value) -> Value {
     }})
 }
 
-impl Machine {
+impl TestMachine {
     /// A machine with one pod.
-    pub fn new(pod: Value) -> Machine {
+    pub fn new(pod: Value) -> TestMachine {
         let mut world = World::new(zero());
         world.facts.inventory_complete = true;
         world.facts.nodes.insert("n".into(), NodeFacts { ours: true, ..NodeFacts::default() });
-        let mut machine = Machine {
+        let mut machine = TestMachine {
             world,
             story: Vec::new(),
             events: Vec::new(),
@@ -105,8 +106,8 @@ impl Machine {
     }
 
     /// The same, on a node that only pretends.
-    pub fn simulated(pod: Value) -> Machine {
-        let mut machine = Machine::new(pod);
+    pub fn simulated(pod: Value) -> TestMachine {
+        let mut machine = TestMachine::new(pod);
         machine.world.facts.nodes.get_mut("n").unwrap().simulated = true;
         machine
     }
@@ -119,18 +120,18 @@ impl Machine {
     }
 
     /// Says how a container behaves from now on.
-    pub fn act(&mut self, container: &str, act: Act) -> &mut Machine {
+    pub fn act(&mut self, container: &str, act: ContainerBehaviour) -> &mut TestMachine {
         self.acts.insert(container.into(), act);
         self
     }
 
     /// Says what the probes of a kind answer from now on: `liveness`.
-    pub fn probe(&mut self, kind: &str, ok: bool) -> &mut Machine {
-        self.verdict(kind, if ok { Verdict::Success } else { Verdict::Failure })
+    pub fn probe(&mut self, kind: &str, ok: bool) -> &mut TestMachine {
+        self.verdict(kind, if ok { ProbeResult::Success } else { ProbeResult::Failure })
     }
 
     /// Sets the result of probes of a kind from now on.
-    pub fn verdict(&mut self, kind: &str, verdict: Verdict) -> &mut Machine {
+    pub fn verdict(&mut self, kind: &str, verdict: ProbeResult) -> &mut TestMachine {
         self.probes.insert(kind.into(), verdict);
         self
     }
@@ -319,7 +320,7 @@ impl Machine {
     /// A report reaches the control plane.
     pub fn report(&mut self, report: Report) {
         self.note(&report);
-        self.world.facts.take(report);
+        self.world.facts.apply_report(report);
     }
 
     /// Records a report, whether or not it is delivered.
@@ -356,16 +357,16 @@ impl Machine {
         }
     }
 
-    fn commit(&mut self, verb: Verb) {
+    fn commit(&mut self, verb: WriteVerb) {
         match verb {
-            Verb::Status(object) => {
+            WriteVerb::Status(object) => {
                 let mut stored = self.world.get(&key("p")).expect("a status is written of a living pod").object();
                 assert_ne!(stored.0["status"], object.0["status"], "a write changes something");
                 stored.set(&["status"], object.0["status"].clone());
                 self.writes += 1;
                 self.put("pods", stored.0);
             }
-            Verb::Delete { key, uid, grace, .. } => {
+            WriteVerb::Delete { key, uid, grace, .. } => {
                 let row = self.world.get(&key).unwrap();
                 assert_eq!((&*row.uid, grace), (&*uid, Some(0)));
                 if row.finalizers.is_empty() {
@@ -377,7 +378,7 @@ impl Machine {
                 }
                 self.story.push(format!("{} deleted", self.second()));
             }
-            Verb::Attempt { .. } => {}
+            WriteVerb::Attempt { .. } => {}
             other => panic!("a kubelet does not {other:?}"),
         }
     }
@@ -388,8 +389,8 @@ impl Machine {
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
                 self.story.push(format!("{} stop {container} in {grace_seconds}", self.second()));
                 let (after, code) = match self.acts.get(&*container) {
-                    Some(Act::Deaf) => return,
-                    Some(Act::Stubborn) => (grace_seconds, 137),
+                    Some(ContainerBehaviour::Deaf) => return,
+                    Some(ContainerBehaviour::Stubborn) => (grace_seconds, 137),
                     _ => (0, 143),
                 };
                 let place = (pod_uid.clone(), container.clone());
@@ -430,12 +431,12 @@ impl Machine {
             }
             Effect::Probe(probe) => {
                 let kind = format!("{:?}", probe.kind).to_lowercase();
-                let verdict = self.probes.get(&kind).copied().unwrap_or(Verdict::Success);
-                let ok = verdict == Verdict::Success;
+                let verdict = self.probes.get(&kind).copied().unwrap_or(ProbeResult::Success);
+                let ok = verdict == ProbeResult::Success;
                 self.story.push(format!("{} {kind} {}", self.second(), if ok { "ok" } else { "fails" }));
                 let message = if ok { String::new() } else { "no".to_owned() };
                 let sleeps = probe.handler.get("sleep").is_some();
-                if sleeps || matches!(self.acts.get(&*probe.container), Some(Act::Deaf)) {
+                if sleeps || matches!(self.acts.get(&*probe.container), Some(ContainerBehaviour::Deaf)) {
                     return;
                 }
                 let at = self.world.now;
@@ -449,7 +450,8 @@ impl Machine {
     fn unknown(&mut self, place: (Str, Str), attempt: u32) {
         let finished = self.world.now;
         let reason = Some("ContainerStatusUnknown".to_owned());
-        let nobody_knows = Ended { code: 137, signal: None, reason, message: String::new(), started: None, finished };
+        let nobody_knows =
+            AttemptEnd { code: 137, signal: None, reason, message: String::new(), started: None, finished };
         let recorded = self.records.get(&place).filter(|(known, _)| *known == attempt);
         let state = recorded.map_or(ContainerState::Ended(nobody_knows), |(_, state)| state.clone());
         let (pod_uid, container) = place;
@@ -482,17 +484,17 @@ impl Machine {
         }
         self.story.push(format!("{} start {}#{}", self.second(), start.container, start.attempt));
         self.starts.push(start.clone());
-        match self.acts.get(&*start.container).copied().unwrap_or(Act::Stay) {
-            Act::Refuse(reason) => {
+        match self.acts.get(&*start.container).copied().unwrap_or(ContainerBehaviour::Stay) {
+            ContainerBehaviour::Refuse(reason) => {
                 let message = "write it otherwise".to_owned();
                 self.news.push((now, report(ContainerState::Refused { reason: reason.into(), message, at: now })));
                 return;
             }
-            Act::Exit(seconds, code) => {
+            ContainerBehaviour::Exit(seconds, code) => {
                 let end = now + SignedDuration::from_secs(seconds);
                 self.ends(start.pod_uid.clone(), start.container.clone(), start.attempt, now, end, code);
             }
-            Act::Stay | Act::Stubborn | Act::Deaf => {}
+            ContainerBehaviour::Stay | ContainerBehaviour::Stubborn | ContainerBehaviour::Deaf => {}
         }
         self.live.insert(place, (start.attempt, now));
         self.news.push((now, report(ContainerState::Running { pid: 1, since: now })));
@@ -500,7 +502,7 @@ impl Machine {
 
     fn ends(&mut self, pod_uid: Str, container: Str, attempt: u32, since: Time, at: Time, code: i32) {
         let message = String::new();
-        let ended = Ended { code, signal: None, reason: None, message, started: Some(since), finished: at };
+        let ended = AttemptEnd { code, signal: None, reason: None, message, started: Some(since), finished: at };
         self.news.push((at, Report::Container { pod_uid, container, attempt, state: ContainerState::Ended(ended) }));
     }
 }

@@ -12,11 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// One file of the folder: its path, and its text or why it cannot be read.
-pub type File = (String, Result<String, String>);
+pub type ManifestFile = (String, Result<String, String>);
 
 /// The folder's pods by the keys of their mirrors, and what is wrong with its files.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct StaticManifests {
     /// The pods.
     pub pods: BTreeMap<Key, StaticPod>,
     /// Problems, for people: each names its file.
@@ -24,8 +24,8 @@ pub struct Found {
 }
 
 /// Reads files, in order, for a node; `before` is what they asked for when they were last read.
-pub fn read(files: &[File], node: &str, before: &BTreeMap<Key, StaticPod>) -> Found {
-    let mut found = Found::default();
+pub fn read(files: &[ManifestFile], node: &str, before: &BTreeMap<Key, StaticPod>) -> StaticManifests {
+    let mut found = StaticManifests::default();
     for (file, text) in files {
         let pods = text.clone().and_then(|text| of_file(file, &text, node, &mut found.problems));
         match pods {
@@ -41,7 +41,7 @@ pub fn read(files: &[File], node: &str, before: &BTreeMap<Key, StaticPod>) -> Fo
 }
 
 /// Adds a pod; the first of two manifests with one name counts.
-fn add(found: &mut Found, key: Key, pod: StaticPod) {
+fn add(found: &mut StaticManifests, key: Key, pod: StaticPod) {
     if let Some(first) = found.pods.get(&key) {
         let problem = format!("{}: pod {} is asked for by {} already", pod.file, key.path(), first.file);
         return found.problems.push(problem);
@@ -165,7 +165,7 @@ mod tests {
 
     const WEB: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: x}]}}";
 
-    fn found(text: &str) -> Found {
+    fn found(text: &str) -> StaticManifests {
         read(&[("/m/a.yaml".into(), Ok(text.into()))], "node1", &BTreeMap::new())
     }
 

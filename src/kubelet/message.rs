@@ -1,6 +1,6 @@
 //! Termination messages: where a container leaves its own, and how much of it is kept.
 
-use super::pod::{LocalPod, Member};
+use super::pod::{LocalPod, PodContainer};
 use super::volumes;
 use crate::world::{EventType, Plan};
 use k8s_openapi::api::core::v1::Container;
@@ -31,7 +31,7 @@ pub fn kept(containers: usize, message: &str) -> Option<String> {
 
 /// Tells, with a pod's first start, of containers whose message has no file of its own.
 pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
-    let without = |member: &&Member| needs_file(&member.spec) && volumes::sees_machine(pod, member);
+    let without = |member: &&PodContainer| needs_file(&member.spec) && volumes::sees_machine(pod, member);
     for member in pod.members.iter().filter(without) {
         let message = format!(
             "container {}: terminationMessagePath {} is the machine's own here: what is written there while it runs is its message, \
@@ -45,7 +45,7 @@ pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
+    use super::super::machine::{TestMachine, pod};
     use serde_json::json;
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
             let mut container = container;
             (container["name"], container["image"]) = ("c".into(), "a".into());
             let told = |private: bool| {
-                let mut machine = Machine::new(pod(json!({"containers": [container.clone()]})));
+                let mut machine = TestMachine::new(pod(json!({"containers": [container.clone()]})));
                 machine.world.settings.private_files = private;
                 machine.settle();
                 machine.reasons().contains(&"TerminationMessageShared")

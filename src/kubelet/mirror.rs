@@ -5,11 +5,11 @@
 
 use super::termination::remove;
 use crate::object::{Key, MIRROR, Object, Str, time};
-use crate::world::{NodeFacts, Plan, Propagation, Row, StaticPod, Verb, World};
+use crate::world::{NodeFacts, Plan, Propagation, Row, StaticPod, World, WriteVerb};
 use serde_json::json;
 
 /// Plans a pod of the kubelet's own.
-type Run = fn(&World, &Row, &NodeFacts, &mut Plan);
+type StaticPodPlanner = fn(&World, &Row, &NodeFacts, &mut Plan);
 
 /// The hash by which the node knows the pod of this name, if the pod is static, or was until its manifest went.
 pub fn hash(world: &World, key: &Key) -> Option<Str> {
@@ -22,7 +22,7 @@ pub fn hash(world: &World, key: &Key) -> Option<Str> {
 }
 
 /// Plans a static pod, its mirror, or both.
-pub fn plan(world: &World, key: &Key, hash: &Str, run: Run, plan: &mut Plan) {
+pub fn plan(world: &World, key: &Key, hash: &Str, run: StaticPodPlanner, plan: &mut Plan) {
     let wanted = world.facts.statics.get(key);
     let Some(mirror) = world.get(key) else {
         return wanted.into_iter().for_each(|pod| create(world, key, pod, plan));
@@ -72,12 +72,12 @@ fn write_mirror(world: &World, pod: &StaticPod, plan: &mut Plan) {
     mirror.set(&["metadata", "annotations", "kubernetes.io/config.seen"], time::micro(world.now));
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": &*node.uid, "controller": true});
     mirror.set(&["metadata", "ownerReferences"], vec![owner]);
-    plan.write(Verb::Create(mirror), format!("shows the static pod of {}", pod.file));
+    plan.write(WriteVerb::Create(mirror), format!("shows the static pod of {}", pod.file));
 }
 
 fn delete(mirror: &Row, grace: Option<i64>, why: &str, plan: &mut Plan) {
     let (key, uid) = (mirror.key.clone(), mirror.uid.clone());
-    plan.write(Verb::Delete { key, uid, grace, propagation: Propagation::Background }, why);
+    plan.write(WriteVerb::Delete { key, uid, grace, propagation: Propagation::Background }, why);
 }
 
 /// The static pod as its node knows it: by its hash, as its manifest says while there is one, with the status that its mirror keeps.
@@ -97,15 +97,15 @@ fn as_known(mirror: &Row, hash: &Str, wanted: Option<&StaticPod>) -> Row {
 }
 
 /// Redirects writes about the static pod to its mirror.
-fn as_mirrored(mirror: &Row, verb: &mut Verb) {
+fn as_mirrored(mirror: &Row, verb: &mut WriteVerb) {
     match verb {
-        Verb::Status(pod) => {
+        WriteVerb::Status(pod) => {
             let mut told: Object = mirror.object();
             told.set(&["status"], pod.0["status"].take());
             *pod = told;
         }
-        Verb::Delete { key, uid, .. } if *key == mirror.key => *uid = mirror.uid.clone(),
-        Verb::Attempt { pod_uid, .. } => *pod_uid = mirror.uid.clone(),
+        WriteVerb::Delete { key, uid, .. } if *key == mirror.key => *uid = mirror.uid.clone(),
+        WriteVerb::Attempt { pod_uid, .. } => *pod_uid = mirror.uid.clone(),
         _ => {}
     }
 }
@@ -136,7 +136,7 @@ mod tests {
 
     fn created(plan: &Plan) -> Option<Object> {
         plan.writes.iter().find_map(|write| match &write.verb {
-            Verb::Create(object) => Some(object.clone()),
+            WriteVerb::Create(object) => Some(object.clone()),
             _ => None,
         })
     }
@@ -160,8 +160,8 @@ mod tests {
         keep(&mut world, mirror, "one");
         let plan = (LOOP.plan)(&world, &key);
         let written = plan.writes.iter().map(|write| match &write.verb {
-            Verb::Status(pod) => pod.uid().to_owned(),
-            Verb::Attempt { pod_uid, .. } => pod_uid.to_string(),
+            WriteVerb::Status(pod) => pod.uid().to_owned(),
+            WriteVerb::Attempt { pod_uid, .. } => pod_uid.to_string(),
             other => panic!("{other:?}"),
         });
         assert!(written.into_iter().all(|uid| uid == "one"));
@@ -182,7 +182,7 @@ mod tests {
         let facts = || PodFacts { namespace: "default".into(), name: "web-n".into(), ..PodFacts::default() };
         world.facts.pods.insert(hash.clone(), facts());
         let plan = (LOOP.plan)(&world, &key);
-        assert!(matches!(&plan.writes[0].verb, Verb::Delete { uid, grace: Some(0), .. } if &**uid == "one"));
+        assert!(matches!(&plan.writes[0].verb, WriteVerb::Delete { uid, grace: Some(0), .. } if &**uid == "one"));
         assert!(created(&plan).is_some() && plan.effects.is_empty(), "{plan:?}");
         world.remove(&key);
         let plan = (LOOP.plan)(&world, &key);
@@ -202,7 +202,7 @@ mod tests {
             plan.writes
                 .iter()
                 .filter_map(|write| match &write.verb {
-                    Verb::Delete { grace, .. } => Some(*grace),
+                    WriteVerb::Delete { grace, .. } => Some(*grace),
                     _ => None,
                 })
                 .collect()

@@ -41,7 +41,7 @@ mod user;
 mod volumes;
 
 #[cfg(test)]
-mod laws;
+mod invariants;
 #[cfg(test)]
 mod machine;
 

@@ -1,11 +1,11 @@
 //! `status.phase`, by the rules of Kubernetes' getPhase.
 
-use super::pod::{LocalPod, Role};
+use super::pod::{ContainerRole, LocalPod};
 use super::{deadlines, eviction, simulate, termination};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus};
 
 /// The phase that container statuses amount to. A final phase stays; and none is final while anything runs.
-pub fn of(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) -> &'static str {
+pub fn pod_phase(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) -> &'static str {
     let old = known(pod.status.phase.as_deref().unwrap_or_default());
     if is_final(old) {
         return old;
@@ -39,7 +39,7 @@ fn from_statuses(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStat
     let mut initializing = false;
     for (status, member) in of_pod {
         initializing |= match member.role {
-            Role::Init => exit_code(status.state.as_ref()) != Some(0),
+            ContainerRole::Init => exit_code(status.state.as_ref()) != Some(0),
             _ => !has_been_started(status),
         };
     }

@@ -5,7 +5,7 @@ use crate::kinds::pod::{ephemeral::as_container, facts::is_sidecar};
 use crate::kinds::typed;
 use crate::object::{Object, Time};
 use crate::world::{
-    ContainerFacts, ContainerState, Ended, NodeFacts, Phase, PodFacts, ProbeFacts, ProbeKind, Row, World,
+    AttemptEnd, ContainerFacts, ContainerState, NodeFacts, Phase, PodFacts, ProbeFacts, ProbeKind, Row, World,
 };
 use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, Pod, PodSpec, PodStatus};
 use std::borrow::Cow;
@@ -29,14 +29,14 @@ pub struct LocalPod<'a> {
     /// Facts of the machine.
     pub facts: Option<Cow<'a, PodFacts>>,
     /// Init containers, then containers, then ephemeral ones, each in the order of the spec.
-    pub members: Vec<Member>,
+    pub members: Vec<PodContainer>,
     /// Whether its node only pretends: its machine is computed, and nothing is ordered of it.
     pub simulated: bool,
 }
 
 /// Role of a container in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ContainerRole {
     /// Runs to its end before the next one starts.
     Init,
     /// An init container with restartPolicy Always: runs beside the containers.
@@ -47,17 +47,17 @@ pub enum Role {
     Ephemeral,
 }
 
-impl Role {
+impl ContainerRole {
     /// Whether it stands in `initContainers`.
     pub fn is_init(self) -> bool {
-        matches!(self, Role::Init | Role::Sidecar)
+        matches!(self, ContainerRole::Init | ContainerRole::Sidecar)
     }
 }
 
 /// One container: spec, last status, and where its newest attempt stands.
-pub struct Member {
+pub struct PodContainer {
     /// Its role.
-    pub role: Role,
+    pub role: ContainerRole,
     /// Its spec.
     pub spec: Container,
     /// Its status as last written.
@@ -65,16 +65,16 @@ pub struct Member {
     /// The number of the attempt that `state` is about; it is the restart count.
     pub attempt: u32,
     /// State of that attempt.
-    pub state: State,
+    pub state: AttemptState,
     /// End of the previous attempt.
-    pub last: Option<Ended>,
+    pub last: Option<AttemptEnd>,
     /// Facts of the machine.
     pub facts: Option<ContainerFacts>,
 }
 
 /// State of an attempt, from facts and status together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum AttemptState {
     /// Nothing of this attempt has run.
     New,
     /// The start is under way.
@@ -97,7 +97,7 @@ pub enum State {
         since: Time,
     },
     /// It has ended.
-    Ended(Ended),
+    Ended(AttemptEnd),
 }
 
 impl<'a> LocalPod<'a> {
@@ -130,13 +130,13 @@ impl<'a> LocalPod<'a> {
     }
 
     /// Members of one role, in the order of the spec.
-    pub fn of(&self, role: Role) -> impl DoubleEndedIterator<Item = &Member> {
+    pub fn with_role(&self, role: ContainerRole) -> impl DoubleEndedIterator<Item = &PodContainer> {
         self.members.iter().filter(move |member| member.role == role)
     }
 
     /// Whether any process of it may run.
     pub fn lives(&self) -> bool {
-        self.members.iter().any(Member::lives)
+        self.members.iter().any(PodContainer::lives)
     }
 
     /// Whether the control plane ends, and takes the pod's processes with it.
@@ -146,7 +146,7 @@ impl<'a> LocalPod<'a> {
 
     /// Whether its row is of this beat: what was planned with it is not carried out yet.
     pub fn is_staged(&self) -> bool {
-        let (before, now) = (self.world.before(&self.row.key), self.world.get(&self.row.key));
+        let (before, now) = (self.world.row_before_stage(&self.row.key), self.world.get(&self.row.key));
         !before.zip(now).is_some_and(|(before, now)| std::sync::Arc::ptr_eq(before, now))
     }
 
@@ -156,10 +156,10 @@ impl<'a> LocalPod<'a> {
     }
 }
 
-impl Member {
+impl PodContainer {
     /// Whether a process of it runs or is about to.
     pub fn lives(&self) -> bool {
-        matches!(self.state, State::Starting { .. } | State::Running { .. })
+        matches!(self.state, AttemptState::Starting { .. } | AttemptState::Running { .. })
     }
 
     /// The machine knows nothing of it: where it stands is what status tells.
@@ -169,9 +169,9 @@ impl Member {
     }
 
     /// Returns the end of its attempt.
-    pub fn ended(&self) -> Option<&Ended> {
+    pub fn ended(&self) -> Option<&AttemptEnd> {
         match &self.state {
-            State::Ended(ended) => Some(ended),
+            AttemptState::Ended(ended) => Some(ended),
             _ => None,
         }
     }
@@ -222,71 +222,81 @@ impl Member {
     }
 }
 
-fn members(world: &World, spec: &PodSpec, status: &PodStatus, facts: Option<&PodFacts>) -> Vec<Member> {
+fn members(world: &World, spec: &PodSpec, status: &PodStatus, facts: Option<&PodFacts>) -> Vec<PodContainer> {
     let init = spec.init_containers.iter().flatten().map(|container| {
-        let role = if is_sidecar(container) { Role::Sidecar } else { Role::Init };
+        let role = if is_sidecar(container) { ContainerRole::Sidecar } else { ContainerRole::Init };
         (role, container.clone(), status.init_container_statuses.as_deref())
     });
     let statuses = status.container_statuses.as_deref();
-    let main = spec.containers.iter().map(|container| (Role::Main, container.clone(), statuses));
+    let main = spec.containers.iter().map(|container| (ContainerRole::Main, container.clone(), statuses));
     let statuses = status.ephemeral_container_statuses.as_deref();
     let added = spec.ephemeral_containers.iter().flatten();
-    let added = added.map(|container| (Role::Ephemeral, as_container(container), statuses));
-    let member = |(role, container, statuses): (Role, Container, Option<&[ContainerStatus]>)| {
+    let added = added.map(|container| (ContainerRole::Ephemeral, as_container(container), statuses));
+    let member = |(role, container, statuses): (ContainerRole, Container, Option<&[ContainerStatus]>)| {
         let old = statuses.unwrap_or_default().iter().find(|status| status.name == container.name).cloned();
         let mut facts = facts.and_then(|facts| facts.containers.get(container.name.as_str())).cloned();
         facts.iter_mut().for_each(|facts| hooks::wake_up(world.now, &container, facts));
         let (attempt, state, last) = resolve(world.now, old.as_ref(), facts.as_ref());
-        Member { role, spec: container, old, attempt, state, last, facts }
+        PodContainer { role, spec: container, old, attempt, state, last, facts }
     };
     init.chain(main).chain(added).map(member).collect()
 }
 
 /// Determines the state of a container. Facts take precedence over status, but a committed attempt without facts is
 /// still to be started.
-fn resolve(now: Time, old: Option<&ContainerStatus>, facts: Option<&ContainerFacts>) -> (u32, State, Option<Ended>) {
+fn resolve(
+    now: Time,
+    old: Option<&ContainerStatus>,
+    facts: Option<&ContainerFacts>,
+) -> (u32, AttemptState, Option<AttemptEnd>) {
     let committed = restart_count(old);
     let Some(facts) = facts else { return from_status(now, old) };
     let told = old.and_then(|old| ended_of(old.last_state.as_ref()?.terminated.as_ref()?));
     if facts.has_ended() && facts.attempt < committed {
-        return (committed, State::New, facts.ended().cloned().or(told));
+        return (committed, AttemptState::New, facts.ended().cloned().or(told));
     }
     let state = match facts.state.clone() {
-        ContainerState::Starting { since } => State::Starting { since },
-        ContainerState::Running { since, .. } => State::Running { since },
-        ContainerState::Ended(ended) => State::Ended(ended),
+        ContainerState::Starting { since } => AttemptState::Starting { since },
+        ContainerState::Running { since, .. } => AttemptState::Running { since },
+        ContainerState::Ended(ended) => AttemptState::Ended(ended),
         // The program was found and could not be run: an end like any other (Kubernetes: StartError, exit code 128).
-        ContainerState::Refused { reason, message, at } if reason == Ended::START_ERROR => {
-            State::Ended(Ended { code: 128, signal: None, reason: Some(reason), message, started: None, finished: at })
+        ContainerState::Refused { reason, message, at } if reason == AttemptEnd::START_ERROR => {
+            AttemptState::Ended(AttemptEnd {
+                code: 128,
+                signal: None,
+                reason: Some(reason),
+                message,
+                started: None,
+                finished: at,
+            })
         }
-        ContainerState::Refused { reason, message, at } => State::Refused { reason, message, at },
+        ContainerState::Refused { reason, message, at } => AttemptState::Refused { reason, message, at },
     };
     // While the next attempt is waited for, status tells this attempt's end as the last one.
-    let is_this =
-        |told: &Ended| matches!(&state, State::Ended(ended) if ended.finished.as_second() == told.finished.as_second());
+    let is_this = |told: &AttemptEnd| matches!(&state, AttemptState::Ended(ended) if ended.finished.as_second() == told.finished.as_second());
     let last = latest(facts.last.clone(), told.filter(|told| !is_this(told)));
     (facts.attempt, state, last)
 }
 
 /// The machine knows nothing of the container: what ran is lost, what was committed is still to be started.
-fn from_status(now: Time, old: Option<&ContainerStatus>) -> (u32, State, Option<Ended>) {
+fn from_status(now: Time, old: Option<&ContainerStatus>) -> (u32, AttemptState, Option<AttemptEnd>) {
     let attempt = restart_count(old);
-    let Some(state) = old.and_then(|old| old.state.as_ref()) else { return (attempt, State::New, None) };
+    let Some(state) = old.and_then(|old| old.state.as_ref()) else { return (attempt, AttemptState::New, None) };
     let last = old.and_then(|old| ended_of(old.last_state.as_ref()?.terminated.as_ref()?));
     if let Some(running) = &state.running {
-        return (attempt, State::Ended(lost(now, running.started_at.as_ref().map(|time| time.0))), last);
+        return (attempt, AttemptState::Ended(lost(now, running.started_at.as_ref().map(|time| time.0))), last);
     }
     if let Some(ended) = state.terminated.as_ref().and_then(ended_of) {
         // It was ended on purpose and nothing is left of it: the attempt is made once more under its number.
         if ended.reason.as_deref() == Some(CLOSED) {
-            return (attempt, State::New, Some(ended));
+            return (attempt, AttemptState::New, Some(ended));
         }
-        return (attempt, State::Ended(ended), last);
+        return (attempt, AttemptState::Ended(ended), last);
     }
     let reason = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
     match (reason, last) {
-        (Some(reason), Some(last)) if waits_for_next(reason) => (attempt, State::Ended(last), None),
-        (_, last) => (attempt, State::New, last),
+        (Some(reason), Some(last)) if waits_for_next(reason) => (attempt, AttemptState::Ended(last), None),
+        (_, last) => (attempt, AttemptState::New, last),
     }
 }
 
@@ -296,18 +306,18 @@ pub fn waits_for_next(reason: &str) -> bool {
 }
 
 /// Nobody knows how it ended: never success.
-fn lost(now: Time, started: Option<Time>) -> Ended {
-    Ended {
+fn lost(now: Time, started: Option<Time>) -> AttemptEnd {
+    AttemptEnd {
         code: 137,
         signal: None,
-        reason: Some(Ended::UNKNOWN.into()),
+        reason: Some(AttemptEnd::UNKNOWN.into()),
         message: "The container could not be located: what ran it has gone, and nobody saw how it ended".into(),
         started,
         finished: now,
     }
 }
 
-fn latest(one: Option<Ended>, other: Option<Ended>) -> Option<Ended> {
+fn latest(one: Option<AttemptEnd>, other: Option<AttemptEnd>) -> Option<AttemptEnd> {
     match (one, other) {
         // Status keeps whole seconds: of two accounts of the same end the first is the finer one.
         (Some(one), Some(other)) => {
@@ -317,8 +327,8 @@ fn latest(one: Option<Ended>, other: Option<Ended>) -> Option<Ended> {
     }
 }
 
-fn ended_of(state: &ContainerStateTerminated) -> Option<Ended> {
-    Some(Ended {
+fn ended_of(state: &ContainerStateTerminated) -> Option<AttemptEnd> {
+    Some(AttemptEnd {
         code: state.exit_code,
         signal: state.signal,
         reason: state.reason.clone(),

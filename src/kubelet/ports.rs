@@ -3,8 +3,8 @@
 //! Knows: what is declared, what may be bound and what could not be. Never: refuses a pod for it; a program may listen elsewhere than it declares.
 
 use super::address;
-use super::pod::{LocalPod, Member};
-use crate::world::entrance::{LOW_PORTS_MOVED_BY, Unbound};
+use super::pod::{LocalPod, PodContainer};
+use crate::world::entrance::{LOW_PORTS_MOVED_BY, UnboundPort};
 use crate::world::{EventType, Memory, Plan, Row, World};
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 pub fn tell_low(pod: &LocalPod, plan: &mut Plan) {
     let lowest = pod.world.settings.lowest_port;
     let is_on_machine = pod.spec.host_network == Some(true) || !pod.world.settings.pod_network;
-    let own = address::of(pod).filter(|_| !is_on_machine);
+    let own = address::pod_address(pod).filter(|_| !is_on_machine);
     for member in &pod.members {
         for port in declared(member).filter(|port| *port < lowest) {
             let name = &member.spec.name;
@@ -35,7 +35,7 @@ pub fn tell_low(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-fn declared(member: &Member) -> impl Iterator<Item = u16> {
+fn declared(member: &PodContainer) -> impl Iterator<Item = u16> {
     member.spec.ports.iter().flatten().filter_map(|port| u16::try_from(port.container_port).ok())
 }
 
@@ -51,7 +51,7 @@ fn for_root(lowest: u16, port: u16) -> String {
 fn tell_unbound(pod: &LocalPod, plan: &mut Plan) -> bool {
     let unbound = pod.facts.iter().flat_map(|facts| &facts.unbound);
     let mut is_any = false;
-    for Unbound { port, is_udp, holder } in unbound {
+    for UnboundPort { port, is_udp, holder } in unbound {
         is_any = true;
         let at = format!("port {port}/{}", if *is_udp { "UDP" } else { "TCP" });
         let (reason, message) = match holder {
@@ -99,7 +99,7 @@ pub fn tell_denied(pod: &LocalPod, plan: &mut Plan) {
 /// listen.
 fn server(world: &World, to: &str) -> String {
     let address = to.rsplit_once(':').map_or("", |(address, _)| address);
-    let is_on_machine = |row: &Row| row.body().at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
+    let is_on_machine = |row: &Row| row.body().value_at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
     match world.pods_at(address).next() {
         _ if ["127.0.0.1", "[::1]"].contains(&address) => " (this machine)".to_owned(),
         Some(row) if is_on_machine(row) => " (this machine)".to_owned(),
@@ -110,17 +110,17 @@ fn server(world: &World, to: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
+    use super::super::machine::{TestMachine, pod};
     use crate::world::Report;
-    use crate::world::entrance::Unbound;
-    use crate::world::policy::Denial;
+    use crate::world::entrance::UnboundPort;
+    use crate::world::policy::DeniedConnection;
     use serde_json::json;
 
     #[test]
     fn denied_connections_are_told_once() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "i"}]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "i"}]})));
         machine.run_to(10);
-        let denial = Denial {
+        let denial = DeniedConnection {
             protocol: "TCP".into(),
             to: "127.77.9.9:80".into(),
             is_egress: true,
@@ -148,7 +148,7 @@ mod tests {
         ] {
             let mut body = pod(json!({"hostNetwork": host_network, "containers": [{"name": "c", "image": "i"}]}));
             body["status"] = json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]});
-            let machine = Machine::new(body);
+            let machine = TestMachine::new(body);
             assert_eq!(super::server(&machine.world, &format!("{ip}:80")), expected, "{ip}");
             assert_eq!(super::server(&machine.world, "127.0.0.1:80"), " (this machine)");
             assert_eq!(super::server(&machine.world, "127.77.9.9:80"), "");
@@ -158,11 +158,11 @@ mod tests {
     #[test]
     fn ports_that_could_not_be_bound_are_told_once() {
         let container = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}]});
-        let mut machine = Machine::new(pod(json!({"containers": [container]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [container]})));
         machine.world.settings.lowest_port = 1024;
         machine.run_to(10);
         let before = machine.events.len();
-        let port = |port, holder: Option<&str>| Unbound { port, is_udp: false, holder: holder.map(str::to_owned) };
+        let port = |port, holder: Option<&str>| UnboundPort { port, is_udp: false, holder: holder.map(str::to_owned) };
         for port in [port(80, None), port(81, None), port(8080, Some("nginx (pid 7)")), port(81, None)] {
             machine.report(Report::Unbound { pod_uid: "uid-p".into(), port });
         }
@@ -186,7 +186,7 @@ mod tests {
         for (lowest, host_network, expected) in table {
             let container =
                 json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}, {"containerPort": 8080}]});
-            let mut machine = Machine::new(pod(json!({"hostNetwork": host_network, "containers": [container]})));
+            let mut machine = TestMachine::new(pod(json!({"hostNetwork": host_network, "containers": [container]})));
             machine.world.settings.lowest_port = lowest;
             machine.run_to(100);
             let told = machine.events.iter().filter(|event| event.reason.starts_with("Port"));

@@ -3,12 +3,14 @@
 //! A startup probe holds the others back; a liveness (or startup) probe that fails too often ends the container; a readiness
 //! probe decides whether the container is ready.
 
-use super::containers::Step;
+use super::containers::ContainerAction;
 use super::hooks;
-use super::pod::{LocalPod, Member, State};
+use super::pod::{AttemptState, LocalPod, PodContainer};
 use crate::object::Time;
 use crate::object::time::Shift;
-use crate::world::{Effect, Event, EventType, Memory, Plan, Probe as Order, ProbeFacts, ProbeKind, Verdict};
+use crate::world::{
+    Effect, EventType, Memory, Plan, PlannedEvent, ProbeFacts, ProbeKind, ProbeResult, ProbeRun as Order,
+};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Probe;
 use serde::Serialize;
@@ -20,8 +22,8 @@ const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKin
 const UNANSWERED_SECONDS: i64 = 5;
 
 /// Whether the container has started: it runs, and its startup probe has succeeded once.
-pub fn is_started(member: &Member) -> bool {
-    if !matches!(member.state, State::Running { .. }) || hooks::is_starting(member) {
+pub fn is_started(member: &PodContainer) -> bool {
+    if !matches!(member.state, AttemptState::Running { .. }) || hooks::is_starting(member) {
         return false;
     }
     let known = member.old_while_running().is_some_and(|old| old.started == Some(true));
@@ -32,7 +34,7 @@ pub fn is_started(member: &Member) -> bool {
 
 /// Whether the container is ready: it has started, and its readiness probe, if it has one, says so. Between its thresholds a
 /// probe changes nothing.
-pub fn is_ready(member: &Member) -> bool {
+pub fn is_ready(member: &PodContainer) -> bool {
     let Some(spec) = spec_of(member, ProbeKind::Readiness) else { return is_started(member) };
     let known = member.old_while_running().is_some_and(|old| old.ready);
     let results = member.probe(ProbeKind::Readiness);
@@ -45,16 +47,16 @@ pub fn is_ready(member: &Member) -> bool {
 }
 
 /// The stop of a container that a startup or liveness probe has given up.
-pub fn failed(pod: &LocalPod, member: &Member) -> Option<Step> {
+pub fn failed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> {
     let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
-    if stopping || !matches!(member.state, State::Running { .. }) {
+    if stopping || !matches!(member.state, AttemptState::Running { .. }) {
         return None;
     }
     let kind = if is_started(member) { ProbeKind::Liveness } else { ProbeKind::Startup };
     let spec = spec_of(member, kind).filter(|_| is_given_up(member, kind))?;
     let grace = spec.termination_grace_period_seconds.unwrap_or(pod.grace_seconds());
     let event = format!("Container {} failed {} probe, will be restarted", member.spec.name, name(kind).to_lowercase());
-    Some(Step::Stop { grace, event: Some(event) })
+    Some(ContainerAction::Stop { grace, event: Some(event) })
 }
 
 /// Orders the probes that are due, and says when the next ones are. Not twice in one beat: what the plan before this one has ordered
@@ -62,7 +64,7 @@ pub fn failed(pod: &LocalPod, member: &Member) -> Option<Step> {
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
     let soonest = pod.world.now.later(SignedDuration::from_secs(i64::from(pod.is_staged())));
     for member in &pod.members {
-        let State::Running { since } = member.state else { continue };
+        let AttemptState::Running { since } = member.state else { continue };
         let Some(facts) = &member.facts else { continue };
         for kind in KINDS.into_iter().filter(|kind| runs(pod, member, *kind)) {
             let Some(spec) = spec_of(member, kind) else { continue };
@@ -78,7 +80,13 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
 }
 
 /// The order of one probe, or of a hook, as it stands in the spec.
-pub fn ask(pod: &LocalPod, member: &Member, kind: ProbeKind, spec: &impl Serialize, timeout_seconds: i64) -> Effect {
+pub fn ask(
+    pod: &LocalPod,
+    member: &PodContainer,
+    kind: ProbeKind,
+    spec: &impl Serialize,
+    timeout_seconds: i64,
+) -> Effect {
     Effect::Probe(Box::new(Order {
         pod_uid: pod.row.uid.clone(),
         container: member.spec.name.as_str().into(),
@@ -91,12 +99,12 @@ pub fn ask(pod: &LocalPod, member: &Member, kind: ProbeKind, spec: &impl Seriali
 }
 
 /// Tells of every failure of the container's probes that was not told of yet.
-pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
+pub fn tell_failures(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
     for kind in KINDS.into_iter().chain([ProbeKind::PostStart, ProbeKind::PreStop]) {
         let Some((results, verdict)) = member.probe(kind).and_then(|results| Some((results, results.untold?))) else {
             continue;
         };
-        plan.events.push(Event {
+        plan.events.push(PlannedEvent {
             about: pod.row.key.clone(),
             uid: pod.row.uid.clone(),
             field_path: super::events::field_path(member),
@@ -111,7 +119,7 @@ pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
             },
             until: None,
         });
-        if verdict == Verdict::Failure && member.cpu_limit().is_some() {
+        if verdict == ProbeResult::Failure && member.cpu_limit().is_some() {
             // It may be slow because its CPU limit holds it back: that is worth a look, and an event if it is so.
             plan.effects.push(Effect::Measure { pods: vec![pod.row.uid.clone()] });
         }
@@ -122,7 +130,7 @@ pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
 
 /// Whether a probe runs: the liveness probe does not while the container stops, and the startup probe delays the
 /// others.
-fn runs(pod: &LocalPod, member: &Member, kind: ProbeKind) -> bool {
+fn runs(pod: &LocalPod, member: &PodContainer, kind: ProbeKind) -> bool {
     let ending = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some()) || pod.row.is_deleting();
     match kind {
         ProbeKind::Startup => !ending && !is_started(member) && !is_given_up(member, kind),
@@ -133,7 +141,7 @@ fn runs(pod: &LocalPod, member: &Member, kind: ProbeKind) -> bool {
 }
 
 /// Whether a probe has failed so often that its container is ended.
-fn is_given_up(member: &Member, kind: ProbeKind) -> bool {
+fn is_given_up(member: &PodContainer, kind: ProbeKind) -> bool {
     let failures = member.probe(kind).map_or(0, |probe| probe.failures);
     spec_of(member, kind).is_some_and(|spec| failures >= failure_threshold(spec))
 }
@@ -148,7 +156,7 @@ fn due(spec: &Probe, since: Time, results: &ProbeFacts) -> Time {
 }
 
 /// The probe of one kind, if the container has it.
-pub fn spec_of(member: &Member, kind: ProbeKind) -> Option<&Probe> {
+pub fn spec_of(member: &PodContainer, kind: ProbeKind) -> Option<&Probe> {
     match kind {
         ProbeKind::Startup => member.spec.startup_probe.as_ref(),
         ProbeKind::Liveness => member.spec.liveness_probe.as_ref(),
@@ -171,26 +179,26 @@ fn name(kind: ProbeKind) -> &'static str {
     }
 }
 
-fn reason(kind: ProbeKind, verdict: Verdict) -> &'static str {
+fn reason(kind: ProbeKind, verdict: ProbeResult) -> &'static str {
     match (kind, verdict) {
         (ProbeKind::PostStart, _) => "FailedPostStartHook",
         (ProbeKind::PreStop, _) => "FailedPreStopHook",
-        (_, Verdict::Warning) => "ProbeWarning",
+        (_, ProbeResult::Warning) => "ProbeWarning",
         _ => "Unhealthy",
     }
 }
 
 /// The kubelet's words (prober.go).
-fn outcome(verdict: Verdict) -> &'static str {
+fn outcome(verdict: ProbeResult) -> &'static str {
     match verdict {
-        Verdict::Unknown => "errored and resulted in unknown state",
-        Verdict::Warning => "warning",
-        Verdict::Success | Verdict::Failure => "failed",
+        ProbeResult::Unknown => "errored and resulted in unknown state",
+        ProbeResult::Warning => "warning",
+        ProbeResult::Success | ProbeResult::Failure => "failed",
     }
 }
 
 /// The handler as in the spec, with the names of ports resolved.
-fn handler(member: &Member, spec: &impl Serialize) -> Value {
+fn handler(member: &PodContainer, spec: &impl Serialize) -> Value {
     let mut handler = serde_json::to_value(spec).unwrap_or_default();
     if let Some(fields) = handler.as_object_mut() {
         fields.retain(|field, _| ["exec", "httpGet", "tcpSocket", "grpc", "sleep"].contains(&field.as_str()));
@@ -204,7 +212,7 @@ fn handler(member: &Member, spec: &impl Serialize) -> Value {
     handler
 }
 
-fn port_number(member: &Member, name: &str) -> Option<i32> {
+fn port_number(member: &PodContainer, name: &str) -> Option<i32> {
     let ports = member.spec.ports.iter().flatten();
     let named = ports.into_iter().find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port);
     named.or_else(|| name.parse().ok())
@@ -212,16 +220,16 @@ fn port_number(member: &Member, name: &str) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Act, Machine, pod};
-    use crate::world::Verdict;
+    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use crate::world::ProbeResult;
     use serde_json::{Value, json};
 
-    fn probed(probes: Value) -> Machine {
+    fn probed(probes: Value) -> TestMachine {
         let mut container = json!({"name": "c", "image": "a", "ports": [{"name": "web", "containerPort": 8080}]});
         for (field, probe) in probes.as_object().unwrap() {
             container[field] = probe.clone();
         }
-        Machine::new(pod(json!({"terminationGracePeriodSeconds": 7, "containers": [container]})))
+        TestMachine::new(pod(json!({"terminationGracePeriodSeconds": 7, "containers": [container]})))
     }
 
     fn http(more: Value) -> Value {
@@ -274,14 +282,14 @@ mod tests {
     #[test]
     fn a_probe_that_could_not_be_made_counts_for_nothing_and_a_warning_is_a_success() {
         let mut machine = probed(json!({"livenessProbe": http(json!({"failureThreshold": 1}))}));
-        machine.verdict("liveness", Verdict::Unknown).run_to(25);
+        machine.verdict("liveness", ProbeResult::Unknown).run_to(25);
         assert_eq!(machine.summary(), "Running c+=running/0");
-        let told = |machine: &Machine| {
+        let told = |machine: &TestMachine| {
             machine.events.iter().skip(3).map(|event| format!("{} {}", event.reason, event.message)).collect::<Vec<_>>()
         };
         assert_eq!(told(&machine), ["Unhealthy Liveness probe errored and resulted in unknown state: no"; 3]);
         let mut machine = probed(json!({"readinessProbe": http(json!({}))}));
-        machine.verdict("readiness", Verdict::Warning).run_to(5);
+        machine.verdict("readiness", ProbeResult::Warning).run_to(5);
         assert_eq!(machine.condition("Ready"), "True");
         assert_eq!(told(&machine), ["ProbeWarning Readiness probe warning: no"]);
     }
@@ -300,7 +308,7 @@ mod tests {
         let mut machine = probed(json!({"livenessProbe": http(json!({"initialDelaySeconds": 1}))}));
         machine.run_to(0);
         machine.world.now += jiff::SignedDuration::from_secs(1);
-        let plan = |machine: &Machine| (super::super::LOOP.plan)(&machine.world, &super::super::machine::key("p"));
+        let plan = |machine: &TestMachine| (super::super::LOOP.plan)(&machine.world, &super::super::machine::key("p"));
         assert_eq!(plan(&machine).effects.len(), 1);
         let (key, pod) = (super::super::machine::key("p"), machine.pod());
         machine.world.stage(key, Some(pod));
@@ -315,7 +323,7 @@ mod tests {
     fn a_probe_may_bring_its_own_grace() {
         let probe = http(json!({"failureThreshold": 1, "terminationGracePeriodSeconds": 2}));
         let mut machine = probed(json!({"livenessProbe": probe}));
-        machine.act("c", Act::Stubborn).probe("liveness", false).run_to(1);
+        machine.act("c", ContainerBehaviour::Stubborn).probe("liveness", false).run_to(1);
         assert!(machine.told().contains(&"0 stop c in 2".to_owned()));
     }
 
@@ -356,7 +364,7 @@ mod tests {
     #[test]
     fn a_probe_that_is_not_answered_is_asked_again() {
         let mut machine = probed(json!({"livenessProbe": http(json!({}))}));
-        machine.act("c", Act::Deaf).run_to(13);
+        machine.act("c", ContainerBehaviour::Deaf).run_to(13);
         assert_eq!(machine.told(), ["0 start c#0", "0 liveness ok", "6 liveness ok", "12 liveness ok"]);
     }
 }

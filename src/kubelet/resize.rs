@@ -3,7 +3,7 @@
 //! What a container may use is what the machine last confirmed ([`ContainerFacts::limits`](crate::world::ContainerFacts)); of one that
 //! ran before this control plane did, status tells it.
 
-use super::pod::{LocalPod, Member, State};
+use super::pod::{AttemptState, LocalPod, PodContainer};
 use super::{deadlines, resources};
 use crate::kinds::pod::requests;
 use crate::object::time::Shift;
@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
 
 /// Whether a running container may use other amounts than its spec says.
-pub fn is_due(pod: &LocalPod, member: &Member) -> bool {
-    let State::Running { .. } = member.state else { return false };
+pub fn is_due(pod: &LocalPod, member: &PodContainer) -> bool {
+    let AttemptState::Running { .. } = member.state else { return false };
     let Some(facts) = member.facts.as_ref().filter(|facts| facts.stopping.is_none() && !pod.simulated) else {
         return false;
     };
@@ -37,12 +37,12 @@ fn amounts(limits: &Limits) -> Limits {
 }
 
 /// Returns the resources in the container's status.
-fn told(member: &Member) -> Option<&ResourceRequirements> {
+fn told(member: &PodContainer) -> Option<&ResourceRequirements> {
     member.old_while_running()?.resources.as_ref()
 }
 
 /// Whether it has to be started anew for what changes.
-pub fn wants_restart(pod: &LocalPod, member: &Member) -> bool {
+pub fn wants_restart(pod: &LocalPod, member: &PodContainer) -> bool {
     let restarts = |name: &str| {
         let policies = member.spec.resize_policy.iter().flatten();
         policies.filter(|policy| policy.resource_name == name).any(|policy| policy.restart_policy == "RestartContainer")
@@ -130,7 +130,7 @@ pub fn condition(pod: &LocalPod) -> Option<(&'static str, Option<&'static str>, 
         return Some(("PodResizePending", Some(reason), Some(why)));
     }
     let mut due = pod.members.iter().filter(|member| is_due(pod, member));
-    let failed = |member: &Member| member.facts.as_ref().and_then(|facts| facts.resize_error.clone());
+    let failed = |member: &PodContainer| member.facts.as_ref().and_then(|facts| facts.resize_error.clone());
     let first = due.next()?;
     Some(match std::iter::once(first).chain(due).find_map(failed) {
         Some(why) => ("PodResizeInProgress", Some("Error"), Some(why)),
@@ -139,7 +139,7 @@ pub fn condition(pod: &LocalPod) -> Option<(&'static str, Option<&'static str>, 
 }
 
 /// Returns the resources for a container's status: those of its spec, unless a resize is pending.
-pub fn resources_of(pod: &LocalPod, member: &Member) -> Option<ResourceRequirements> {
+pub fn resources_of(pod: &LocalPod, member: &PodContainer) -> Option<ResourceRequirements> {
     let wanted = member.spec.resources.clone().filter(|all| all.limits.is_some() || all.requests.is_some());
     if pod.simulated {
         None
@@ -151,7 +151,7 @@ pub fn resources_of(pod: &LocalPod, member: &Member) -> Option<ResourceRequireme
 }
 
 /// Returns the allocated resources: the previous ones while the node cannot fulfil a resize (KEP-1287).
-pub fn allocated(pod: &LocalPod, member: &Member) -> Option<BTreeMap<String, Quantity>> {
+pub fn allocated(pod: &LocalPod, member: &PodContainer) -> Option<BTreeMap<String, Quantity>> {
     let is_refused = is_due(pod, member) && pending(pod).is_some();
     let resources = if is_refused { told(member) } else { member.spec.resources.as_ref() };
     resources?.requests.clone()
@@ -159,19 +159,19 @@ pub fn allocated(pod: &LocalPod, member: &Member) -> Option<BTreeMap<String, Qua
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
+    use super::super::machine::{TestMachine, pod};
     use crate::world::Report;
     use serde_json::{Value, json};
 
-    fn resize(machine: &mut Machine, limits: Value) {
+    fn resize(machine: &mut TestMachine, limits: Value) {
         let mut changed = machine.pod();
         changed.0["spec"]["containers"][0]["resources"]["limits"] = limits;
         machine.put("pods", changed.0);
     }
 
-    fn limited(policy: Value) -> Machine {
+    fn limited(policy: Value) -> TestMachine {
         let container = json!({"name": "c", "image": "a", "resizePolicy": policy, "resources": {"limits": {"cpu": "1", "memory": "64Mi"}}});
-        let mut machine = Machine::new(pod(json!({"containers": [container]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [container]})));
         machine.run_to(5);
         machine.told();
         machine

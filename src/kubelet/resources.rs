@@ -1,28 +1,28 @@
 //! Limits of a pod's containers, from the requests and limits of their specs.
 
-use super::pod::{LocalPod, Member, Role};
-use crate::kinds::pod::facts::{Requests, requests};
+use super::pod::{ContainerRole, LocalPod, PodContainer};
+use crate::kinds::pod::facts::{PodRequests, requests};
 use crate::kinds::pod::qos_class;
 use crate::object::Quantity;
-use crate::world::limits::{Caps, Limits};
+use crate::world::limits::{GroupLimits, Limits};
 use crate::world::{EventType, Plan};
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, ResourceRequirements, Volume};
 
 /// Bounds of one container and of its pod, as the kubelet sets them: a limit holds for the pod only when every container has it,
 /// requests add up, and the number of processes is bounded for the pod as a whole.
-pub fn limits(pod: &LocalPod, member: &Member) -> Limits {
+pub fn limits(pod: &LocalPod, member: &PodContainer) -> Limits {
     let settings = &pod.world.settings;
     let pids = settings.pids_per_pod.filter(|most| *most > 0);
     let container = caps(member.spec.resources.as_ref());
     let oom_score = Some(oom_score(pod, &member.spec));
     let asks = pod.members.iter().any(|member| !caps(member.spec.resources.as_ref()).is_empty());
     if !asks && pod.spec.resources.is_none() {
-        return Limits { pod: Caps { pids, ..Caps::default() }, container, oom_score };
+        return Limits { pod: GroupLimits { pids, ..GroupLimits::default() }, container, oom_score };
     }
     let own = caps(pod.spec.resources.as_ref());
     let together = requests(&pod.spec);
     let cpu_request_milli = own.cpu_request_milli.or(Some(together.cpu_milli));
-    let of_pod = Caps {
+    let of_pod = GroupLimits {
         cpu_milli: own.cpu_milli.or_else(|| sum(pod, |caps| caps.cpu_milli)),
         cpu_request_milli,
         memory: own.memory.or_else(|| sum(pod, |caps| caps.memory)),
@@ -82,22 +82,27 @@ pub fn tell_on_disk(pod: &LocalPod, plan: &mut Plan) {
 }
 
 /// The sum of a limit over what may run together, or the most that an init container may use alone; none when one has no limit.
-fn sum(pod: &LocalPod, limit: fn(&Caps) -> Option<i64>) -> Option<i64> {
-    let of = |member: &Member| limit(&caps(member.spec.resources.as_ref()));
-    let stays = |member: &&Member| matches!(member.role, Role::Sidecar | Role::Main);
+fn sum(pod: &LocalPod, limit: fn(&GroupLimits) -> Option<i64>) -> Option<i64> {
+    let of = |member: &PodContainer| limit(&caps(member.spec.resources.as_ref()));
+    let stays = |member: &&PodContainer| matches!(member.role, ContainerRole::Sidecar | ContainerRole::Main);
     let together = pod.members.iter().filter(stays).map(of).sum::<Option<i64>>()?;
-    let initially = pod.of(Role::Init).map(of).collect::<Option<Vec<i64>>>()?;
+    let initially = pod.with_role(ContainerRole::Init).map(of).collect::<Option<Vec<i64>>>()?;
     Some(initially.into_iter().fold(together, i64::max))
 }
 
 /// Converts requests and limits. A limit of zero means unlimited.
-pub fn caps(resources: Option<&ResourceRequirements>) -> Caps {
-    let limits = Requests::of(resources.and_then(|all| all.limits.as_ref()));
+pub fn caps(resources: Option<&ResourceRequirements>) -> GroupLimits {
+    let limits = PodRequests::from_list(resources.and_then(|all| all.limits.as_ref()));
     let requested = resources.and_then(|all| all.requests.as_ref()).and_then(|all| all.get("cpu"));
     let request = requested.and_then(|text| Quantity::parse(&text.0).ok()).map(|amount| amount.milli());
     let some = |amount: i64| Some(amount).filter(|amount| *amount > 0);
     let cpu_milli = some(limits.cpu_milli);
-    Caps { cpu_milli, cpu_request_milli: request.and_then(some).or(cpu_milli), memory: some(limits.memory), pids: None }
+    GroupLimits {
+        cpu_milli,
+        cpu_request_milli: request.and_then(some).or(cpu_milli),
+        memory: some(limits.memory),
+        pids: None,
+    }
 }
 
 /// Kubernetes' score, but that nothing is put before the machine's own processes: a guaranteed pod counts as they do.
@@ -106,7 +111,8 @@ fn oom_score(pod: &LocalPod, container: &Container) -> i32 {
         "Guaranteed" => 0,
         "BestEffort" => 1000,
         _ => {
-            let asked = Requests::of(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
+            let asked =
+                PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
             let capacity = pod.world.settings.memory.max(1);
             let part = i128::from(asked) * 1000 / i128::from(capacity);
             i32::try_from(1000 - part).unwrap_or(2).clamp(2, 999)
@@ -116,12 +122,12 @@ fn oom_score(pod: &LocalPod, container: &Container) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
-    use crate::world::limits::Caps;
+    use super::super::machine::{TestMachine, pod};
+    use crate::world::limits::GroupLimits;
     use serde_json::{Value, json};
 
-    fn started(spec: Value) -> Vec<(Caps, Caps, i32)> {
-        let mut machine = Machine::new(pod(spec));
+    fn started(spec: Value) -> Vec<(GroupLimits, GroupLimits, i32)> {
+        let mut machine = TestMachine::new(pod(spec));
         machine.world.settings.memory = 1 << 30;
         machine.settle();
         let limits = machine.starts.iter().map(|start| start.limits.clone());
@@ -135,7 +141,7 @@ mod tests {
     #[test]
     fn a_pod_that_asks_for_nothing_is_bounded_in_processes_alone() {
         let found = started(json!({"containers": [{"name": "c", "image": "a"}]}));
-        assert_eq!(found, [(Caps { pids: Some(4096), ..Caps::default() }, Caps::default(), 1000)]);
+        assert_eq!(found, [(GroupLimits { pids: Some(4096), ..GroupLimits::default() }, GroupLimits::default(), 1000)]);
     }
 
     #[test]
@@ -159,7 +165,7 @@ mod tests {
     #[test]
     fn limits_that_are_not_enforced_are_told() {
         for (limits, told) in [(json!({"cpu": "1"}), true), (json!({}), false)] {
-            let mut machine = Machine::new(pod(json!({"containers": [container("c", json!({}), limits)]})));
+            let mut machine = TestMachine::new(pod(json!({"containers": [container("c", json!({}), limits)]})));
             machine.world.settings.unlimited = Some("no cgroup".into());
             machine.run_to(100);
             let count = machine

@@ -4,8 +4,8 @@
 //! every attempt counts as made, so that the pod begins as a new one does, with its address and its volumes. Which of the two it is at,
 //! the pod's condition tells. Ephemeral containers are left alone.
 
-use super::containers::{Order, Step, matched_rule, restarts_alone};
-use super::pod::{LocalPod, Member, Role, State};
+use super::containers::{ContainerAction, PodActions, matched_rule, restarts_alone};
+use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
 use super::{backoff, conditions, termination};
 use crate::object::Time;
 use crate::object::time::Shift;
@@ -28,63 +28,64 @@ pub fn is_known(pod: &LocalPod) -> bool {
 pub fn is_under_way(pod: &LocalPod) -> bool {
     let told = || conditions::known(pod, CONDITION).is_some_and(|condition| condition.status == "True");
     // An exit in a finished pod does not restart it.
-    let is_over = || pod.of(Role::Main).all(|main| main.ended().is_some() && !restarts_alone(pod, main));
+    let is_over =
+        || pod.with_role(ContainerRole::Main).all(|main| main.ended().is_some() && !restarts_alone(pod, main));
     is_known(pod) && (told() || (pod.members.iter().any(is_cause) && !is_over()))
 }
 
 /// Whether its end is what starts them all.
-fn is_cause(member: &Member) -> bool {
+fn is_cause(member: &PodContainer) -> bool {
     let rule = member.ended().and_then(|ended| matched_rule(member, ended.code));
-    member.role != Role::Ephemeral && rule.is_some_and(|rule| rule.action == ACTION)
+    member.role != ContainerRole::Ephemeral && rule.is_some_and(|rule| rule.action == ACTION)
 }
 
 /// Decides the actions; false when none are needed.
-pub fn decide(pod: &LocalPod, order: &mut Order) -> bool {
+pub fn decide(pod: &LocalPod, order: &mut PodActions) -> bool {
     if !is_under_way(pod) {
         return false;
     }
-    let of_pod = || pod.members.iter().enumerate().filter(|(_, member)| member.role != Role::Ephemeral);
+    let of_pod = || pod.members.iter().enumerate().filter(|(_, member)| member.role != ContainerRole::Ephemeral);
     for (place, member) in of_pod().filter(|(_, member)| member.lives()) {
         termination::stop(pod, place, member, 0, order);
     }
     let pauses: Vec<(usize, i64, Time)> = of_pod().filter_map(|(place, member)| pause(pod, place, member)).collect();
     let now = pod.world.now;
     for (place, seconds, due) in pauses.iter().copied().filter(|(_, _, due)| *due > now) {
-        order.steps[place] = Step::BackOff { seconds, due };
+        order.steps[place] = ContainerAction::BackOff { seconds, due };
         order.wakes.push(due);
     }
     if of_pod().all(|(_, member)| !member.lives()) && pauses.iter().all(|(_, _, due)| *due <= now) {
-        of_pod().for_each(|(place, _)| order.steps[place] = Step::Renew);
+        of_pod().for_each(|(place, _)| order.steps[place] = ContainerAction::Renew);
     }
     true
 }
 
 /// The pause that a container which caused it has to make, and when it is over.
-fn pause(pod: &LocalPod, place: usize, member: &Member) -> Option<(usize, i64, Time)> {
+fn pause(pod: &LocalPod, place: usize, member: &PodContainer) -> Option<(usize, i64, Time)> {
     let ended = member.ended().filter(|_| is_cause(member))?;
     let seconds = backoff::restart(&pod.world.settings, member.attempt, ended, member.last.as_ref());
     Some((place, seconds, ended.finished.later(SignedDuration::from_secs(seconds))))
 }
 
 /// Whether a container waits because all of them start anew.
-pub fn waits(member: &Member) -> bool {
+pub fn waits(member: &PodContainer) -> bool {
     let waiting = member.old.as_ref().and_then(|old| old.state.as_ref()?.waiting.as_ref());
-    member.state == State::New && waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some(REASON))
+    member.state == AttemptState::New && waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some(REASON))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Act, Machine, pod};
+    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
     use serde_json::{Value, json};
 
     fn rule(action: &str, code: i32) -> Value {
         json!({"action": action, "exitCodes": {"operator": "In", "values": [code]}})
     }
 
-    fn machine(policy: &str) -> Machine {
+    fn machine(policy: &str) -> TestMachine {
         let hook = json!({"preStop": {"exec": {"command": ["true"]}}});
         let rules = json!([rule("Restart", 7), rule("RestartAllContainers", 7), rule("RestartAllContainers", 8)]);
-        Machine::new(pod(json!({
+        TestMachine::new(pod(json!({
             "restartPolicy": policy,
             "initContainers": [{"name": "i", "image": "a"}],
             "containers": [{"name": "main", "image": "a", "lifecycle": hook},
@@ -96,13 +97,13 @@ mod tests {
     fn one_end_starts_all_of_them_anew() {
         for policy in ["Never", "Always"] {
             let mut machine = machine(policy);
-            machine.act("i", Act::Exit(1, 0)).act("side", Act::Exit(5, 8)).run_to(3);
+            machine.act("i", ContainerBehaviour::Exit(1, 0)).act("side", ContainerBehaviour::Exit(5, 8)).run_to(3);
             assert_eq!(machine.condition("AllContainersRestarting"), "False");
             machine.told();
             machine.run_to(6);
             let waits = "main=RestartingAllContainers/1 side=RestartingAllContainers/1";
             assert_eq!(machine.summary(), format!("Running i=running/1 {waits}"));
-            machine.act("side", Act::Stay).run_to(20);
+            machine.act("side", ContainerBehaviour::Stay).run_to(20);
             let story = [
                 "6 side ends 8",
                 "6 stop main in 0",
@@ -122,9 +123,9 @@ mod tests {
     #[test]
     fn the_first_rule_that_matches_counts_and_pauses_grow() {
         let mut machine = machine("Always");
-        machine.act("side", Act::Exit(2, 7)).act("i", Act::Exit(0, 0)).run_to(3);
+        machine.act("side", ContainerBehaviour::Exit(2, 7)).act("i", ContainerBehaviour::Exit(0, 0)).run_to(3);
         assert_eq!(machine.summary(), "Running i+=Completed/0 main+=running/0 side+=running/1");
-        machine.act("side", Act::Exit(2, 8)).run_to(5);
+        machine.act("side", ContainerBehaviour::Exit(2, 8)).run_to(5);
         machine.told();
         machine.run_to(70);
         let starts: Vec<String> = machine.told().into_iter().filter(|line| line.contains("start side")).collect();
@@ -136,8 +137,8 @@ mod tests {
         let mut spec = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]});
         spec["initContainers"] = json!([{"name": "side", "image": "a", "restartPolicy": "Always",
             "restartPolicyRules": [rule("RestartAllContainers", 143)]}]);
-        let mut machine = Machine::new(pod(spec));
-        machine.act("main", Act::Exit(2, 0)).run_to(30);
+        let mut machine = TestMachine::new(pod(spec));
+        machine.act("main", ContainerBehaviour::Exit(2, 0)).run_to(30);
         assert_eq!(machine.summary(), "Succeeded side=Error/0 main=Completed/0");
         assert_eq!(machine.condition("AllContainersRestarting"), "PodCompleted");
     }

@@ -3,9 +3,9 @@
 //! A manifest that says nothing of capabilities leaves a container what kloop itself has: a developer's program, run as root, can do
 //! what root can. One that adds or drops some is written for a container, and starts from what container runtimes leave to one.
 
-use super::pod::{LocalPod, Member, Role};
+use super::pod::{ContainerRole, LocalPod, PodContainer};
 use super::volumes;
-use crate::world::{EventType, Plan, Processes, Rights};
+use crate::world::{EventType, Plan, ProcessNamespace, ProcessRights};
 use k8s_openapi::api::core::v1::{Capabilities, Container, SecurityContext};
 
 /// Capabilities by the kernel's numbers (capability.h).
@@ -72,23 +72,28 @@ const USUAL: [&str; 14] = [
 ];
 
 /// The rights of a container; or what is wrong with them, which is `CreateContainerConfigError`.
-pub fn rights(member: &Member) -> Result<Rights, String> {
-    let Some(context) = &member.spec.security_context else { return Ok(Rights::default()) };
+pub fn rights(member: &PodContainer) -> Result<ProcessRights, String> {
+    let Some(context) = &member.spec.security_context else { return Ok(ProcessRights::default()) };
     let said = context.capabilities.as_ref().filter(|_| context.privileged != Some(true)).filter(|said| is_said(said));
-    Ok(Rights { capabilities: said.map(left).transpose()?, no_more: context.allow_privilege_escalation == Some(false) })
+    Ok(ProcessRights {
+        capabilities: said.map(left).transpose()?,
+        no_more: context.allow_privilege_escalation == Some(false),
+    })
 }
 
 /// Returns the processes that a container sees (Kubernetes, "Share Process Namespace between Containers in a Pod").
-pub fn processes(pod: &LocalPod, member: &Member) -> Processes {
+pub fn processes(pod: &LocalPod, member: &PodContainer) -> ProcessNamespace {
     let target = || {
         let added = pod.spec.ephemeral_containers.iter().flatten().find(|one| one.name == member.spec.name);
         added.and_then(|one| one.target_container_name.as_deref()).filter(|name| !name.is_empty())
     };
     match (pod.spec.host_pid, pod.spec.share_process_namespace) {
-        (Some(true), _) => Processes::Machine,
-        (_, Some(true)) => Processes::Shared,
-        _ if member.role == Role::Ephemeral => target().map_or(Processes::Own, |name| Processes::Of(name.into())),
-        _ => Processes::Own,
+        (Some(true), _) => ProcessNamespace::Machine,
+        (_, Some(true)) => ProcessNamespace::Shared,
+        _ if member.role == ContainerRole::Ephemeral => {
+            target().map_or(ProcessNamespace::Own, |name| ProcessNamespace::Of(name.into()))
+        }
+        _ => ProcessNamespace::Own,
     }
 }
 
@@ -134,13 +139,13 @@ pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
         );
         plan.event(pod.row, EventType::Warning, "FilesystemWritable", message);
     }
-    for member in pod.members.iter().filter(|member| member.role != Role::Ephemeral) {
+    for member in pod.members.iter().filter(|member| member.role != ContainerRole::Ephemeral) {
         tell_powerless(pod, member, plan);
     }
 }
 
 /// Tells, with a container's first start, of the capabilities that it asks for and does not get.
-pub fn tell_powerless(pod: &LocalPod, member: &Member, plan: &mut Plan) {
+pub fn tell_powerless(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
     let (me, _) = pod.world.settings.runs_as;
     let Some(context) = member.spec.security_context.as_ref().filter(|_| me != 0) else { return };
     let adds = |context: &SecurityContext| {
@@ -161,12 +166,12 @@ pub fn tell_powerless(pod: &LocalPod, member: &Member, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
+    use super::super::machine::{TestMachine, pod};
     use serde_json::{Value, json};
 
-    fn machine(runs_as: u32, context: Value) -> Machine {
+    fn machine(runs_as: u32, context: Value) -> TestMachine {
         let container = json!({"name": "c", "image": "a", "securityContext": context});
-        let mut machine = Machine::new(pod(json!({"containers": [container]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [container]})));
         machine.world.settings.runs_as = (runs_as, runs_as);
         machine.settle();
         machine
@@ -197,7 +202,7 @@ mod tests {
     fn who_can_have_no_view_is_told_that_its_files_are_open() {
         let told = |private: bool| {
             let container = json!({"name": "c", "image": "a", "securityContext": {"readOnlyRootFilesystem": true}});
-            let mut machine = Machine::new(pod(json!({"containers": [container]})));
+            let mut machine = TestMachine::new(pod(json!({"containers": [container]})));
             machine.world.settings.private_files = private;
             machine.settle();
             let is_closed = machine.starts[0].files.read_only;
@@ -208,7 +213,8 @@ mod tests {
 
     #[test]
     fn who_is_not_root_is_told_what_it_cannot_have() {
-        let told = |machine: Machine| machine.events.iter().filter(|event| event.reason == "NoCapabilities").count();
+        let told =
+            |machine: TestMachine| machine.events.iter().filter(|event| event.reason == "NoCapabilities").count();
         assert_eq!(told(machine(0, json!({"privileged": true}))), 0);
         assert_eq!(told(machine(5, json!({"privileged": true}))), 1);
         assert_eq!(told(machine(5, json!({"capabilities": {"add": ["CHOWN"]}}))), 1);

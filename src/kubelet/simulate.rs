@@ -8,11 +8,13 @@
 //! What a pod cannot start without, its ConfigMaps and Secrets, it waits for as on a machine ([`hold_back`]).
 
 use super::container_status::api_time;
-use super::pod::{LocalPod, Member, Role, State};
+use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
 use super::{backoff, environment, volumes};
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
-use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts, ProbeFacts, ProbeKind, Row, Script, World};
+use crate::world::{
+    AttemptEnd, ContainerFacts, ContainerState, PodFacts, ProbeFacts, ProbeKind, Row, SimulatedScript, World,
+};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{
     ConfigMapProjection, Container, ContainerState as ApiState, ContainerStateWaiting, ContainerStatus, PodSpec,
@@ -26,32 +28,34 @@ const CRASHES: i32 = 3;
 const MISSING: &str = "kloop.dev/simulate-missing";
 
 /// Returns the behaviour of a pod's container on a simulated machine.
-pub fn script(pod: &Object, spec: &PodSpec, role: Role) -> Option<Script> {
-    if role == Role::Init {
-        return Some(Script { exit: Some((0, 0)) });
+pub fn script(pod: &Object, spec: &PodSpec, role: ContainerRole) -> Option<SimulatedScript> {
+    if role == ContainerRole::Init {
+        return Some(SimulatedScript { exit: Some((0, 0)) });
     }
     let never_restarts = spec.restart_policy.as_deref() == Some("Never");
     let asked = annotation(pod, "exit").and_then(|code| code.parse().ok()).filter(|_| never_restarts);
     let is_job = pod.controller().is_some_and(|owner| owner.kind == "Job");
-    let code = asked.or_else(|| is_job.then_some(0)).filter(|_| role == Role::Main);
-    code.map(|code| Script { exit: Some((1, code)) })
+    let code = asked.or_else(|| is_job.then_some(0)).filter(|_| role == ContainerRole::Main);
+    code.map(|code| SimulatedScript { exit: Some((1, code)) })
 }
 
 /// Returns the facts that the simulated machine reports about a pod.
 pub fn pretend(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &PodStatus) -> PodFacts {
     let started = status.start_time.as_ref().map_or_else(|| api_time(world.now).0, |time| time.0);
     let init = spec.init_containers.iter().flatten().map(|container| {
-        let role = if crate::kinds::pod::facts::is_sidecar(container) { Role::Sidecar } else { Role::Init };
+        let role =
+            if crate::kinds::pod::facts::is_sidecar(container) { ContainerRole::Sidecar } else { ContainerRole::Init };
         (container, role)
     });
-    let all = init.chain(spec.containers.iter().map(|container| (container, Role::Main)));
+    let all = init.chain(spec.containers.iter().map(|container| (container, ContainerRole::Main)));
     let all = all.map(|(container, role)| (container.name.as_str(), role));
-    let added = spec.ephemeral_containers.iter().flatten().map(|container| (container.name.as_str(), Role::Ephemeral));
+    let added =
+        spec.ephemeral_containers.iter().flatten().map(|container| (container.name.as_str(), ContainerRole::Ephemeral));
     let statuses = [&status.init_container_statuses, &status.container_statuses];
     let containers = all.chain(added).map(|(name, role)| {
         let old = statuses.into_iter().flatten().flatten().find(|status| status.name == name);
         let began = began(world.now, started, old);
-        if role == Role::Main && annotation_of_ours(pod, "crash") == Some("true") {
+        if role == ContainerRole::Main && annotation_of_ours(pod, "crash") == Some("true") {
             return (name.into(), crashed(world, spec, began));
         }
         let state = state(world.now, began, script(pod, spec, role));
@@ -74,8 +78,8 @@ pub fn wake(pod: &LocalPod) -> Option<Time> {
     if !pod.simulated {
         return None;
     }
-    let ends = |member: &Member| {
-        let State::Running { since } = &member.state else { return None };
+    let ends = |member: &PodContainer| {
+        let AttemptState::Running { since } = &member.state else { return None };
         let (seconds, _) = script(&pod.object, &pod.spec, member.role)?.exit?;
         Some(ends(*since, seconds))
     };
@@ -97,7 +101,7 @@ fn began(now: Time, started: Time, old: Option<&ContainerStatus>) -> Time {
 
 /// A container that ends with code 1 in the moment in which it is started, and where its restarts have got to by now.
 fn crashed(world: &World, spec: &PodSpec, began: Time) -> ContainerFacts {
-    let ended = |at: Time| Ended {
+    let ended = |at: Time| AttemptEnd {
         code: 1,
         signal: None,
         reason: None,
@@ -133,7 +137,7 @@ pub fn hold_back(pod: &mut LocalPod) {
 
 /// The containers that could not have been started, by their place: all of them where a volume is missing.
 fn held(pod: &mut LocalPod) -> Vec<usize> {
-    let has_begun = |member: &Member| member.old.as_ref().is_some_and(|old| !waits(old));
+    let has_begun = |member: &PodContainer| member.old.as_ref().is_some_and(|old| !waits(old));
     if !pod.members.iter().any(has_begun) {
         let facts = pod.facts.take();
         let lacks_volumes = volumes::missing(pod).is_some();
@@ -144,7 +148,7 @@ fn held(pod: &mut LocalPod) -> Vec<usize> {
     }
     let mut held = Vec::new();
     for (place, member) in pod.members.iter().enumerate().filter(|(_, member)| !has_begun(member)) {
-        if refers(&member.spec) && environment::of(pod, member, "").is_err() {
+        if refers(&member.spec) && environment::container_environment(pod, member, "").is_err() {
             held.push(place);
             if member.role.is_init() {
                 // None of those after it has had its turn.
@@ -188,9 +192,9 @@ fn is_carefree(pod: &LocalPod) -> bool {
     node.is_some_and(|node| node.body().annotation(MISSING) == Some("ignore"))
 }
 
-fn state(now: Time, started: Time, script: Option<Script>) -> ContainerState {
+fn state(now: Time, started: Time, script: Option<SimulatedScript>) -> ContainerState {
     match script.and_then(|script| script.exit) {
-        Some((seconds, code)) if now >= ends(started, seconds) => ContainerState::Ended(Ended {
+        Some((seconds, code)) if now >= ends(started, seconds) => ContainerState::Ended(AttemptEnd {
             code,
             signal: None,
             reason: None,
@@ -208,8 +212,8 @@ fn ends(started: Time, seconds: i64) -> Time {
 }
 
 /// Changes the status of a container as the pod's annotations ask.
-pub fn shape(pod: &LocalPod, member: &Member, mut status: ContainerStatus) -> ContainerStatus {
-    if member.role != Role::Main {
+pub fn shape(pod: &LocalPod, member: &PodContainer, mut status: ContainerStatus) -> ContainerStatus {
+    if member.role != ContainerRole::Main {
         return status;
     }
     if annotation(&pod.object, "ready") == Some("false") {
@@ -244,7 +248,7 @@ fn annotation<'a>(pod: &'a Object, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, key, pod};
+    use super::super::machine::{TestMachine, key, pod};
     use serde_json::{Value, json};
 
     fn simulated(annotations: Value, policy: &str) -> Value {
@@ -264,7 +268,7 @@ mod tests {
             (json!({"fake/crash": "true"}), "Always", "Running c=CrashLoopBackOff/3", "ContainersNotReady"),
         ];
         for (annotations, policy, expected, ready) in cases {
-            let mut machine = Machine::simulated(simulated(annotations.clone(), policy));
+            let mut machine = TestMachine::simulated(simulated(annotations.clone(), policy));
             machine.run_to(10);
             assert_eq!(machine.summary(), expected, "{annotations}");
             assert_eq!(machine.condition("Ready"), ready, "{annotations}");
@@ -283,7 +287,7 @@ mod tests {
         of_job["spec"]["initContainers"] = json!([{"name": "i", "image": "a"}]);
         of_job["metadata"]["ownerReferences"] =
             json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]);
-        let mut machine = Machine::simulated(of_job);
+        let mut machine = TestMachine::simulated(of_job);
         machine.settle();
         assert_eq!(machine.summary(), "Running i+=Completed/0 c+=running/0");
         machine.run_to(3);
@@ -295,7 +299,7 @@ mod tests {
     #[test]
     fn a_crash_loop_goes_by_kubernetes_clock() {
         let crash = json!({"kloop.dev/simulate-crash": "true"});
-        let mut machine = Machine::simulated(simulated(crash.clone(), "Always"));
+        let mut machine = TestMachine::simulated(simulated(crash.clone(), "Always"));
         machine.settle();
         for (second, restarts, pause) in [(5, 1, "10s"), (15, 2, "20s"), (65, 3, "40s"), (1000, 8, "5m0s")] {
             machine.run_to(second);
@@ -305,7 +309,7 @@ mod tests {
         }
         assert_eq!(machine.container("c")["lastState"]["terminated"]["exitCode"], 1);
         assert_eq!(machine.condition("Ready"), "ContainersNotReady");
-        let mut once = Machine::simulated(simulated(crash, "Never"));
+        let mut once = TestMachine::simulated(simulated(crash, "Never"));
         once.run_to(100);
         assert_eq!(once.summary(), "Failed c=Error/0");
     }
@@ -333,7 +337,7 @@ mod tests {
                 "FailedMount MountVolume.SetUp failed for volume \"v\" : secret \"s\" not found",
             ),
         ] {
-            let mut machine = Machine::simulated(pod(spec));
+            let mut machine = TestMachine::simulated(pod(spec));
             machine.run_to(50);
             assert_eq!(machine.summary(), waits);
             let events: Vec<String> =
@@ -354,14 +358,14 @@ mod tests {
 
     #[test]
     fn a_deleted_pod_leaves_at_once_and_a_held_one_looks_as_before() {
-        let mut machine = Machine::simulated(simulated(json!({}), "Always"));
+        let mut machine = TestMachine::simulated(simulated(json!({}), "Always"));
         machine.settle();
         machine.delete(30);
         machine.settle();
         assert!(machine.world.get(&key("p")).is_none());
         let mut held = simulated(json!({}), "Always");
         held["metadata"]["finalizers"] = json!(["x.dev/hold"]);
-        let mut machine = Machine::simulated(held);
+        let mut machine = TestMachine::simulated(held);
         machine.settle();
         machine.delete(30);
         machine.settle();
@@ -371,7 +375,7 @@ mod tests {
 
     #[test]
     fn the_status_is_that_of_the_golden_conversations() {
-        let mut machine = Machine::simulated(simulated(json!({}), "Always"));
+        let mut machine = TestMachine::simulated(simulated(json!({}), "Always"));
         machine.settle();
         let mut status = machine.status();
         let ip = status["podIP"].clone();

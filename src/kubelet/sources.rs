@@ -7,8 +7,8 @@ use super::builds;
 use super::image::MANIFEST_DIR;
 use crate::kinds::image::RESOURCE;
 use crate::object::{Key, Object};
-use crate::world::plan::Globs;
-use crate::world::{Effect, Loop, Plan, Row, Sources, Verb, World};
+use crate::world::plan::FilePatterns;
+use crate::world::{Effect, Loop, Plan, Row, SourceDigests, World, WriteVerb};
 use serde_json::{Value, json};
 
 /// The loop.
@@ -24,7 +24,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let object = row.map(|row| row.body());
     let files = object.as_deref().map(files).unwrap_or_default();
     let known = world.facts.watched.get(&key.name);
-    if known.map(|known| &known.files).unwrap_or(&Globs::default()) != &files {
+    if known.map(|known| &known.files).unwrap_or(&FilePatterns::default()) != &files {
         plan.effects.push(Effect::Watch { image: key.name.clone(), files });
         return plan;
     }
@@ -42,17 +42,17 @@ fn plan(world: &World, key: &Key) -> Plan {
         Value::Null => drop(fresh.unset(&["status", "sources"])),
         status => fresh.set(&["status", "sources"], status),
     }
-    let why = match builds::tell(world, &mut fresh, &mut plan) {
+    let why = match builds::update_status(world, &mut fresh, &mut plan) {
         true => "its build went on",
         false => "the content of its watched files changed",
     };
-    if fresh.at(&["status"]).unwrap_or(&Value::Null) != object.at(&["status"]).unwrap_or(&Value::Null) {
-        plan.write(Verb::Status(fresh), why);
+    if fresh.value_at(&["status"]).unwrap_or(&Value::Null) != object.value_at(&["status"]).unwrap_or(&Value::Null) {
+        plan.write(WriteVerb::Status(fresh), why);
     }
     plan
 }
 
-fn told(sources: &Sources) -> Value {
+fn told(sources: &SourceDigests) -> Value {
     let mut told = json!({"digest": &*sources.digest, "files": sources.files});
     if !sources.message.is_empty() {
         told["message"] = sources.message.as_str().into();
@@ -61,15 +61,15 @@ fn told(sources: &Sources) -> Value {
 }
 
 /// Returns the watched files; none for an object that names relative ones and was not applied from a folder.
-fn files(object: &Object) -> Globs {
+fn files(object: &Object) -> FilePatterns {
     let globs = object.items(&["spec", "watch"]).iter().filter_map(|glob| glob.as_str()).map(str::to_owned);
     let folder = object.annotation(MANIFEST_DIR).unwrap_or("/").to_owned();
     let globs: Vec<String> = globs.collect();
-    if globs.is_empty() { Globs::default() } else { Globs { folder, globs } }
+    if globs.is_empty() { FilePatterns::default() } else { FilePatterns { folder, globs } }
 }
 
 /// Returns the digest of an image's files, once it is settled: the status holds the last seen one.
-pub fn settled(world: &World, image: &str) -> Option<Sources> {
+pub fn settled(world: &World, image: &str) -> Option<SourceDigests> {
     let seen = world.facts.watched.get(image)?.seen.as_ref()?;
     let row = world.find(RESOURCE, "", image)?;
     let object = row.body();
@@ -90,9 +90,9 @@ mod tests {
         key
     }
 
-    fn seen(world: &mut World, files: &Globs, digest: &str) {
-        let sources = Sources { digest: digest.into(), files: 1, message: String::new() };
-        world.facts.take(Report::Sources { image: "web".into(), files: files.clone(), sources });
+    fn seen(world: &mut World, files: &FilePatterns, digest: &str) {
+        let sources = SourceDigests { digest: digest.into(), files: 1, message: String::new() };
+        world.facts.apply_report(Report::Sources { image: "web".into(), files: files.clone(), sources });
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         let mut world = World::new(Time::UNIX_EPOCH);
         let spec = json!({"patterns": ["a"], "watch": ["*.py"]});
         let key = put(&mut world, spec.clone(), json!({"sources": {"digest": "old", "files": 1}}));
-        let files = Globs { folder: "/src".into(), globs: vec!["*.py".into()] };
+        let files = FilePatterns { folder: "/src".into(), globs: vec!["*.py".into()] };
         let watch = Effect::Watch { image: "web".into(), files: files.clone() };
         assert_eq!(plan(&world, &key).effects, std::slice::from_ref(&watch));
         world.facts.ordered(&watch, world.now);
@@ -112,7 +112,8 @@ mod tests {
         seen(&mut world, &files, "new");
         assert_eq!(settled(&world, "web"), None);
         let written = plan(&world, &key).writes;
-        let [Verb::Status(object)] = &written.iter().map(|write| write.verb.clone()).collect::<Vec<_>>()[..] else {
+        let [WriteVerb::Status(object)] = &written.iter().map(|write| write.verb.clone()).collect::<Vec<_>>()[..]
+        else {
             panic!("{written:?}")
         };
         put(&mut world, spec, object.0["status"].clone());
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(&*settled(&world, "web").expect("settled").digest, "new");
         // Entries of files that are gone or no longer watched are removed.
         put(&mut world, json!({"patterns": ["a"]}), object.0["status"].clone());
-        assert_eq!(plan(&world, &key).effects, [Effect::Watch { image: "web".into(), files: Globs::default() }]);
+        assert_eq!(plan(&world, &key).effects, [Effect::Watch { image: "web".into(), files: FilePatterns::default() }]);
         world.remove(&key);
         assert_eq!(plan(&world, &key).effects.len(), 1);
     }

@@ -1,14 +1,14 @@
 //! Everything that the start of an attempt needs.
 
 use super::image::{self, MANIFEST_DIR};
-use super::pod::{LocalPod, Member};
+use super::pod::{LocalPod, PodContainer};
 use super::{command, containers, environment, message, resources, security, simulate, user, volumes};
 use crate::object::Str;
 use crate::world::Start;
 
 /// Why nothing of the pod can be started, as the event that says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unready {
+pub struct StartFailure {
     /// Reason of the event.
     pub reason: &'static str,
     /// Its message.
@@ -16,12 +16,12 @@ pub struct Unready {
 }
 
 /// The start of an attempt; or what is missing, in Kubernetes' words.
-pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<Start, String> {
-    let env = environment::of(pod, member, ip)?;
+pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> Result<Start, String> {
+    let env = environment::container_environment(pod, member, ip)?;
     let spec = &member.spec;
     let name = spec.image.clone().unwrap_or_default();
-    let image = if pod.simulated { None } else { image::of(pod.world, &name) };
-    let of_image: Vec<_> = image.iter().flat_map(image::Image::env).collect();
+    let image = if pod.simulated { None } else { image::find_settings(pod.world, &name) };
+    let of_image: Vec<_> = image.iter().flat_map(image::ImageSettings::env).collect();
     let hostname = hostname(pod);
     let files = volumes::files(pod, member, &env, ip)?;
     let expanded = |words: &Option<Vec<String>>| {
@@ -57,10 +57,10 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         stdin_once: spec.stdin_once.unwrap_or(false),
         tty: spec.tty.unwrap_or(false),
         limits: resources::limits(pod, member),
-        user: user::of(pod, member)?,
+        user: user::container_user(pod, member)?,
         rights: security::rights(member)?,
         processes: security::processes(pod, member),
-        again: containers::again(pod, member),
+        again: containers::restart_decision(pod, member),
         stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
         script: simulate::script(&pod.object, &pod.spec, member.role),
     })
@@ -97,9 +97,9 @@ fn overrides(pod: &LocalPod) -> bool {
 const LONGEST_NAME: usize = 64;
 
 /// Why the pod cannot have the name that it wants.
-pub fn unnameable(pod: &LocalPod) -> Option<Unready> {
+pub fn unnameable(pod: &LocalPod) -> Option<StartFailure> {
     let name = hostname(pod);
-    (name.len() > LONGEST_NAME).then(|| Unready {
+    (name.len() > LONGEST_NAME).then(|| StartFailure {
         reason: "FailedCreatePodSandBox",
         message: format!(
             "Failed to create pod sandbox: failed to construct FQDN from Pod hostname and cluster domain, FQDN {name} is too long \
@@ -111,13 +111,13 @@ pub fn unnameable(pod: &LocalPod) -> Option<Unready> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
+    use super::super::machine::{TestMachine, pod};
     use serde_json::{Value, json};
 
-    fn machine(spec: Value) -> Machine {
+    fn machine(spec: Value) -> TestMachine {
         let mut spec = spec;
         spec["containers"] = json!([{"name": "c", "image": "a"}]);
-        let mut machine = Machine::new(pod(spec));
+        let mut machine = TestMachine::new(pod(spec));
         machine.settle();
         machine
     }

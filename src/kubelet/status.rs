@@ -1,16 +1,16 @@
 //! `status` of a pod, as its node tells it.
 
 use super::container_status::{self, api_time};
-use super::containers::Order;
-use super::pod::{LocalPod, Role};
+use super::containers::PodActions;
+use super::pod::{ContainerRole, LocalPod};
 use super::{address, conditions, deadlines, eviction, phase};
 use crate::kinds::pod::qos_class;
-use crate::world::{Plan, Verb};
+use crate::world::{Plan, WriteVerb};
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
 use serde_json::Value;
 
 /// The status to be: what is the node's to say, over what others have said.
-pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
+pub fn build(pod: &LocalPod, order: &PodActions) -> PodStatus {
     let mut status = pod.status.clone();
     if pod.simulated && pod.row.is_deleting() {
         return status;
@@ -19,13 +19,13 @@ pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
         return rejected(pod, message);
     }
     let host_ip = status.host_ip.take().unwrap_or_else(|| address::of_node(pod));
-    let init = container_status::of(pod, order, Role::is_init);
-    let mut main = container_status::of(pod, order, |role| role == Role::Main);
-    status.phase = Some(phase::of(pod, &init, &main).into());
+    let init = container_status::container_statuses(pod, order, ContainerRole::is_init);
+    let mut main = container_status::container_statuses(pod, order, |role| role == ContainerRole::Main);
+    status.phase = Some(phase::pod_phase(pod, &init, &main).into());
     // Kubernetes sorts these by name, and leaves those of init containers in the order of the spec.
     main.sort_by(|one, other| one.name.cmp(&other.name));
     status.container_statuses = Some(main);
-    let ephemeral = container_status::of(pod, order, |role| role == Role::Ephemeral);
+    let ephemeral = container_status::container_statuses(pod, order, |role| role == ContainerRole::Ephemeral);
     status.ephemeral_container_statuses = Some(ephemeral).filter(|ephemeral| !ephemeral.is_empty());
     status.init_container_statuses = Some(init).filter(|init| !init.is_empty());
     if deadlines::is_over(pod) && !pod.has_ended() && status.phase.as_deref() == Some("Failed") {
@@ -45,7 +45,7 @@ pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
     }
     status.start_time = status.start_time.or_else(|| Some(api_time(pod.world.now)));
     status.qos_class = status.qos_class.or_else(|| Some(qos_class(&pod.spec).into()));
-    status.conditions = Some(conditions::of(pod, order, &status));
+    status.conditions = Some(conditions::pod_conditions(pod, order, &status));
     status
 }
 
@@ -62,7 +62,7 @@ fn rejected(pod: &LocalPod, message: String) -> PodStatus {
 }
 
 /// Writes the status if anything in it differs from what is stored, and asks to look again when time alone will change it.
-pub fn write(pod: &LocalPod, status: PodStatus, order: &Order, plan: &mut Plan) {
+pub fn write(pod: &LocalPod, status: PodStatus, order: &PodActions, plan: &mut Plan) {
     order.wakes.iter().for_each(|at| plan.wake_at(*at));
     if let Some(blocked) = &order.blocked {
         plan.wait(&*blocked.message);
@@ -70,8 +70,8 @@ pub fn write(pod: &LocalPod, status: PodStatus, order: &Order, plan: &mut Plan) 
     if status == pod.status {
         return;
     }
-    let why = why(&pod.status, &status);
-    plan.write(Verb::Status(pod.object.other_status(encoded(&status))), why);
+    let why = change_reason(&pod.status, &status);
+    plan.write(WriteVerb::Status(pod.object.other_status(encoded(&status))), why);
 }
 
 /// As Go writes it: the time of the last probe of a condition, which pods do not have, is null and not left out.
@@ -86,7 +86,7 @@ fn encoded(status: &PodStatus) -> Value {
 }
 
 /// The reason of a status write, for people.
-fn why(old: &PodStatus, new: &PodStatus) -> String {
+fn change_reason(old: &PodStatus, new: &PodStatus) -> String {
     let phase = |status: &PodStatus| status.phase.clone().unwrap_or_else(|| "Pending".into());
     let ready = |status: &PodStatus| {
         let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");

@@ -23,12 +23,12 @@ pub fn plan(world: &World, key: &Key, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, key, pod};
+    use super::super::machine::{TestMachine, key, pod};
     use serde_json::json;
 
     #[test]
     fn what_a_forgotten_pod_left_is_ended() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.run_to(5);
         machine.told();
         machine.world.remove(&key("p"));
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn a_new_pod_of_the_same_name_lives() {
         let spec = json!({"containers": [{"name": "c", "image": "a"}]});
-        let mut machine = Machine::new(pod(spec.clone()));
+        let mut machine = TestMachine::new(pod(spec.clone()));
         machine.run_to(5);
         machine.told();
         let mut again = pod(spec);

@@ -1,12 +1,12 @@
 //! Termination of a pod: containers first, then sidecars in reverse order, each with the remaining grace period,
 //! preStop hooks before all of that; then its remains on the machine are removed; then it leaves the store.
 
-use super::containers::{Order, Step, restarts};
-use super::pod::{LocalPod, Member, Role};
+use super::containers::{ContainerAction, PodActions, restarts};
+use super::pod::{ContainerRole, LocalPod, PodContainer};
 use super::{deadlines, eviction, hooks};
 use crate::object::Time;
 use crate::object::time::Shift;
-use crate::world::{Effect, EventType, Plan, PodFacts, ProbeKind, Propagation, Verb, World};
+use crate::world::{Effect, EventType, Plan, PodFacts, ProbeKind, Propagation, World, WriteVerb};
 use jiff::SignedDuration;
 
 /// Containers always get so many seconds to end (Kubernetes: minimumGracePeriodInSeconds).
@@ -30,16 +30,17 @@ pub fn is_ending(pod: &LocalPod) -> bool {
 
 /// Every container has ended for good; what still runs are sidecars.
 pub fn is_finished(pod: &LocalPod) -> bool {
-    pod.of(Role::Main).all(|member| member.ended().is_some() && !restarts(pod, member))
+    pod.with_role(ContainerRole::Main).all(|member| member.ended().is_some() && !restarts(pod, member))
 }
 
 /// An init container has failed and is not tried again: the pod has failed.
 pub fn init_failed(pod: &LocalPod) -> bool {
-    pod.of(Role::Init).any(|member| member.ended().is_some_and(|ended| ended.code != 0) && !restarts(pod, member))
+    pod.with_role(ContainerRole::Init)
+        .any(|member| member.ended().is_some_and(|ended| ended.code != 0) && !restarts(pod, member))
 }
 
 /// Stops what still runs.
-pub fn decide(pod: &LocalPod, order: &mut Order) {
+pub fn decide(pod: &LocalPod, order: &mut PodActions) {
     let grace = match deadline(pod) {
         Some(end) => seconds_until(pod.world.now, end).min(granted(pod)).max(LEAST_GRACE),
         None if eviction::is_evicted(pod) => eviction::GRACE,
@@ -82,25 +83,25 @@ fn granted(pod: &LocalPod) -> i64 {
 /// Sidecars wait for the containers, and for the sidecars that were started after them, as long as there is time.
 fn has_turn(pod: &LocalPod, place: usize) -> bool {
     let late = deadline(pod).is_some_and(|end| pod.world.now >= end);
-    let later_lives = pod.members[place + 1..].iter().any(Member::lives);
-    pod.members[place].role != Role::Sidecar || late || !later_lives
+    let later_lives = pod.members[place + 1..].iter().any(PodContainer::lives);
+    pod.members[place].role != ContainerRole::Sidecar || late || !later_lives
 }
 
 /// Stops one that lives, and asks again where nobody answers.
-pub fn stop(pod: &LocalPod, place: usize, member: &Member, grace: i64, order: &mut Order) {
+pub fn stop(pod: &LocalPod, place: usize, member: &PodContainer, grace: i64, order: &mut PodActions) {
     let now = pod.world.now;
     let Some(known) = member.facts.as_ref().and_then(|facts| facts.stopping) else {
         let event = Some(format!("Stopping container {}", member.spec.name));
-        order.steps[place] = Step::Stop { grace, event };
+        order.steps[place] = ContainerAction::Stop { grace, event };
         return;
     };
     let is_shorter =
         pod.row.is_deleting() && now.later(SignedDuration::from_secs(grace.saturating_add(1))) < known.kill_at;
     let ask_again = known.kill_at.max(known.asked).later(UNANSWERED);
     if is_shorter {
-        order.steps[place] = Step::Stop { grace, event: None };
+        order.steps[place] = ContainerAction::Stop { grace, event: None };
     } else if now >= ask_again {
-        order.steps[place] = Step::Stop { grace: 0, event: None };
+        order.steps[place] = ContainerAction::Stop { grace: 0, event: None };
     } else {
         order.wakes.push(ask_again);
     }
@@ -128,7 +129,7 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
             plan.wait(format!("nothing of it runs; it waits for its finalizers: {}", pod.row.finalizers.join(", ")));
         }
         None => plan.write(
-            Verb::Delete {
+            WriteVerb::Delete {
                 key: pod.row.key.clone(),
                 uid: pod.row.uid.clone(),
                 grace: Some(0),
@@ -165,7 +166,7 @@ pub fn seconds_until(now: Time, end: Time) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Act, Machine, key, pod};
+    use super::super::machine::{ContainerBehaviour, TestMachine, key, pod};
     use jiff::SignedDuration;
     use serde_json::{Value, json};
 
@@ -178,14 +179,14 @@ mod tests {
         }))
     }
 
-    fn is_gone(machine: &Machine) -> bool {
+    fn is_gone(machine: &TestMachine) -> bool {
         machine.world.get(&key("p")).is_none() && machine.world.facts.pods.get("uid-p").is_none()
     }
 
     #[test]
     fn a_deleted_pod_ends_and_leaves() {
         let mut machine =
-            Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}, {"name": "d", "image": "a"}]})));
+            TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}, {"name": "d", "image": "a"}]})));
         machine.run_to(10);
         machine.told();
         machine.delete(30);
@@ -199,8 +200,8 @@ mod tests {
 
     #[test]
     fn sidecars_end_after_containers_in_reverse_with_what_is_left_of_the_grace() {
-        let mut machine = Machine::new(with_sidecars());
-        machine.act("c", Act::Stubborn).act("s2", Act::Stubborn).run_to(10);
+        let mut machine = TestMachine::new(with_sidecars());
+        machine.act("c", ContainerBehaviour::Stubborn).act("s2", ContainerBehaviour::Stubborn).run_to(10);
         machine.told();
         machine.delete(8);
         machine.run_to(100);
@@ -216,7 +217,7 @@ mod tests {
             "20 deleted",
         ];
         assert_eq!(machine.told(), expected);
-        let mut machine = Machine::new(with_sidecars());
+        let mut machine = TestMachine::new(with_sidecars());
         machine.run_to(10);
         machine.told();
         machine.delete(30);
@@ -229,8 +230,8 @@ mod tests {
     fn the_hooks_of_sidecars_come_at_once_and_their_ends_in_turn() {
         let mut pod = with_sidecars();
         pod["spec"]["initContainers"][0]["lifecycle"] = json!({"preStop": {"exec": {"command": ["true"]}}});
-        let mut machine = Machine::new(pod);
-        machine.act("c", Act::Stubborn).run_to(10);
+        let mut machine = TestMachine::new(pod);
+        machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
         machine.told();
         machine.delete(8);
         machine.run_to(100);
@@ -242,8 +243,8 @@ mod tests {
 
     #[test]
     fn a_second_delete_may_only_shorten() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
-        machine.act("c", Act::Stubborn).run_to(10);
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
         machine.told();
         machine.delete(30);
         machine.run_to(12);
@@ -260,8 +261,8 @@ mod tests {
     fn the_whole_grace_counts_from_the_moment_the_node_begins() {
         // The deletion is told in whole seconds, and heard late.
         for late in [300, 900, 60_000] {
-            let mut machine = Machine::new(with_sidecars());
-            machine.act("c", Act::Stubborn).run_to(10);
+            let mut machine = TestMachine::new(with_sidecars());
+            machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
             machine.told();
             machine.world.now += SignedDuration::from_millis(700);
             machine.delete(5);
@@ -276,8 +277,9 @@ mod tests {
     #[test]
     fn a_control_plane_that_takes_over_gives_no_second_grace() {
         let hook = json!({"preStop": {"sleep": {"seconds": 500}}});
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a", "lifecycle": hook}]})));
-        machine.act("c", Act::Stubborn).run_to(10);
+        let mut machine =
+            TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a", "lifecycle": hook}]})));
+        machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
         machine.told();
         machine.delete(30);
         machine.run_to(20);
@@ -289,11 +291,11 @@ mod tests {
 
     #[test]
     fn a_pod_that_never_started_or_was_lost_leaves_at_once() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.delete(30);
         machine.settle();
         assert_eq!(machine.told(), ["0 deleted"]);
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.run_to(5);
         machine.reboot();
         machine.delete(30);
@@ -306,7 +308,7 @@ mod tests {
     fn finalizers_keep_the_object_but_not_the_processes() {
         let mut held = pod(json!({"containers": [{"name": "c", "image": "a"}]}));
         held["metadata"]["finalizers"] = json!(["x.dev/hold"]);
-        let mut machine = Machine::new(held);
+        let mut machine = TestMachine::new(held);
         machine.run_to(5);
         machine.delete(30);
         machine.settle();
@@ -317,12 +319,12 @@ mod tests {
 
     #[test]
     fn a_pod_that_does_not_end_is_removed_by_force() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.run_to(5);
         machine.told();
         machine.delete(5);
         // The machine hears the stop and never answers.
-        machine.act("c", Act::Deaf);
+        machine.act("c", ContainerBehaviour::Deaf);
         machine.run_to(100);
         assert_eq!(machine.told(), ["5 stop c in 5", "13 remove uid-p", "13 deleted"]);
     }
@@ -331,8 +333,8 @@ mod tests {
     fn sidecars_of_a_finished_pod_end_too() {
         let mut spec = with_sidecars();
         spec["spec"]["restartPolicy"] = "Never".into();
-        let mut machine = Machine::new(spec);
-        machine.act("c", Act::Exit(3, 0)).run_to(60);
+        let mut machine = TestMachine::new(spec);
+        machine.act("c", ContainerBehaviour::Exit(3, 0)).run_to(60);
         let stops: Vec<_> = machine.told().into_iter().filter(|line| line.contains("stop")).collect();
         assert_eq!(stops, ["3 stop s2 in 30", "3 stop s1 in 30"]);
         assert_eq!(machine.status()["phase"], "Succeeded");

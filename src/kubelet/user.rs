@@ -3,11 +3,11 @@
 //! Only root can start a process as another user, so for ordinary users any other user or group is refused, with the
 //! reason.
 
-use super::pod::{LocalPod, Member};
-use crate::world::User;
+use super::pod::{LocalPod, PodContainer};
+use crate::world::ContainerUser;
 
 /// Returns the user to run as, when it differs from the user of kloop; the error is a `CreateContainerConfigError`.
-pub fn of(pod: &LocalPod, member: &Member) -> Result<Option<User>, String> {
+pub fn container_user(pod: &LocalPod, member: &PodContainer) -> Result<Option<ContainerUser>, String> {
     if pod.simulated {
         return Ok(None);
     }
@@ -55,20 +55,20 @@ pub fn of(pod: &LocalPod, member: &Member) -> Result<Option<User>, String> {
     }
     let is_said = user.is_some() || group.is_some() || !groups.is_empty();
     let strict = shared.and_then(|shared| shared.supplemental_groups_policy.as_deref()) == Some("Strict");
-    Ok(is_said.then_some(User { user, group, groups, files, strict }))
+    Ok(is_said.then_some(ContainerUser { user, group, groups, files, strict }))
 }
 
 const AS_ROOT: &str = "container has runAsNonRoot and image will run as root";
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
-    use crate::world::User;
+    use super::super::machine::{TestMachine, pod};
+    use crate::world::ContainerUser;
     use serde_json::{Value, json};
 
-    fn start(runs_as: (u32, u32), of_pod: Value, own: Value) -> Result<Option<User>, String> {
+    fn start(runs_as: (u32, u32), of_pod: Value, own: Value) -> Result<Option<ContainerUser>, String> {
         let container = json!({"name": "c", "image": "a", "securityContext": own});
-        let mut machine = Machine::new(pod(json!({"securityContext": of_pod, "containers": [container]})));
+        let mut machine = TestMachine::new(pod(json!({"securityContext": of_pod, "containers": [container]})));
         machine.world.settings.runs_as = runs_as;
         machine.settle();
         match machine.starts.pop() {
@@ -88,7 +88,7 @@ mod tests {
             start((0, 0), json!({"runAsUser": 7, "fsGroup": 9, "supplementalGroups": [8]}), json!({"runAsUser": 5}));
         assert_eq!(
             found,
-            Ok(Some(User { user: Some(5), group: None, groups: vec![8, 9], files: Some(9), strict: false }))
+            Ok(Some(ContainerUser { user: Some(5), group: None, groups: vec![8, 9], files: Some(9), strict: false }))
         );
     }
 

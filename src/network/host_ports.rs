@@ -42,7 +42,7 @@ fn wanted(world: &World, row: &Row) -> Vec<HostPort> {
         return Vec::new();
     }
     let object = row.body();
-    if object.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true)) {
+    if object.value_at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true)) {
         return Vec::new();
     }
     let Some(address) = pod.and_then(|pod| pod.address()).and_then(|ip| ip.parse().ok()) else { return Vec::new() };
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::object::{Resource, Time};
     use crate::world::NodeFacts;
-    use crate::world::entrance::Blocked;
+    use crate::world::entrance::BlockedListener;
     use serde_json::json;
 
     fn world(ports: Value, host_network: bool) -> (World, Key) {
@@ -118,13 +118,13 @@ mod tests {
         assert_eq!(first.effects.len(), 1);
         world.facts.ordered(&first.effects[0], Time::UNIX_EPOCH);
         assert!(plan(&world, &key).is_empty());
-        let blocked = Blocked {
+        let blocked = BlockedListener {
             at: "127.0.0.1:8080".parse().unwrap(),
             is_udp: false,
             is_reserved: false,
             why: "address already in use".into(),
         };
-        world.facts.take(crate::world::Report::Blocked { about: key.clone(), doors: vec![blocked] });
+        world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), doors: vec![blocked] });
         let told = plan(&world, &key);
         assert_eq!(
             told.events[0].message,
@@ -132,7 +132,7 @@ mod tests {
         );
         world.facts.remember(&told.memory[0]);
         assert!(plan(&world, &key).is_empty(), "told once");
-        world.facts.take(crate::world::Report::Blocked { about: key.clone(), doors: Vec::new() });
+        world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), doors: Vec::new() });
         let told = plan(&world, &key);
         assert_eq!(told.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
         world.facts.remember(&told.memory[0]);

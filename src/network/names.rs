@@ -6,7 +6,7 @@
 //! taken literally.
 
 use crate::object::{Key, Str};
-use crate::world::plan::{Member, Route, RoutePort};
+use crate::world::plan::{HeadlessEndpoint, Route, RoutePort};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -21,7 +21,7 @@ const ALIASES: usize = 8;
 
 /// All names of the cluster.
 #[derive(Default)]
-pub struct Directory {
+pub struct DnsDirectory {
     services: BTreeMap<(Str, Str), Route>,
     /// Services by their address and by those of their members.
     at: HashMap<Ipv4Addr, BTreeSet<(Str, Str)>>,
@@ -33,7 +33,7 @@ pub struct Directory {
 
 /// Query type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QueryType {
     /// An address.
     A,
     /// An address of IPv6: there are none.
@@ -56,7 +56,7 @@ pub enum Kind {
 
 /// One thing that a name has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum DnsRecord {
     /// An address.
     A(Ipv4Addr),
     /// A host, a port on it, and its address.
@@ -75,9 +75,9 @@ pub enum Record {
 
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum DnsReply {
     /// These; none when the name is there and has nothing of this kind.
-    Records(Vec<Record>),
+    Records(Vec<DnsRecord>),
     /// Other names, each standing for the one before; the last is none of the cluster's, and the same is to be asked about it.
     Alias(Vec<String>),
     /// There is no such name in the cluster.
@@ -86,7 +86,7 @@ pub enum Reply {
     Elsewhere,
 }
 
-impl Directory {
+impl DnsDirectory {
     /// A Service leads there from now on.
     pub fn lead(&mut self, service: &Key, route: &Route) {
         let place = (service.namespace.clone(), service.name.clone());
@@ -120,52 +120,52 @@ impl Directory {
     }
 
     /// Answers a query of the pod with this address. Without an address, short names are not completed.
-    pub fn ask(&self, name: &str, kind: Kind, client: Option<Ipv4Addr>) -> Reply {
+    pub fn ask(&self, name: &str, kind: QueryType, client: Option<Ipv4Addr>) -> DnsReply {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         if let Some(reversed) = name.strip_suffix(".in-addr.arpa") {
             return self.reverse(reversed, kind);
         }
         if let Some(name) = inside(&name) {
-            return self.find(name, kind).map_or(Reply::NoSuchName, |found| self.follow(found, kind));
+            return self.find(name, kind).map_or(DnsReply::NoSuchName, |found| self.follow(found, kind));
         }
-        let Some(client) = client else { return Reply::Elsewhere };
+        let Some(client) = client else { return DnsReply::Elsewhere };
         let namespace = self.pods.get(&client).map_or("default", |namespace| namespace);
         let complete = [format!("{name}.{namespace}.svc"), format!("{name}.svc"), name];
         let found = complete.iter().find_map(|name| self.find(name, kind));
-        found.map_or(Reply::Elsewhere, |found| self.follow(found, kind))
+        found.map_or(DnsReply::Elsewhere, |found| self.follow(found, kind))
     }
 
     /// Asks on about names that stand for others in the cluster; a name of nothing is nothing (CoreDNS).
-    fn follow(&self, found: Reply, kind: Kind) -> Reply {
-        let Reply::Alias(mut names) = found else { return found };
+    fn follow(&self, found: DnsReply, kind: QueryType) -> DnsReply {
+        let DnsReply::Alias(mut names) = found else { return found };
         while let Some(target) = names.last().and_then(|name| inside(name)) {
             match self.find(target, kind) {
-                Some(Reply::Alias(more)) if names.len() < ALIASES => names.extend(more),
-                Some(Reply::Records(records)) if !records.is_empty() => {
-                    return Reply::Records(names.into_iter().map(Record::Cname).chain(records).collect());
+                Some(DnsReply::Alias(more)) if names.len() < ALIASES => names.extend(more),
+                Some(DnsReply::Records(records)) if !records.is_empty() => {
+                    return DnsReply::Records(names.into_iter().map(DnsRecord::Cname).chain(records).collect());
                 }
-                _ => return Reply::Records(Vec::new()),
+                _ => return DnsReply::Records(Vec::new()),
             }
         }
-        Reply::Alias(names)
+        DnsReply::Alias(names)
     }
 
     /// By a full name without the domain.
-    fn find(&self, name: &str, kind: Kind) -> Option<Reply> {
+    fn find(&self, name: &str, kind: QueryType) -> Option<DnsReply> {
         let labels: Vec<&str> = name.split('.').collect();
         match labels[..] {
-            [""] => Some(Reply::Records(match kind {
-                Kind::Soa => vec![Record::Soa],
-                Kind::Ns => vec![Record::Ns(SERVER, self.server)],
+            [""] => Some(DnsReply::Records(match kind {
+                QueryType::Soa => vec![DnsRecord::Soa],
+                QueryType::Ns => vec![DnsRecord::Ns(SERVER, self.server)],
                 _ => Vec::new(),
             })),
             ["ns", "dns"] => Some(addresses(kind, self.server)),
             ["dns-version"] => {
-                Some(Reply::Records(if kind == Kind::Txt { vec![Record::Txt(VERSION)] } else { Vec::new() }))
+                Some(DnsReply::Records(if kind == QueryType::Txt { vec![DnsRecord::Txt(VERSION)] } else { Vec::new() }))
             }
             // A name with other names below it exists, and has no records itself.
-            ["svc" | "pod"] => Some(Reply::Records(Vec::new())),
-            [namespace, "svc" | "pod"] if self.has_namespace(namespace) => Some(Reply::Records(Vec::new())),
+            ["svc" | "pod"] => Some(DnsReply::Records(Vec::new())),
+            [namespace, "svc" | "pod"] if self.has_namespace(namespace) => Some(DnsReply::Records(Vec::new())),
             [address, namespace, "pod"] => {
                 let address: Ipv4Addr = address.replace('-', ".").parse().ok()?;
                 let there = self.pods.get(&address).is_some_and(|known| **known == *namespace);
@@ -177,11 +177,14 @@ impl Directory {
                 let at: Vec<Ipv4Addr> = found.named(host);
                 match kind {
                     _ if at.is_empty() => None,
-                    Kind::Srv => {
+                    QueryType::Srv => {
                         let ports = found.0.ports.iter();
-                        let is_it = |record: &Record| matches!(record, Record::Srv(_, _, Some(ip)) if at.contains(ip));
+                        let is_it =
+                            |record: &DnsRecord| matches!(record, DnsRecord::Srv(_, _, Some(ip)) if at.contains(ip));
                         let below = full(&[service, namespace, "svc"]);
-                        Some(Reply::Records(ports.flat_map(|port| found.members(port, &below)).filter(is_it).collect()))
+                        Some(DnsReply::Records(
+                            ports.flat_map(|port| found.members(port, &below)).filter(is_it).collect(),
+                        ))
                     }
                     _ => Some(addresses(kind, at)),
                 }
@@ -192,7 +195,7 @@ impl Directory {
                 let is_it = |one: &&RoutePort| *one.name == *port && one.protocol.eq_ignore_ascii_case(protocol);
                 let port = found.0.ports.iter().find(is_it)?;
                 let hosts = found.hosts(port, &full(&[service, namespace, "svc"]));
-                Some(Reply::Records(if kind == Kind::Srv { hosts } else { Vec::new() }))
+                Some(DnsReply::Records(if kind == QueryType::Srv { hosts } else { Vec::new() }))
             }
             _ => None,
         }
@@ -204,15 +207,15 @@ impl Directory {
         first.is_some_and(|((of, _), _)| **of == *namespace) || self.pods.values().any(|of| **of == *namespace)
     }
 
-    fn service(&self, name: &str, namespace: &str) -> Option<Found<'_>> {
-        self.services.get(&(namespace.into(), name.into())).map(Found)
+    fn service(&self, name: &str, namespace: &str) -> Option<ServiceMatch<'_>> {
+        self.services.get(&(namespace.into(), name.into())).map(ServiceMatch)
     }
 
-    fn reverse(&self, reversed: &str, kind: Kind) -> Reply {
+    fn reverse(&self, reversed: &str, kind: QueryType) -> DnsReply {
         let forward: Vec<&str> = reversed.rsplit('.').collect();
-        let Ok(address) = forward.join(".").parse::<Ipv4Addr>() else { return Reply::Elsewhere };
-        let Some(name) = self.name_of(address) else { return Reply::Elsewhere };
-        Reply::Records(if kind == Kind::Ptr { vec![Record::Ptr(name)] } else { Vec::new() })
+        let Ok(address) = forward.join(".").parse::<Ipv4Addr>() else { return DnsReply::Elsewhere };
+        let Some(name) = self.name_of(address) else { return DnsReply::Elsewhere };
+        DnsReply::Records(if kind == QueryType::Ptr { vec![DnsRecord::Ptr(name)] } else { Vec::new() })
     }
 
     fn name_of(&self, address: Ipv4Addr) -> Option<String> {
@@ -230,37 +233,39 @@ impl Directory {
 }
 
 /// A Service that was found.
-struct Found<'a>(&'a Route);
+struct ServiceMatch<'a>(&'a Route);
 
-impl Found<'_> {
-    fn addresses(&self, kind: Kind, name: String) -> Reply {
+impl ServiceMatch<'_> {
+    fn addresses(&self, kind: QueryType, name: String) -> DnsReply {
         let route = self.0;
         let alias = || route.alias.trim_end_matches('.').to_ascii_lowercase();
         match kind {
-            Kind::A | Kind::Aaaa | Kind::Txt if !route.alias.is_empty() => Reply::Alias(vec![alias()]),
-            Kind::Cname if !route.alias.is_empty() => Reply::Records(vec![Record::Cname(alias())]),
-            Kind::Srv if !route.alias.is_empty() => Reply::Records(vec![Record::Srv(alias(), 0, None)]),
-            Kind::Srv => Reply::Records(route.ports.iter().flat_map(|port| self.hosts(port, &name)).collect()),
+            QueryType::A | QueryType::Aaaa | QueryType::Txt if !route.alias.is_empty() => {
+                DnsReply::Alias(vec![alias()])
+            }
+            QueryType::Cname if !route.alias.is_empty() => DnsReply::Records(vec![DnsRecord::Cname(alias())]),
+            QueryType::Srv if !route.alias.is_empty() => DnsReply::Records(vec![DnsRecord::Srv(alias(), 0, None)]),
+            QueryType::Srv => DnsReply::Records(route.ports.iter().flat_map(|port| self.hosts(port, &name)).collect()),
             _ if route.address.is_empty() => addresses(kind, route.members.iter().filter_map(ip)),
             _ => addresses(kind, route.address.parse()),
         }
     }
 
     /// Returns the targets of a port: the Service's address, or each of its members.
-    fn hosts(&self, port: &RoutePort, name: &str) -> Vec<Record> {
+    fn hosts(&self, port: &RoutePort, name: &str) -> Vec<DnsRecord> {
         if !self.0.address.is_empty() {
-            return vec![Record::Srv(name.to_owned(), port.port, self.0.address.parse().ok())];
+            return vec![DnsRecord::Srv(name.to_owned(), port.port, self.0.address.parse().ok())];
         }
         self.members(port, name)
     }
 
     /// Returns the members that have an endpoint of the port.
-    fn members(&self, port: &RoutePort, name: &str) -> Vec<Record> {
+    fn members(&self, port: &RoutePort, name: &str) -> Vec<DnsRecord> {
         let known = |at: &Ipv4Addr| self.0.members.iter().find(|one| ip(one) == Some(*at));
         let member = |to: &Str| {
             let to: SocketAddrV4 = to.parse().ok()?;
             let host = known(to.ip()).map_or_else(|| dashed(*to.ip()), host);
-            Some(Record::Srv(format!("{host}.{name}"), to.port(), Some(*to.ip())))
+            Some(DnsRecord::Srv(format!("{host}.{name}"), to.port(), Some(*to.ip())))
         };
         port.endpoints.iter().filter_map(member).collect()
     }
@@ -286,7 +291,7 @@ fn inside(name: &str) -> Option<&str> {
 }
 
 /// Returns the host name of an endpoint within its Service.
-fn host(member: &Member) -> String {
+fn host(member: &HeadlessEndpoint) -> String {
     if member.hostname.is_empty() { member.address.replace('.', "-") } else { member.hostname.to_string() }
 }
 
@@ -294,9 +299,9 @@ fn dashed(address: Ipv4Addr) -> String {
     address.to_string().replace('.', "-")
 }
 
-fn addresses(kind: Kind, found: impl IntoIterator<Item = Ipv4Addr>) -> Reply {
-    let found = found.into_iter().map(Record::A);
-    Reply::Records(if kind == Kind::A { found.collect() } else { Vec::new() })
+fn addresses(kind: QueryType, found: impl IntoIterator<Item = Ipv4Addr>) -> DnsReply {
+    let found = found.into_iter().map(DnsRecord::A);
+    DnsReply::Records(if kind == QueryType::A { found.collect() } else { Vec::new() })
 }
 
 /// Returns the addresses that a reverse query may resolve to a name of the Service.
@@ -304,7 +309,7 @@ fn places(route: &Route) -> impl Iterator<Item = Ipv4Addr> {
     route.address.parse().ok().into_iter().chain(route.members.iter().filter_map(ip))
 }
 
-fn ip(member: &Member) -> Option<Ipv4Addr> {
+fn ip(member: &HeadlessEndpoint) -> Option<Ipv4Addr> {
     member.address.parse().ok()
 }
 
@@ -319,8 +324,8 @@ mod tests {
 
     const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 4);
 
-    fn directory() -> Directory {
-        let mut directory = Directory::default();
+    fn directory() -> DnsDirectory {
+        let mut directory = DnsDirectory::default();
         let key = |namespace: &str, name: &str| Key::new(Resource("services"), namespace, name);
         let endpoints = vec!["127.9.1.5:5432".into(), "127.9.1.6:5432".into()];
         let port = |number| RoutePort {
@@ -337,7 +342,8 @@ mod tests {
             &key("shop", "web"),
             &Route { address: "127.9.128.7".into(), ports: vec![port(80)], ..Route::default() },
         );
-        let member = |address: &str, hostname: &str| Member { address: address.into(), hostname: hostname.into() };
+        let member =
+            |address: &str, hostname: &str| HeadlessEndpoint { address: address.into(), hostname: hostname.into() };
         let members = vec![member("127.9.1.5", "db-0"), member("127.9.1.6", "")];
         directory.lead(&key("shop", "db"), &Route { members, ports: vec![port(5432)], ..Route::default() });
         for (name, alias) in [
@@ -356,47 +362,48 @@ mod tests {
 
     #[test]
     fn names_and_what_they_mean() {
-        use Kind::{A, Aaaa, Cname, Ns, Other, Ptr, Soa, Srv, Txt};
-        let a =
-            |addresses: &[&str]| Reply::Records(addresses.iter().map(|ip| Record::A(ip.parse().unwrap())).collect());
+        use QueryType::{A, Aaaa, Cname, Ns, Other, Ptr, Soa, Srv, Txt};
+        let a = |addresses: &[&str]| {
+            DnsReply::Records(addresses.iter().map(|ip| DnsRecord::A(ip.parse().unwrap())).collect())
+        };
         let srv = |hosts: &[(&str, u16, &str)]| {
             let record = |(host, port, ip): &(&str, u16, &str)| {
-                Record::Srv(format!("{host}.cluster.local"), *port, Some(ip.parse().unwrap()))
+                DnsRecord::Srv(format!("{host}.cluster.local"), *port, Some(ip.parse().unwrap()))
             };
-            Reply::Records(hosts.iter().map(record).collect())
+            DnsReply::Records(hosts.iter().map(record).collect())
         };
-        let nothing = Reply::Records(Vec::new());
-        let ptr = |name: &str| Reply::Records(vec![Record::Ptr(name.into())]);
+        let nothing = DnsReply::Records(Vec::new());
+        let ptr = |name: &str| DnsReply::Records(vec![DnsRecord::Ptr(name.into())]);
         let web = a(&["127.9.128.7"]);
         let led = |name: &str, to: &[&str]| {
-            let names = to.iter().map(|one| Record::Cname((*one).into()));
-            let Reply::Records(records) = directory().ask(name, A, Some(CLIENT)) else { panic!("{name}") };
-            Reply::Records(names.chain(records).collect())
+            let names = to.iter().map(|one| DnsRecord::Cname((*one).into()));
+            let DnsReply::Records(records) = directory().ask(name, A, Some(CLIENT)) else { panic!("{name}") };
+            DnsReply::Records(names.chain(records).collect())
         };
         let cases = [
             ("web", A, web.clone()),
             ("WEB.shop", A, web.clone()),
             ("web.shop.svc", A, web.clone()),
             ("web.shop.svc.cluster.local.", A, web),
-            ("web.shop.svc.cluster.local", Other, Reply::Records(Vec::new())),
-            ("web.other.svc.cluster.local", A, Reply::NoSuchName),
-            ("web.other", A, Reply::Elsewhere),
-            ("example.com", A, Reply::Elsewhere),
+            ("web.shop.svc.cluster.local", Other, DnsReply::Records(Vec::new())),
+            ("web.other.svc.cluster.local", A, DnsReply::NoSuchName),
+            ("web.other", A, DnsReply::Elsewhere),
+            ("example.com", A, DnsReply::Elsewhere),
             ("db", A, a(&["127.9.1.5", "127.9.1.6"])),
             ("db-0.db", A, a(&["127.9.1.5"])),
-            ("db-1.db.shop.svc.cluster.local", A, Reply::NoSuchName),
-            ("out", A, Reply::Alias(vec!["example.com".into()])),
-            ("out", Aaaa, Reply::Alias(vec!["example.com".into()])),
-            ("out", Cname, Reply::Records(vec![Record::Cname("example.com".into())])),
-            ("out", Srv, Reply::Records(vec![Record::Srv("example.com".into(), 0, None)])),
+            ("db-1.db.shop.svc.cluster.local", A, DnsReply::NoSuchName),
+            ("out", A, DnsReply::Alias(vec!["example.com".into()])),
+            ("out", Aaaa, DnsReply::Alias(vec!["example.com".into()])),
+            ("out", Cname, DnsReply::Records(vec![DnsRecord::Cname("example.com".into())])),
+            ("out", Srv, DnsReply::Records(vec![DnsRecord::Srv("example.com".into(), 0, None)])),
             ("out", Other, nothing.clone()),
             ("in", A, led("web", &["web.shop.svc.cluster.local"])),
             ("twice", A, led("web", &["in.shop.svc.cluster.local", "web.shop.svc.cluster.local"])),
             ("in", Aaaa, nothing.clone()),
             ("nobody", A, nothing.clone()),
             ("circle", A, nothing.clone()),
-            ("cluster.local.", Soa, Reply::Records(vec![Record::Soa])),
-            ("Cluster.Local", Ns, Reply::Records(vec![Record::Ns(SERVER, Some([127, 9, 255, 53].into()))])),
+            ("cluster.local.", Soa, DnsReply::Records(vec![DnsRecord::Soa])),
+            ("Cluster.Local", Ns, DnsReply::Records(vec![DnsRecord::Ns(SERVER, Some([127, 9, 255, 53].into()))])),
             ("cluster.local", A, nothing.clone()),
             ("web.shop.svc.cluster.local", Soa, nothing.clone()),
             ("ns.dns.cluster.local", A, a(&["127.9.255.53"])),
@@ -407,33 +414,33 @@ mod tests {
                 Srv,
                 srv(&[("db-0.db.shop.svc", 5432, "127.9.1.5"), ("127-9-1-6.db.shop.svc", 5432, "127.9.1.6")]),
             ),
-            ("_sql._tcp.db-0.db.shop.svc.cluster.local", Srv, Reply::NoSuchName),
+            ("_sql._tcp.db-0.db.shop.svc.cluster.local", Srv, DnsReply::NoSuchName),
             ("db-0.db.shop.svc.cluster.local", Srv, srv(&[("db-0.db.shop.svc", 5432, "127.9.1.5")])),
             ("127-9-1-6.db.shop.svc.cluster.local", A, a(&["127.9.1.6"])),
-            ("127-9-1-5.db.shop.svc.cluster.local", A, Reply::NoSuchName),
+            ("127-9-1-5.db.shop.svc.cluster.local", A, DnsReply::NoSuchName),
             ("127-9-1-5.web.shop.svc.cluster.local", A, a(&["127.9.1.5"])),
-            ("127-9-1-9.web.shop.svc.cluster.local", A, Reply::NoSuchName),
-            ("dns-version.cluster.local", Txt, Reply::Records(vec![Record::Txt("1.1.0")])),
+            ("127-9-1-9.web.shop.svc.cluster.local", A, DnsReply::NoSuchName),
+            ("dns-version.cluster.local", Txt, DnsReply::Records(vec![DnsRecord::Txt("1.1.0")])),
             ("dns-version.cluster.local", A, nothing.clone()),
             ("shop.svc.cluster.local", A, nothing.clone()),
             ("svc.cluster.local", A, nothing.clone()),
-            ("nowhere.svc.cluster.local", A, Reply::NoSuchName),
-            ("nothing.cluster.local", A, Reply::NoSuchName),
-            ("_sql._udp.db.shop.svc.cluster.local", Srv, Reply::NoSuchName),
+            ("nowhere.svc.cluster.local", A, DnsReply::NoSuchName),
+            ("nothing.cluster.local", A, DnsReply::NoSuchName),
+            ("_sql._udp.db.shop.svc.cluster.local", Srv, DnsReply::NoSuchName),
             ("127-9-1-4.shop.pod.cluster.local", A, a(&["127.9.1.4"])),
-            ("127-9-1-9.shop.pod.cluster.local", A, Reply::NoSuchName),
+            ("127-9-1-9.shop.pod.cluster.local", A, DnsReply::NoSuchName),
             ("7.128.9.127.in-addr.arpa", Ptr, ptr("web.shop.svc.cluster.local")),
             ("5.1.9.127.in-addr.arpa", Ptr, ptr("db-0.db.shop.svc.cluster.local")),
             ("4.1.9.127.in-addr.arpa", Ptr, ptr("127-9-1-4.shop.pod.cluster.local")),
-            ("1.2.0.192.in-addr.arpa", Ptr, Reply::Elsewhere),
+            ("1.2.0.192.in-addr.arpa", Ptr, DnsReply::Elsewhere),
         ];
         for (name, kind, expected) in cases {
             assert_eq!(directory().ask(name, kind, Some(CLIENT)), expected, "{name} {kind:?}");
         }
         let elsewhere = directory().ask("web", A, Some(Ipv4Addr::LOCALHOST));
-        assert_eq!(elsewhere, Reply::Elsewhere, "of another namespace");
+        assert_eq!(elsewhere, DnsReply::Elsewhere, "of another namespace");
         for name in ["web", "web.shop", "web.shop.svc"] {
-            assert_eq!(directory().ask(name, A, None), Reply::Elsewhere, "{name}");
+            assert_eq!(directory().ask(name, A, None), DnsReply::Elsewhere, "{name}");
         }
         assert_eq!(directory().ask("web.shop.svc.cluster.local", A, None), a(&["127.9.128.7"]));
     }
@@ -442,6 +449,6 @@ mod tests {
     fn a_service_that_is_gone_has_no_name() {
         let mut directory = directory();
         directory.lead(&Key::new(Resource("services"), "shop", "web"), &Route::default());
-        assert_eq!(directory.ask("web.shop.svc.cluster.local", Kind::A, Some(CLIENT)), Reply::NoSuchName);
+        assert_eq!(directory.ask("web.shop.svc.cluster.local", QueryType::A, Some(CLIENT)), DnsReply::NoSuchName);
     }
 }

@@ -1,7 +1,7 @@
 //! kube-proxy: the endpoints of each Service: those that are ready; when none is, those that still serve while they end.
 
 use crate::object::{Key, Object, Str};
-use crate::world::plan::{Member, Route, RoutePort};
+use crate::world::plan::{HeadlessEndpoint, Route, RoutePort};
 use crate::world::resources::SIMULATED;
 use crate::world::{Effect, EventType, Loop, Memory, Plan, Row, SERVICE_NAME, SLICES, World};
 use serde_json::Value;
@@ -81,7 +81,8 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     if text("internalTrafficPolicy") == "Local" {
         slices.iter_mut().for_each(|slice| keep_local(world, slice));
     }
-    let seconds = service.at(&["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"]).and_then(Value::as_u64);
+    let seconds =
+        service.value_at(&["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"]).and_then(Value::as_u64);
     let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(AFFINITY_SECONDS);
     let sticky = (text("sessionAffinity") == "ClientIP").then_some(seconds);
     let port = |port: &Value| {
@@ -140,14 +141,14 @@ fn balancers(service: &Object) -> Vec<Str> {
 }
 
 /// Returns the ready pods behind a headless Service, with their host names.
-fn members(slices: &[Object]) -> Vec<Member> {
+fn members(slices: &[Object]) -> Vec<HeadlessEndpoint> {
     let endpoints = slices.iter().flat_map(|slice| slice.items(&["endpoints"]));
     let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] != Value::Bool(false));
     let member = |endpoint: &Value| {
         let hostname = endpoint["hostname"].as_str().unwrap_or_default().into();
-        Some(Member { address: endpoint["addresses"][0].as_str()?.into(), hostname })
+        Some(HeadlessEndpoint { address: endpoint["addresses"][0].as_str()?.into(), hostname })
     };
-    let mut members: Vec<Member> = ready.filter_map(member).collect();
+    let mut members: Vec<HeadlessEndpoint> = ready.filter_map(member).collect();
     members.sort();
     members.dedup();
     members
@@ -290,7 +291,7 @@ mod tests {
             json!({"metadata": {"name": "web", "namespace": "default", "uid": "web"}, "spec": spec}),
         );
         let key = Key::new(Resource(SERVICES), "default", "web");
-        let members = vec![Member { address: "127.9.1.3".into(), hostname: "db-0".into() }];
+        let members = vec![HeadlessEndpoint { address: "127.9.1.3".into(), hostname: "db-0".into() }];
         let route = Route { members, ..Route::default() };
         assert_eq!(plan(&world, &key).effects, [Effect::Route { service: key, route }]);
     }

@@ -11,14 +11,14 @@ use std::fmt;
 
 /// A change of one place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Edit {
+pub struct TextEdit {
     path: Vec<&'static str>,
-    change: Change,
+    change: ValueChange,
 }
 
 /// The change at one place.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum ValueChange {
     /// It has this value.
     Set(Value),
     /// It is gone.
@@ -27,15 +27,15 @@ pub enum Change {
     Condition(Value),
 }
 
-impl Edit {
+impl TextEdit {
     /// A change of the place at a path of keys.
-    pub fn new(path: &[&'static str], change: Change) -> Edit {
-        Edit { path: path.to_vec(), change }
+    pub fn new(path: &[&'static str], change: ValueChange) -> TextEdit {
+        TextEdit { path: path.to_vec(), change }
     }
 
     /// A value for the place at a path of keys.
-    pub fn set(path: &[&'static str], value: impl Into<Value>) -> Edit {
-        Edit::new(path, Change::Set(value.into()))
+    pub fn set(path: &[&'static str], value: impl Into<Value>) -> TextEdit {
+        TextEdit::new(path, ValueChange::Set(value.into()))
     }
 
     /// The member of the map at this depth that it is about.
@@ -44,20 +44,20 @@ impl Edit {
     }
 
     fn make(&self, object: &mut Object, path: &[&str]) {
-        match self.change.of(object.at(path)) {
+        match self.change.apply_to(object.value_at(path)) {
             Some(value) => object.set(path, value),
             None => drop(object.unset(path)),
         }
     }
 }
 
-impl Change {
+impl ValueChange {
     /// Returns the value after the change.
-    fn of(&self, before: Option<&Value>) -> Option<Value> {
+    fn apply_to(&self, before: Option<&Value>) -> Option<Value> {
         match self {
-            Change::Set(value) => Some(value.clone()),
-            Change::Unset => None,
-            Change::Condition(condition) => {
+            ValueChange::Set(value) => Some(value.clone()),
+            ValueChange::Unset => None,
+            ValueChange::Condition(condition) => {
                 let known = before.and_then(Value::as_array).into_iter().flatten();
                 let others = known.filter(|known| known["type"] != condition["type"]);
                 Some(others.chain([condition]).cloned().collect())
@@ -67,31 +67,31 @@ impl Change {
 }
 
 /// Changes an object.
-pub fn object(object: &mut Object, edits: &[Edit]) {
+pub fn object(object: &mut Object, edits: &[TextEdit]) {
     edits.iter().for_each(|edit| edit.make(object, &edit.path));
 }
 
 /// An object's compact text with the changes; none when it cannot be changed without reading it whole.
-pub fn text(text: &str, edits: &[Edit]) -> Option<String> {
-    let mut edits: Vec<&Edit> = edits.iter().collect();
+pub fn text(text: &str, edits: &[TextEdit]) -> Option<String> {
+    let mut edits: Vec<&TextEdit> = edits.iter().collect();
     edits.sort_by(|one, other| one.path.cmp(&other.path));
     let mut changed = String::with_capacity(text.len() + 512);
     let mut reader = serde_json::Deserializer::from_str(text);
-    Map { edits: &edits, depth: 0, to: &mut changed }.deserialize(&mut reader).ok()?;
+    EditedMap { edits: &edits, depth: 0, to: &mut changed }.deserialize(&mut reader).ok()?;
     reader.end().ok()?;
     Some(changed)
 }
 
 /// A map on the way to the places that change: read member by member, and written as it is read.
-struct Map<'a> {
+struct EditedMap<'a> {
     /// The changes in it, ordered by path.
-    edits: &'a [&'a Edit],
+    edits: &'a [&'a TextEdit],
     /// The length of its path.
     depth: usize,
     to: &'a mut String,
 }
 
-impl<'de> DeserializeSeed<'de> for Map<'_> {
+impl<'de> DeserializeSeed<'de> for EditedMap<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -99,7 +99,7 @@ impl<'de> DeserializeSeed<'de> for Map<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Map<'_> {
+impl<'de> Visitor<'de> for EditedMap<'_> {
     type Value = ();
 
     fn expecting(&self, words: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,14 +123,14 @@ impl<'de> Visitor<'de> for Map<'_> {
                 }
                 [edit] if edit.path.len() == self.depth + 1 => {
                     let before: Value = members.next_value()?;
-                    self.put(key, edit.change.of(Some(&before)), begin);
+                    self.put(key, edit.change.apply_to(Some(&before)), begin);
                 }
                 [edit, ..] if edit.path.len() == self.depth + 1 => {
                     return Err(A::Error::custom("a place changes twice"));
                 }
                 edits => {
                     self.begin(key, begin);
-                    members.next_value_seed(Map { edits, depth: self.depth + 1, to: self.to })?;
+                    members.next_value_seed(EditedMap { edits, depth: self.depth + 1, to: self.to })?;
                 }
             }
         }
@@ -140,16 +140,16 @@ impl<'de> Visitor<'de> for Map<'_> {
     }
 }
 
-impl<'a> Map<'a> {
+impl<'a> EditedMap<'a> {
     /// Returns the leading changes whose member name satisfies the predicate.
-    fn until(&mut self, is_so: impl Fn(&str) -> bool) -> &'a [&'a Edit] {
+    fn until(&mut self, is_so: impl Fn(&str) -> bool) -> &'a [&'a TextEdit] {
         let (these, rest) = self.edits.split_at(self.edits.partition_point(|edit| is_so(edit.member(self.depth))));
         self.edits = rest;
         these
     }
 
     /// Makes changes in members that are not there.
-    fn make(&mut self, edits: &[&Edit], begin: usize) {
+    fn make(&mut self, edits: &[&TextEdit], begin: usize) {
         let depth = self.depth;
         for edits in edits.chunk_by(|one, other| one.member(depth) == other.member(depth)) {
             let mut made = Object(Value::Null);
@@ -180,14 +180,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn edits() -> Vec<Edit> {
+    fn edits() -> Vec<TextEdit> {
         vec![
-            Edit::set(&["spec", "nodeName"], "n\"1"),
-            Edit::new(&["status", "nominatedNodeName"], Change::Unset),
-            Edit::new(&["status", "conditions"], Change::Condition(json!({"type": "PodScheduled", "status": "True"}))),
-            Edit::set(&["metadata", "labels", "zone"], "a"),
-            Edit::set(&["metadata", "labels", "region"], "b"),
-            Edit::set(&["metadata", "resourceVersion"], "17"),
+            TextEdit::set(&["spec", "nodeName"], "n\"1"),
+            TextEdit::new(&["status", "nominatedNodeName"], ValueChange::Unset),
+            TextEdit::new(
+                &["status", "conditions"],
+                ValueChange::Condition(json!({"type": "PodScheduled", "status": "True"})),
+            ),
+            TextEdit::set(&["metadata", "labels", "zone"], "a"),
+            TextEdit::set(&["metadata", "labels", "region"], "b"),
+            TextEdit::set(&["metadata", "resourceVersion"], "17"),
         ]
     }
 
@@ -226,7 +229,7 @@ mod tests {
         for case in cases {
             assert_eq!(text(case, &edits()), None, "{case}");
         }
-        let twice = [Edit::set(&["a"], 1), Edit::set(&["a", "b"], 2)];
+        let twice = [TextEdit::set(&["a"], 1), TextEdit::set(&["a", "b"], 2)];
         assert_eq!(text(r#"{"a":{}}"#, &twice), None);
     }
 }

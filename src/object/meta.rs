@@ -69,13 +69,13 @@ impl OwnerRef {
 }
 
 /// A text value at a path of keys; replaces any existing value.
-struct Place<'a> {
+struct TextAtPath<'a> {
     value: &'a Value,
     path: &'a [&'a str],
     text: &'a str,
 }
 
-impl Serialize for Place<'_> {
+impl Serialize for TextAtPath<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Some((first, path)) = self.path.split_first() else { return to.serialize_str(self.text) };
         let fields = self.value.as_object().into_iter().flatten();
@@ -83,7 +83,7 @@ impl Serialize for Place<'_> {
         let before = fields.clone().filter(|(name, _)| name.as_str() < *first);
         let mut after = fields.filter(|(name, _)| name.as_str() > *first);
         before.into_iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
-        map.serialize_entry(first, &Place { value: &self.value[*first], path, text: self.text })?;
+        map.serialize_entry(first, &TextAtPath { value: &self.value[*first], path, text: self.text })?;
         after.try_for_each(|(name, value)| map.serialize_entry(name, value))?;
         map.end()
     }
@@ -92,17 +92,17 @@ impl Serialize for Place<'_> {
 impl Object {
     /// Text at a path of keys, if there is text.
     pub fn text(&self, path: &[&str]) -> Option<&str> {
-        self.at(path)?.as_str()
+        self.value_at(path)?.as_str()
     }
 
     /// The value at a path of keys.
-    pub fn at(&self, path: &[&str]) -> Option<&Value> {
+    pub fn value_at(&self, path: &[&str]) -> Option<&Value> {
         path.iter().try_fold(&self.0, |value, name| value.get(name))
     }
 
     /// An integer at a path of keys.
     pub fn int(&self, path: &[&str]) -> Option<i64> {
-        self.at(path)?.as_i64()
+        self.value_at(path)?.as_i64()
     }
 
     /// Sets the value at a path of keys, creates missing maps and replaces any other value on the way.
@@ -169,7 +169,7 @@ impl Object {
 
     /// Its compact text with this `metadata.resourceVersion`: what is stored. Nothing is copied on the way.
     pub fn text_at(&self, revision: u64) -> String {
-        let place = Place { value: &self.0, path: &["metadata", "resourceVersion"], text: &revision.to_string() };
+        let place = TextAtPath { value: &self.0, path: &["metadata", "resourceVersion"], text: &revision.to_string() };
         serde_json::to_string(&place).unwrap_or_default()
     }
 
@@ -225,7 +225,7 @@ impl Object {
 
     /// The text entries of a map at a path.
     pub fn pairs(&self, path: &[&str]) -> impl Iterator<Item = (&str, &str)> {
-        self.at(path)
+        self.value_at(path)
             .and_then(Value::as_object)
             .into_iter()
             .flatten()
@@ -239,7 +239,7 @@ impl Object {
 
     /// The list at a path of keys; empty when there is none.
     pub fn items(&self, path: &[&str]) -> &[Value] {
-        self.at(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+        self.value_at(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
     /// `metadata.ownerReferences`.

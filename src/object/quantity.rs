@@ -18,12 +18,12 @@ const CAP: i128 = i64::MAX as i128 * NANOS;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
-    family: Family,
+    family: QuantityFormat,
 }
 
 /// The notation that an amount was written in, and is written back in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Family {
+enum QuantityFormat {
     /// `Ki`, `Mi` ...
     Binary,
     /// `m`, none, `k`, `M` ...
@@ -81,7 +81,7 @@ impl Quantity {
         }
         let (family, exponent) = read_suffix(suffix)?;
         let nanos = match family {
-            Family::Binary => scale(whole, fraction, 9, 1_i128 << exponent),
+            QuantityFormat::Binary => scale(whole, fraction, 9, 1_i128 << exponent),
             _ => scale(whole, fraction, exponent.saturating_add(9), 1),
         };
         Ok(Quantity { nanos: if negative { -nanos } else { nanos }, family })
@@ -89,17 +89,17 @@ impl Quantity {
 
     /// A whole number of units.
     pub fn from_int(units: i64) -> Quantity {
-        Quantity { nanos: i128::from(units) * NANOS, family: Family::Decimal }
+        Quantity { nanos: i128::from(units) * NANOS, family: QuantityFormat::Decimal }
     }
 
     /// A number of thousandths.
     pub fn from_milli(milli: i64) -> Quantity {
-        Quantity { nanos: i128::from(milli) * (NANOS / 1000), family: Family::Decimal }
+        Quantity { nanos: i128::from(milli) * (NANOS / 1000), family: QuantityFormat::Decimal }
     }
 
     /// A whole number of bytes that prints with binary suffixes.
     pub fn from_bytes(bytes: i64) -> Quantity {
-        Quantity { nanos: i128::from(bytes) * NANOS, family: Family::Binary }
+        Quantity { nanos: i128::from(bytes) * NANOS, family: QuantityFormat::Binary }
     }
 
     /// In thousandths, rounded up away from zero.
@@ -144,15 +144,15 @@ fn is_suffix(text: &str) -> bool {
 }
 
 /// The notation, and the power of ten or, for the binary one, of two.
-fn read_suffix(suffix: &str) -> Result<(Family, i32), QuantityError> {
+fn read_suffix(suffix: &str) -> Result<(QuantityFormat, i32), QuantityError> {
     if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
-        return Ok((Family::Decimal, *power));
+        return Ok((QuantityFormat::Decimal, *power));
     }
     if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
-        return Ok((Family::Binary, *power as i32));
+        return Ok((QuantityFormat::Binary, *power as i32));
     }
     let exponent = suffix.strip_prefix(['e', 'E']).and_then(|digits| digits.parse().ok());
-    exponent.map(|exponent| (Family::Exponent, exponent)).ok_or(QuantityError::Suffix)
+    exponent.map(|exponent| (QuantityFormat::Exponent, exponent)).ok_or(QuantityError::Suffix)
 }
 
 /// `whole.fraction` x 10^power x factor, rounded up and capped.
@@ -198,7 +198,7 @@ impl fmt::Display for Quantity {
             return f.write_str("0");
         }
         let small = self.nanos.abs() < 1024 * NANOS;
-        if self.family == Family::Binary && !small && self.nanos % NANOS == 0 {
+        if self.family == QuantityFormat::Binary && !small && self.nanos % NANOS == 0 {
             let (mut units, mut power) = (self.nanos / NANOS, 0);
             while units % 1024 == 0 && power < BINARY.len() {
                 (units, power) = (units / 1024, power + 1);
@@ -207,11 +207,11 @@ impl fmt::Display for Quantity {
             return write!(f, "{units}{suffix}");
         }
         let (mut units, mut power) = (self.nanos, -9);
-        while units % 1000 == 0 && (power < 18 || self.family == Family::Exponent) {
+        while units % 1000 == 0 && (power < 18 || self.family == QuantityFormat::Exponent) {
             (units, power) = (units / 1000, power + 3);
         }
         match self.family {
-            Family::Exponent if power != 0 => write!(f, "{units}e{power}"),
+            QuantityFormat::Exponent if power != 0 => write!(f, "{units}e{power}"),
             _ => {
                 let suffix = DECIMAL.iter().find(|(_, exponent)| *exponent == power).map_or("", |(name, _)| name);
                 write!(f, "{units}{suffix}")

@@ -137,7 +137,7 @@ impl Status {
     }
 
     /// The same with details about one object.
-    pub fn about(mut self, resource: super::Resource, name: &str) -> Status {
+    pub fn with_details(mut self, resource: super::Resource, name: &str) -> Status {
         self.kind = resource.plural().into();
         self.group = resource.group().into();
         self.name = name.into();
@@ -146,18 +146,18 @@ impl Status {
 
     /// 404: `pods "x" not found`.
     pub fn not_found(resource: super::Resource, name: &str) -> Status {
-        Status::new(Reason::NotFound, format!("{resource} \"{name}\" not found")).about(resource, name)
+        Status::new(Reason::NotFound, format!("{resource} \"{name}\" not found")).with_details(resource, name)
     }
 
     /// 409: `pods "x" already exists`.
     pub fn already_exists(resource: super::Resource, name: &str) -> Status {
-        Status::new(Reason::AlreadyExists, format!("{resource} \"{name}\" already exists")).about(resource, name)
+        Status::new(Reason::AlreadyExists, format!("{resource} \"{name}\" already exists")).with_details(resource, name)
     }
 
     /// 409: the operation cannot be fulfilled, with Kubernetes' sentence around the detail.
     pub fn conflict(resource: super::Resource, name: &str, detail: &str) -> Status {
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {detail}");
-        Status::new(Reason::Conflict, message).about(resource, name)
+        Status::new(Reason::Conflict, message).with_details(resource, name)
     }
 
     /// 409: the object was modified in the meantime.
@@ -168,7 +168,8 @@ impl Status {
 
     /// 403: `pods "x" is forbidden: why`.
     pub fn forbidden(resource: super::Resource, name: &str, why: &str) -> Status {
-        Status::new(Reason::Forbidden, format!("{resource} \"{name}\" is forbidden: {why}")).about(resource, name)
+        Status::new(Reason::Forbidden, format!("{resource} \"{name}\" is forbidden: {why}"))
+            .with_details(resource, name)
     }
 
     /// As JSON, the body that the server sends.

@@ -5,11 +5,11 @@
 
 use super::retention;
 use crate::apiserver::delete::{DeleteOptions, delete};
-use crate::apiserver::update::{Part, update};
-use crate::apiserver::{Ledger, Options, create};
+use crate::apiserver::update::{UpdatePart, update};
+use crate::apiserver::{Transaction, WriteOptions, create};
 use crate::kinds;
 use crate::object::{Key, Object, Resource, Str, Time, time};
-use crate::world::{Event, EventType, World};
+use crate::world::{EventType, PlannedEvent, World};
 use hashlink::LruCache;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -40,14 +40,14 @@ const FORGOTTEN: SignedDuration = SignedDuration::from_secs(600);
 const SCHEDULER: &str = "default-scheduler";
 
 /// Key for aggregating equal events.
-type Identity = (Key, String, String, &'static str, String);
+type EventIdentity = (Key, String, String, &'static str, String);
 
 /// Maximum number of events, groups and sources to remember (client-go: `maxLruCacheEntries`).
 const REMEMBERED: usize = 4096;
 
 /// Source of an event.
 #[derive(Clone)]
-pub struct Teller {
+pub struct EventReporter {
     /// The loop.
     pub by: &'static str,
     /// The scheduler that the pod asked for, when they are about what becomes of a pod.
@@ -55,23 +55,23 @@ pub struct Teller {
 }
 
 /// Collects events and writes them.
-pub struct Recorder {
-    waiting: VecDeque<(Teller, Event, Time)>,
+pub struct EventRecorder {
+    waiting: VecDeque<(EventReporter, PlannedEvent, Time)>,
     /// Number of events of type Normal.
     normal: usize,
     /// When events were last written.
     written: Option<Time>,
     /// Events that are to go.
     bygone: VecDeque<Key>,
-    known: LruCache<Identity, Key>,
-    similar: LruCache<(Key, Str, &'static str, &'static str), Similar>,
+    known: LruCache<EventIdentity, Key>,
+    similar: LruCache<(Key, Str, &'static str, &'static str), SimilarEvents>,
     tokens: LruCache<(Key, Str, &'static str), (i64, Time)>,
     counter: u64,
 }
 
-impl Default for Recorder {
-    fn default() -> Recorder {
-        Recorder {
+impl Default for EventRecorder {
+    fn default() -> EventRecorder {
+        EventRecorder {
             waiting: VecDeque::new(),
             normal: 0,
             written: None,
@@ -84,9 +84,9 @@ impl Default for Recorder {
     }
 }
 
-impl Recorder {
+impl EventRecorder {
     /// Takes events of a loop.
-    pub fn extend(&mut self, teller: &Teller, events: Vec<Event>, now: Time) {
+    pub fn extend(&mut self, teller: &EventReporter, events: Vec<PlannedEvent>, now: Time) {
         for event in events {
             let is_normal = event.kind == EventType::Normal;
             if self.may_tell(teller.by, &event, now) && !(is_normal && self.normal == QUEUED) {
@@ -102,7 +102,7 @@ impl Recorder {
     }
 
     /// Looks for events that are no longer kept.
-    pub fn sift(&mut self, world: &World) {
+    pub fn prune(&mut self, world: &World) {
         if self.bygone.is_empty() {
             self.bygone = retention::bygone(world).into();
         }
@@ -117,7 +117,7 @@ impl Recorder {
 
     /// Writes what waits, up to a batch, and removes what is no longer kept. An event that the API server refuses (its namespace is
     /// going) is dropped.
-    pub fn flush(&mut self, ledger: &mut dyn Ledger, now: Time) {
+    pub fn flush(&mut self, ledger: &mut dyn Transaction, now: Time) {
         let kind = kinds::by_resource(Resource("events"));
         for key in self.bygone.drain(..BATCH.min(self.bygone.len())) {
             // Somebody else may have removed it.
@@ -133,7 +133,7 @@ impl Recorder {
     }
 
     /// The spam filter: a bucket of tokens for each object and source. One that is made again under its name begins with a full one.
-    fn may_tell(&mut self, by: &'static str, event: &Event, now: Time) -> bool {
+    fn may_tell(&mut self, by: &'static str, event: &PlannedEvent, now: Time) -> bool {
         let source = (event.about.clone(), event.uid.clone(), by);
         let (tokens, since) = self.tokens.entry(source).or_insert_with(|| (BURST, now));
         let refilled = now.duration_since(*since).as_secs() / REFILL.as_secs();
@@ -145,14 +145,14 @@ impl Recorder {
         *tokens >= 0
     }
 
-    fn write(&mut self, ledger: &mut dyn Ledger, teller: &Teller, event: Event, at: Time) {
+    fn write(&mut self, ledger: &mut dyn Transaction, teller: &EventReporter, event: PlannedEvent, at: Time) {
         let by = teller.by;
         let uid = event.uid.to_string();
         let mut identity = (event.about.clone(), uid, event.field_path.clone(), event.reason, event.message.clone());
         let mut message = event.message.clone();
         let group = (event.about.clone(), event.uid.clone(), by, event.reason);
-        let combined =
-            by != SCHEDULER && self.similar.entry(group).or_insert_with(Similar::default).is_one_too_many(&message, at);
+        let combined = by != SCHEDULER
+            && self.similar.entry(group).or_insert_with(SimilarEvents::default).is_one_too_many(&message, at);
         if combined {
             message = format!("(combined from similar events): {message}");
             identity.4.clear();
@@ -169,7 +169,7 @@ impl Recorder {
             into_newer_form(&mut object, teller, ledger.revision(&event.about).ok().flatten(), at);
         }
         let Some(kind) = kinds::by_kind("v1", "Event") else { return };
-        if let Ok(reply) = create::create(ledger, kind, &object, &Options::default()) {
+        if let Ok(reply) = create::create(ledger, kind, &object, &WriteOptions::default()) {
             self.known.insert(identity, create::key_of(kind, &reply.object));
         }
     }
@@ -177,12 +177,12 @@ impl Recorder {
 
 /// The messages of one reason about one object that were told lately, as their hashes.
 #[derive(Default)]
-struct Similar {
+struct SimilarEvents {
     messages: VecDeque<u64>,
     last: Option<Time>,
 }
 
-impl Similar {
+impl SimilarEvents {
     /// Whether a message is one more than are told by themselves. The oldest is then forgotten, so that it may come again.
     fn is_one_too_many(&mut self, message: &str, at: Time) -> bool {
         if self.last.replace(at).is_some_and(|last| at.duration_since(last) > FORGOTTEN) {
@@ -203,7 +203,7 @@ impl Similar {
 }
 
 /// The same event once more: its count rises, and it may have other words. False when the object is gone.
-fn count_again(ledger: &mut dyn Ledger, key: &Key, message: Option<&String>, at: Time) -> bool {
+fn count_again(ledger: &mut dyn Transaction, key: &Key, message: Option<&String>, at: Time) -> bool {
     let (Ok(Some(mut known)), Some(kind)) = (ledger.get(key), kinds::by_resource(Resource("events"))) else {
         return false;
     };
@@ -217,11 +217,11 @@ fn count_again(ledger: &mut dyn Ledger, key: &Key, message: Option<&String>, at:
     if let Some(message) = message {
         known.set(&["message"], message.as_str());
     }
-    update(ledger, kind, &known, Part::Main, &Options::default()).is_ok()
+    update(ledger, kind, &known, UpdatePart::Main, &WriteOptions::default()).is_ok()
 }
 
 /// Converts an event to the form of client-go's newer recorder (`tools/events`).
-fn into_newer_form(object: &mut Object, teller: &Teller, revision: Option<u64>, at: Time) {
+fn into_newer_form(object: &mut Object, teller: &EventReporter, revision: Option<u64>, at: Time) {
     let action = match object.text(&["reason"]) {
         Some("Scheduled") => "Binding",
         Some("Preempted") => "Preempting",
@@ -244,7 +244,7 @@ fn into_newer_form(object: &mut Object, teller: &Teller, revision: Option<u64>, 
     }
 }
 
-fn event_object(by: &str, event: &Event, message: &str, suffix: &str, at: Time) -> Object {
+fn event_object(by: &str, event: &PlannedEvent, message: &str, suffix: &str, at: Time) -> Object {
     let kind = kinds::by_resource(event.about.resource);
     let namespace = if event.about.namespace.is_empty() { "default" } else { &event.about.namespace };
     let mut about = json!({
@@ -274,13 +274,13 @@ mod tests {
 
     #[test]
     fn of_normal_events_so_many_wait_and_of_warnings_all() {
-        let mut recorder = Recorder::default();
+        let mut recorder = EventRecorder::default();
         let mut tell = |kind: EventType, count: usize| {
             for number in 0..count {
                 let about = Key::new(Resource("pods"), "default", &format!("{kind:?}-{number}"));
                 let (uid, field_path, message) = (about.name.clone(), String::new(), "why".into());
-                let event = Event { about, uid, field_path, kind, reason: "Failed", message, until: None };
-                recorder.extend(&Teller { by: "kubelet", profile: None }, vec![event], Time::UNIX_EPOCH);
+                let event = PlannedEvent { about, uid, field_path, kind, reason: "Failed", message, until: None };
+                recorder.extend(&EventReporter { by: "kubelet", profile: None }, vec![event], Time::UNIX_EPOCH);
             }
             recorder.waiting.len()
         };
@@ -293,9 +293,9 @@ mod tests {
 
     #[test]
     fn who_is_made_again_under_its_name_is_heard_again() {
-        let mut recorder = Recorder::default();
+        let mut recorder = EventRecorder::default();
         let mut tell = |uid: &str| {
-            let event = Event {
+            let event = PlannedEvent {
                 about: Key::new(Resource("pods"), "default", "web"),
                 uid: uid.into(),
                 field_path: String::new(),
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn many_messages_are_told_as_one() {
-        let (mut similar, at) = (Similar::default(), Time::UNIX_EPOCH);
+        let (mut similar, at) = (SimilarEvents::default(), Time::UNIX_EPOCH);
         let mut too_many =
             |message: &str, seconds: i64| similar.is_one_too_many(message, at + SignedDuration::from_secs(seconds));
         for number in 0..9 {

@@ -2,20 +2,22 @@
 //! the next look. [`watch`](super::watch) drives it by the real clock, [`simulate`](super::simulate) by a simulated
 //! one.
 
-use super::beat::{Beat, Budget, Done, Failed, INTERNAL_ERROR};
 use super::convergence::{self, Unmet};
-use super::events::{Recorder, Teller};
-use super::node::Lack;
-use super::queue::Queue;
-use super::{Line, Narrator, Weight, deeds, loops, node, tail};
-use crate::apiserver::front;
+use super::events::{EventRecorder, EventReporter};
+use super::node::MissingCapability;
+use super::queue::WorkQueue;
+use super::tick::{INTERNAL_ERROR, Tick, TickBudget, TickError, TickResult};
+use super::{LogLevel, LogLine, LogSink, activity_log, loops, node, tail};
+use crate::apiserver::api;
 use crate::kubelet::manifests;
 use crate::object::{Key, Resource, Str, Time};
 use crate::runtime::Host;
 use crate::runtime::contain::contain;
-use crate::store::{Read, Store, StoreError};
-use crate::world::pressure::Levels;
-use crate::world::{ContainerState, Effect, Event, EventType, Loop, NodeFacts, PodFacts, Report, Row, Settings, World};
+use crate::store::{Store, StoreError, StoreRead};
+use crate::world::pressure::ResourceLevels;
+use crate::world::{
+    ClusterSettings, ContainerState, Effect, EventType, Loop, NodeFacts, PlannedEvent, PodFacts, Report, Row, World,
+};
 use jiff::SignedDuration;
 
 /// Interval of node heartbeats (kubelet: a quarter of the lease's 40 s).
@@ -25,34 +27,34 @@ const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 const RESYNC: SignedDuration = SignedDuration::from_mins(10);
 
 /// The state of a control plane between beats.
-pub struct Heart {
+pub struct ControlPlane {
     /// The picture.
     pub world: World,
     /// Keys that are due.
-    pub queue: Queue,
+    pub queue: WorkQueue,
     /// The loops.
     pub loops: Vec<&'static Loop>,
     /// Events that wait to be written.
-    pub recorder: Recorder,
+    pub recorder: EventRecorder,
     /// The node that this machine is.
     local: Option<Str>,
     next_heartbeat: Time,
     next_resync: Time,
     /// Log lines about the machine's reports since the last tick.
-    news: Vec<Line>,
-    warnings: deeds::Warnings,
+    news: Vec<LogLine>,
+    warnings: activity_log::LastWarnings,
     /// Problems of static pod manifests that were logged.
     told: Vec<String>,
 }
 
 /// Surroundings of a tick.
-pub struct Pulse<'a> {
+pub struct TickInput<'a> {
     /// The time.
     pub now: Time,
     /// The epoch that this leader leads in.
     pub epoch: u64,
     /// Limits of a tick.
-    pub budget: Budget,
+    pub budget: TickBudget,
     /// Chance.
     pub chance: &'a mut dyn FnMut() -> u64,
     /// Whether others may have written since the beat before: then it is found out even when nothing is due.
@@ -61,31 +63,31 @@ pub struct Pulse<'a> {
 
 /// Work that is due by the clock alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct DueWork {
     /// Nodes sent a heartbeat: it is to be noted in the store.
     pub heartbeat: bool,
     /// Everything is looked at again: the log may be compacted.
     pub resync: bool,
 }
 
-impl Heart {
+impl ControlPlane {
     /// A control plane that knows nothing yet; `local` is the node that this machine is.
-    pub fn new(local: Option<Str>, now: Time) -> Heart {
-        Heart::of(loops::all(), local, now)
+    pub fn new(local: Option<Str>, now: Time) -> ControlPlane {
+        ControlPlane::of(loops::all(), local, now)
     }
 
     /// One with these loops.
-    pub fn of(loops: Vec<&'static Loop>, local: Option<Str>, now: Time) -> Heart {
-        Heart {
+    pub fn of(loops: Vec<&'static Loop>, local: Option<Str>, now: Time) -> ControlPlane {
+        ControlPlane {
             world: World::new(now),
-            queue: Queue::default(),
+            queue: WorkQueue::default(),
             loops,
-            recorder: Recorder::default(),
+            recorder: EventRecorder::default(),
             local,
             next_heartbeat: now,
             next_resync: now + RESYNC,
             news: Vec::new(),
-            warnings: deeds::Warnings::new(),
+            warnings: activity_log::LastWarnings::new(),
             told: Vec::new(),
         }
     }
@@ -93,25 +95,25 @@ impl Heart {
     /// Reads everything anew, from the store and from what the machine was found to run, and makes everything due.
     pub fn load(
         &mut self,
-        read: &dyn Read,
+        read: &dyn StoreRead,
         inventory: impl IntoIterator<Item = (Str, PodFacts)>,
         backoff_seconds: i64,
         now: Time,
     ) -> Result<(), StoreError> {
         let mut world = World::new(now);
-        let network = read.meta(front::NETWORK)?;
+        let network = read.meta(api::NETWORK)?;
         let network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
-        world.settings = Settings { network, backoff_seconds, ..self.world.settings.clone() };
+        world.settings = ClusterSettings { network, backoff_seconds, ..self.world.settings.clone() };
         world.facts.statics = std::mem::take(&mut self.world.facts.statics);
         tail::load(read, &mut world)?;
         for (uid, pod) in inventory {
             world.facts.pods.insert(uid, pod);
         }
         world.facts.inventory_complete = true;
-        self.news.extend(deeds::of_inventory(&world));
+        self.news.extend(activity_log::of_inventory(&world));
         self.world = world;
         self.see_nodes();
-        self.queue = Queue::default();
+        self.queue = WorkQueue::default();
         self.look_at_everything(now);
         Ok(())
     }
@@ -120,12 +122,12 @@ impl Heart {
     pub fn beat(
         &mut self,
         store: &mut Store,
-        pulse: Pulse<'_>,
-        narrator: &mut Narrator<'_>,
-    ) -> Result<(Done, bool), Failed> {
+        pulse: TickInput<'_>,
+        narrator: &mut LogSink<'_>,
+    ) -> Result<(TickResult, bool), TickError> {
         let now = pulse.now;
         self.news.drain(..).for_each(|line| narrator(&line));
-        let mut beat = Beat {
+        let mut beat = Tick {
             world: &mut self.world,
             queue: &mut self.queue,
             loops: &self.loops,
@@ -164,7 +166,7 @@ impl Heart {
     /// Logs a panic about a pod, and looks at the pod again, later with each failure.
     fn note_failure(&mut self, pod: Option<Key>, text: String, now: Time) {
         let by = crate::kubelet::LOOP.name;
-        self.news.push(Line { at: now, by, about: pod.clone(), text, weight: Weight::Deed });
+        self.news.push(LogLine { at: now, by, about: pod.clone(), text, weight: LogLevel::Deed });
         let place = self.loops.iter().position(|each| each.name == by);
         if let (Some(place), Some(pod)) = (place, pod) {
             self.queue.add_failed((place, pod), now);
@@ -173,14 +175,20 @@ impl Heart {
 
     /// Tells people something, with the next beat.
     pub fn say(&mut self, now: Time, text: &str) {
-        self.news.push(Line { at: now, by: "reconcile", about: None, text: text.to_owned(), weight: Weight::Deed });
+        self.news.push(LogLine {
+            at: now,
+            by: "reconcile",
+            about: None,
+            text: text.to_owned(),
+            weight: LogLevel::Deed,
+        });
     }
 
     /// An event of the node that this machine is for each thing that it lacks.
-    pub fn tell_lacks(&mut self, lacks: &[&Lack], now: Time) {
+    pub fn tell_lacks(&mut self, lacks: &[&MissingCapability], now: Time) {
         let place = self.local.iter().map(|name| Key::new(Resource("nodes"), "", name));
         let Some(row) = place.filter_map(|key| self.world.get(&key)).next() else { return };
-        let event = |lack: &&Lack| Event {
+        let event = |lack: &&MissingCapability| PlannedEvent {
             about: row.key.clone(),
             uid: row.uid.clone(),
             field_path: String::new(),
@@ -190,7 +198,7 @@ impl Heart {
             until: None,
         };
         let events = lacks.iter().map(event).collect();
-        self.recorder.extend(&Teller { by: crate::kubelet::LOOP.name, profile: None }, events, now);
+        self.recorder.extend(&EventReporter { by: crate::kubelet::LOOP.name, profile: None }, events, now);
     }
 
     /// Applies a report of the machine to the facts, and makes its pod or image due. A report that panics is logged and dropped.
@@ -202,7 +210,7 @@ impl Heart {
     }
 
     fn apply_report(&mut self, report: Report, now: Time) {
-        let text = deeds::of_report(&self.world.facts, &report);
+        let text = activity_log::of_report(&self.world.facts, &report);
         let is_usage = matches!(report, Report::Usage { .. });
         if let Report::SharedNetwork(network) = report {
             let text = "another cluster that runs on this machine has them as well, and some of its pods or Services may have the same";
@@ -218,10 +226,10 @@ impl Heart {
         if let Report::Blocked { about, .. } = &report {
             let by = if about.resource == "pods" { &crate::network::HOST_PORTS } else { &crate::network::LOOP };
             let about = about.clone();
-            self.world.facts.take(report);
+            self.world.facts.apply_report(report);
             return self.queue(by.name, about, now);
         }
-        let taken = self.world.facts.take(report);
+        let taken = self.world.facts.apply_report(report);
         if is_about_doors {
             // Every Ingress tells where it answers.
             let ingresses: Vec<Key> =
@@ -238,7 +246,7 @@ impl Heart {
         }
         let by = if key.resource == "pods" { crate::kubelet::LOOP.name } else { crate::kubelet::IMAGES.name };
         let about = Some(key.clone());
-        self.news.extend(text.map(|text| Line { at: now, by, about, text, weight: Weight::Deed }));
+        self.news.extend(text.map(|text| LogLine { at: now, by, about, text, weight: LogLevel::Deed }));
         if by == crate::kubelet::IMAGES.name {
             // Pods wait until it is known what their image's watched files hold, whether or not that is to be written.
             let pods = self.world.get(&key).map(|row| (crate::kubelet::LOOP.concerns)(&self.world, row));
@@ -248,7 +256,7 @@ impl Heart {
     }
 
     /// Takes in what the folder of static pods' manifests holds. What is wrong with it is told once.
-    pub fn take_manifests(&mut self, files: &[manifests::File], now: Time) {
+    pub fn take_manifests(&mut self, files: &[manifests::ManifestFile], now: Time) {
         let Some(node) = &self.local else { return };
         let known = &self.world.facts.statics;
         let found = manifests::read(files, node, known);
@@ -256,7 +264,7 @@ impl Heart {
         let changed: Vec<Key> = known.keys().chain(found.pods.keys()).filter(differs).cloned().collect();
         let by = crate::kubelet::LOOP.name;
         let fresh = found.problems.iter().filter(|problem| !self.told.contains(problem));
-        let lines = fresh.map(|text| Line { at: now, by, about: None, text: text.clone(), weight: Weight::Deed });
+        let lines = fresh.map(|text| LogLine { at: now, by, about: None, text: text.clone(), weight: LogLevel::Deed });
         self.news.extend(lines);
         self.told = found.problems;
         self.world.facts.statics = found.pods;
@@ -264,18 +272,18 @@ impl Heart {
     }
 
     /// Heartbeats and the resync, when it is time for them.
-    pub fn keep_time(&mut self, now: Time) -> Due {
+    pub fn keep_time(&mut self, now: Time) -> DueWork {
         if now < self.world.now {
             // The clock was set back: what was due then would wait until it is that late again.
             (self.next_heartbeat, self.next_resync) = (now, now);
             self.queue.hurry(now);
         }
-        let due = Due { heartbeat: now >= self.next_heartbeat, resync: now >= self.next_resync };
+        let due = DueWork { heartbeat: now >= self.next_heartbeat, resync: now >= self.next_resync };
         if due.heartbeat {
             self.next_heartbeat = now + HEARTBEAT;
             self.world.now = now;
             node::beat(&mut self.world, self.local.as_deref());
-            self.recorder.sift(&self.world);
+            self.recorder.prune(&self.world);
             for pod in self.queue.waiting.left_over(now) {
                 self.queue(crate::scheduler::LOOP.name, pod, now);
             }
@@ -288,9 +296,9 @@ impl Heart {
     }
 
     /// Records resource levels of the machine; its nodes become due when a level is too low, or was until now.
-    pub fn measured(&mut self, levels: Levels, now: Time) {
+    pub fn measured(&mut self, levels: ResourceLevels, now: Time) {
         let lines = self.world.settings.eviction.clone();
-        if self.world.facts.pressure.take(levels, &lines, now) {
+        if self.world.facts.pressure.update(levels, &lines, now) {
             self.queue_nodes(now);
         }
     }

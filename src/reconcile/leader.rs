@@ -3,10 +3,10 @@
 //! The kernel releases the lock when the process ends in any way. Each leader increments the epoch; every transaction
 //! checks it and every effect carries it, so that a leader that was paused and replaced can do nothing.
 
-use super::beat::{EPOCH, PATIENCE};
-use crate::apiserver::front::HEARD;
+use super::tick::{EPOCH, PATIENCE};
+use crate::apiserver::api::HEARD;
 use crate::runtime::folder;
-use crate::store::{Read, Store};
+use crate::store::{Store, StoreRead};
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
@@ -123,7 +123,7 @@ pub fn raise_epoch(store: &mut Store, seen: u64) -> anyhow::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Access;
+    use crate::store::OpenMode;
 
     fn leads(standby: &mut Standby, store: &mut Store) -> Option<Leadership> {
         match standby.try_lead(store).expect("an answer") {
@@ -142,7 +142,7 @@ mod tests {
     fn a_leader_without_a_heartbeat_for_a_lease_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.db");
-        let mut store = Store::open(&path, Access::Create).unwrap();
+        let mut store = Store::open(&path, OpenMode::Create).unwrap();
         let old = leads(&mut Standby::default(), &mut store).expect("nobody else leads");
         beat(&mut store, "1");
         let mut standby = Standby::default();

@@ -1,7 +1,7 @@
 //! The overlay of a beat as a ledger: writes are staged in the World, so that the next plan sees them.
 
-use crate::apiserver::bind::{Binding, Prospect};
-use crate::apiserver::{Ledger, Result};
+use crate::apiserver::bind::{BindPreconditions, Binding};
+use crate::apiserver::{ApiResult, Transaction};
 use crate::object::{Key, Object, Resource, Time};
 use crate::world::World;
 use std::collections::HashMap;
@@ -21,43 +21,43 @@ pub struct Overlay<'a> {
     pub chance: &'a mut dyn FnMut() -> u64,
 }
 
-impl Ledger for Overlay<'_> {
-    fn get(&self, key: &Key) -> Result<Option<Object>> {
+impl Transaction for Overlay<'_> {
+    fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
         Ok(self.world.get(key).map(|row| row.object()))
     }
 
-    fn see(&self, key: &Key) -> Result<Option<Arc<Object>>> {
+    fn see(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
         Ok(self.world.get(key).map(|row| self.world.opened(row)))
     }
 
-    fn take(&mut self, key: &Key, seen: Arc<Object>) -> Object {
+    fn take_object(&mut self, key: &Key, seen: Arc<Object>) -> Object {
         if self.alone {
             self.world.let_go(key);
         }
         Arc::unwrap_or_clone(seen)
     }
 
-    fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
         Ok(match namespace {
             Some(namespace) => self.world.list_in(resource.0, namespace).map(|row| row.object()).collect(),
             None => self.world.list(resource.0).map(|row| row.object()).collect(),
         })
     }
 
-    fn exists(&self, key: &Key) -> Result<bool> {
+    fn exists(&self, key: &Key) -> ApiResult<bool> {
         Ok(self.world.get(key).is_some())
     }
 
-    fn revision(&self, key: &Key) -> Result<Option<u64>> {
+    fn revision(&self, key: &Key) -> ApiResult<Option<u64>> {
         Ok(self.world.get(key).map(|row| row.revision))
     }
 
-    fn label(&self, key: &Key, label: &str) -> Result<Option<String>> {
+    fn label(&self, key: &Key, label: &str) -> ApiResult<Option<String>> {
         Ok(self.world.get(key).and_then(|row| row.label(label).map(str::to_owned)))
     }
 
-    fn prospect(&self, pod: &Key) -> Result<Option<Prospect>> {
-        Ok(self.world.get(pod).map(|row| Prospect {
+    fn prospect(&self, pod: &Key) -> ApiResult<Option<BindPreconditions>> {
+        Ok(self.world.get(pod).map(|row| BindPreconditions {
             uid: row.uid.clone(),
             is_deleting: row.is_deleting(),
             node: row.pod().and_then(|pod| pod.node.clone()),
@@ -75,7 +75,7 @@ impl Ledger for Overlay<'_> {
         true
     }
 
-    fn put(&mut self, key: &Key, mut object: Object) -> Result<Arc<Object>> {
+    fn put(&mut self, key: &Key, mut object: Object) -> ApiResult<Arc<Object>> {
         self.revision += 1;
         object.set(&["metadata", "resourceVersion"], self.revision.to_string());
         let object = Arc::new(object);
@@ -83,7 +83,7 @@ impl Ledger for Overlay<'_> {
         Ok(object)
     }
 
-    fn remove(&mut self, key: &Key, last: Object) -> Result<Arc<Object>> {
+    fn remove(&mut self, key: &Key, last: Object) -> ApiResult<Arc<Object>> {
         let last = Arc::new(last);
         self.revision += 1;
         self.world.stage(key.clone(), None::<Object>);

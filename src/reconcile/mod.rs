@@ -1,28 +1,28 @@
 //! The heartbeat: reads what changed, asks the loops for plans, commits them, carries out their effects, and waits.
 //!
-//! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`beat`]), who may
+//! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`tick`]), who may
 //! lead ([`leader`]), and when to look again. Wake-ups are hints; what counts is the store's log and the resync.
 //! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`Narrator`]).
-//! Start reading at [`Control`], then [`heart`], then [`beat`]. What is missing and why is told by [`convergence`] and [`why`]; the same
-//! loops are run on a pretended machine by [`simulate`], and over a copy of the state by [`forecast`].
+//! Start reading at [`Control`], then [`heart`], then [`tick`]. What is missing and why is told by [`convergence`] and [`why`]; the same
+//! loops are run on a pretended machine by [`simulate`], and over a copy of the state by [`preview`].
 
-pub mod beat;
-mod clockwork;
+pub mod activity_log;
 pub mod convergence;
-pub mod deeds;
+mod cron_filter;
+mod drop_thread;
 pub mod events;
-pub mod forecast;
 pub mod heart;
 pub mod leader;
 pub mod ledger;
 pub mod loops;
 pub mod node;
+pub mod preview;
 pub mod queue;
 pub mod retention;
 pub mod simulate;
 pub mod tail;
-pub mod waiting;
-mod waste;
+pub mod tick;
+pub mod unschedulable;
 pub mod watch;
 pub mod why;
 
@@ -30,7 +30,7 @@ use crate::object::{Key, Time};
 
 /// One thing that happened, for people who watch.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct LogLine {
     /// When.
     pub at: Time,
     /// The loop, or `reconcile` itself.
@@ -40,12 +40,12 @@ pub struct Line {
     /// The action and its reason.
     pub text: String,
     /// Whether everybody wants to know.
-    pub weight: Weight,
+    pub weight: LogLevel,
 }
 
 /// Importance of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
+pub enum LogLevel {
     /// An action or a problem.
     Deed,
     /// Bookkeeping, shown on request.
@@ -53,6 +53,6 @@ pub enum Weight {
 }
 
 /// Is told what happens, line by line.
-pub type Narrator<'a> = dyn FnMut(&Line) + 'a;
+pub type LogSink<'a> = dyn FnMut(&LogLine) + 'a;
 
-pub use watch::{Control, Ending, Idle, Settings};
+pub use watch::{ControlLoop, ControlSettings, Idle, RunEnd};

@@ -1,11 +1,11 @@
 //! This machine as a Node, and the heartbeats of the nodes that this process runs.
 
-use crate::apiserver::update::{Part, update};
-use crate::apiserver::{Api, Options, Result, create};
+use crate::apiserver::update::{UpdatePart, update};
+use crate::apiserver::{Api, ApiResult, WriteOptions, create};
 use crate::controllers::node_lifecycle::report;
 use crate::kinds;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
-use crate::runtime::capacity::Capacity;
+use crate::runtime::capacity::MachineCapacity;
 use crate::world::{NodeFacts, Row, World};
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ pub use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
 pub const LOCAL: &str = "local";
 
 /// A capability that the machine lacks, and its consequence.
-pub struct Lack {
+pub struct MissingCapability {
     /// The condition of its Node that is False.
     pub condition: &'static str,
     /// In a word.
@@ -26,7 +26,7 @@ pub struct Lack {
 }
 
 /// Pods have no addresses of their own.
-const NO_FILTER: Lack = Lack {
+const NO_FILTER: MissingCapability = MissingCapability {
     condition: "PodNetwork",
     reason: "NoFilter",
     told: "this machine lets kloop put no seccomp filter with a listener on processes (an old kernel, or a sandbox around it): pods \
@@ -34,7 +34,7 @@ const NO_FILTER: Lack = Lack {
 };
 
 /// A process can be signalled by nobody but its parent.
-const NOT_HELD: Lack = Lack {
+const NOT_HELD: MissingCapability = MissingCapability {
     condition: "ProcessHandles",
     reason: "NotHeld",
     told: "this machine lets kloop hold no process (an old kernel, or a sandbox around it, refuses pidfd_open or pidfd_send_signal): \
@@ -43,7 +43,7 @@ const NOT_HELD: Lack = Lack {
 };
 
 /// Returns the capabilities that this machine lacks.
-pub fn lacks(pod_network: bool, can_be_held: bool) -> impl Iterator<Item = &'static Lack> {
+pub fn lacks(pod_network: bool, can_be_held: bool) -> impl Iterator<Item = &'static MissingCapability> {
     [(pod_network, &NO_FILTER), (can_be_held, &NOT_HELD)].into_iter().filter(|(has, _)| !has).map(|(_, lack)| lack)
 }
 
@@ -57,7 +57,7 @@ pub fn told_lacks(node: &Object) -> impl Iterator<Item = &str> {
 }
 
 /// Registers this machine, or brings its Node up to date.
-pub fn register(api: &mut Api, capacity: &Capacity, lacks: &[&Lack]) -> Result<()> {
+pub fn register(api: &mut Api, capacity: &MachineCapacity, lacks: &[&MissingCapability]) -> ApiResult<()> {
     let kind = kinds::by_resource(Resource("nodes"))
         .ok_or_else(|| Status::new(Reason::InternalError, "no kind Node in the catalogue; this is a bug"))?;
     let key = Key::new(kind.resource, "", &capacity.name);
@@ -71,7 +71,7 @@ pub fn register(api: &mut Api, capacity: &Capacity, lacks: &[&Lack]) -> Result<(
         let Some(mut node) = ledger.get(&key)? else {
             let mut node = object(capacity);
             node.set(&["status"], status);
-            return create::create(ledger, kind, &node, &Options::default()).map(|_| ());
+            return create::create(ledger, kind, &node, &WriteOptions::default()).map(|_| ());
         };
         if node.annotation(STOPPED).is_some() {
             return Ok(());
@@ -82,12 +82,12 @@ pub fn register(api: &mut Api, capacity: &Capacity, lacks: &[&Lack]) -> Result<(
             fresh["conditions"][3]["lastTransitionTime"] = since;
         }
         node.set(&["status"], fresh);
-        update(ledger, kind, &node, Part::Status, &Options::default()).map(|_| ())
+        update(ledger, kind, &node, UpdatePart::Status, &WriteOptions::default()).map(|_| ())
     })
 }
 
 /// A node that was asked for beside the one that this machine is, as it registers itself.
-pub fn additional(capacity: &Capacity, runtime: &str, now: Time) -> Object {
+pub fn additional(capacity: &MachineCapacity, runtime: &str, now: Time) -> Object {
     let mut node = object(capacity);
     node.set(&["metadata", "annotations", RUNTIME], runtime);
     node.set(&["status"], status(capacity, now));
@@ -100,7 +100,7 @@ fn ready_since(node: &Object) -> Option<Value> {
     Some(ready["lastTransitionTime"].clone())
 }
 
-fn object(capacity: &Capacity) -> Object {
+fn object(capacity: &MachineCapacity) -> Object {
     let labels: Map<String, Value> = report::labels(&capacity.name, capacity.architecture)
         .into_iter()
         .map(|(label, value)| (label.to_owned(), value.into()))
@@ -108,7 +108,7 @@ fn object(capacity: &Capacity) -> Object {
     Object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": capacity.name, "labels": labels}}))
 }
 
-fn status(capacity: &Capacity, now: Time) -> Value {
+fn status(capacity: &MachineCapacity, now: Time) -> Value {
     let offers = json!({
         "cpu": milli(capacity.cpu_milli), "memory": format!("{}Ki", capacity.memory / 1024),
         "ephemeral-storage": format!("{}Ki", capacity.storage / 1024), "pods": capacity.pods.to_string(),

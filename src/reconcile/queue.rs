@@ -3,7 +3,7 @@
 //! Among due keys, higher priority comes first (pods by their priority, as in Kubernetes' scheduling queue), then
 //! started work, then earlier due times.
 
-use super::waiting::Waiting;
+use super::unschedulable::UnschedulablePods;
 use crate::object::{Key, Time};
 use jiff::SignedDuration;
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ pub type Item = (usize, Key);
 
 /// Priority among due keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
+pub struct QueuePriority {
     /// The priority of a pod.
     pub priority: i32,
     /// It is written by this beat anyway: whatever else becomes of it now is the same row and the same commit.
@@ -43,7 +43,7 @@ const MOST_FAULTS: usize = 100;
 
 /// Selects due keys.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Among {
+pub struct DueFilter {
     /// Those up to a mark, when there is one.
     pub mark: Option<u64>,
     /// Those alone that have begun.
@@ -52,19 +52,19 @@ pub struct Among {
 
 /// Keys to look at, ordered by when.
 #[derive(Default)]
-pub struct Queue {
+pub struct WorkQueue {
     order: BTreeSet<(Time, u64, Item)>,
     places: HashMap<Item, (Time, u64)>,
     /// Due keys, highest priority first.
-    due: BTreeSet<(Reverse<Rank>, Time, u64, Item)>,
+    due: BTreeSet<(Reverse<QueuePriority>, Time, u64, Item)>,
     failures: HashMap<Item, u32>,
     /// Pods that no node could take.
-    pub waiting: Waiting,
+    pub waiting: UnschedulablePods,
     sequence: u64,
     faults: Vec<Fault>,
 }
 
-impl Queue {
+impl WorkQueue {
     /// Looks at a key at a moment; a key that already waits keeps the earlier one.
     pub fn add(&mut self, item: Item, at: Time) {
         if let Some((known, sequence)) = self.places.get(&item).copied() {
@@ -113,7 +113,7 @@ impl Queue {
     }
 
     /// The most important key that is due, taken out, if it is among those that are meant.
-    pub fn pop(&mut self, now: Time, among: Among, rank: impl Fn(&Key) -> Rank) -> Option<Item> {
+    pub fn pop(&mut self, now: Time, among: DueFilter, rank: impl Fn(&Key) -> QueuePriority) -> Option<Item> {
         while let Some((at, sequence, item)) = self.order.pop_first() {
             if at > now {
                 self.order.insert((at, sequence, item));
@@ -159,14 +159,14 @@ mod tests {
         (0, Key::new(Resource("pods"), "default", name))
     }
 
-    const ALL: Among = Among { mark: None, begun: false };
+    const ALL: DueFilter = DueFilter { mark: None, begun: false };
 
-    fn any(_: &Key) -> Rank {
-        Rank::default()
+    fn any(_: &Key) -> QueuePriority {
+        QueuePriority::default()
     }
 
-    fn rank(key: &Key) -> Rank {
-        Rank { priority: i32::from(key.name.ends_with('9')), begun: key.name.starts_with("begun") }
+    fn rank(key: &Key) -> QueuePriority {
+        QueuePriority { priority: i32::from(key.name.ends_with('9')), begun: key.name.starts_with("begun") }
     }
 
     fn at(seconds: i64) -> Time {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_key_waits_once_and_at_the_earlier_moment() {
-        let mut queue = Queue::default();
+        let mut queue = WorkQueue::default();
         queue.add(item("a"), at(10));
         queue.add(item("a"), at(5));
         queue.add(item("a"), at(20));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn of_what_is_due_the_more_important_comes_first() {
-        let mut queue = Queue::default();
+        let mut queue = WorkQueue::default();
         for (name, due) in [("a", 1), ("b9", 2), ("c", 3), ("d9", 20)] {
             queue.add(item(name), at(due));
         }
@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn what_was_added_past_a_mark_can_wait() {
-        let mut queue = Queue::default();
+        let mut queue = WorkQueue::default();
         queue.add(item("a"), at(1));
         queue.add(item("b"), at(1));
-        let before = Among { mark: Some(queue.mark()), ..ALL };
+        let before = DueFilter { mark: Some(queue.mark()), ..ALL };
         queue.add(item("c9"), at(1));
         let order: Vec<Item> = std::iter::from_fn(|| queue.pop(at(2), before, rank)).collect();
         assert_eq!(order, ["a", "b"].map(item));
@@ -218,18 +218,18 @@ mod tests {
 
     #[test]
     fn what_has_begun_comes_first_among_equals_and_may_be_asked_for_alone() {
-        let mut queue = Queue::default();
+        let mut queue = WorkQueue::default();
         for (name, due) in [("new", 1), ("begun", 3), ("important9", 4)] {
             queue.add(item(name), at(due));
         }
-        let begun = Among { begun: true, ..ALL };
+        let begun = DueFilter { begun: true, ..ALL };
         let order = [ALL, begun, begun, ALL].map(|among| queue.pop(at(9), among, rank));
         assert_eq!(order, [Some(item("important9")), Some(item("begun")), None, Some(item("new"))]);
     }
 
     #[test]
     fn what_waits_can_be_hurried() {
-        let mut queue = Queue::default();
+        let mut queue = WorkQueue::default();
         queue.add(item("a"), at(100));
         queue.add(item("b"), at(3));
         queue.hurry(at(5));
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn failures_double_the_pause_until_forgotten() {
-        let mut queue = Queue::default();
+        let mut queue = WorkQueue::default();
         let pauses: Vec<i128> = (0..4)
             .map(|_| {
                 queue.add_failed(item("a"), at(0));

@@ -5,13 +5,13 @@
 //! effects, reports that come late, twice, in another order or not at all, shims that die, clocks that jump.
 //! Start reading at [`Simulation::beat`].
 
-use super::beat::{Budget, Done, Failed};
-use super::heart::{Heart, Pulse};
-use super::{Line, leader, node};
-use crate::apiserver::{Api, Ledger, Outside, Result};
+use super::heart::{ControlPlane, TickInput};
+use super::tick::{TickBudget, TickError, TickResult};
+use super::{LogLine, leader, node};
+use crate::apiserver::{Api, ApiResult, Env, Transaction};
 use crate::object::{Str, Time};
-use crate::runtime::capacity::Capacity;
-use crate::runtime::simulated::Simulated;
+use crate::runtime::capacity::MachineCapacity;
+use crate::runtime::simulated::SimulatedMachine;
 use crate::store::{Store, StoreError};
 use crate::world::{Loop, Report, World};
 use jiff::SignedDuration;
@@ -20,49 +20,49 @@ use std::time::Duration;
 
 /// Settings of a simulated cluster.
 #[derive(Clone)]
-pub struct Plan {
+pub struct SimulationConfig {
     /// Seed of all randomness.
     pub seed: u64,
     /// When it begins.
     pub begin: Time,
     /// The machine as a node; none for a cluster without one.
-    pub node: Option<Capacity>,
+    pub node: Option<MachineCapacity>,
     /// First pause of the restart backoff, in seconds.
     pub backoff_seconds: i64,
     /// The loops that run.
     pub loops: Vec<&'static Loop>,
 }
 
-impl Plan {
+impl SimulationConfig {
     /// Time and chance as they are pretended, one sequence for each salt.
-    pub fn outside(&self, salt: u64) -> Outside {
-        Outside::Rehearsed { now: self.begin, seed: self.seed.wrapping_mul(3) + salt }
+    pub fn outside(&self, salt: u64) -> Env {
+        Env::Rehearsed { now: self.begin, seed: self.seed.wrapping_mul(3) + salt }
     }
 }
 
 /// The pretended cluster.
 pub struct Simulation {
     /// The control plane.
-    pub heart: Heart,
+    pub heart: ControlPlane,
     /// The machine.
-    pub machine: Simulated,
+    pub machine: SimulatedMachine,
     /// Reports on their way to the control plane, oldest first.
     pub mail: VecDeque<Report>,
     /// Limits of a tick, by rows only: limits by time would make runs differ.
-    pub budget: Budget,
+    pub budget: TickBudget,
     api: Api,
     /// The machine's clock, which only goes forward.
     clock: Time,
-    chance: Outside,
+    chance: Env,
     epoch: u64,
-    plan: Plan,
+    plan: SimulationConfig,
     /// Pods of which a report was lost.
     lost: BTreeSet<Str>,
 }
 
 /// Result of one simulated tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beaten {
+pub enum SimulatedTick {
     /// Rows were written or effects ordered, or there may be more to do at once.
     Busy,
     /// Nothing is left to do now.
@@ -75,18 +75,18 @@ pub enum Beaten {
 
 impl Simulation {
     /// A new cluster whose control plane has just started.
-    pub fn new(plan: Plan) -> anyhow::Result<Simulation> {
+    pub fn new(plan: SimulationConfig) -> anyhow::Result<Simulation> {
         let api = Api::rehearsed("user", plan.outside(1))?;
-        Simulation::over(api, Simulated::new(), plan)
+        Simulation::over(api, SimulatedMachine::new(), plan)
     }
 
     /// The same over a cluster and a machine that are there already.
-    pub fn over(api: Api, machine: Simulated, plan: Plan) -> anyhow::Result<Simulation> {
+    pub fn over(api: Api, machine: SimulatedMachine, plan: SimulationConfig) -> anyhow::Result<Simulation> {
         let mut simulation = Simulation {
-            heart: Heart::new(None, plan.begin),
+            heart: ControlPlane::new(None, plan.begin),
             machine,
             mail: VecDeque::new(),
-            budget: Budget { hold: Duration::MAX, rows: 500 },
+            budget: TickBudget { hold: Duration::MAX, rows: 500 },
             api,
             clock: plan.begin,
             chance: plan.outside(2),
@@ -124,43 +124,49 @@ impl Simulation {
     }
 
     /// Writes as a user does, through the front door.
-    pub fn write<T>(&mut self, write: impl FnOnce(&mut dyn Ledger) -> Result<T>) -> Result<T> {
+    pub fn write<T>(&mut self, write: impl FnOnce(&mut dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let now = self.now();
         self.api.outside().set(now);
         self.api.write(false, write)
     }
 
     /// One beat and its effects. With `crash_after` the control plane dies when so many effects were carried out, and starts again.
-    pub fn beat(&mut self, crash_after: Option<usize>, mut tell: impl FnMut(&Line)) -> anyhow::Result<Beaten> {
+    pub fn beat(
+        &mut self,
+        crash_after: Option<usize>,
+        mut tell: impl FnMut(&LogLine),
+    ) -> anyhow::Result<SimulatedTick> {
         let now = self.now();
         self.api.outside().set(now);
         self.heart.keep_time(now);
         let chance = &mut || self.chance.random();
-        let pulse = Pulse { now, epoch: self.epoch, budget: self.budget, chance, told: true };
-        let beaten = self.heart.beat(self.api.store_mut(), pulse, &mut |line: &Line| tell(line));
+        let pulse = TickInput { now, epoch: self.epoch, budget: self.budget, chance, told: true };
+        let beaten = self.heart.beat(self.api.store_mut(), pulse, &mut |line: &LogLine| tell(line));
         self.api.store_mut().pretend(None);
         let (done, busy) = match beaten {
             Ok(beaten) => beaten,
-            Err(Failed::Store(StoreError::Busy { .. } | StoreError::Full { .. })) => return Ok(Beaten::Refused),
-            Err(Failed::Store(error)) => return Err(error.into()),
-            Err(Failed::Unknown(_)) => {
+            Err(TickError::Store(StoreError::Busy { .. } | StoreError::Full { .. })) => {
+                return Ok(SimulatedTick::Refused);
+            }
+            Err(TickError::Store(error)) => return Err(error.into()),
+            Err(TickError::Unknown(_)) => {
                 // Nothing is believed any more: as if it had died there.
                 self.restart()?;
-                return Ok(Beaten::Crashed);
+                return Ok(SimulatedTick::Crashed);
             }
-            Err(Failed::Panicked(panic)) => anyhow::bail!("{panic}"),
-            Err(Failed::Deposed) => anyhow::bail!("another epoch than {} is in the store", self.epoch),
+            Err(TickError::Panicked(panic)) => anyhow::bail!("{panic}"),
+            Err(TickError::Deposed) => anyhow::bail!("another epoch than {} is in the store", self.epoch),
         };
         self.carry_out(done, crash_after.unwrap_or(usize::MAX));
         if crash_after.is_some() {
             self.restart()?;
-            return Ok(Beaten::Crashed);
+            return Ok(SimulatedTick::Crashed);
         }
         self.collect();
-        Ok(if busy { Beaten::Busy } else { Beaten::Quiet })
+        Ok(if busy { SimulatedTick::Busy } else { SimulatedTick::Quiet })
     }
 
-    fn carry_out(&mut self, done: Done, at_most: usize) {
+    fn carry_out(&mut self, done: TickResult, at_most: usize) {
         for effect in done.effects.iter().take(at_most) {
             self.heart.carry_out(&mut self.machine, self.clock, effect);
         }
@@ -179,7 +185,7 @@ impl Simulation {
         }
         self.epoch = leader::raise_epoch(self.api.store_mut(), 0)?;
         let name = self.plan.node.as_ref().map(|node| node.name.as_str().into());
-        self.heart = Heart::new(name, now);
+        self.heart = ControlPlane::new(name, now);
         self.heart.loops = self.plan.loops.clone();
         let inventory = self.machine.inventory();
         self.heart.load(&self.api.store().read()?, inventory, self.plan.backoff_seconds, now)?;
@@ -253,7 +259,7 @@ impl Simulation {
 
     /// Time until the machine or a loop has work; `None` when there is none.
     pub fn pause(&self) -> Option<SignedDuration> {
-        let machine = self.machine.next().map(|at| at.duration_since(self.clock));
+        let machine = self.machine.next_event_time().map(|at| at.duration_since(self.clock));
         let queue = self.heart.queue.next().map(|at| at.duration_since(self.now()));
         [machine, queue].into_iter().flatten().min().map(|pause| pause.max(SignedDuration::ZERO))
     }

@@ -1,13 +1,13 @@
 //! From the store's log to the World, and from a changed row to the keys that it concerns.
 
-use super::queue::{Fault, Queue};
-use crate::apiserver::front;
+use super::queue::{Fault, WorkQueue};
+use crate::apiserver::api;
 use crate::kinds::custom::{self, DEFINITIONS};
 use crate::object::{Key, Time};
 use crate::runtime::contain::contain;
 use crate::scheduler;
-use crate::scheduler::hints::{self, is_other};
-use crate::store::{Change, Read, StoreError};
+use crate::scheduler::queueing_hints::{self, is_other};
+use crate::store::{ChangeKind, StoreError, StoreRead};
 use crate::world::{Loop, Row, World};
 use serde_json::Value;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use std::sync::Arc;
 const BATCH: usize = 2000;
 
 /// Fills an empty World with everything that there is.
-pub fn load(read: &dyn Read, world: &mut World) -> Result<(), StoreError> {
+pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
     world.revision = read.revision()?;
-    let profiles = read.meta(front::PROFILES)?.and_then(|text| serde_json::from_str(&text).ok());
+    let profiles = read.meta(api::PROFILES)?.and_then(|text| serde_json::from_str(&text).ok());
     if let Some(Ok(profiles)) = profiles.map(|config: Value| scheduler::config::profiles(&config)) {
         world.settings.profiles = profiles.into();
     }
@@ -36,10 +36,10 @@ pub fn load(read: &dyn Read, world: &mut World) -> Result<(), StoreError> {
 
 /// Takes in what was written since the World's revision; the keys concerned become due now.
 pub fn catch_up(
-    read: &dyn Read,
+    read: &dyn StoreRead,
     world: &mut World,
     loops: &[&Loop],
-    queue: &mut Queue,
+    queue: &mut WorkQueue,
     now: Time,
 ) -> Result<(), StoreError> {
     loop {
@@ -60,10 +60,10 @@ pub fn catch_up(
 }
 
 /// Applies one change of the store to the world.
-fn apply_change(world: &mut World, change: &Change) {
+fn apply_change(world: &mut World, change: &ChangeKind) {
     match change {
-        Change::Put(stored) => world.put(stored.key.clone(), stored.body.clone()),
-        Change::Removed(stored) => world.remove(&stored.key),
+        ChangeKind::Put(stored) => world.put(stored.key.clone(), stored.body.clone()),
+        ChangeKind::Removed(stored) => world.remove(&stored.key),
     }
     if change.stored().key.resource == DEFINITIONS {
         update_kinds(change);
@@ -71,17 +71,17 @@ fn apply_change(world: &mut World, change: &Change) {
 }
 
 /// Adds or removes the kind of a changed definition.
-fn update_kinds(change: &Change) {
+fn update_kinds(change: &ChangeKind) {
     match change {
-        Change::Put(stored) => {
+        ChangeKind::Put(stored) => {
             custom::learn(&stored.body);
         }
-        Change::Removed(stored) => custom::forget(&stored.key.name),
+        ChangeKind::Removed(stored) => custom::forget(&stored.key.name),
     }
 }
 
 /// Makes due whatever a change of this key concerns, going by the row as it was and as it is.
-pub fn concern(world: &World, loops: &[&Loop], queue: &mut Queue, before: Option<&Arc<Row>>, key: &Key, now: Time) {
+pub fn concern(world: &World, loops: &[&Loop], queue: &mut WorkQueue, before: Option<&Arc<Row>>, key: &Key, now: Time) {
     let after = world.get(key);
     for (place, each) in loops.iter().enumerate() {
         if each.name == scheduler::LOOP.name {
@@ -89,7 +89,7 @@ pub fn concern(world: &World, loops: &[&Loop], queue: &mut Queue, before: Option
                 world,
                 place,
                 queue,
-                hints::Change { before: before.map(|row| &**row), after: after.map(|row| &**row) },
+                queueing_hints::RowChange { before: before.map(|row| &**row), after: after.map(|row| &**row) },
                 now,
             );
             continue;
@@ -104,7 +104,7 @@ pub fn concern(world: &World, loops: &[&Loop], queue: &mut Queue, before: Option
 }
 
 /// The scheduler's pods wait for what could help them; everything else is no news to them.
-fn wake_pods(world: &World, place: usize, queue: &mut Queue, change: hints::Change<'_>, now: Time) {
+fn wake_pods(world: &World, place: usize, queue: &mut WorkQueue, change: queueing_hints::RowChange<'_>, now: Time) {
     if let Some(row) = change.after.or(change.before).filter(|row| row.pod().is_some()) {
         if is_other(change) {
             queue.add((place, row.key.clone()), now);
@@ -119,13 +119,13 @@ fn wake_pods(world: &World, place: usize, queue: &mut Queue, change: hints::Chan
 
 /// Makes everything due: the resync, and the start. A root that is gone is due as long as a row concerns it: what it left behind is
 /// still to be cleaned up. Only pods are never gone in this sense; what they left is on the machine, not in the store.
-pub fn everything(world: &World, loops: &[&Loop], queue: &mut Queue, at: Time) {
+pub fn everything(world: &World, loops: &[&Loop], queue: &mut WorkQueue, at: Time) {
     for (place, each) in loops.iter().enumerate() {
         let mut look = |root: Key| queue.add((place, root), at);
         world.list(each.root).map(|row| row.key.clone()).for_each(&mut look);
         if each.root != "pods" {
             let roots = |row: &Arc<Row>| contain(|| (each.concerns)(world, row)).unwrap_or_default();
-            world.all().flat_map(roots).for_each(&mut look);
+            world.all_rows().flat_map(roots).for_each(&mut look);
         }
     }
 }

@@ -1,26 +1,26 @@
 //! The loop around the beats: one thread that waits for a hint, a report, a signal or a due moment, and then beats.
 
-pub use crate::apiserver::front::HEARD;
+pub use crate::apiserver::api::HEARD;
 
-use super::beat::{self, Budget, Failed};
 use super::convergence::{self, Unmet};
-use super::heart::{Heart, Pulse};
+use super::heart::{ControlPlane, TickInput};
 use super::leader::Leadership;
-use super::{Line, Narrator, Weight, node};
-use crate::apiserver::{Api, front};
+use super::tick::{self, TickBudget, TickError};
+use super::{LogLevel, LogLine, LogSink, node};
+use crate::apiserver::{Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
 use crate::object::{Status, Str, Time};
 use crate::runtime;
-use crate::runtime::capacity::Capacity;
+use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::contain::contain;
 use crate::runtime::image::Environment;
-use crate::runtime::levels;
 use crate::runtime::machine::{self, Host, Machine};
-use crate::runtime::manifests::Manifests;
-use crate::store::{Access, Hint, OpenError, Read, Retention, StoreError, Watch, name_holder};
+use crate::runtime::manifests::ManifestWatch;
+use crate::runtime::pressure_stats;
+use crate::store::{HintWatch, OpenError, OpenMode, Retention, StoreError, StoreRead, WakeHint, name_holder};
 use crate::world::policy::Cidr;
-use crate::world::pressure::Lines;
+use crate::world::pressure::EvictionThresholds;
 use crate::world::{Effect, Loop, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
@@ -40,11 +40,11 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Settings of a control plane.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ControlSettings {
     /// The cluster's file.
     pub state: PathBuf,
     /// This machine as a node; none with `--no-local-node`.
-    pub node: Option<Capacity>,
+    pub node: Option<MachineCapacity>,
     /// The binary that is run as the shim; none for this one.
     pub shim: Option<PathBuf>,
     /// The loops that run.
@@ -64,7 +64,7 @@ pub struct Settings {
     /// The blocks of this machine's addresses, beside localhost, at which node ports answer.
     pub node_ports: Vec<Cidr>,
     /// Below what this machine's nodes end pods.
-    pub eviction: Lines,
+    pub eviction: EvictionThresholds,
     /// Is told each time when nothing is left to do for now.
     pub on_idle: Option<fn(Idle)>,
 }
@@ -79,20 +79,20 @@ pub struct Idle {
 }
 
 /// Wake-ups of the control loop.
-pub enum Wake {
+pub enum WakeUp {
     /// Somebody wrote.
     Store,
     /// The machine reports.
     Report(Report),
     /// The manifests of static pods have changed.
-    Manifests(Vec<manifests::File>),
+    Manifests(Vec<manifests::ManifestFile>),
     /// The user wants it to end.
     Stop,
 }
 
 /// Result of a run.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum RunEnd {
     /// Nothing is left to do, and the world is as asked for.
     Converged,
     /// This is missing: the time is over, or all of it has failed for good.
@@ -105,7 +105,7 @@ pub enum Ending {
 
 /// When a run ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum RunUntil {
     /// Never: `--watch`.
     Stopped,
     /// Once converged, or after so long.
@@ -115,17 +115,17 @@ pub enum Until {
 }
 
 /// A control plane that leads.
-pub struct Control {
+pub struct ControlLoop {
     api: Api,
-    settings: Settings,
+    settings: ControlSettings,
     leadership: Leadership,
-    heart: Heart,
+    heart: ControlPlane,
     /// This machine; none with `--no-local-node`.
     machine: Option<Machine>,
-    inbox: Receiver<Wake>,
-    outbox: Sender<Wake>,
-    _hint: Option<Watch>,
-    _manifests: Option<Manifests>,
+    inbox: Receiver<WakeUp>,
+    outbox: Sender<WakeUp>,
+    _hint: Option<HintWatch>,
+    _manifests: Option<ManifestWatch>,
     /// The user wants it to end.
     stopping: bool,
     /// Whether others may have written since the last beat.
@@ -138,9 +138,9 @@ pub struct Control {
     blocked: Option<(Instant, Option<Option<u32>>)>,
 }
 
-impl Control {
+impl ControlLoop {
     /// Takes over: takes stock of the machine, then of the store, and makes everything due.
-    pub fn start(mut api: Api, leadership: Leadership, settings: Settings) -> anyhow::Result<Control> {
+    pub fn start(mut api: Api, leadership: Leadership, settings: ControlSettings) -> anyhow::Result<ControlLoop> {
         runtime::allocator::suit_objects();
         let (outbox, inbox) = channel();
         let program = settings.shim.as_deref().unwrap_or(Path::new(machine::THIS));
@@ -152,21 +152,21 @@ impl Control {
                 insist(|| Ok(node::register(&mut api, capacity, &lacks)?))
                     .context("cannot register this machine as a node")?;
                 let reports = outbox.clone();
-                let report = Box::new(move |report| drop(reports.send(Wake::Report(report))));
+                let report = Box::new(move |report| drop(reports.send(WakeUp::Report(report))));
                 let (dir, epoch) = (api.store().home(), leadership.epoch);
                 Some(Machine::open_with(dir, epoch, program, settings.environment.clone(), report)?)
             }
             None => None,
         };
         let knock = outbox.clone();
-        let hint = Hint::spawn(api.store().path(), move || drop(knock.send(Wake::Store)));
+        let hint = WakeHint::spawn(api.store().path(), move || drop(knock.send(WakeUp::Store)));
         let knock = outbox.clone();
-        let report = move |files| drop(knock.send(Wake::Manifests(files)));
-        let manifests = settings.manifests.as_deref().map(|folder| Manifests::watch(folder, report)).transpose()?;
+        let report = move |files| drop(knock.send(WakeUp::Manifests(files)));
+        let manifests = settings.manifests.as_deref().map(|folder| ManifestWatch::watch(folder, report)).transpose()?;
         let (manifests, files) = manifests.map_or_else(Default::default, |(manifests, files)| (Some(manifests), files));
         let name = settings.node.as_ref().map(|node| Str::from(node.name.as_str()));
-        let mut control = Control {
-            heart: Heart::of(settings.loops.clone(), name, Time::now()),
+        let mut control = ControlLoop {
+            heart: ControlPlane::of(settings.loops.clone(), name, Time::now()),
             machine: local,
             inbox,
             outbox,
@@ -210,7 +210,7 @@ impl Control {
     fn log_strangers(&mut self) {
         let groups = self.machine.as_ref().map(Machine::strangers).unwrap_or_default();
         let Some(first) = groups.first().and_then(|group| group.parent()) else { return };
-        let pods = super::deeds::pods(groups.len());
+        let pods = super::activity_log::pods(groups.len());
         let text = format!(
             "{pods} of a cluster that was at this path before still run, although its folder was removed; \
              they are not touched (their processes are in the control groups below {})",
@@ -220,7 +220,7 @@ impl Control {
     }
 
     /// Returns a sender for wake-ups, mostly signals.
-    pub fn outbox(&self) -> Sender<Wake> {
+    pub fn outbox(&self) -> Sender<WakeUp> {
         self.outbox.clone()
     }
 
@@ -236,7 +236,7 @@ impl Control {
     }
 
     /// Runs until the user stops it, or until it has converged.
-    pub fn run(&mut self, until: Until, narrator: &mut Narrator<'_>) -> anyhow::Result<Ending> {
+    pub fn run(&mut self, until: RunUntil, narrator: &mut LogSink<'_>) -> anyhow::Result<RunEnd> {
         let ending = self.run_unsynced(until, narrator)?;
         self.api.store_mut().sync()?;
         Ok(ending)
@@ -244,21 +244,21 @@ impl Control {
 
     /// Keeps time and does one beat. A panic that no single object can be blamed for counts as a commit of unknown outcome: everything
     /// is read anew.
-    fn tick(&mut self, narrator: &mut Narrator<'_>) -> Result<bool, Failed> {
+    fn tick(&mut self, narrator: &mut LogSink<'_>) -> Result<bool, TickError> {
         let ticked = contain(|| {
             self.check_place()?;
             self.keep_time()?;
             self.beat(narrator)
         });
-        ticked.unwrap_or_else(|panic| Err(Failed::Panicked(panic)))
+        ticked.unwrap_or_else(|panic| Err(TickError::Panicked(panic)))
     }
 
-    fn run_unsynced(&mut self, until: Until, narrator: &mut Narrator<'_>) -> anyhow::Result<Ending> {
+    fn run_unsynced(&mut self, until: RunUntil, narrator: &mut LogSink<'_>) -> anyhow::Result<RunEnd> {
         let started = Time::now();
         loop {
             self.take_reports();
             if self.stopping {
-                return Ok(Ending::Stopped);
+                return Ok(RunEnd::Stopped);
             }
             let beaten = self.tick(narrator);
             self.told |= beaten.is_err();
@@ -267,21 +267,21 @@ impl Control {
                     self.note_turn(narrator);
                     busy
                 }
-                Err(Failed::Panicked(panic)) => {
+                Err(TickError::Panicked(panic)) => {
                     say(narrator, format!("{panic}; reading everything anew"));
                     std::thread::sleep(AFTER_PANIC);
                     self.reopen()?;
                     true
                 }
-                Err(Failed::Deposed) => return Ok(Ending::Deposed),
-                Err(Failed::Store(error)) => self.bear(&error, narrator)?,
-                Err(Failed::Unknown(error)) => {
+                Err(TickError::Deposed) => return Ok(RunEnd::Deposed),
+                Err(TickError::Store(error)) => self.bear(&error, narrator)?,
+                Err(TickError::Unknown(error)) => {
                     say(narrator, format!("{error}; reading everything anew"));
                     self.reopen()?;
                     true
                 }
             };
-            if let Until::Converged(patience) = until {
+            if let RunUntil::Converged(patience) = until {
                 // Something that is tried again and again keeps it busy for ever; the time is over all the same.
                 let is_late = Time::now().duration_since(started) >= patience;
                 if (is_late || !busy)
@@ -290,19 +290,19 @@ impl Control {
                     return Ok(ending);
                 }
             }
-            if let Until::Closed(patience) = until {
+            if let RunUntil::Closed(patience) = until {
                 let is_late = Time::now().duration_since(started) >= patience;
                 if is_late || (!busy && !self.heart.anything_runs()) {
-                    return Ok(Ending::Stopped);
+                    return Ok(RunEnd::Stopped);
                 }
             }
             if !busy && !self.compacting {
                 let deadline = match until {
-                    Until::Converged(patience) => {
+                    RunUntil::Converged(patience) => {
                         Some(self.unproven().unwrap_or(Time::MAX).min(started.later(patience)))
                     }
-                    Until::Closed(patience) => Some(started.later(patience)),
-                    Until::Stopped => None,
+                    RunUntil::Closed(patience) => Some(started.later(patience)),
+                    RunUntil::Stopped => None,
                 };
                 if let Some(tell) = self.settings.on_idle {
                     tell(Idle { revision: self.heart.world.revision, next: self.heart.queue.next() });
@@ -313,18 +313,18 @@ impl Control {
     }
 
     /// One beat and its effects. True when there may be more to do at once.
-    fn beat(&mut self, narrator: &mut Narrator<'_>) -> Result<bool, Failed> {
-        let mut chance = front::random;
+    fn beat(&mut self, narrator: &mut LogSink<'_>) -> Result<bool, TickError> {
+        let mut chance = api::random;
         let (now, epoch) = (Time::now(), self.leadership.epoch);
         let told = std::mem::take(&mut self.told);
-        let pulse = Pulse { now, epoch, budget: Budget::default(), chance: &mut chance, told };
+        let pulse = TickInput { now, epoch, budget: TickBudget::default(), chance: &mut chance, told };
         let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
         // Restarted containers may run before the commit is durable: a power loss would end them too. Other effects
         // wait for the disk.
-        let goes_ahead = |effect: &Effect| beat::restarts(effect) || matches!(effect, Effect::Police { .. });
+        let goes_ahead = |effect: &Effect| tick::restarts(effect) || matches!(effect, Effect::Police { .. });
         let (first, then): (Vec<Effect>, Vec<Effect>) = done.effects.into_iter().partition(goes_ahead);
         self.carry_out(first);
-        self.api.store_mut().tell();
+        self.api.store_mut().wake_watchers();
         // On a busy machine, lets the process that was just started run first.
         std::thread::yield_now();
         self.make_durable(!busy || !then.is_empty())?;
@@ -339,11 +339,11 @@ impl Control {
     }
 
     /// Syncs what was committed: at once, or beside the next beats when it has waited for long enough.
-    fn make_durable(&mut self, at_once: bool) -> Result<(), Failed> {
+    fn make_durable(&mut self, at_once: bool) -> Result<(), TickError> {
         let store = self.api.store_mut();
         match store.unsynced_since() {
-            Some(_) if at_once => store.sync().map_err(Failed::Unknown),
-            Some(since) if since.elapsed() >= UNSYNCED => store.sync_behind().map_err(Failed::Unknown),
+            Some(_) if at_once => store.sync().map_err(TickError::Unknown),
+            Some(since) if since.elapsed() >= UNSYNCED => store.sync_behind().map_err(TickError::Unknown),
             _ => Ok(()),
         }
     }
@@ -369,12 +369,12 @@ impl Control {
     }
 
     /// Takes in one wake-up.
-    fn hear(&mut self, wake: Wake, now: Time) {
+    fn hear(&mut self, wake: WakeUp, now: Time) {
         match wake {
-            Wake::Report(report) => self.heart.take(report, now),
-            Wake::Manifests(files) => self.heart.take_manifests(&files, now),
-            Wake::Store => self.told = true,
-            Wake::Stop => self.stopping = true,
+            WakeUp::Report(report) => self.heart.take(report, now),
+            WakeUp::Manifests(files) => self.heart.take_manifests(&files, now),
+            WakeUp::Store => self.told = true,
+            WakeUp::Stop => self.stopping = true,
         }
     }
 
@@ -389,7 +389,7 @@ impl Control {
         let path = if now.state == self.files.state { wal_of(path) } else { path.to_owned() };
         let pods = match self.running_pods() {
             0 => String::new(),
-            pods => format!("; the processes of {} go on running", super::deeds::pods(pods)),
+            pods => format!("; the processes of {} go on running", super::activity_log::pods(pods)),
         };
         let what = format!("it was removed or replaced while this control plane ran{pods}");
         Err(StoreError::Io { path, what })
@@ -402,7 +402,7 @@ impl Control {
         if due.heartbeat {
             if self.machine.is_some() {
                 let wanted = self.settings.eviction.signals();
-                self.heart.measured(levels::measure(self.api.store().home(), wanted), now);
+                self.heart.measured(pressure_stats::measure(self.api.store().home(), wanted), now);
             }
             self.note_heartbeat(now)?;
         }
@@ -416,17 +416,17 @@ impl Control {
     /// Others go by the same profiles: `why` and `plan`.
     fn note_profiles(&mut self) -> anyhow::Result<()> {
         let mut txn = self.api.store_mut().write(Duration::from_secs(10))?;
-        if txn.meta(front::PROFILES)?.unwrap_or_default() == self.settings.scheduler {
+        if txn.meta(api::PROFILES)?.unwrap_or_default() == self.settings.scheduler {
             return Ok(());
         }
-        txn.set_meta(front::PROFILES, &self.settings.scheduler)?;
+        txn.set_meta(api::PROFILES, &self.settings.scheduler)?;
         txn.commit().map(|_| ()).context("cannot note the scheduler's profiles")
     }
 
     fn note_heartbeat(&mut self, now: Time) -> Result<(), StoreError> {
         let epoch = self.leadership.epoch;
-        let mut txn = self.api.store_mut().write(beat::PATIENCE)?;
-        if beat::epoch_of(&txn)? != Some(epoch) {
+        let mut txn = self.api.store_mut().write(tick::PATIENCE)?;
+        if tick::epoch_of(&txn)? != Some(epoch) {
             // The beat sees it, too, and ends the run.
             return Ok(());
         }
@@ -439,14 +439,14 @@ impl Control {
     }
 
     /// Whether a one-shot run is over.
-    fn judge(&self, out_of_time: bool) -> Option<Ending> {
+    fn judge(&self, out_of_time: bool) -> Option<RunEnd> {
         let (unmet, is_quiet) = self.heart.judge(Time::now());
         let is_settled = is_quiet && (out_of_time || self.unproven().is_none());
         if is_settled && unmet.is_empty() {
-            return Some(Ending::Converged);
+            return Some(RunEnd::Converged);
         }
         let is_over = is_settled && unmet.iter().all(|one| one.is_final);
-        (out_of_time || is_over).then_some(Ending::Unmet(unmet))
+        (out_of_time || is_over).then_some(RunEnd::Unmet(unmet))
     }
 
     /// When the pods of Jobs will have run for long enough to count, where they have not yet.
@@ -466,7 +466,7 @@ impl Control {
     }
 
     /// A store that is busy or full is waited for; anything else ends the run.
-    fn bear(&mut self, error: &StoreError, narrator: &mut Narrator<'_>) -> anyhow::Result<bool> {
+    fn bear(&mut self, error: &StoreError, narrator: &mut LogSink<'_>) -> anyhow::Result<bool> {
         match error {
             StoreError::Expired { .. } => {
                 self.reopen()?;
@@ -486,7 +486,7 @@ impl Control {
     }
 
     /// Logs who holds the write lock, once for each holder. It is waited for without an end.
-    fn note_blocked(&mut self, holder: Option<u32>, narrator: &mut Narrator<'_>) {
+    fn note_blocked(&mut self, holder: Option<u32>, narrator: &mut LogSink<'_>) {
         let (since, known) = *self.blocked.get_or_insert((Instant::now(), None));
         if known != Some(holder) {
             let path = self.api.store().path().display().to_string();
@@ -496,7 +496,7 @@ impl Control {
     }
 
     /// Logs that the write lock is free again, when it was waited for.
-    fn note_turn(&mut self, narrator: &mut Narrator<'_>) {
+    fn note_turn(&mut self, narrator: &mut LogSink<'_>) {
         if let Some((since, _)) = self.blocked.take() {
             say(narrator, format!("the write lock is free again, after {} s", since.elapsed().as_secs().max(1)));
         }
@@ -504,7 +504,7 @@ impl Control {
 
     fn reopen(&mut self) -> anyhow::Result<()> {
         insist(|| {
-            self.api = Api::open(&self.settings.state, Access::Existing, "reconcile")?;
+            self.api = Api::open(&self.settings.state, OpenMode::Existing, "reconcile")?;
             Ok(self.api.store_mut().reopen(Duration::from_secs(10))?)
         })?;
         self.files = Files::identify(self.api.store().path());
@@ -518,11 +518,11 @@ impl Control {
 
     /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store, and tell that they were
     /// stopped. Asked to stop once more it is less patient: then what still runs is killed.
-    pub fn stop_pods(&mut self, narrator: &mut Narrator<'_>) -> anyhow::Result<usize> {
+    pub fn stop_pods(&mut self, narrator: &mut LogSink<'_>) -> anyhow::Result<usize> {
         self.stopping = false;
         if self.machine.is_some() {
             let patience = self.heart.close(Time::now()).saturating_add(SignedDuration::from_secs(10));
-            self.run(Until::Closed(patience), narrator)?;
+            self.run(RunUntil::Closed(patience), narrator)?;
         }
         let Some(local) = &mut self.machine else { return Ok(0) };
         let now = Time::now();
@@ -533,7 +533,8 @@ impl Control {
         let mut left: std::collections::HashSet<Str> = pods.iter().cloned().collect();
         let until = now.later(SignedDuration::from_secs(30));
         while !left.is_empty() && Time::now() < until {
-            if let Ok(Wake::Report(Report::Removed { pod_uid })) = self.inbox.recv_timeout(Duration::from_millis(100)) {
+            if let Ok(WakeUp::Report(Report::Removed { pod_uid })) = self.inbox.recv_timeout(Duration::from_millis(100))
+            {
                 left.remove(&pod_uid);
             }
         }
@@ -589,6 +590,6 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-fn say(narrator: &mut Narrator<'_>, text: String) {
-    narrator(&Line { at: Time::now(), by: "reconcile", about: None, text, weight: Weight::Deed });
+fn say(narrator: &mut LogSink<'_>, text: String) {
+    narrator(&LogLine { at: Time::now(), by: "reconcile", about: None, text, weight: LogLevel::Deed });
 }

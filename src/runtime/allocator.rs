@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[global_allocator]
-static MEMORY: Memory = Memory;
+static MEMORY: ProcessAllocator = ProcessAllocator;
 
 /// Whether memory comes from mimalloc from now on.
 static SUITS_OBJECTS: AtomicBool = AtomicBool::new(false);
@@ -21,7 +21,7 @@ pub fn suit_objects() {
 }
 
 /// Both allocators.
-struct Memory;
+struct ProcessAllocator;
 
 unsafe extern "C" {
     /// Whether a pointer is into memory of mimalloc; any pointer may be asked about.
@@ -38,7 +38,7 @@ fn is_of_objects(pointer: *mut u8) -> bool {
 }
 
 // SAFETY: each call goes to one of two allocators that keep the contract, and what concerns a block to the one that the block is of.
-unsafe impl GlobalAlloc for Memory {
+unsafe impl GlobalAlloc for ProcessAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract, which is theirs.
         unsafe { if suits_objects() { MiMalloc.alloc(layout) } else { System.alloc(layout) } }

@@ -7,12 +7,12 @@
 //! ```
 //! Each image has one build at a time; every container that waits for it is told how it ended. Start reading at [`Builds::order`].
 
-use super::image::{Environment, Refusal};
+use super::image::{Environment, ImageRefusal};
 use super::{folder, spawn, wire};
 use crate::object::{Str, Time, cause};
 use crate::world::Report;
-use crate::world::facts::{BuildStage, Built};
-use crate::world::start::{Build, Image, Start};
+use crate::world::facts::{BuildStage, LastBuild};
+use crate::world::start::{BuildCommand, Start, StartImage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -35,19 +35,19 @@ const PART: usize = 16 * 1024;
 const PROGRESS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Is told how a build ended: nothing when it went well, or the refusal.
-pub type Waiter = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+pub type BuildWaiter = Box<dyn FnOnce(Result<(), ImageRefusal>) + Send>;
 
 /// A container that waits for a build: destination of the output while it runs, and callback for the result.
-pub struct Waiting {
+pub struct BuildWait {
     /// The log that shows it.
-    pub telling: Option<Telling>,
+    pub telling: Option<BuildLogWriter>,
     /// Callback for the result.
-    pub done: Waiter,
+    pub done: BuildWaiter,
 }
 
 /// The waiting containers of each image that is being built.
 #[derive(Clone, Default)]
-pub struct Builds(Arc<Mutex<HashMap<Str, Vec<Waiting>>>>);
+pub struct Builds(Arc<Mutex<HashMap<Str, Vec<BuildWait>>>>);
 
 impl Builds {
     /// Runs the build of an image, or waits for the one that runs; `report` hears how far it is.
@@ -55,8 +55,8 @@ impl Builds {
         &self,
         state: &Path,
         environment: &Environment,
-        image: &Image,
-        waiting: Waiting,
+        image: &StartImage,
+        waiting: BuildWait,
         report: impl Fn(Report) + Send + 'static,
     ) {
         let Some(build) = image.build.clone() else { return };
@@ -70,36 +70,36 @@ impl Builds {
         let (place, environment) = (place(state, &image.name), environment.clone());
         let work = move || {
             let tell = |stage| {
-                let built = Built { inputs: build.inputs.clone(), stage };
+                let built = LastBuild { inputs: build.inputs.clone(), stage };
                 report(Report::Build { image: name.clone(), built });
             };
             let mut since = None;
             let result = run(&place, &name, &build, &environment, |progress| match progress {
-                Progress::Begun => {
-                    let now = wire::moment(wire::now());
+                BuildProgress::Begun => {
+                    let now = wire::moment(wire::now_nanos());
                     since = Some(now);
                     tell(BuildStage::Running { since: now });
                 }
-                Progress::Goes => builds.pass_on(&name),
+                BuildProgress::Goes => builds.pass_on(&name),
             });
             let output = if since.is_some() { written(&place) } else { String::new() };
-            let (at, error) = (wire::moment(wire::now()), result.as_ref().err().cloned());
+            let (at, error) = (wire::moment(wire::now_nanos()), result.as_ref().err().cloned());
             tell(BuildStage::Ended { since, at, output, error });
-            for mut waiting in builds.take(&name) {
+            for mut waiting in builds.take_waiting(&name) {
                 // The output is told where people look for it; without a disk to write on there is none.
                 let _ = waiting.telling.as_mut().map(|telling| telling.go_on(true));
-                (waiting.done)(result.clone().map_err(|message| Refusal { reason: "ErrImageBuild", message }));
+                (waiting.done)(result.clone().map_err(|message| ImageRefusal { reason: "ErrImageBuild", message }));
             }
         };
         if let Err(error) = std::thread::Builder::new().name("build".into()).spawn(work) {
-            for waiting in self.take(&image.name) {
+            for waiting in self.take_waiting(&image.name) {
                 let message = format!("cannot start a thread: {error}", error = cause(&error));
-                (waiting.done)(Err(Refusal { reason: "ErrImageBuild", message }));
+                (waiting.done)(Err(ImageRefusal { reason: "ErrImageBuild", message }));
             }
         }
     }
 
-    fn take(&self, name: &str) -> Vec<Waiting> {
+    fn take_waiting(&self, name: &str) -> Vec<BuildWait> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).unwrap_or_default()
     }
 
@@ -113,7 +113,7 @@ impl Builds {
 }
 
 /// State of a build.
-enum Progress {
+enum BuildProgress {
     /// Its command is about to run.
     Begun,
     /// It runs.
@@ -121,7 +121,7 @@ enum Progress {
 }
 
 /// Whether the program is made of what it should be made of.
-pub fn is_done(state: &Path, image: &str, build: &Build) -> bool {
+pub fn is_done(state: &Path, image: &str, build: &BuildCommand) -> bool {
     fs::read_to_string(place(state, image).join("done")).is_ok_and(|done| done == build.inputs)
 }
 
@@ -132,9 +132,9 @@ fn place(state: &Path, image: &str) -> PathBuf {
 fn run(
     place: &Path,
     name: &str,
-    build: &Build,
+    build: &BuildCommand,
     environment: &Environment,
-    mut tell: impl FnMut(Progress),
+    mut tell: impl FnMut(BuildProgress),
 ) -> Result<(), String> {
     let failed =
         |error: io::Error| format!("cannot build image {name}: {}: {error}", place.display(), error = cause(error));
@@ -152,13 +152,13 @@ fn run(
     }
     let log = open("log", true).map_err(failed)?;
     let _ = fs::remove_file(place.join("done"));
-    tell(Progress::Begun);
+    tell(BuildProgress::Begun);
     let program = program(build, environment, [&lock, &log])?;
     let said = |what: String| format!("build of image {name}: {what}");
     let pid = spawn::spawn(&program)
         .map_err(|error| said(format!("exec {:?}: {error}", build.command[0], error = cause(error))))?;
     while goes_on(pid) {
-        tell(Progress::Goes);
+        tell(BuildProgress::Goes);
     }
     let status = loop {
         match waitpid(Some(pid), WaitOptions::empty()) {
@@ -189,10 +189,10 @@ fn written(place: &Path) -> String {
 }
 
 fn program<'a>(
-    build: &Build,
+    build: &BuildCommand,
     environment: &Environment,
     [lock, log]: [&'a fs::File; 2],
-) -> Result<spawn::Program<'a>, String> {
+) -> Result<spawn::SpawnProgram<'a>, String> {
     let folder = build.folder.as_deref().ok_or(
         "the Image was not applied from a file, so nobody knows where to build: write an absolute spec.build.workingDir",
     )?;
@@ -216,7 +216,7 @@ fn program<'a>(
         .filter(|file| file.is_file())
         .ok_or_else(|| format!("there is no {name:?} to build with: install it, or correct spec.build.command"))?;
     let text = |text: &str| CString::new(text).map_err(|_| "an argument of the build holds a zero byte".to_owned());
-    Ok(spawn::Program {
+    Ok(spawn::SpawnProgram {
         path: text(&file.to_string_lossy())?,
         argv: build.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?,
         env: env.iter().map(|(name, value)| text(&format!("{name}={value}"))).collect::<Result<_, _>>()?,
@@ -242,9 +242,9 @@ pub fn is_news(state: &Path, image: &str, start: &Start) -> bool {
     let known = folder::read_record(&pod).and_then(|mut record| record.containers.remove(&*start.container));
     let Some(before) = known.filter(|known| known.attempt.checked_add(1) == Some(start.attempt)) else { return false };
     let began = match before.state {
-        wire::State::Running { since, .. } => Some(since),
-        wire::State::Ended(end) => end.started,
-        wire::State::Refused { .. } => None,
+        wire::RecordedState::Running { since, .. } => Some(since),
+        wire::RecordedState::Ended(end) => end.started,
+        wire::RecordedState::Refused { .. } => None,
     };
     let built = fs::metadata(place(state, image).join("done")).and_then(|done| done.modified());
     let built = built.ok().and_then(|built| Time::try_from(built).ok());
@@ -253,12 +253,12 @@ pub fn is_news(state: &Path, image: &str, start: &Start) -> bool {
 }
 
 /// Puts what the build has written into the log of a container that waited for it.
-pub fn tell(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<()> {
-    Ok(Telling::begin(state, epoch, start)?.go_on(true)?)
+pub fn write_build_log(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<()> {
+    Ok(BuildLogWriter::begin(state, epoch, start)?.go_on(true)?)
 }
 
 /// The log of a container that waits for a build, into which goes what the build writes.
-pub struct Telling {
+pub struct BuildLogWriter {
     from: PathBuf,
     to: fs::File,
     /// So much of it has been read,
@@ -267,9 +267,9 @@ pub struct Telling {
     rest: Vec<u8>,
 }
 
-impl Telling {
+impl BuildLogWriter {
     /// Makes the log. A pod without a folder gets one, and a record that says whose it is.
-    pub fn begin(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<Telling> {
+    pub fn begin(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<BuildLogWriter> {
         let image = start.brought.as_ref().map(|image| &*image.name).unwrap_or_default();
         let pod = folder::pod(state, &start.pod_uid);
         folder::private_folder(&pod)?;
@@ -284,7 +284,7 @@ impl Telling {
             let boot = super::process::boot_id().to_string();
             folder::write_record(
                 &pod,
-                &wire::Record { boot, epoch, left: true, pod: pod_name, ..wire::Record::empty() },
+                &wire::ShimRecord { boot, epoch, left: true, pod: pod_name, ..wire::ShimRecord::empty() },
             )?;
         }
         folder::private_folder(&pod.join(&*start.container))?;
@@ -294,7 +294,7 @@ impl Telling {
         // Replaces the output of an earlier try of this attempt.
         let mut options = fs::OpenOptions::new();
         let to = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)?;
-        Ok(Telling { from: place(state, image).join("log"), to, read: 0, rest: Vec::new() })
+        Ok(BuildLogWriter { from: place(state, image).join("log"), to, read: 0, rest: Vec::new() })
     }
 
     /// Passes on what has come since: whole lines, and when the build is over what is left.
@@ -314,7 +314,7 @@ impl Telling {
 
 /// Formats output as lines of a container's log.
 fn lines(written: &[u8]) -> Vec<u8> {
-    let stamp = format!("{:.9}", wire::moment(wire::now()));
+    let stamp = format!("{:.9}", wire::moment(wire::now_nanos()));
     let mut lines = Vec::with_capacity(written.len() * 2);
     for line in written.split_inclusive(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -335,18 +335,18 @@ mod tests {
     use std::sync::mpsc::channel;
 
     fn build(home: &Path, script: &str, inputs: &str) -> Result<(), String> {
-        let build = Build {
+        let build = BuildCommand {
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
             folder: Some(home.to_string_lossy().into_owned()),
             env: vec![("WHO".into(), "me".into())],
             inputs: inputs.into(),
         };
         let environment = Environment(vec![("PATH".into(), "/usr/bin:/bin".into())]);
-        let image = Image { name: "web".into(), build: Some(build.clone()), ..Image::default() };
+        let image = StartImage { name: "web".into(), build: Some(build.clone()), ..StartImage::default() };
         let (send, ended) = channel();
         let builds = Builds::default();
-        let done: Waiter = Box::new(move |result| drop(send.send(result)));
-        builds.order(home, &environment, &image, Waiting { telling: None, done }, |_| {});
+        let done: BuildWaiter = Box::new(move |result| drop(send.send(result)));
+        builds.order(home, &environment, &image, BuildWait { telling: None, done }, |_| {});
         let result = ended.recv().expect("it ends").map_err(|refusal| refusal.message);
         assert_eq!(result.is_ok(), is_done(home, "web", &build));
         result

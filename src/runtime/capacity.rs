@@ -9,7 +9,7 @@ pub const PODS: u32 = 2000;
 
 /// Capacity of a machine as a node.
 #[derive(Clone, Debug)]
-pub struct Capacity {
+pub struct MachineCapacity {
     /// Its name, which becomes the node's.
     pub name: String,
     /// Cores, in thousandths.
@@ -33,10 +33,10 @@ pub struct Capacity {
 }
 
 /// This machine, under a name of its own or the host's; the state's file system is what its pods write to.
-pub fn of_this_machine(name: Option<&str>, state: &Path) -> Capacity {
+pub fn of_this_machine(name: Option<&str>, state: &Path) -> MachineCapacity {
     let host = uname().nodename().to_string_lossy().into_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Capacity {
+    MachineCapacity {
         name: name.map_or_else(|| node_name(&host), str::to_owned),
         cpu_milli: cores as i64 * 1000,
         memory: memory(),

@@ -22,16 +22,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A running container's files.
-pub struct Place {
+pub struct ContainerFilesystem {
     root: OwnedFd,
     cwd: PathBuf,
     /// Owner of copied files, where kloop may change it.
     owner: Option<(u32, u32)>,
 }
 
-impl Place {
+impl ContainerFilesystem {
     /// Finds a container's file system; `None` when it does not run.
-    pub fn of(state: &Path, uid: &str, container: &str) -> io::Result<Option<Place>> {
+    pub fn find(state: &Path, uid: &str, container: &str) -> io::Result<Option<ContainerFilesystem>> {
         let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
         let process = record.and_then(|record| record.containers.get(container)?.process());
         let Some(process) = process.filter(|process| process.lives()) else { return Ok(None) };
@@ -41,7 +41,7 @@ impl Place {
         let found = stat(&proc)?;
         let owner = rustix::process::geteuid().is_root().then_some((found.st_uid, found.st_gid));
         // Its number may have been given to another one meanwhile.
-        Ok(process.lives().then_some(Place { root, cwd, owner }))
+        Ok(process.lives().then_some(ContainerFilesystem { root, cwd, owner }))
     }
 
     fn open(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -50,14 +50,14 @@ impl Place {
     }
 
     /// Copies a file or a folder to a path of ours; gives the links that were left out. A link is no file: it is left out, too.
-    pub fn take(&self, path: &Path, to: &Path) -> io::Result<Vec<Link>> {
+    pub fn copy_out(&self, path: &Path, to: &Path) -> io::Result<Vec<SkippedLink>> {
         let missing = |error| said("Cannot stat", path, error);
         let itself = OFlags::PATH | OFlags::NOFOLLOW;
         let found = self.open(path, itself).map_err(missing)?;
         let name = path.file_name().unwrap_or_default();
         if kind(&found)? == FileType::Symlink {
             let at = if to.is_dir() { to.join(name) } else { to.to_owned() };
-            return Ok(vec![Link { at, to: link_of(&found, c"") }]);
+            return Ok(vec![SkippedLink { at, to: link_of(&found, c"") }]);
         }
         let from =
             self.open(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|error| said("Cannot open", path, error))?;
@@ -138,7 +138,7 @@ fn kind(fd: &OwnedFd) -> io::Result<FileType> {
 
 /// A link in the container that was not copied.
 #[derive(Debug, PartialEq)]
-pub struct Link {
+pub struct SkippedLink {
     /// Its path.
     pub at: PathBuf,
     /// Its target.
@@ -150,7 +150,7 @@ fn link_of(folder: &OwnedFd, name: &CStr) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(text.to_bytes()))
 }
 
-fn take_folder(from: OwnedFd, to: &Path, links: &mut Vec<Link>) -> io::Result<()> {
+fn take_folder(from: OwnedFd, to: &Path, links: &mut Vec<SkippedLink>) -> io::Result<()> {
     fs::create_dir_all(to)?;
     let mut to = to.to_owned();
     let mut failed = None;
@@ -164,7 +164,7 @@ fn take_folder(from: OwnedFd, to: &Path, links: &mut Vec<Link>) -> io::Result<()
             Found::Left => drop(to.pop()),
             Found::Closed { error } => return Err(error.into()),
             Found::Other { folder, name, kind: FileType::Symlink } => {
-                links.push(Link { at: below(&to, name), to: link_of(folder, name) })
+                links.push(SkippedLink { at: below(&to, name), to: link_of(folder, name) })
             }
             Found::Other { folder, name, kind: FileType::RegularFile } => match open_file(folder, name) {
                 // It has gone, or is something else by now.
@@ -209,21 +209,21 @@ fn take_file(from: OwnedFd, to: &Path) -> io::Result<()> {
 
 /// A refusal of the container's, in the words of the tar that kubectl runs there.
 #[derive(Debug)]
-pub struct Refusal(String);
+pub struct CopyRefusal(String);
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CopyRefusal {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         write!(out, "tar: {}", self.0)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for CopyRefusal {}
 
 fn said(what: &str, path: &Path, error: Errno) -> io::Error {
     // Tar has the kernel's words as they are.
     let error = io::Error::from(error).to_string();
     let words = error.split(" (os error").next().unwrap_or(&error);
-    io::Error::other(Refusal(format!("{}: {what}: {words}", path.display())))
+    io::Error::other(CopyRefusal(format!("{}: {what}: {words}", path.display())))
 }
 
 #[cfg(test)]
@@ -231,9 +231,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn place(root: &Path) -> Place {
+    fn place(root: &Path) -> ContainerFilesystem {
         let root = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).expect("a root");
-        Place { root, cwd: "/place".into(), owner: None }
+        ContainerFilesystem { root, cwd: "/place".into(), owner: None }
     }
 
     #[test]
@@ -247,9 +247,9 @@ mod tests {
         symlink(out.join("secret"), root.join("place/file")).expect("linked");
         let place = place(root);
         for path in ["away/secret", "../../../../../../../../etc/passwd", "/place/away/secret"] {
-            assert!(place.take(Path::new(path), &root.join("got")).is_err(), "{path}");
+            assert!(place.copy_out(Path::new(path), &root.join("got")).is_err(), "{path}");
         }
-        assert_eq!(place.take(Path::new("file"), &root.join("got")).expect("left out").len(), 1);
+        assert_eq!(place.copy_out(Path::new("file"), &root.join("got")).expect("left out").len(), 1);
         assert!(!root.join("got").exists());
         assert!(place.put(&out.join("mine"), Path::new("away/secret")).is_err());
         assert!(place.put(&out.join("mine"), Path::new("file")).is_err());
@@ -271,7 +271,7 @@ mod tests {
         let mode = || fs::metadata(&name).expect("there").permissions().mode() & 0o777;
         let before = mode();
         assert_ne!(before, 0o644, "the file's own");
-        place(inside.path()).take(Path::new("file"), Path::new(&name)).expect("taken");
+        place(inside.path()).copy_out(Path::new("file"), Path::new(&name)).expect("taken");
         assert_eq!(mode(), before);
         let (folder, number) = name.rsplit_once('/').expect("a path");
         place(Path::new(folder)).put(&inside.path().join("place/file"), &Path::new("/").join(number)).expect("put");
@@ -292,16 +292,16 @@ mod tests {
         place.put(&out.join("tree"), Path::new("/place")).expect("put below");
         assert!(root.join("place/fresh/deep/run").is_file() && root.join("place/tree/deep/run").is_file());
         assert_eq!(fs::read_link(root.join("place/tree/link")).expect("a link"), Path::new("deep/run"));
-        let links = place.take(Path::new("tree"), &out.join("back")).expect("taken");
-        assert_eq!(links, [Link { at: out.join("back/link"), to: "deep/run".into() }]);
+        let links = place.copy_out(Path::new("tree"), &out.join("back")).expect("taken");
+        assert_eq!(links, [SkippedLink { at: out.join("back/link"), to: "deep/run".into() }]);
         // Folders on the way are made.
-        place.take(Path::new("tree/deep/run"), &out.join("far/away/run")).expect("taken");
+        place.copy_out(Path::new("tree/deep/run"), &out.join("far/away/run")).expect("taken");
         assert_eq!(fs::read_to_string(out.join("far/away/run")).expect("there"), "run");
         // A link by itself is no file either.
-        let links = place.take(Path::new("tree/link"), &out.join("alone")).expect("taken");
-        assert_eq!(links, [Link { at: out.join("alone"), to: "deep/run".into() }]);
+        let links = place.copy_out(Path::new("tree/link"), &out.join("alone")).expect("taken");
+        assert_eq!(links, [SkippedLink { at: out.join("alone"), to: "deep/run".into() }]);
         assert!(!out.join("alone").exists());
-        let refused = place.take(Path::new("none"), &out.join("alone")).expect_err("there is none");
+        let refused = place.copy_out(Path::new("none"), &out.join("alone")).expect_err("there is none");
         assert_eq!(refused.to_string(), "tar: none: Cannot stat: No such file or directory");
         let mode = fs::metadata(out.join("back/deep/run")).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o750);

@@ -15,8 +15,8 @@
 //!
 //! Paths of sockets have at most 108 bytes, so sockets are named relative to an open folder.
 
-use super::process::{self, Identity};
-use super::wire::{Container, PodName, Record, State};
+use super::process::{self, ProcessIdentity};
+use super::wire::{ContainerRecord, PodName, RecordedState, ShimRecord};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -144,19 +144,19 @@ pub fn dial(pod: &Path) -> io::Result<OwnedFd> {
 }
 
 /// The record in a pod's folder; none when there is none or it cannot be read. Another version's is read as far as it goes.
-pub fn read_record(pod: &Path) -> Option<Record> {
+pub fn read_record(pod: &Path) -> Option<ShimRecord> {
     let text = fs::read(pod.join(RECORD)).ok()?;
-    serde_json::from_slice(&text).ok().or_else(|| Record::salvage(&text))
+    serde_json::from_slice(&text).ok().or_else(|| ShimRecord::salvage(&text))
 }
 
 /// The main process of a pod's container, as its shim has recorded it; none when none runs on this machine.
-pub fn main_process(state: &Path, uid: &str, container: &str) -> Option<Identity> {
+pub fn main_process(state: &Path, uid: &str, container: &str) -> Option<ProcessIdentity> {
     let record = read_record(&pod(state, uid)).filter(|record| record.boot == process::boot_id())?;
     record.containers.get(container)?.process().filter(|process| process.lives())
 }
 
 /// Returns the process that holds a pod's folder, by its record or the kernel's list of locks.
-pub fn holder(pod: &Path) -> Option<Identity> {
+pub fn holder(pod: &Path) -> Option<ProcessIdentity> {
     let recorded = read_record(pod).filter(|record| record.boot == process::boot_id()).and_then(|record| record.shim);
     recorded.filter(|shim| shim.lives()).or_else(|| lock_holder(pod))
 }
@@ -169,10 +169,10 @@ pub fn owner(state: &Path, pid: u32) -> Option<(PodName, Option<String>)> {
     let line: Vec<i32> = std::iter::successors(Some(pid), above).collect();
     let pods = fs::read_dir(state.join("pods")).into_iter().flatten().flatten();
     let mut records = pods.filter_map(|folder| read_record(&folder.path()));
-    let is_below = |record: &Record| record.shim.is_some_and(|shim| shim.lives() && line.contains(&shim.pid));
+    let is_below = |record: &ShimRecord| record.shim.is_some_and(|shim| shim.lives() && line.contains(&shim.pid));
     let record = records.find(is_below)?;
-    let is_its = |container: &Container| match &container.state {
-        State::Running { process, .. } => line.contains(&process.pid),
+    let is_its = |container: &ContainerRecord| match &container.state {
+        RecordedState::Running { process, .. } => line.contains(&process.pid),
         _ => false,
     };
     let container = record.containers.iter().find(|(_, container)| is_its(container)).map(|(name, _)| name.clone());
@@ -180,7 +180,7 @@ pub fn owner(state: &Path, pid: u32) -> Option<(PodName, Option<String>)> {
 }
 
 /// A number of an inode alone may stand for files on several disks: the holder must also work in the folder, as shims do.
-fn lock_holder(pod: &Path) -> Option<Identity> {
+fn lock_holder(pod: &Path) -> Option<ProcessIdentity> {
     let folder = fs::metadata(pod).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let pids = locks.lines().filter_map(|line| {
@@ -191,14 +191,14 @@ fn lock_holder(pod: &Path) -> Option<Identity> {
     let works_here = |pid: &i32| {
         fs::metadata(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| (cwd.dev(), cwd.ino()) == (folder.dev(), folder.ino()))
     };
-    pids.filter(works_here).find_map(Identity::of)
+    pids.filter(works_here).find_map(ProcessIdentity::from_pid)
 }
 
 /// Puts a record in place of the one before, whole or not at all.
 ///
 /// The two change places and the old one is deleted: where one file is renamed over another, file systems write it out there and then,
 /// so that it is whole after a power cut, and that takes milliseconds on a busy disk.
-pub fn write_record(pod: &Path, record: &Record) -> io::Result<()> {
+pub fn write_record(pod: &Path, record: &ShimRecord) -> io::Result<()> {
     let (path, content) = (pod.join(RECORD), serde_json::to_vec(record)?);
     let fresh = write_beside(&path, &content)?;
     match renameat_with(CWD, &fresh, CWD, &path, RenameFlags::EXCHANGE) {
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_record_is_read_back_and_a_garbled_one_is_none() {
         let folder = tempfile::tempdir().expect("a folder");
-        let record = Record { boot: "b".into(), epoch: 7, ..Record::default() };
+        let record = ShimRecord { boot: "b".into(), epoch: 7, ..ShimRecord::default() };
         write_record(folder.path(), &record).expect("written");
         assert_eq!(read_record(folder.path()), Some(record));
         fs::write(folder.path().join(RECORD), "{\"boot\":").expect("written");

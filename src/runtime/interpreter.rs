@@ -14,7 +14,7 @@ const HEAD: usize = 4096;
 const LOADER: u32 = 3;
 
 /// The interpreter of a program, if it has one.
-pub fn of(program: &Path) -> Option<PathBuf> {
+pub fn interpreter_of_program(program: &Path) -> Option<PathBuf> {
     let mut head = Vec::with_capacity(HEAD);
     File::open(program).ok()?.take(HEAD as u64).read_to_end(&mut head).ok()?;
     let name = match head.strip_prefix(b"#!") {
@@ -62,13 +62,13 @@ mod tests {
             (b"plain", None),
         ] {
             std::fs::write(&file, content).expect("written");
-            assert_eq!(of(&file).as_deref(), wanted.map(Path::new), "{content:?}");
+            assert_eq!(interpreter_of_program(&file).as_deref(), wanted.map(Path::new), "{content:?}");
         }
-        let loader = of(Path::new("/bin/sh"));
+        let loader = interpreter_of_program(Path::new("/bin/sh"));
         assert!(
             loader.is_none_or(|loader| loader.is_absolute() && loader.exists()),
             "a shell is static, or has a loader"
         );
-        assert_eq!(of(Path::new("/no/such")), None);
+        assert_eq!(interpreter_of_program(Path::new("/no/such")), None);
     }
 }

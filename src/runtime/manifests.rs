@@ -2,7 +2,7 @@
 //!
 //! `notify` says when to look; without it, or without the folder, the thread looks by itself. Only changed content is news.
 
-use crate::kubelet::manifests::File;
+use crate::kubelet::manifests::ManifestFile;
 use crate::object::{cause, yaml};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::io::Read;
@@ -20,58 +20,63 @@ const CHECK: Duration = Duration::from_secs(20);
 const MOST: u64 = 10 << 20;
 
 /// A command to the thread.
-enum Told {
+enum ManifestCommand {
     Touched,
     Quit,
 }
 
 /// A folder that is watched until this is dropped.
-pub struct Manifests(Sender<Told>);
+pub struct ManifestWatch(Sender<ManifestCommand>);
 
-impl Manifests {
+impl ManifestWatch {
     /// Watches a folder: its content is given now, and reported whenever it changes.
     pub fn watch(
         folder: &Path,
-        report: impl Fn(Vec<File>) + Send + 'static,
-    ) -> std::io::Result<(Manifests, Vec<File>)> {
+        report: impl Fn(Vec<ManifestFile>) + Send + 'static,
+    ) -> std::io::Result<(ManifestWatch, Vec<ManifestFile>)> {
         let folder = std::path::absolute(folder)?;
         let (send, told) = channel();
         let touch = send.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-                let _ = touch.send(Told::Touched);
+                let _ = touch.send(ManifestCommand::Touched);
             }
         });
-        let mut eye = Eye { folder, watcher: watcher.ok(), watches: false };
+        let mut eye = ManifestWatcher { folder, watcher: watcher.ok(), watches: false };
         let first = eye.look();
         let known = first.clone();
         std::thread::Builder::new().name("manifests".into()).spawn(move || eye.follow(&told, known, report))?;
-        Ok((Manifests(send), first))
+        Ok((ManifestWatch(send), first))
     }
 }
 
-impl Drop for Manifests {
+impl Drop for ManifestWatch {
     fn drop(&mut self) {
-        let _ = self.0.send(Told::Quit);
+        let _ = self.0.send(ManifestCommand::Quit);
     }
 }
 
-struct Eye {
+struct ManifestWatcher {
     folder: PathBuf,
     watcher: Option<RecommendedWatcher>,
     /// Whether changes in the folder are told.
     watches: bool,
 }
 
-impl Eye {
-    fn follow(mut self, told: &Receiver<Told>, mut known: Vec<File>, report: impl Fn(Vec<File>)) {
+impl ManifestWatcher {
+    fn follow(
+        mut self,
+        told: &Receiver<ManifestCommand>,
+        mut known: Vec<ManifestFile>,
+        report: impl Fn(Vec<ManifestFile>),
+    ) {
         loop {
             let mut pause = if self.watches { CHECK } else { PAUSE };
             loop {
                 match told.recv_timeout(pause) {
-                    Ok(Told::Touched) => pause = QUIET,
+                    Ok(ManifestCommand::Touched) => pause = QUIET,
                     Err(RecvTimeoutError::Timeout) => break,
-                    Ok(Told::Quit) | Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(ManifestCommand::Quit) | Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
             let found = self.look();
@@ -83,7 +88,7 @@ impl Eye {
     }
 
     /// The files, by name, after the watch is set: what changes meanwhile is seen by the next look.
-    fn look(&mut self) -> Vec<File> {
+    fn look(&mut self) -> Vec<ManifestFile> {
         let is_there = self.folder.is_dir();
         if is_there && !self.watches {
             let watched = self.watcher.as_mut().map(|watcher| watcher.watch(&self.folder, RecursiveMode::NonRecursive));
@@ -138,9 +143,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("manifests");
         let (send, reports) = channel();
-        let (watching, first) = Manifests::watch(&folder, move |files| drop(send.send(files))).unwrap();
+        let (watching, first) = ManifestWatch::watch(&folder, move |files| drop(send.send(files))).unwrap();
         assert!(first[0].1.as_ref().is_err_and(|error| error.contains("cannot be read")), "{first:?}");
-        let names = |files: Vec<File>| -> Vec<String> {
+        let names = |files: Vec<ManifestFile>| -> Vec<String> {
             files
                 .into_iter()
                 .map(|(path, text)| format!("{}={}", path.rsplit('/').next().unwrap(), text.unwrap()))

@@ -11,16 +11,15 @@
 
 pub mod allocator;
 mod build;
-pub mod bury;
 pub mod capacity;
 pub mod contain;
 pub mod copy;
+pub mod debounced_watch;
 pub mod descriptors;
 mod file_tree;
 pub mod folder;
 pub mod image;
 mod interpreter;
-pub mod levels;
 pub mod limits;
 pub mod logs;
 mod low_ports;
@@ -29,9 +28,11 @@ pub mod manifests;
 mod network;
 pub mod peer;
 pub mod ports;
+pub mod pressure_stats;
 mod probe;
 pub mod process;
 mod pty;
+pub mod reap_dead_shim;
 pub mod relay;
 mod rights;
 pub mod session;
@@ -41,7 +42,6 @@ pub mod simulated;
 mod sources;
 mod spaces;
 mod spawn;
-pub mod touched;
 mod trial;
 pub mod usage;
 mod user;
@@ -51,8 +51,8 @@ pub mod wire;
 
 pub use machine::{Host, Machine};
 pub use network::{
-    gate::is_possible as has_pod_network, gateway::WORD as GATEWAY, gateway::is_free as is_network_free,
-    gateway::runs as has_gateway, is_key_of_another, resolver_of,
+    gateway::WORD as GATEWAY, gateway::is_free as is_network_free, gateway::runs as has_gateway, is_key_of_another,
+    listener_channel::is_possible as has_pod_network, resolver_of,
 };
 
 use std::process::ExitCode;
@@ -91,7 +91,7 @@ pub fn shim_main() -> Option<ExitCode> {
     }
     (word == "shim").then(|| match words.next() {
         Some(word) if word == view::TRY => view::attempt(),
-        Some(word) if word == network::gate::TRY => network::gate::attempt(),
+        Some(word) if word == network::listener_channel::TRY => network::listener_channel::attempt(),
         _ if shim::main().is_ok() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })

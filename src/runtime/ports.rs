@@ -10,14 +10,14 @@ pub(super) const LISTENS: &str = "0A";
 
 /// A program that holds a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct PortHolder {
     /// Its name.
     pub program: String,
     /// Its pid; none when it is somebody else's, whom we cannot look at.
     pub pid: Option<u32>,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for PortHolder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.program)?;
         self.pid.map_or(Ok(()), |pid| write!(out, " (pid {pid})"))
@@ -25,31 +25,31 @@ impl fmt::Display for Holder {
 }
 
 /// Returns the program that listens on a port on every address.
-pub fn holder(port: u16) -> Option<Holder> {
+pub fn holder(port: u16) -> Option<PortHolder> {
     holder_at(Ipv4Addr::UNSPECIFIED, port)
 }
 
 /// Returns the program that listens on a port of this address or of every one.
-pub fn holder_at(at: Ipv4Addr, port: u16) -> Option<Holder> {
+pub fn holder_at(at: Ipv4Addr, port: u16) -> Option<PortHolder> {
     find(&TCP, port, |address| address == at).map(|(_, holder)| holder)
 }
 
 /// Returns the program that holds a TCP or UDP port, on every address or on a matching one, and the address.
-pub fn holder_where(port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Option<(Ipv4Addr, Holder)> {
+pub fn holder_where(port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Option<(Ipv4Addr, PortHolder)> {
     find(&TCP, port, &is_meant).or_else(|| find(&UDP, port, &is_meant))
 }
 
 /// The kernel's tables of sockets of one protocol, and the state of those that wait for somebody.
-struct Tables {
+struct SocketTables {
     files: [&'static str; 2],
     waits: &'static str,
 }
 
-const TCP: Tables = Tables { files: ["/proc/net/tcp", "/proc/net/tcp6"], waits: LISTENS };
-const UDP: Tables = Tables { files: ["/proc/net/udp", "/proc/net/udp6"], waits: "07" };
+const TCP: SocketTables = SocketTables { files: ["/proc/net/tcp", "/proc/net/tcp6"], waits: LISTENS };
+const UDP: SocketTables = SocketTables { files: ["/proc/net/udp", "/proc/net/udp6"], waits: "07" };
 
 /// Programs on every address come first: others may hold theirs beside a program on another address.
-fn find(tables: &Tables, port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Option<(Ipv4Addr, Holder)> {
+fn find(tables: &SocketTables, port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Option<(Ipv4Addr, PortHolder)> {
     let text = tables.files.map(|file| fs::read_to_string(file).unwrap_or_default());
     let all = text.iter().flat_map(|table| table.lines()).filter_map(|line| socket(line, port, tables.waits));
     let meant = all.filter(|(address, _)| address.is_unspecified() || is_meant(*address));
@@ -57,7 +57,7 @@ fn find(tables: &Tables, port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Opti
     let pid = pids().find(|pid| holds(*pid, inode));
     let name = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
     let program = pid.and_then(name).map_or_else(|| "a program of somebody else".into(), |name| name.trim().to_owned());
-    Some((address, Holder { program, pid }))
+    Some((address, PortHolder { program, pid }))
 }
 
 /// The address and the inode of a line's socket, when that is at this port, in this state, and of IPv4 or of every address.

@@ -12,7 +12,7 @@ use std::fs;
 
 /// A process of this boot: pid and start time (field 22 of `/proc/pid/stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// The pid.
     pub pid: i32,
     /// When it started, in clock ticks since boot.
@@ -21,9 +21,9 @@ pub struct Identity {
 
 /// The fields of `/proc/pid/stat` that the runtime needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Stat {
+pub struct ProcessStat {
     /// Identity of the process.
-    pub identity: Identity,
+    pub identity: ProcessIdentity,
     /// Its parent.
     pub parent: i32,
     /// Its session.
@@ -38,7 +38,7 @@ pub fn boot_id() -> String {
 }
 
 /// Reads `/proc/pid/stat`.
-pub fn stat(pid: i32) -> Option<Stat> {
+pub fn stat(pid: i32) -> Option<ProcessStat> {
     parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
@@ -50,19 +50,19 @@ pub fn is_stopped(pid: i32) -> bool {
 }
 
 /// The program's name stands in parentheses and may itself hold blanks and parentheses: count from the last one.
-fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
+fn parse_stat(pid: i32, line: &[u8]) -> Option<ProcessStat> {
     let rest = &line[line.iter().rposition(|byte| *byte == b')')? + 1..];
     let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
     let start = fields.nth(15)?.parse().ok()?;
-    Some(Stat { identity: Identity { pid, start }, parent, session, zombie: matches!(state, "Z" | "X") })
+    Some(ProcessStat { identity: ProcessIdentity { pid, start }, parent, session, zombie: matches!(state, "Z" | "X") })
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// The process that has this pid now.
-    pub fn of(pid: i32) -> Option<Identity> {
+    pub fn from_pid(pid: i32) -> Option<ProcessIdentity> {
         stat(pid).map(|stat| stat.identity)
     }
 
@@ -75,7 +75,7 @@ impl Identity {
     pub fn signal(self, signal: Signal) -> bool {
         let Some(pid) = Pid::from_raw(self.pid) else { return false };
         let held = pidfd_open(pid, PidfdFlags::empty());
-        let is_it = || Identity::of(self.pid) == Some(self);
+        let is_it = || ProcessIdentity::from_pid(self.pid) == Some(self);
         match held.and_then(|fd| if is_it() { pidfd_send_signal(fd, signal) } else { Err(Errno::SRCH) }) {
             Err(error) if is_refusal(error) && self.is_child() => kill_process(pid, signal).is_ok(),
             sent => sent.is_ok(),
@@ -129,8 +129,8 @@ pub fn children(pid: i32) -> Vec<i32> {
 }
 
 /// Everything below a process, parents before their children.
-pub fn descendants(pid: i32) -> Vec<Stat> {
-    let mut found: Vec<Stat> = children(pid).into_iter().filter_map(stat).collect();
+pub fn descendants(pid: i32) -> Vec<ProcessStat> {
+    let mut found: Vec<ProcessStat> = children(pid).into_iter().filter_map(stat).collect();
     let mut next = 0;
     while let Some(parent) = found.get(next) {
         let below = children(parent.identity.pid).into_iter().filter_map(stat);
@@ -141,7 +141,7 @@ pub fn descendants(pid: i32) -> Vec<Stat> {
 }
 
 /// Every process that can be seen.
-pub fn everybody() -> impl Iterator<Item = Stat> {
+pub fn everybody() -> impl Iterator<Item = ProcessStat> {
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(stat)
 }
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn this_process_is_itself_and_nobody_else() {
-        let me = Identity::of(std::process::id() as i32).expect("this process runs");
+        let me = ProcessIdentity::from_pid(std::process::id() as i32).expect("this process runs");
         assert!(me.lives());
-        let stranger = Identity { start: me.start + 1, ..me };
+        let stranger = ProcessIdentity { start: me.start + 1, ..me };
         assert!(!stranger.lives());
         assert!(!stranger.kill(), "a recycled pid is never signalled");
     }

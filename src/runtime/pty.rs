@@ -4,9 +4,9 @@
 //! the side that a screen and a keyboard are attached to goes to whoever asked, over a socket. Start reading at [`open`].
 
 use super::user;
-use super::wire::Size;
+use super::wire::TerminalSize;
 use crate::object::cause;
-use crate::world::User;
+use crate::world::ContainerUser;
 use rustix::fs::{Uid, fchown};
 use rustix::io::Errno;
 use rustix::net::{
@@ -21,19 +21,19 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// A terminal that somebody waits for.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct PtyRequest<'a> {
     /// Destination of its master side.
     pub to: &'a OwnedFd,
     /// Its size.
-    pub size: Size,
+    pub size: TerminalSize,
 }
 
 /// Makes a terminal, for this user when for another than us. The side that the program gets.
-pub fn open(asked: Asked, user: Option<&User>) -> Result<OwnedFd, String> {
+pub fn open(asked: PtyRequest, user: Option<&ContainerUser>) -> Result<OwnedFd, String> {
     make(asked, user).map_err(|error| format!("cannot make a terminal: {error}", error = cause(error)))
 }
 
-fn make(asked: Asked, user: Option<&User>) -> rustix::io::Result<OwnedFd> {
+fn make(asked: PtyRequest, user: Option<&ContainerUser>) -> rustix::io::Result<OwnedFd> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags)?;
     grantpt(&ours)?;
@@ -69,8 +69,8 @@ pub fn receive(from: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// Tells a terminal, and the programs in it, how large it is. An unknown size changes nothing.
-pub fn resize(terminal: impl AsFd, size: Size) -> rustix::io::Result<()> {
-    if size == Size::default() {
+pub fn resize(terminal: impl AsFd, size: TerminalSize) -> rustix::io::Result<()> {
+    if size == TerminalSize::default() {
         return Ok(());
     }
     tcsetwinsize(terminal, Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 })

@@ -109,8 +109,8 @@ async fn connect(place: SocketAddr) -> io::Result<TcpStream> {
 }
 
 async fn both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result<()> {
-    let (mut there, mut back) = (Way::default(), Way::default());
-    let (mut hope, _carried) = (Hope::new(), Carried::new());
+    let (mut there, mut back) = (RelayDirection::default(), RelayDirection::default());
+    let (mut hope, _carried) = (PollDecision::new(), RelayConnection::new());
     poll_fn(|context| {
         let passed = there.passed + back.passed;
         for _ in 0..IN_A_ROW {
@@ -147,33 +147,33 @@ async fn both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result
 }
 
 /// One of the connections that this thread carries.
-struct Carried;
+struct RelayConnection;
 
-impl Carried {
-    fn new() -> Carried {
+impl RelayConnection {
+    fn new() -> RelayConnection {
         CARRIED.set(CARRIED.get() + 1);
-        Carried
+        RelayConnection
     }
 }
 
-impl Drop for Carried {
+impl Drop for RelayConnection {
     fn drop(&mut self) {
         CARRIED.set(CARRIED.get() - 1);
     }
 }
 
 /// Whether it is worth while to look instead of sleeping.
-struct Hope {
+struct PollDecision {
     left: u8,
     /// Number of polls without data.
     without: u8,
 }
 
-impl Hope {
+impl PollDecision {
     /// None where whoever is waited for would need this very processor.
-    fn new() -> Hope {
+    fn new() -> PollDecision {
         let is_room = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
-        Hope { left: if is_room { HOPES } else { 0 }, without: if is_room { 0 } else { FORGIVEN } }
+        PollDecision { left: if is_room { HOPES } else { 0 }, without: if is_room { 0 } else { FORGIVEN } }
     }
 
     fn is_any(&mut self) -> bool {
@@ -191,7 +191,7 @@ impl Hope {
 
 /// One direction of a connection.
 #[derive(Default)]
-struct Way {
+struct RelayDirection {
     /// Data read and not written yet, from `at` on.
     left: Vec<u8>,
     at: usize,
@@ -202,7 +202,7 @@ struct Way {
     passed: usize,
 }
 
-impl Way {
+impl RelayDirection {
     /// Carries what there is. Ready when its end has been passed on.
     fn advance(
         &mut self,

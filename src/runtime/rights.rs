@@ -1,6 +1,6 @@
 //! Giving up rights: what a process does to itself on its way to becoming a container's program.
 
-use crate::world::Rights;
+use crate::world::ProcessRights;
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::io;
@@ -11,7 +11,7 @@ const MOST: u32 = 64;
 /// Takes from root's processes, and all that they will start, the capabilities that are not left to them. What a program of root's
 /// gets when it is executed are those of the bounding set, so that is the one that counts. Call it while still root: nobody else has
 /// any to give up.
-pub fn give_up(rights: &Rights) -> io::Result<()> {
+pub fn give_up(rights: &ProcessRights) -> io::Result<()> {
     let Some(left) = rights.capabilities.filter(|_| geteuid().is_root()) else { return Ok(()) };
     for number in (0..MOST).filter(|number| left & (1 << number) == 0) {
         // SAFETY: takes two numbers and no pointer.
@@ -31,6 +31,6 @@ pub fn give_up(rights: &Rights) -> io::Result<()> {
 }
 
 /// From here on no program that it executes gets more rights than it has.
-pub fn close(rights: &Rights) -> io::Result<()> {
+pub fn close(rights: &ProcessRights) -> io::Result<()> {
     if rights.no_more { Ok(rustix::thread::set_no_new_privs(true)?) } else { Ok(()) }
 }

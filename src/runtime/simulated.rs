@@ -5,21 +5,22 @@
 
 use super::Host;
 use crate::object::{Str, Time};
-use crate::world::plan::Probe;
+use crate::world::plan::ProbeRun;
 use crate::world::start::Start;
 use crate::world::{
-    ContainerFacts, ContainerState, Effect, Ended, PodFacts, ProbeKind, Report, Sources, Stopping, Verdict,
+    AttemptEnd, ContainerFacts, ContainerState, Effect, OrderedStop, PodFacts, ProbeKind, ProbeResult, Report,
+    SourceDigests,
 };
 use jiff::SignedDuration;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem::discriminant;
 
 /// Why an attempt cannot be started, if so: reason and message.
-pub type Judge = fn(&Start) -> Option<(String, String)>;
+pub type StartJudge = fn(&Start) -> Option<(String, String)>;
 
 /// Behaviour of the simulated machine.
 #[derive(Clone, Debug, Default)]
-pub struct Knobs {
+pub struct SimulatedSettings {
     /// Between the order to start and Running.
     pub start_delay: SignedDuration,
     /// Between the stop signal and the end of a container that heeds it.
@@ -31,7 +32,7 @@ pub struct Knobs {
     /// Images that cannot be had: reason and message.
     pub refused_images: HashMap<String, (String, String)>,
     /// Decides which attempts cannot start, as a real machine would: reason and message.
-    pub judge: Option<Judge>,
+    pub judge: Option<StartJudge>,
     /// Containers, by image, that end by themselves after so many seconds with a code.
     pub exits: HashMap<String, (i64, i32)>,
     /// Containers, by name, that only SIGKILL ends.
@@ -41,26 +42,26 @@ pub struct Knobs {
 }
 
 /// One container's newest attempt. `None` as state: it is about to start.
-struct Sim {
+struct SimulatedContainer {
     attempt: u32,
     state: Option<ContainerState>,
-    stopping: Option<Stopping>,
+    stopping: Option<OrderedStop>,
     /// By the machine's own clock.
     kill_at: Option<Time>,
     /// End of the previous attempt.
-    last: Option<Ended>,
+    last: Option<AttemptEnd>,
 }
 
-impl Sim {
-    fn new(attempt: u32, last: Option<Ended>) -> Sim {
-        Sim { attempt, state: None, stopping: None, kill_at: None, last }
+impl SimulatedContainer {
+    fn new(attempt: u32, last: Option<AttemptEnd>) -> SimulatedContainer {
+        SimulatedContainer { attempt, state: None, stopping: None, kill_at: None, last }
     }
 
     fn runs(&self) -> bool {
         matches!(self.state, Some(ContainerState::Running { .. }))
     }
 
-    fn ended(&self) -> Option<&Ended> {
+    fn ended(&self) -> Option<&AttemptEnd> {
         match &self.state {
             Some(ContainerState::Ended(ended)) => Some(ended),
             _ => None,
@@ -82,56 +83,56 @@ impl Sim {
 
 /// One pod: what its shim knows of it.
 #[derive(Default)]
-struct Pod {
+struct SimulatedPod {
     facts: PodFacts,
-    containers: BTreeMap<Str, Sim>,
+    containers: BTreeMap<Str, SimulatedContainer>,
 }
 
 /// A future event.
-enum Event {
+enum SimulatedEvent {
     Run,
     Refuse { reason: String, message: String },
     End { code: i32, signal: Option<i32> },
 }
 
-enum Coming {
-    Container { pod_uid: Str, container: Str, attempt: u32, event: Event },
+enum UpcomingEvent {
+    Container { pod_uid: Str, container: Str, attempt: u32, event: SimulatedEvent },
     Report(Report),
 }
 
 /// The machine.
 #[derive(Default)]
-pub struct Simulated {
+pub struct SimulatedMachine {
     /// Its behaviour; may be changed at any time.
-    pub knobs: Knobs,
+    pub knobs: SimulatedSettings,
     /// From the machine's own clock, which only goes forward, to the one on the wall, which may be set.
     pub skew: SignedDuration,
     /// Starts that were ordered while an earlier attempt of the container still ran: pod, container, attempt.
     pub clashes: Vec<(Str, Str, u32)>,
-    pods: BTreeMap<Str, Pod>,
-    coming: BTreeMap<(Time, u64), Coming>,
+    pods: BTreeMap<Str, SimulatedPod>,
+    coming: BTreeMap<(Time, u64), UpcomingEvent>,
     sequence: u64,
     pids: u32,
 }
 
-impl Simulated {
+impl SimulatedMachine {
     /// An empty machine on which everything works at once.
-    pub fn new() -> Simulated {
-        Simulated::default()
+    pub fn new() -> SimulatedMachine {
+        SimulatedMachine::default()
     }
 
     /// Takes over a pod that runs on a real machine, as its shim would tell of it.
     pub fn adopt(&mut self, uid: Str, facts: PodFacts) {
         let sim = |(name, known): (&Str, &ContainerFacts)| {
-            let sim = Sim::new(known.attempt, known.last.clone());
-            (name.clone(), Sim { state: Some(known.state.clone()), ..sim })
+            let sim = SimulatedContainer::new(known.attempt, known.last.clone());
+            (name.clone(), SimulatedContainer { state: Some(known.state.clone()), ..sim })
         };
         let containers = facts.containers.iter().map(sim).collect();
-        self.pods.insert(uid, Pod { facts: PodFacts { containers: BTreeMap::new(), ..facts }, containers });
+        self.pods.insert(uid, SimulatedPod { facts: PodFacts { containers: BTreeMap::new(), ..facts }, containers });
     }
 
     /// The earliest moment at which something will be due.
-    pub fn next(&self) -> Option<Time> {
+    pub fn next_event_time(&self) -> Option<Time> {
         self.coming.keys().next().map(|(at, _)| *at)
     }
 
@@ -141,8 +142,8 @@ impl Simulated {
         while let Some(first) = self.coming.first_entry().filter(|first| first.key().0 <= now) {
             let at = first.key().0;
             match first.remove() {
-                Coming::Report(report) => reports.push(report),
-                Coming::Container { pod_uid, container, attempt, event } => {
+                UpcomingEvent::Report(report) => reports.push(report),
+                UpcomingEvent::Container { pod_uid, container, attempt, event } => {
                     let state = self.happen(at, &pod_uid, &container, attempt, event);
                     reports.extend(state.map(|state| Report::Container { pod_uid, container, attempt, state }));
                 }
@@ -155,7 +156,7 @@ impl Simulated {
     pub fn end(&mut self, now: Time, pod_uid: &str, container: &str, code: i32) {
         let known = self.pods.get(pod_uid).and_then(|pod| pod.containers.get(container));
         if let Some(attempt) = known.map(|known| known.attempt) {
-            self.plan(now, pod_uid, container, attempt, Event::End { code, signal: None });
+            self.plan(now, pod_uid, container, attempt, SimulatedEvent::End { code, signal: None });
         }
     }
 
@@ -174,11 +175,11 @@ impl Simulated {
 
     /// Everything that runs or has run, as the shims tell a new leader. What the last one ordered and was not done yet shows later.
     pub fn inventory(&self) -> BTreeMap<Str, PodFacts> {
-        let container = |(name, sim): (&Str, &Sim)| {
+        let container = |(name, sim): (&Str, &SimulatedContainer)| {
             let facts = ContainerFacts::new(sim.attempt, sim.state.clone()?);
             Some((name.clone(), ContainerFacts { stopping: sim.stopping, last: sim.last.clone(), ..facts }))
         };
-        let pod = |(uid, pod): (&Str, &Pod)| {
+        let pod = |(uid, pod): (&Str, &SimulatedPod)| {
             let containers = pod.containers.iter().filter_map(container).collect();
             (uid.clone(), PodFacts { containers, ..pod.facts.clone() })
         };
@@ -188,9 +189,9 @@ impl Simulated {
     /// The leader is gone, and with it the answers that only it was waiting for; orders that had not been carried out may be lost too.
     pub fn lose_leader(&mut self, orders_too: bool) {
         self.coming.retain(|_, coming| match coming {
-            Coming::Report(_) => false,
-            Coming::Container { event: Event::Run | Event::Refuse { .. }, .. } => !orders_too,
-            Coming::Container { .. } => true,
+            UpcomingEvent::Report(_) => false,
+            UpcomingEvent::Container { event: SimulatedEvent::Run | SimulatedEvent::Refuse { .. }, .. } => !orders_too,
+            UpcomingEvent::Container { .. } => true,
         });
         for pod in self.pods.values_mut() {
             // Refusals were the last leader's own: no shim has heard of them.
@@ -218,24 +219,38 @@ impl Simulated {
         let known = self.pods.get(uid).and_then(|pod| pod.containers.get(container));
         let Some((attempt, Some(state))) = known.map(|sim| (sim.attempt, sim.state.clone())) else { return };
         let report = Report::Container { pod_uid: uid.clone(), container: container.clone(), attempt, state };
-        self.put(now, Coming::Report(report));
+        self.put(now, UpcomingEvent::Report(report));
     }
 
-    fn happen(&mut self, at: Time, uid: &Str, container: &Str, attempt: u32, event: Event) -> Option<ContainerState> {
+    fn happen(
+        &mut self,
+        at: Time,
+        uid: &Str,
+        container: &Str,
+        attempt: u32,
+        event: SimulatedEvent,
+    ) -> Option<ContainerState> {
         let wall = at + self.skew;
         let sim = self.pods.get_mut(uid)?.containers.get_mut(container)?;
         if sim.attempt != attempt || sim.ended().is_some() || sim.is_refused() {
             return None;
         }
         let state = match event {
-            Event::Run => {
+            SimulatedEvent::Run => {
                 self.pids += 1;
                 ContainerState::Running { pid: self.pids, since: wall }
             }
-            Event::Refuse { reason, message } => ContainerState::Refused { reason, message, at: wall },
-            Event::End { code, signal } => {
+            SimulatedEvent::Refuse { reason, message } => ContainerState::Refused { reason, message, at: wall },
+            SimulatedEvent::End { code, signal } => {
                 let (reason, message) = (None, String::new());
-                ContainerState::Ended(Ended { code, signal, reason, message, started: sim.started(), finished: wall })
+                ContainerState::Ended(AttemptEnd {
+                    code,
+                    signal,
+                    reason,
+                    message,
+                    started: sim.started(),
+                    finished: wall,
+                })
             }
         };
         if sim.state.as_ref().map(discriminant) == Some(discriminant(&state)) {
@@ -245,12 +260,12 @@ impl Simulated {
         Some(state)
     }
 
-    fn plan(&mut self, at: Time, pod_uid: &str, container: &str, attempt: u32, event: Event) {
-        let coming = Coming::Container { pod_uid: pod_uid.into(), container: container.into(), attempt, event };
+    fn plan(&mut self, at: Time, pod_uid: &str, container: &str, attempt: u32, event: SimulatedEvent) {
+        let coming = UpcomingEvent::Container { pod_uid: pod_uid.into(), container: container.into(), attempt, event };
         self.put(at, coming);
     }
 
-    fn put(&mut self, at: Time, coming: Coming) {
+    fn put(&mut self, at: Time, coming: UpcomingEvent) {
         self.sequence += 1;
         self.coming.insert((at, self.sequence), coming);
     }
@@ -269,21 +284,21 @@ impl Simulated {
         if known.is_some_and(|known| known.attempt > attempt || known.attempt == attempt && !known.is_refused()) {
             return self.remind(now, uid, container);
         }
-        if known.is_some_and(Sim::runs) {
+        if known.is_some_and(SimulatedContainer::runs) {
             return self.clashes.push((uid.clone(), container.clone(), attempt));
         }
         let last = known.and_then(|known| known.ended().cloned().or_else(|| known.last.clone()));
-        pod.containers.insert(container.clone(), Sim::new(attempt, last));
+        pod.containers.insert(container.clone(), SimulatedContainer::new(attempt, last));
         let judged = || self.knobs.judge.and_then(|judge| judge(start));
         if let Some((reason, message)) = self.knobs.refused_images.get(&start.image).cloned().or_else(judged) {
-            return self.plan(now, uid, container, attempt, Event::Refuse { reason, message });
+            return self.plan(now, uid, container, attempt, SimulatedEvent::Refuse { reason, message });
         }
         let runs = now + self.knobs.start_delay;
-        self.plan(runs, uid, container, attempt, Event::Run);
+        self.plan(runs, uid, container, attempt, SimulatedEvent::Run);
         let script = start.script.as_ref().and_then(|script| script.exit);
         if let Some((seconds, code)) = self.knobs.exits.get(&start.image).copied().or(script) {
             let at = runs + SignedDuration::from_secs(seconds.max(0));
-            self.plan(at, uid, container, attempt, Event::End { code, signal: None });
+            self.plan(at, uid, container, attempt, SimulatedEvent::End { code, signal: None });
         }
     }
 
@@ -295,7 +310,10 @@ impl Simulated {
         if pod.containers.get(container).is_none_or(|known| known.attempt < attempt) {
             // Its start was lost on the way: it is never started after that.
             let ended = ContainerState::Ended(unknown(None, wall));
-            pod.containers.insert(container.clone(), Sim { state: Some(ended), ..Sim::new(attempt, last) });
+            pod.containers.insert(
+                container.clone(),
+                SimulatedContainer { state: Some(ended), ..SimulatedContainer::new(attempt, last) },
+            );
         }
         let Some(sim) = pod.containers.get_mut(container) else { return };
         if sim.attempt != attempt || sim.ended().is_some() {
@@ -307,21 +325,21 @@ impl Simulated {
         let is_first = sim.kill_at.is_none();
         sim.kill_at = Some(kill_at);
         let since = sim.stopping.map_or(wall, |stopping| stopping.since);
-        sim.stopping = Some(Stopping { since, asked: wall, kill_at: kill_at + self.skew });
+        sim.stopping = Some(OrderedStop { since, asked: wall, kill_at: kill_at + self.skew });
         let asked = now + self.knobs.stop_delay;
         if is_first && !is_deaf && asked < kill_at {
-            self.plan(asked, uid, container, attempt, Event::End { code: 143, signal: Some(15) });
+            self.plan(asked, uid, container, attempt, SimulatedEvent::End { code: 143, signal: Some(15) });
         } else {
-            self.plan(kill_at, uid, container, attempt, Event::End { code: 137, signal: Some(9) });
+            self.plan(kill_at, uid, container, attempt, SimulatedEvent::End { code: 137, signal: Some(9) });
         }
     }
 
     fn remove(&mut self, now: Time, uid: &Str) {
         self.pods.remove(uid);
-        self.put(now + self.knobs.remove_delay, Coming::Report(Report::Removed { pod_uid: uid.clone() }));
+        self.put(now + self.knobs.remove_delay, UpcomingEvent::Report(Report::Removed { pod_uid: uid.clone() }));
     }
 
-    fn probe(&mut self, now: Time, probe: &Probe) {
+    fn probe(&mut self, now: Time, probe: &ProbeRun) {
         let at = now + self.knobs.probe_delay;
         let runs = self.pods.get(&probe.pod_uid).and_then(|pod| pod.containers.get(&probe.container));
         let runs = runs.is_some_and(|sim| sim.attempt == probe.attempt && sim.runs());
@@ -332,22 +350,22 @@ impl Simulated {
             container: probe.container.clone(),
             attempt: probe.attempt,
             kind: probe.kind,
-            verdict: if failing.is_none() { Verdict::Success } else { Verdict::Failure },
+            verdict: if failing.is_none() { ProbeResult::Success } else { ProbeResult::Failure },
             message: failing.unwrap_or_default(),
             at: at + self.skew,
         };
-        self.put(at, Coming::Report(report));
+        self.put(at, UpcomingEvent::Report(report));
     }
 }
 
 /// An end that nobody saw is never taken for success.
-fn unknown(started: Option<Time>, finished: Time) -> Ended {
+fn unknown(started: Option<Time>, finished: Time) -> AttemptEnd {
     let message = "The container's shim ended before it, so how it ended is not known".to_owned();
     let reason = Some("ContainerStatusUnknown".into());
-    Ended { code: 137, signal: None, reason, message, started, finished }
+    AttemptEnd { code: 137, signal: None, reason, message, started, finished }
 }
 
-impl Host for Simulated {
+impl Host for SimulatedMachine {
     fn carry_out(&mut self, now: Time, effect: &Effect) {
         match effect {
             Effect::Start(start) => self.start(now, start),
@@ -359,8 +377,11 @@ impl Host for Simulated {
             Effect::Watch { files, .. } if files.globs.is_empty() => {}
             // Here nothing ever changes.
             Effect::Watch { image, files } => {
-                let sources = Sources { digest: "0".into(), files: 0, message: String::new() };
-                self.put(now, Coming::Report(Report::Sources { image: image.clone(), files: files.clone(), sources }));
+                let sources = SourceDigests { digest: "0".into(), files: 0, message: String::new() };
+                self.put(
+                    now,
+                    UpcomingEvent::Report(Report::Sources { image: image.clone(), files: files.clone(), sources }),
+                );
             }
             Effect::Build { .. }
             | Effect::Route { .. }
@@ -419,14 +440,14 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::start::Script;
+    use crate::world::start::SimulatedScript;
 
     fn at(second: i64) -> Time {
         Time::from_second(second).expect("a time")
     }
 
     /// Returns the reports as short texts with their second.
-    fn story(machine: &mut Simulated, until: i64) -> Vec<String> {
+    fn story(machine: &mut SimulatedMachine, until: i64) -> Vec<String> {
         let word = |report: Report| match report {
             Report::Container { attempt, state, .. } => match state {
                 ContainerState::Running { since, .. } => format!("{attempt} runs {}", since.as_second()),
@@ -434,7 +455,7 @@ mod tests {
                 ContainerState::Refused { reason, .. } => format!("{attempt} {reason}"),
                 ContainerState::Starting { .. } => "starting".into(),
             },
-            Report::Probe { verdict, .. } => format!("probe {}", verdict == Verdict::Success),
+            Report::Probe { verdict, .. } => format!("probe {}", verdict == ProbeResult::Success),
             Report::Usage { .. }
             | Report::Over { .. }
             | Report::Resized { .. }
@@ -452,40 +473,40 @@ mod tests {
         machine.due(at(until)).into_iter().map(word).collect()
     }
 
-    fn start(machine: &mut Simulated, second: i64, attempt: u32, exit: Option<(i64, i32)>) {
-        let start = Start { script: Some(Script { exit }), ..a_start("u", "c", attempt) };
+    fn start(machine: &mut SimulatedMachine, second: i64, attempt: u32, exit: Option<(i64, i32)>) {
+        let start = Start { script: Some(SimulatedScript { exit }), ..a_start("u", "c", attempt) };
         machine.carry_out(at(second), &Effect::Start(Box::new(start)));
     }
 
-    fn stop(machine: &mut Simulated, second: i64, grace_seconds: i64) {
+    fn stop(machine: &mut SimulatedMachine, second: i64, grace_seconds: i64) {
         let effect = Effect::Stop { pod_uid: "u".into(), container: "c".into(), attempt: 0, grace_seconds };
         machine.carry_out(at(second), &effect);
     }
 
     #[test]
     fn a_script_is_followed_and_repeats_do_nothing() {
-        let mut machine = Simulated::new();
+        let mut machine = SimulatedMachine::new();
         start(&mut machine, 0, 0, Some((5, 3)));
         start(&mut machine, 1, 0, Some((5, 3)));
-        assert_eq!(machine.next(), Some(at(0)));
+        assert_eq!(machine.next_event_time(), Some(at(0)));
         assert_eq!(story(&mut machine, 4), ["0 runs 0"]);
         assert_eq!(story(&mut machine, 9), ["0 ends 5 with 3"]);
         // An order that comes again is answered with what is known.
         start(&mut machine, 9, 0, None);
         assert_eq!(story(&mut machine, 9), ["0 ends 5 with 3"]);
-        assert_eq!(machine.next(), None);
+        assert_eq!(machine.next_event_time(), None);
         start(&mut machine, 9, 1, None);
         assert_eq!(story(&mut machine, 9), ["1 runs 9"]);
     }
 
     #[test]
     fn stops_ask_and_then_kill_and_only_shorten() {
-        let mut machine = Simulated::new();
+        let mut machine = SimulatedMachine::new();
         start(&mut machine, 0, 0, Some((100, 0)));
         stop(&mut machine, 1, 30);
         assert_eq!(story(&mut machine, 200), ["0 runs 0", "0 ends 1 with 143"]);
 
-        let mut machine = Simulated::new();
+        let mut machine = SimulatedMachine::new();
         machine.knobs.deaf.insert("c".into());
         start(&mut machine, 0, 0, None);
         stop(&mut machine, 1, 30);
@@ -496,7 +517,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_may_be_tried_again() {
-        let mut machine = Simulated::new();
+        let mut machine = SimulatedMachine::new();
         machine.knobs.refused_images.insert("busybox".into(), ("ErrImagePull".into(), "no".into()));
         start(&mut machine, 0, 0, None);
         assert_eq!(story(&mut machine, 0), ["0 ErrImagePull"]);

@@ -4,8 +4,8 @@
 //! every second. What counts is the content: a file that is written again as it was is no news.
 
 use crate::object::Str;
-use crate::world::plan::Globs;
-use crate::world::{Report, Sources};
+use crate::world::plan::FilePatterns;
+use crate::world::{Report, SourceDigests};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,9 +27,9 @@ const MOST: usize = 20_000;
 const LARGE: u64 = 8 * 1024 * 1024;
 
 /// A command to the thread.
-enum Told {
+enum WatchCommand {
     /// Watch these files of an image; none any more when there are no globs.
-    Watch(Str, Globs),
+    Watch(Str, FilePatterns),
     /// Something has changed somewhere.
     Touched,
     /// End the thread.
@@ -37,11 +37,11 @@ enum Told {
 }
 
 /// The way to the thread. It ends when this is dropped.
-pub struct Watching(Sender<Told>);
+pub struct FileWatch(Sender<WatchCommand>);
 
-impl Watching {
+impl FileWatch {
     /// Starts the thread.
-    pub fn start(report: impl Fn(Report) + Send + 'static) -> std::io::Result<Watching> {
+    pub fn start(report: impl Fn(Report) + Send + 'static) -> std::io::Result<FileWatch> {
         let (send, told) = channel();
         // The watcher must not keep the thread alive that owns it.
         let (touch, touched) = channel::<()>();
@@ -54,31 +54,31 @@ impl Watching {
         let forward = send.clone();
         std::thread::Builder::new()
             .name("touched".into())
-            .spawn(move || while touched.recv().is_ok_and(|()| forward.send(Told::Touched).is_ok()) {})?;
-        let eyes = Eyes { watcher: watcher.ok(), folders: BTreeSet::new() };
+            .spawn(move || while touched.recv().is_ok_and(|()| forward.send(WatchCommand::Touched).is_ok()) {})?;
+        let eyes = FileWatcher { watcher: watcher.ok(), folders: BTreeSet::new() };
         std::thread::Builder::new().name("sources".into()).spawn(move || run(&told, eyes, report))?;
-        Ok(Watching(send))
+        Ok(FileWatch(send))
     }
 
     /// Watches the files of an image from now on.
-    pub fn watch(&self, image: &Str, files: &Globs) {
-        let _ = self.0.send(Told::Watch(image.clone(), files.clone()));
+    pub fn watch(&self, image: &Str, files: &FilePatterns) {
+        let _ = self.0.send(WatchCommand::Watch(image.clone(), files.clone()));
     }
 }
 
-impl Drop for Watching {
+impl Drop for FileWatch {
     fn drop(&mut self) {
-        let _ = self.0.send(Told::Quit);
+        let _ = self.0.send(WatchCommand::Quit);
     }
 }
 
 /// The watched files.
-struct Eyes {
+struct FileWatcher {
     watcher: Option<RecommendedWatcher>,
     folders: BTreeSet<PathBuf>,
 }
 
-impl Eyes {
+impl FileWatcher {
     /// Looks at these folders and at no others.
     fn look_at(&mut self, folders: BTreeSet<PathBuf>) {
         let Some(watcher) = &mut self.watcher else { return };
@@ -96,18 +96,18 @@ impl Eyes {
     }
 }
 
-fn run(told: &Receiver<Told>, mut eyes: Eyes, report: impl Fn(Report)) {
-    let mut images: BTreeMap<Str, (Globs, Option<Sources>)> = BTreeMap::new();
+fn run(told: &Receiver<WatchCommand>, mut eyes: FileWatcher, report: impl Fn(Report)) {
+    let mut images: BTreeMap<Str, (FilePatterns, Option<SourceDigests>)> = BTreeMap::new();
     loop {
         let first = match eyes.watcher {
             None if !images.is_empty() => told.recv_timeout(PAUSE),
             _ => told.recv().map_err(RecvTimeoutError::from),
         };
         match first {
-            Ok(Told::Watch(image, files)) if files.globs.is_empty() => drop(images.remove(&image)),
-            Ok(Told::Watch(image, files)) => drop(images.insert(image, (files, None))),
-            Ok(Told::Touched) if wait_for_quiet(told, &mut images) => {}
-            Ok(Told::Touched | Told::Quit) => return,
+            Ok(WatchCommand::Watch(image, files)) if files.globs.is_empty() => drop(images.remove(&image)),
+            Ok(WatchCommand::Watch(image, files)) => drop(images.insert(image, (files, None))),
+            Ok(WatchCommand::Touched) if wait_for_quiet(told, &mut images) => {}
+            Ok(WatchCommand::Touched | WatchCommand::Quit) => return,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -130,14 +130,17 @@ fn run(told: &Receiver<Told>, mut eyes: Eyes, report: impl Fn(Report)) {
 }
 
 /// Lets a burst of changes pass; false when the thread is to end.
-fn wait_for_quiet(told: &Receiver<Told>, images: &mut BTreeMap<Str, (Globs, Option<Sources>)>) -> bool {
+fn wait_for_quiet(
+    told: &Receiver<WatchCommand>,
+    images: &mut BTreeMap<Str, (FilePatterns, Option<SourceDigests>)>,
+) -> bool {
     let end = Instant::now() + LONGEST_BURST;
     while Instant::now() < end {
         match told.recv_timeout(QUIET) {
-            Ok(Told::Touched) => {}
-            Ok(Told::Watch(image, files)) if files.globs.is_empty() => drop(images.remove(&image)),
-            Ok(Told::Watch(image, files)) => drop(images.insert(image, (files, None))),
-            Ok(Told::Quit) | Err(RecvTimeoutError::Disconnected) => return false,
+            Ok(WatchCommand::Touched) => {}
+            Ok(WatchCommand::Watch(image, files)) if files.globs.is_empty() => drop(images.remove(&image)),
+            Ok(WatchCommand::Watch(image, files)) => drop(images.insert(image, (files, None))),
+            Ok(WatchCommand::Quit) | Err(RecvTimeoutError::Disconnected) => return false,
             Err(RecvTimeoutError::Timeout) => return true,
         }
     }
@@ -145,7 +148,7 @@ fn wait_for_quiet(told: &Receiver<Told>, images: &mut BTreeMap<Str, (Globs, Opti
 }
 
 /// Reads the files that patterns stand for, and notes the folders that they are looked for in.
-fn look(files: &Globs, folders: &mut BTreeSet<PathBuf>) -> Sources {
+fn look(files: &FilePatterns, folders: &mut BTreeSet<PathBuf>) -> SourceDigests {
     let mut found = BTreeSet::new();
     for glob in &files.globs {
         let (base, glob) = match glob.strip_prefix('/') {
@@ -165,7 +168,7 @@ fn look(files: &Globs, folders: &mut BTreeSet<PathBuf>) -> Sources {
         count if count > MOST => format!("more than {MOST} files: only the first {MOST} are watched"),
         _ => String::new(),
     };
-    Sources { digest: format!("{:016x}", hasher.finish()).into(), files: found.len(), message }
+    SourceDigests { digest: format!("{:016x}", hasher.finish()).into(), files: found.len(), message }
 }
 
 fn content(path: &Path, hasher: &mut DefaultHasher) {
@@ -275,7 +278,8 @@ mod tests {
         }
         let folder = home.path().to_string_lossy().into_owned();
         let look = |globs: &[&str]| {
-            let globs = Globs { folder: folder.clone(), globs: globs.iter().map(|glob| glob.to_string()).collect() };
+            let globs =
+                FilePatterns { folder: folder.clone(), globs: globs.iter().map(|glob| glob.to_string()).collect() };
             super::look(&globs, &mut BTreeSet::new())
         };
         for (globs, files) in [
@@ -301,8 +305,8 @@ mod tests {
     fn a_burst_is_told_once() {
         let home = tempfile::tempdir().expect("a folder");
         let (send, reports) = channel();
-        let watching = Watching::start(move |report| drop(send.send(report))).expect("started");
-        let files = Globs { folder: home.path().to_string_lossy().into_owned(), globs: vec!["sub/*".into()] };
+        let watching = FileWatch::start(move |report| drop(send.send(report))).expect("started");
+        let files = FilePatterns { folder: home.path().to_string_lossy().into_owned(), globs: vec!["sub/*".into()] };
         watching.watch(&"web".into(), &files);
         let next = || match reports.recv_timeout(Duration::from_secs(20)).expect("a report") {
             Report::Sources { sources, .. } => sources.files,
@@ -320,7 +324,7 @@ mod tests {
         fs::write(home.path().join("5"), "x").expect("written");
         fs::rename(home.path().join("5"), home.path().join("sub/5")).expect("renamed");
         assert_eq!(next(), 6);
-        watching.watch(&"web".into(), &Globs::default());
+        watching.watch(&"web".into(), &FilePatterns::default());
         drop(watching);
         assert!(reports.recv_timeout(Duration::from_millis(1)).is_err());
     }

@@ -13,7 +13,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A process namespace to start something in.
-pub enum Space {
+pub enum PidNamespace {
     /// One that is there.
     Known(OwnedFd),
     /// One whose first process that will be.
@@ -30,19 +30,19 @@ fn enter_processes(space: &OwnedFd) -> rustix::io::Result<()> {
     move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::ProcessID))
 }
 
-impl Space {
+impl PidNamespace {
     /// Another one's; none when it is in ours.
-    pub fn of(process: i32) -> Result<Option<Space>, String> {
+    pub fn from_process(process: i32) -> Result<Option<PidNamespace>, String> {
         let open = || {
             let (theirs, ours) = (of_processes(&process.to_string())?, of_processes("self")?);
-            Ok((fstat(&theirs)?.st_ino != fstat(&ours)?.st_ino).then_some(Space::Known(theirs)))
+            Ok((fstat(&theirs)?.st_ino != fstat(&ours)?.st_ino).then_some(PidNamespace::Known(theirs)))
         };
         open().map_err(|error: Errno| format!("cannot open its process namespace: {error}", error = cause(error)))
     }
 
     /// Whether what begins there is its first process.
     pub fn is_new(&self) -> bool {
-        matches!(self, Space::New)
+        matches!(self, PidNamespace::New)
     }
 
     /// Forks this process into the namespace: gives 0 in the child, its number in the parent.
@@ -56,9 +56,9 @@ impl Space {
     /// Has what this process forks from now on begin there.
     fn choose(&self) -> rustix::io::Result<()> {
         match self {
-            Space::Known(space) => enter_processes(space),
+            PidNamespace::Known(space) => enter_processes(space),
             // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
-            Space::New => unsafe { unshare_unsafe(UnshareFlags::NEWPID) },
+            PidNamespace::New => unsafe { unshare_unsafe(UnshareFlags::NEWPID) },
         }
     }
 

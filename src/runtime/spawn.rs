@@ -6,9 +6,9 @@
 use super::descriptors;
 use super::process;
 use super::rights;
-use super::spaces::Space;
+use super::spaces::PidNamespace;
 use crate::object::cause;
-use crate::world::Rights;
+use crate::world::ProcessRights;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpid, getppid};
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::ptr;
 
 /// The program to start.
-pub struct Program<'a> {
+pub struct SpawnProgram<'a> {
     /// The file; no search is made.
     pub path: CString,
     /// Arguments from the name on.
@@ -34,13 +34,13 @@ pub struct Program<'a> {
     /// The terminal that it gets as all three of them and as its controlling one; only [`fork`] can see to that.
     pub terminal: Option<OwnedFd>,
     /// User of the process, when different; only [`fork`] can set it.
-    pub identity: Option<Identity>,
+    pub identity: Option<UserAndGroups>,
     /// Privileges to give up; only [`fork`] can do that.
-    pub rights: Rights,
+    pub rights: ProcessRights,
 }
 
 /// A user, a group, and all groups.
-pub struct Identity {
+pub struct UserAndGroups {
     /// The user.
     pub user: u32,
     /// The group.
@@ -62,7 +62,7 @@ pub fn helper(program: &Path, words: &[&[u8]], connection: BorrowedFd) -> io::Re
     // The gateway raises its limit itself: each connection that it carries takes descriptors.
     let keeps_limit = words.first() == Some(&super::network::gateway::WORD.as_bytes());
     let start = if keeps_limit { start } else { spawn };
-    start(&Program {
+    start(&SpawnProgram {
         path: word(program.as_os_str().as_bytes())?,
         argv,
         env: Vec::new(),
@@ -70,25 +70,25 @@ pub fn helper(program: &Path, words: &[&[u8]], connection: BorrowedFd) -> io::Re
         stdio: [connection, nothing.as_fd(), nothing.as_fd()],
         terminal: None,
         identity: None,
-        rights: Rights::default(),
+        rights: ProcessRights::default(),
     })
 }
 
 /// Starts a program as leader of its own session; the error is that of the exec. It may have as many descriptors as this process was
 /// started with.
-pub fn spawn(program: &Program) -> io::Result<Pid> {
+pub fn spawn(program: &SpawnProgram) -> io::Result<Pid> {
     start(program).inspect(|pid| descriptors::give_back(*pid))
 }
 
-fn start(program: &Program) -> io::Result<Pid> {
+fn start(program: &SpawnProgram) -> io::Result<Pid> {
     let argv = pointers(&program.argv);
     let envp = pointers(&program.env);
-    let mut actions = Actions::new()?;
+    let mut actions = SpawnActions::new()?;
     for (target, fd) in program.stdio.iter().enumerate() {
         actions.dup2(fd.as_raw_fd(), target as i32)?;
     }
     actions.chdir(&program.cwd)?;
-    let attributes = Attributes::fresh_session()?;
+    let attributes = SpawnAttributes::fresh_session()?;
     let mut pid = 0;
     // SAFETY: every pointer is to a live, nul-terminated string or an initialised structure; both arrays end with a null pointer.
     check(unsafe {
@@ -101,10 +101,10 @@ fn start(program: &Program) -> io::Result<Pid> {
 /// namespace, if one is named), says then what to execute, and waits until it may. For
 /// processes of one thread and few pages, as shims are. Errors of the child are told when it is let [go](Waiting::go), in its words.
 pub fn fork<'a>(
-    space: Option<&Space>,
-    prepare: impl FnOnce() -> Result<Program<'a>, String>,
-    explain: impl FnOnce(&Program, &io::Error) -> String,
-) -> Result<Waiting, String> {
+    space: Option<&PidNamespace>,
+    prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
+    explain: impl FnOnce(&SpawnProgram, &io::Error) -> String,
+) -> Result<PreparedChild, String> {
     let pipe =
         || pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("cannot make a pipe: {error}", error = cause(error)));
     let ((said, say), (door, word)) = (pipe()?, pipe()?);
@@ -124,7 +124,7 @@ pub fn fork<'a>(
                 unsafe { libc::_exit(127) }
             }
             // Where only the parent can signal a process, nothing could after the parent's death.
-            let bound = space.is_some_and(Space::is_new) || !process::can_be_held();
+            let bound = space.is_some_and(PidNamespace::is_new) || !process::can_be_held();
             let become_it = || match prepare() {
                 Ok(program) => match become_ready(&program) {
                     Ok(()) => {
@@ -151,7 +151,7 @@ pub fn fork<'a>(
         }
         pid => {
             let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or("cannot fork")?;
-            Ok(Waiting { pid, word, said })
+            Ok(PreparedChild { pid, word, said })
         }
     }
 }
@@ -218,13 +218,13 @@ fn is_let_go(door: &OwnedFd, parent: Pid, bound: bool) -> bool {
 }
 
 /// A child that is about to execute its program.
-pub struct Waiting {
+pub struct PreparedChild {
     pid: Pid,
     word: OwnedFd,
     said: OwnedFd,
 }
 
-impl Waiting {
+impl PreparedChild {
     /// Returns its pid.
     pub fn pid(&self) -> Pid {
         self.pid
@@ -248,7 +248,7 @@ impl Waiting {
 }
 
 /// Gives this process, which is about to execute a program, all that the program is to find.
-fn become_ready(program: &Program) -> io::Result<()> {
+fn become_ready(program: &SpawnProgram) -> io::Result<()> {
     let done = |code: libc::c_int| if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     let stdio = program.terminal.as_ref().map_or(program.stdio, |terminal| [terminal.as_fd(); 3]);
     for (target, fd) in stdio.iter().enumerate() {
@@ -288,12 +288,12 @@ fn check(code: libc::c_int) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
-struct Actions(libc::posix_spawn_file_actions_t);
+struct SpawnActions(libc::posix_spawn_file_actions_t);
 
-impl Actions {
-    fn new() -> io::Result<Actions> {
+impl SpawnActions {
+    fn new() -> io::Result<SpawnActions> {
         // SAFETY: all zeroes is a valid value of this C structure, which init then fills.
-        let mut actions = Actions(unsafe { std::mem::zeroed() });
+        let mut actions = SpawnActions(unsafe { std::mem::zeroed() });
         // SAFETY: the structure is live and not yet initialised.
         check(unsafe { libc::posix_spawn_file_actions_init(&mut actions.0) })?;
         Ok(actions)
@@ -310,21 +310,21 @@ impl Actions {
     }
 }
 
-impl Drop for Actions {
+impl Drop for SpawnActions {
     fn drop(&mut self) {
         // SAFETY: initialised in `new`, destroyed once.
         unsafe { libc::posix_spawn_file_actions_destroy(&mut self.0) };
     }
 }
 
-struct Attributes(libc::posix_spawnattr_t);
+struct SpawnAttributes(libc::posix_spawnattr_t);
 
-impl Attributes {
+impl SpawnAttributes {
     /// A session of its own, every signal at its default, none blocked (Rust ignores SIGPIPE, which a child would inherit).
-    fn fresh_session() -> io::Result<Attributes> {
+    fn fresh_session() -> io::Result<SpawnAttributes> {
         // SAFETY: all zeroes is a valid value of both C structures, which the calls below fill.
         let (mut attributes, mut signals) =
-            unsafe { (Attributes(std::mem::zeroed()), std::mem::zeroed::<libc::sigset_t>()) };
+            unsafe { (SpawnAttributes(std::mem::zeroed()), std::mem::zeroed::<libc::sigset_t>()) };
         let flags = libc::POSIX_SPAWN_SETSID as i32 | libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK;
         // SAFETY: both structures are live; init comes first.
         unsafe {
@@ -340,7 +340,7 @@ impl Attributes {
     }
 }
 
-impl Drop for Attributes {
+impl Drop for SpawnAttributes {
     fn drop(&mut self) {
         // SAFETY: initialised in `fresh_session`, destroyed once.
         unsafe { libc::posix_spawnattr_destroy(&mut self.0) };

@@ -4,10 +4,10 @@
 //! with that of ended threads and children, memory by proportional share, so that what several share is counted once.
 //! CPU time counts from a process's start: two samples make a rate. Start reading at [`of_pod`].
 
-use super::process::{self, Identity};
+use super::process::{self, ProcessIdentity};
 use super::shim::pause;
-use super::{bury, folder};
-use crate::world::usage::{Sample, Throttling};
+use super::{folder, reap_dead_shim};
+use crate::world::usage::{Throttling, UsageSample};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,17 @@ use std::path::{Path, PathBuf};
 const TICK: u64 = 10_000_000;
 
 /// Returns the cumulative usage of each running container of a pod, by name; empty for a pod that does not run here.
-pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, Sample> {
+pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, UsageSample> {
     let pod = folder::pod(state, uid);
     let Some(record) = folder::read_record(&pod).filter(|record| record.boot == process::boot_id()) else {
         return BTreeMap::new();
     };
-    let orphans: Vec<Identity> = record.shim.map_or(Vec::new(), orphans);
+    let orphans: Vec<ProcessIdentity> = record.shim.map_or(Vec::new(), orphans);
     let running = record.containers.iter().filter_map(|(name, known)| Some((name, known.process()?, known.attempt)));
-    let sample = |(name, main, attempt): (&String, Identity, u32)| {
+    let sample = |(name, main, attempt): (&String, ProcessIdentity, u32)| {
         let mark = pod.join(name);
-        let own = |orphan: &&Identity| bury::mark(orphan.pid).is_some_and(|found| found.starts_with(&mark));
+        let own =
+            |orphan: &&ProcessIdentity| reap_dead_shim::mark(orphan.pid).is_some_and(|found| found.starts_with(&mark));
         let tops = orphans.iter().filter(|orphan| orphan.pid != main.pid).filter(own).copied();
         Some((name.clone(), of_container(main, tops, attempt == 0)?))
     };
@@ -33,26 +34,30 @@ pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, Sample> {
 }
 
 /// Returns the children that a shim inherited: main processes, and daemons whose parents have ended.
-fn orphans(shim: Identity) -> Vec<Identity> {
+fn orphans(shim: ProcessIdentity) -> Vec<ProcessIdentity> {
     if !shim.lives() {
         return Vec::new();
     }
-    pause::below(shim.pid).into_iter().filter_map(Identity::of).collect()
+    pause::below(shim.pid).into_iter().filter_map(ProcessIdentity::from_pid).collect()
 }
 
 /// `is_first`: no attempt before this one may have left its time in the container's control group.
-fn of_container(main: Identity, others: impl Iterator<Item = Identity>, is_first: bool) -> Option<Sample> {
+fn of_container(
+    main: ProcessIdentity,
+    others: impl Iterator<Item = ProcessIdentity>,
+    is_first: bool,
+) -> Option<UsageSample> {
     if !main.lives() {
         return None;
     }
-    let tops: Vec<Identity> = [main].into_iter().chain(others).collect();
+    let tops: Vec<ProcessIdentity> = [main].into_iter().chain(others).collect();
     let below = tops.iter().flat_map(|top| process::descendants(top.pid)).map(|stat| stat.identity);
     let all: Vec<i32> = tops.iter().copied().chain(below).map(|one| one.pid).collect();
     let of_group = is_first.then(|| group_cpu_time(main.pid)).flatten();
     let cpu_nanos = of_group.unwrap_or_else(|| all.iter().map(|pid| cpu_time(*pid)).sum());
     let memory = working_set(main.pid).unwrap_or_else(|| all.iter().map(|pid| memory(*pid)).sum());
     let swap = all.iter().map(|pid| swapped(*pid)).sum();
-    Some(Sample { cpu_nanos, memory, swap, throttling: throttling(main.pid).unwrap_or_default() })
+    Some(UsageSample { cpu_nanos, memory, swap, throttling: throttling(main.pid).unwrap_or_default() })
 }
 
 /// CPU time that a container's own group has counted: also that of processes whose parents never asked how they ended.
@@ -181,7 +186,7 @@ pub fn swap_of_machine() -> u64 {
 }
 
 /// Returns the cumulative usage of the whole machine.
-pub fn of_machine() -> Option<Sample> {
+pub fn of_machine() -> Option<UsageSample> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
     let fields: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
@@ -194,7 +199,7 @@ pub fn of_machine() -> Option<Sample> {
     };
     let taken = |all: &str, left: &str| Some(kilobytes(all)?.saturating_sub(kilobytes(left)?) * 1024);
     let (memory, swap) = (taken("MemTotal", "MemAvailable")?, taken("SwapTotal", "SwapFree").unwrap_or(0));
-    Some(Sample { cpu_nanos: busy * TICK, memory, swap, throttling: Throttling::default() })
+    Some(UsageSample { cpu_nanos: busy * TICK, memory, swap, throttling: Throttling::default() })
 }
 
 #[cfg(test)]
@@ -203,10 +208,10 @@ mod tests {
 
     #[test]
     fn this_process_uses_something() {
-        let own = Identity::of(std::process::id() as i32).unwrap();
+        let own = ProcessIdentity::from_pid(std::process::id() as i32).unwrap();
         let sample = of_container(own, std::iter::empty(), true).unwrap();
         assert!(sample.cpu_nanos > 0 && sample.memory > 0, "{sample:?}");
-        let stranger = Identity { start: own.start + 1, ..own };
+        let stranger = ProcessIdentity { start: own.start + 1, ..own };
         assert_eq!(
             of_container(stranger, std::iter::empty(), true),
             None,

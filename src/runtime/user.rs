@@ -1,11 +1,11 @@
 //! Another user than the shim's: who that is on this machine, and what has to be theirs before they start.
 
 use super::file_tree::{self, Found, Mounts, set_mode, set_owner, walk};
-use super::spawn::Identity;
+use super::spawn::UserAndGroups;
 use super::{folder, volumes};
 use crate::object::cause;
-use crate::world::User;
-use crate::world::volume::{Source, Volume};
+use crate::world::ContainerUser;
+use crate::world::volume::{Volume, VolumeContent};
 use rustix::fs::{CWD, FileType, fstat};
 use rustix::io::Errno;
 use std::fs;
@@ -16,7 +16,7 @@ use std::path::Path;
 const TRIES: u32 = 3;
 
 /// Resolves a user: the group of a user without one is that of the machine's user database, else 0, as in a container.
-pub fn identity(wanted: &User) -> Identity {
+pub fn identity(wanted: &ContainerUser) -> UserAndGroups {
     let user = wanted.user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
     let of_machine = || primary_group(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user).unwrap_or(0);
     let group = wanted.group.unwrap_or_else(of_machine);
@@ -26,7 +26,7 @@ pub fn identity(wanted: &User) -> Identity {
         let more = memberships(&read("/etc/passwd"), &read("/etc/group"), user);
         groups.extend(more.into_iter().filter(|more| !wanted.groups.contains(more) && *more != group));
     }
-    Identity { user, group, groups }
+    UserAndGroups { user, group, groups }
 }
 
 /// The groups that the machine lists the user in (`supplementalGroupsPolicy: Merge`).
@@ -55,7 +55,7 @@ fn home_in(passwd: &str, user: u32) -> Option<String> {
 }
 
 /// The user of an Image object, `postgres` or `999:999`, where the container does not say more, and where their home is.
-pub fn of_image(named: &str, said: User) -> Result<(User, Option<String>), String> {
+pub fn of_image(named: &str, said: ContainerUser) -> Result<(ContainerUser, Option<String>), String> {
     let (user, group) = named.split_once(':').map_or((named, None), |(user, group)| (user, Some(group)));
     let lines = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let passwd = lines("/etc/passwd");
@@ -80,7 +80,7 @@ pub fn of_image(named: &str, said: User) -> Result<(User, Option<String>), Strin
         ),
         None => said.group,
     };
-    Ok((User { user: Some(id), group, ..said }, entry.map(|fields| fields[5].to_owned())))
+    Ok((ContainerUser { user: Some(id), group, ..said }, entry.map(|fields| fields[5].to_owned())))
 }
 
 fn primary_group(passwd: &str, user: u32) -> Option<u32> {
@@ -91,7 +91,13 @@ fn primary_group(passwd: &str, user: u32) -> Option<u32> {
 }
 
 /// Gives them their scratch folder, lets them write their termination message, and gives the volumes to the group of `fsGroup`.
-pub fn own(wanted: &User, message: &Path, scratch: Option<&Path>, pod: &Path, all: &[Volume]) -> Result<(), String> {
+pub fn hand_over_folders(
+    wanted: &ContainerUser,
+    message: &Path,
+    scratch: Option<&Path>,
+    pod: &Path,
+    all: &[Volume],
+) -> Result<(), String> {
     let who = identity(wanted);
     let said = |path: &Path, error: Errno| {
         format!("cannot give {} to user {}: {error}", path.display(), who.user, error = cause(error))
@@ -103,7 +109,7 @@ pub fn own(wanted: &User, message: &Path, scratch: Option<&Path>, pod: &Path, al
         given.map_err(|error| said(path, error))?;
     }
     let Some(group) = wanted.files else { return Ok(()) };
-    let is_given = |volume: &&Volume| !matches!(volume.source, Source::Host { .. });
+    let is_given = |volume: &&Volume| !matches!(volume.source, VolumeContent::Host { .. });
     for volume in all.iter().filter(is_given) {
         let root = volumes::root_of(pod, &volume.name, all);
         give_all(&root, group).map_err(|error| said(&root, error))?;

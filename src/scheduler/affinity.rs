@@ -6,13 +6,15 @@ use serde_json::Value;
 
 /// Whether a pod asks for some nodes rather than others.
 pub fn is_picky(pod: &Object) -> bool {
-    pod.pairs(&["spec", "nodeSelector"]).next().is_some() || pod.at(&["spec", "affinity", "nodeAffinity"]).is_some()
+    pod.pairs(&["spec", "nodeSelector"]).next().is_some()
+        || pod.value_at(&["spec", "affinity", "nodeAffinity"]).is_some()
 }
 
 /// Whether a node satisfies `spec.nodeSelector` and the required node affinity.
 pub fn node_matches(pod: &Object, node: &Row) -> bool {
     let selected = pod.pairs(&["spec", "nodeSelector"]).all(|(key, value)| node.label(key) == Some(value));
-    selected && pod.at(&["spec", "affinity", "nodeAffinity"]).is_none_or(|affinity| required_matches(affinity, node))
+    selected
+        && pod.value_at(&["spec", "affinity", "nodeAffinity"]).is_none_or(|affinity| required_matches(affinity, node))
 }
 
 /// Whether a node satisfies what a node affinity requires.
@@ -22,7 +24,8 @@ pub fn required_matches(affinity: &Value, node: &Row) -> bool {
 
 /// The nodes that the required terms name, when every term names some (`matchFields` of `metadata.name`).
 pub fn named_nodes(pod: &Object) -> Option<Vec<&str>> {
-    let required = pod.at(&["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
+    let required =
+        pod.value_at(&["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
     let mut names = Vec::new();
     for term in required?["nodeSelectorTerms"].as_array()? {
         let by_name = |field: &&Value| field["key"] == "metadata.name" && field["operator"] == "In";

@@ -1,6 +1,6 @@
 //! `KubeSchedulerConfiguration` (kubescheduler.config.k8s.io/v1): from a file's content to profiles. What has no effect here is refused.
 
-use crate::world::profile::{Profile, Scored, Shape, Strategy, WEIGHTS};
+use crate::world::profile::{SchedulerProfile, ScoredResource, ScoringShape, ScoringStrategy, WEIGHTS};
 use serde_json::Value;
 
 /// Fields about a separate scheduler process or its speed: accepted without effect.
@@ -29,21 +29,21 @@ const FILTERS: [&str; 8] = [
 ];
 
 /// Result of parsing; the error names the field: `profiles[0].plugins.bind: not supported`.
-type Read<T> = Result<T, String>;
+type ConfigResult<T> = Result<T, String>;
 
 /// The profiles of a configuration; those of Kubernetes for a configuration without any.
-pub fn profiles(config: &Value) -> Read<Vec<Profile>> {
+pub fn profiles(config: &Value) -> ConfigResult<Vec<SchedulerProfile>> {
     let said = |field: &str| config[field].as_str().unwrap_or_default();
     if said("kind") != "KubeSchedulerConfiguration" || said("apiVersion") != "kubescheduler.config.k8s.io/v1" {
         return Err("expected kind KubeSchedulerConfiguration of apiVersion kubescheduler.config.k8s.io/v1".into());
     }
-    only(config, "", &IDLE)?;
+    refuse_other_fields(config, "", &IDLE)?;
     let everyone = percentage(config, "")?;
     let list = items(&config["profiles"], "profiles")?;
     if list.is_empty() {
-        return Ok(vec![Profile { percentage: everyone.unwrap_or(0), ..Profile::default() }]);
+        return Ok(vec![SchedulerProfile { percentage: everyone.unwrap_or(0), ..SchedulerProfile::default() }]);
     }
-    let mut profiles: Vec<Profile> = Vec::new();
+    let mut profiles: Vec<SchedulerProfile> = Vec::new();
     for (place, value) in list.iter().enumerate() {
         let path = format!("profiles[{place}]");
         let mut profile = profile(value, &path)?;
@@ -57,7 +57,7 @@ pub fn profiles(config: &Value) -> Read<Vec<Profile>> {
 }
 
 /// `percentageOfNodesToScore`.
-fn percentage(value: &Value, path: &str) -> Read<Option<usize>> {
+fn percentage(value: &Value, path: &str) -> ConfigResult<Option<usize>> {
     let given = &value["percentageOfNodesToScore"];
     let percentage = given.as_u64().filter(|percentage| *percentage <= 100);
     if percentage.is_none() && !given.is_null() {
@@ -66,12 +66,12 @@ fn percentage(value: &Value, path: &str) -> Read<Option<usize>> {
     Ok(percentage.map(|percentage| percentage as usize))
 }
 
-fn profile(value: &Value, path: &str) -> Read<Profile> {
-    only(value, path, &["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])?;
+fn profile(value: &Value, path: &str) -> ConfigResult<SchedulerProfile> {
+    refuse_other_fields(value, path, &["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])?;
     let mut profile =
-        Profile::named(text(&value["schedulerName"], &format!("{path}.schedulerName"), "default-scheduler")?);
+        SchedulerProfile::named(text(&value["schedulerName"], &format!("{path}.schedulerName"), "default-scheduler")?);
     let plugins = format!("{path}.plugins");
-    only(&value["plugins"], &plugins, &["multiPoint", "filter", "postFilter", "score"])?;
+    refuse_other_fields(&value["plugins"], &plugins, &["multiPoint", "filter", "postFilter", "score"])?;
     // A setting for one extension point takes precedence over `multiPoint`.
     for point in ["multiPoint", "filter", "postFilter", "score"] {
         set(&mut profile, point, &value["plugins"][point], &format!("{plugins}.{point}"))?;
@@ -83,8 +83,8 @@ fn profile(value: &Value, path: &str) -> Read<Profile> {
 }
 
 /// Disables and enables plugins at one extension point.
-fn set(profile: &mut Profile, point: &str, value: &Value, path: &str) -> Read<()> {
-    only(value, path, &["enabled", "disabled"])?;
+fn set(profile: &mut SchedulerProfile, point: &str, value: &Value, path: &str) -> ConfigResult<()> {
+    refuse_other_fields(value, path, &["enabled", "disabled"])?;
     let at = |wanted: &str| point == wanted || point == "multiPoint";
     for (place, one) in items(&value["disabled"], &format!("{path}.disabled"))?.iter().enumerate() {
         let path = format!("{path}.disabled[{place}]");
@@ -124,8 +124,8 @@ fn set(profile: &mut Profile, point: &str, value: &Value, path: &str) -> Read<()
 }
 
 /// The name of a plugin that there is at this point.
-fn known<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) -> Read<&'a str> {
-    only(value, path, fields)?;
+fn known<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) -> ConfigResult<&'a str> {
+    refuse_other_fields(value, path, fields)?;
     let name = text(&value["name"], &format!("{path}.name"), "")?;
     let scores = || WEIGHTS.iter().any(|(plugin, _)| *plugin == name);
     let there = match point {
@@ -137,10 +137,10 @@ fn known<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) -> Read
     if there || name == "*" { Ok(name) } else { Err(format!("{path}.name: Unsupported value: {name:?}")) }
 }
 
-fn arguments(profile: &mut Profile, value: &Value, path: &str) -> Read<()> {
-    only(value, path, &["name", "args"])?;
+fn arguments(profile: &mut SchedulerProfile, value: &Value, path: &str) -> ConfigResult<()> {
+    refuse_other_fields(value, path, &["name", "args"])?;
     let (args, at) = (&value["args"], format!("{path}.args"));
-    let with_type = |fields: &[&str]| only(args, &at, &[&["apiVersion", "kind"], fields].concat());
+    let with_type = |fields: &[&str]| refuse_other_fields(args, &at, &[&["apiVersion", "kind"], fields].concat());
     match text(&value["name"], &format!("{path}.name"), "")? {
         "NodeResourcesFit" => {
             with_type(&["scoringStrategy"])?;
@@ -170,7 +170,7 @@ fn arguments(profile: &mut Profile, value: &Value, path: &str) -> Read<()> {
             }
             for (place, one) in constraints.iter().enumerate() {
                 let path = format!("{at}.defaultConstraints[{place}]");
-                only(one, &path, &["maxSkew", "topologyKey", "whenUnsatisfiable"])?;
+                refuse_other_fields(one, &path, &["maxSkew", "topologyKey", "whenUnsatisfiable"])?;
                 let mode = text(&one["whenUnsatisfiable"], &format!("{path}.whenUnsatisfiable"), "")?;
                 if one["maxSkew"].as_i64().is_none_or(|skew| skew < 1) {
                     return Err(format!(
@@ -211,11 +211,11 @@ fn arguments(profile: &mut Profile, value: &Value, path: &str) -> Read<()> {
     Ok(())
 }
 
-fn strategy(value: &Value, path: &str) -> Read<Strategy> {
-    only(value, path, &["type", "resources", "requestedToCapacityRatio"])?;
+fn strategy(value: &Value, path: &str) -> ConfigResult<ScoringStrategy> {
+    refuse_other_fields(value, path, &["type", "resources", "requestedToCapacityRatio"])?;
     let shape = match text(&value["type"], &format!("{path}.type"), "LeastAllocated")? {
-        "LeastAllocated" => Shape::Least,
-        "MostAllocated" => Shape::Most,
+        "LeastAllocated" => ScoringShape::Least,
+        "MostAllocated" => ScoringShape::Most,
         "RequestedToCapacityRatio" => {
             ratio(&value["requestedToCapacityRatio"], &format!("{path}.requestedToCapacityRatio"))?
         }
@@ -227,7 +227,7 @@ fn strategy(value: &Value, path: &str) -> Read<Strategy> {
     let mut resources = Vec::new();
     for (place, one) in items(&value["resources"], &format!("{path}.resources"))?.iter().enumerate() {
         let path = format!("{path}.resources[{place}]");
-        only(one, &path, &["name", "weight"])?;
+        refuse_other_fields(one, &path, &["name", "weight"])?;
         let weight = if one["weight"].is_null() { Some(1) } else { one["weight"].as_i64() };
         let Some(weight) = weight.filter(|weight| (1..=100).contains(weight)) else {
             return Err(format!(
@@ -235,19 +235,19 @@ fn strategy(value: &Value, path: &str) -> Read<Strategy> {
                 one["weight"]
             ));
         };
-        resources.push((Scored::named(text(&one["name"], &format!("{path}.name"), "")?), weight));
+        resources.push((ScoredResource::named(text(&one["name"], &format!("{path}.name"), "")?), weight));
     }
-    let usual = Profile::default().strategy.resources;
-    Ok(Strategy { shape, resources: if resources.is_empty() { usual } else { resources } })
+    let usual = SchedulerProfile::default().strategy.resources;
+    Ok(ScoringStrategy { shape, resources: if resources.is_empty() { usual } else { resources } })
 }
 
 /// Points with rising use; their scores, up to 10, stand for up to 100.
-fn ratio(value: &Value, path: &str) -> Read<Shape> {
-    only(value, path, &["shape"])?;
+fn ratio(value: &Value, path: &str) -> ConfigResult<ScoringShape> {
+    refuse_other_fields(value, path, &["shape"])?;
     let path = format!("{path}.shape");
     let mut points: Vec<(i64, i64)> = Vec::new();
     for (place, one) in items(&value["shape"], &path)?.iter().enumerate() {
-        only(one, &format!("{path}[{place}]"), &["utilization", "score"])?;
+        refuse_other_fields(one, &format!("{path}[{place}]"), &["utilization", "score"])?;
         let number = |field: &str, most: i64| {
             let number = if one[field].is_null() { Some(0) } else { one[field].as_i64() };
             let problem =
@@ -266,12 +266,12 @@ fn ratio(value: &Value, path: &str) -> Read<Shape> {
     if points.is_empty() {
         Err(format!("{path}: Required value: at least one point must be specified"))
     } else {
-        Ok(Shape::Ratio(points))
+        Ok(ScoringShape::Ratio(points))
     }
 }
 
 /// Refuses every other field.
-fn only(value: &Value, path: &str, fields: &[&str]) -> Read<()> {
+fn refuse_other_fields(value: &Value, path: &str, fields: &[&str]) -> ConfigResult<()> {
     let dot = if path.is_empty() { "" } else { "." };
     match value {
         Value::Null => Ok(()),
@@ -283,7 +283,7 @@ fn only(value: &Value, path: &str, fields: &[&str]) -> Read<()> {
     }
 }
 
-fn items<'a>(value: &'a Value, path: &str) -> Read<&'a [Value]> {
+fn items<'a>(value: &'a Value, path: &str) -> ConfigResult<&'a [Value]> {
     match value {
         Value::Null => Ok(&[]),
         Value::Array(list) => Ok(list),
@@ -291,7 +291,7 @@ fn items<'a>(value: &'a Value, path: &str) -> Read<&'a [Value]> {
     }
 }
 
-fn text<'a>(value: &'a Value, path: &str, default: &'a str) -> Read<&'a str> {
+fn text<'a>(value: &'a Value, path: &str, default: &'a str) -> ConfigResult<&'a str> {
     match value {
         Value::Null => Ok(default),
         Value::String(text) => Ok(text),
@@ -304,14 +304,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(profiles_of: Value) -> Read<Vec<Profile>> {
+    fn read(profiles_of: Value) -> ConfigResult<Vec<SchedulerProfile>> {
         let (version, kind) = ("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration");
         profiles(&json!({"apiVersion": version, "kind": kind, "parallelism": 16, "profiles": profiles_of}))
     }
 
     #[test]
     fn plugins_are_disabled_enabled_and_weighted() {
-        assert_eq!(read(json!([])).unwrap(), [Profile::default()]);
+        assert_eq!(read(json!([])).unwrap(), [SchedulerProfile::default()]);
         let plugins = json!({
             "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 7}, {"name": "NodeAffinity"}]},
             "filter": {"disabled": [{"name": "NodePorts"}]}, "postFilter": {"disabled": [{"name": "DefaultPreemption"}]},
@@ -337,7 +337,10 @@ mod tests {
         let found = found.unwrap().remove(0);
         assert_eq!(
             found.strategy,
-            Strategy { shape: Shape::Ratio(vec![(0, 0), (100, 100)]), resources: vec![(Scored::named("gpu"), 3)] }
+            ScoringStrategy {
+                shape: ScoringShape::Ratio(vec![(0, 0), (100, 100)]),
+                resources: vec![(ScoredResource::named("gpu"), 3)]
+            }
         );
         assert_eq!(found.constraints.map(|list| list.len()), Some(1));
         let system = json!({"name": "PodTopologySpread", "args": {"defaultingType": "System"}});

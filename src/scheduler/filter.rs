@@ -1,65 +1,65 @@
 //! The plugins that refuse nodes, in Kubernetes' order, with its words.
 
-use super::neighbours::Neighbours;
-use super::nodes::Candidate;
-use super::spread::Spread;
+use super::inter_pod_affinity::InterPodAffinity;
+use super::nodes::CandidateNode;
+use super::pod_constraints::PodConstraints;
+use super::spread::PodSpread;
 use super::volume_limits::{self, LIMITS};
-use super::volumes::{self, Storage};
-use super::wants::Wants;
+use super::volumes::{self, PodStorage};
 use super::{affinity, profile_of, tolerations};
 use crate::object::{Object, Str};
-use crate::world::profile::Profile;
+use crate::world::profile::SchedulerProfile;
 use crate::world::{PodFields, Row, Taint, World};
 use std::borrow::Cow;
 
 /// Input of the plugins about one pod, computed once for all nodes.
 #[derive(Clone)]
-pub struct Asks<'a> {
+pub struct PodQuery<'a> {
     /// The picture.
     pub world: &'a World,
     /// The pod's row.
     pub row: &'a Row,
     /// Its constraints.
-    pub wants: &'a Wants,
+    pub wants: &'a PodConstraints,
     /// The part of the pod that says it.
     pub pod: &'a Object,
     /// Its scheduler profile.
-    pub profile: Cow<'a, Profile>,
+    pub profile: Cow<'a, SchedulerProfile>,
     /// Its fields.
     pub fields: Cow<'a, PodFields>,
     /// Its inter-pod affinity.
-    pub neighbours: Neighbours,
+    pub neighbours: InterPodAffinity,
     /// Its topology spread constraints.
-    pub spread: Spread,
+    pub spread: PodSpread,
     /// Constraints from its claims, or the reason why no node satisfies them.
-    pub storage: Result<Storage<'a>, String>,
+    pub storage: Result<PodStorage<'a>, String>,
 }
 
-impl<'a> Asks<'a> {
+impl<'a> PodQuery<'a> {
     /// Reads them from the pod.
-    pub fn of(world: &'a World, row: &'a Row, wants: &'a Wants) -> Asks<'a> {
+    pub fn from_pod(world: &'a World, row: &'a Row, wants: &'a PodConstraints) -> PodQuery<'a> {
         // A pod of another scheduler is explained as if it used the default profile.
-        let profile = profile_of(world, row).map_or_else(|| Cow::Owned(Profile::default()), Cow::Borrowed);
-        Asks {
+        let profile = profile_of(world, row).map_or_else(|| Cow::Owned(SchedulerProfile::default()), Cow::Borrowed);
+        PodQuery {
             world,
             row,
             wants,
             pod: &wants.pod,
             fields: row.pod().map_or_else(Cow::default, Cow::Borrowed),
-            neighbours: Neighbours::of(world, row, wants),
-            spread: Spread::of(world, &wants.pod, row, &profile),
-            storage: Storage::of(world, row, &wants.pod),
+            neighbours: InterPodAffinity::from_pod(world, row, wants),
+            spread: PodSpread::from_pod(world, &wants.pod, row, &profile),
+            storage: PodStorage::from_pod(world, row, &wants.pod),
             profile,
         }
     }
 
     /// The same with what is thought of one node.
-    pub fn thinking(&self, node: &Candidate<'_>) -> Cow<'_, Asks<'a>> {
+    pub fn thinking(&self, node: &CandidateNode<'_>) -> Cow<'_, PodQuery<'a>> {
         if node.is_real() || (!self.go_by_pods() && !node.thoughts().any(|(pod, _)| shuns(pod))) {
             return Cow::Borrowed(self);
         }
         let neighbours = self.neighbours.thinking(self.world, self.row, node);
-        Cow::Owned(Asks { neighbours, spread: self.spread.thinking(self.world, node), ..self.clone() })
+        Cow::Owned(PodQuery { neighbours, spread: self.spread.thinking(self.world, node), ..self.clone() })
     }
 
     fn may_refuse(&self, plugin: &str) -> bool {
@@ -87,7 +87,7 @@ fn shuns(pod: &Row) -> bool {
 
 /// A reason for which a node is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct FilterRefusal {
     /// The plugin that refuses.
     pub plugin: &'static str,
     /// In Kubernetes' words.
@@ -96,17 +96,17 @@ pub struct Refusal {
     pub for_good: bool,
 }
 
-impl Refusal {
-    fn new(reason: Cow<'static, str>, for_good: bool) -> Refusal {
-        Refusal { plugin: "", reason, for_good }
+impl FilterRefusal {
+    fn new(reason: Cow<'static, str>, for_good: bool) -> FilterRefusal {
+        FilterRefusal { plugin: "", reason, for_good }
     }
 }
 
 /// One plugin: the reasons for which it refuses a node.
-type Plugin = fn(&Asks<'_>, &Candidate<'_>) -> Vec<Refusal>;
+type FilterPlugin = fn(&PodQuery<'_>, &CandidateNode<'_>) -> Vec<FilterRefusal>;
 
 /// The plugins, in order. The first that refuses a node speaks for it, as in Kubernetes. These go by the node and its own pods.
-const OF_NODES: &[(&str, Plugin)] = &[
+const OF_NODES: &[(&str, FilterPlugin)] = &[
     ("NodeAffinity", named_nodes),
     ("NodeUnschedulable", unschedulable),
     ("NodeName", node_name),
@@ -117,13 +117,13 @@ const OF_NODES: &[(&str, Plugin)] = &[
 ];
 
 /// One plugin that asks what is elsewhere, pods or volumes, and only then about a node.
-type SurroundingsPlugin = fn(&Asks<'_>, usize) -> Option<Refusal>;
+type ClusterFilterPlugin = fn(&PodQuery<'_>, usize) -> Option<FilterRefusal>;
 
 /// Whether a plugin applies to a pod at all; if not, no node is checked.
-type Concern = fn(&Asks<'_>) -> bool;
+type FilterPrecheck = fn(&PodQuery<'_>) -> bool;
 
 /// They come after the others.
-const OF_SURROUNDINGS: &[(&str, Concern, SurroundingsPlugin)] = &[
+const OF_SURROUNDINGS: &[(&str, FilterPrecheck, ClusterFilterPlugin)] = &[
     (volumes::RESTRICTIONS, |asks| asks.has_claims(), volume_in_use),
     (LIMITS, |asks| asks.has_claims(), volume_limits),
     (volumes::BINDING, |asks| asks.has_claims(), volume_binding),
@@ -133,7 +133,7 @@ const OF_SURROUNDINGS: &[(&str, Concern, SurroundingsPlugin)] = &[
 ];
 
 /// Why a node cannot take the pod, by the first plugin that refuses it; empty when it can.
-pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+pub fn refusals(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     let mut reasons = refused_by_itself(asks, node);
     if reasons.is_empty() {
         reasons.extend(refused_by_surroundings(&asks.thinking(node), node.slot));
@@ -142,7 +142,7 @@ pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 }
 
 /// Returns the refusals of all plugins for a node, in their order. Placement stops at the first, as Kubernetes does.
-pub fn all_refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<(&'static str, Vec<Refusal>)> {
+pub fn all_refusals(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<(&'static str, Vec<FilterRefusal>)> {
     let of_node = OF_NODES.iter().filter(|(name, _)| asks.may_refuse(name));
     let of_node = of_node.map(|(name, plugin)| (*name, plugin(asks, node)));
     let thinking = asks.thinking(node);
@@ -152,7 +152,7 @@ pub fn all_refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<(&'static str,
 }
 
 /// Returns the reasons why a node cannot accept the pod, regardless of pods elsewhere.
-pub fn refused_by_itself(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+pub fn refused_by_itself(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     let mut verdicts = OF_NODES.iter().filter(|(name, _)| asks.may_refuse(name)).map(|(name, plugin)| {
         let mut reasons = plugin(asks, node);
         reasons.iter_mut().for_each(|reason| reason.plugin = name);
@@ -162,69 +162,69 @@ pub fn refused_by_itself(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> 
 }
 
 /// Why what is elsewhere keeps the pod from the node that stands here.
-pub fn refused_by_surroundings(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+pub fn refused_by_surroundings(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
     if asks.go_by_nodes_alone() {
         return None;
     }
     let mut plugins = OF_SURROUNDINGS.iter().filter(|(name, concerned, _)| concerned(asks) && asks.may_refuse(name));
-    plugins.find_map(|(name, _, plugin)| Some(Refusal { plugin: name, ..plugin(asks, slot)? }))
+    plugins.find_map(|(name, _, plugin)| Some(FilterRefusal { plugin: name, ..plugin(asks, slot)? }))
 }
 
 /// Whether one plugin refuses a node regardless of the pods that run on it.
-pub fn is_refused_for_good_by(plugin: &str, asks: &Asks<'_>, node: &Candidate<'_>) -> bool {
+pub fn is_refused_for_good_by(plugin: &str, asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> bool {
     let of_node = OF_NODES.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node));
     let of_surroundings =
         OF_SURROUNDINGS.iter().filter(|(name, ..)| *name == plugin).flat_map(|(.., plugin)| plugin(asks, node.slot));
     asks.may_refuse(plugin) && of_node.chain(of_surroundings).any(|refusal| refusal.for_good)
 }
 
-fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<Refusal> {
-    if refused { vec![Refusal::new(reason.into(), for_good)] } else { Vec::new() }
+fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<FilterRefusal> {
+    if refused { vec![FilterRefusal::new(reason.into(), for_good)] } else { Vec::new() }
 }
 
 /// NodeAffinity as PreFilter: a pod whose every term names nodes is checked against those only.
-fn named_nodes(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+fn named_nodes(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     let elsewhere =
         asks.wants.named.as_ref().is_some_and(|names| !names.iter().any(|name| **name == *node.row.key.name));
     because(elsewhere, "node(s) didn't satisfy plugin(s) [NodeAffinity]", true)
 }
 
 /// VolumeRestrictions.
-fn volume_in_use(asks: &Asks<'_>, _slot: usize) -> Option<Refusal> {
-    asks.storage.as_ref().ok()?.in_use().map(|reason| Refusal::new(reason.into(), false))
+fn volume_in_use(asks: &PodQuery<'_>, _slot: usize) -> Option<FilterRefusal> {
+    asks.storage.as_ref().ok()?.in_use().map(|reason| FilterRefusal::new(reason.into(), false))
 }
 
 /// NodeVolumeLimits.
-fn volume_limits(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+fn volume_limits(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
     let node = asks.world.fleet().get(slot)?;
     let is_full = asks.has_claims() && volume_limits::exceeds(asks.world, asks.row, &node.row);
-    is_full.then(|| Refusal::new(volume_limits::TOO_MANY.into(), false))
+    is_full.then(|| FilterRefusal::new(volume_limits::TOO_MANY.into(), false))
 }
 
 /// VolumeBinding.
-fn volume_binding(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+fn volume_binding(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
     let node = asks.world.fleet().get(slot)?;
-    asks.storage.as_ref().ok()?.unbound_on(&node.row).map(|reason| Refusal::new(reason.into(), true))
+    asks.storage.as_ref().ok()?.unbound_on(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
 }
 
 /// VolumeZone.
-fn volume_zone(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+fn volume_zone(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
     let node = asks.world.fleet().get(slot)?;
-    asks.storage.as_ref().ok()?.out_of_zone(&node.row).map(|reason| Refusal::new(reason.into(), true))
+    asks.storage.as_ref().ok()?.out_of_zone(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
 }
 
 /// PodTopologySpread.
-fn spread(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
-    asks.spread.refusal(asks.world, slot).map(|(reason, for_good)| Refusal::new(reason.into(), for_good))
+fn spread(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
+    asks.spread.refusal(asks.world, slot).map(|(reason, for_good)| FilterRefusal::new(reason.into(), for_good))
 }
 
 /// InterPodAffinity.
-fn neighbours(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
-    asks.neighbours.refusal(slot).map(|(reason, for_good)| Refusal::new(reason.into(), for_good))
+fn neighbours(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
+    asks.neighbours.refusal(slot).map(|(reason, for_good)| FilterRefusal::new(reason.into(), for_good))
 }
 
 /// NodeUnschedulable: a cordoned node, unless the pod bears the taint that says so.
-fn unschedulable(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+fn unschedulable(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     if !node.fields.unschedulable {
         return Vec::new();
     }
@@ -235,13 +235,13 @@ fn unschedulable(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 }
 
 /// NodeName. A pod that names a node is bound already; what is left here is a name that no node has.
-fn node_name(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+fn node_name(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     let named = asks.pod.text(&["spec", "nodeName"]).unwrap_or_default();
     because(!named.is_empty() && named != &*node.row.key.name, "node(s) didn't match the requested node name", true)
 }
 
 /// TaintToleration.
-fn taints(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+fn taints(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     if node.fields.taints.is_empty() {
         return Vec::new();
     }
@@ -251,7 +251,7 @@ fn taints(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 }
 
 /// NodeAffinity.
-fn node_affinity(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+fn node_affinity(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     if !asks.wants.is_picky && asks.profile.added_affinity.is_null() {
         return Vec::new();
     }
@@ -262,7 +262,7 @@ fn node_affinity(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 }
 
 /// NodePorts.
-fn ports(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+fn ports(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     let wildcard = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
     let clash = |(ip, protocol, port): &(Str, Str, i64)| {
         let taken = node.pods().filter_map(|pod| pod.pod()).flat_map(|pod| &pod.host_ports);
@@ -287,20 +287,20 @@ fn insufficient(resource: &str) -> Cow<'static, str> {
 }
 
 /// NodeResourcesFit: reports every resource that does not fit.
-fn resources(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+fn resources(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
     let mut short = because(node.load.pods + 1 > node.fields.pods, "Too many pods", false);
     let mut need = |name: &str, wanted: i64, used: i64, offered: i64| {
         if wanted > 0 && wanted > offered - used {
             // More than the node has at all.
-            short.push(Refusal::new(insufficient(name), wanted > offered));
+            short.push(FilterRefusal::new(insufficient(name), wanted > offered));
         }
     };
     need("cpu", wants.cpu_milli, used.cpu_milli, has.cpu_milli);
     need("memory", wants.memory, used.memory, has.memory);
     need("ephemeral-storage", wants.ephemeral, used.ephemeral, has.ephemeral);
     for (name, wanted) in &wants.others {
-        let of = |list: &crate::world::Requests| list.others.get(name).copied().unwrap_or(0);
+        let of = |list: &crate::world::ResourceRequests| list.others.get(name).copied().unwrap_or(0);
         need(name, *wanted, of(used), of(has));
     }
     short

@@ -3,7 +3,7 @@
 //! The local node has no images, because its programs are available to every pod: only simulated nodes with
 //! `status.images` differ.
 
-use super::filter::Asks;
+use super::filter::PodQuery;
 use crate::world::NodeFields;
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ const LEAST: i64 = 23 * 1024 * 1024;
 const MOST: i64 = 1000 * 1024 * 1024;
 
 /// The score of the node that stands here, 0 to 100.
-pub fn score(asks: &Asks<'_>, slot: usize) -> i64 {
+pub fn score(asks: &PodQuery<'_>, slot: usize) -> i64 {
     let node = asks.world.fleet().get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
     let Some(node) = node else { return 0 };
     let containers: Vec<&str> = ["initContainers", "containers"]
@@ -26,7 +26,7 @@ pub fn score(asks: &Asks<'_>, slot: usize) -> i64 {
 }
 
 /// The bytes of an image that a node has, the fewer nodes have it the less: so that not all pods go where few have it.
-fn spared(asks: &Asks<'_>, node: &NodeFields, image: &str) -> i64 {
+fn spared(asks: &PodQuery<'_>, node: &NodeFields, image: &str) -> i64 {
     let Some(size) = node.images.get(image) else { return 0 };
     let (having, nodes) = (asks.world.nodes_with_image(image), asks.world.fleet().len());
     (*size as f64 * (having as f64 / nodes as f64)) as i64

@@ -1,10 +1,10 @@
 //! Why no node can take a pod, in Kubernetes' sentence.
 
-use super::opinions::Tally;
+use super::node_results::RefusalCounts;
 use std::collections::BTreeMap;
 
 /// `0/3 nodes are available: ...`, with why preemption could do nothing about it, if it could not.
-pub fn unschedulable(tally: &Tally<'_>, preemption: Option<&str>) -> String {
+pub fn unschedulable(tally: &RefusalCounts<'_>, preemption: Option<&str>) -> String {
     let nodes = tally.nodes();
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();

@@ -9,36 +9,36 @@ mod affinity;
 pub mod config;
 pub mod explain;
 mod filter;
-pub mod hints;
 mod images;
+mod inter_pod_affinity;
 mod message;
-mod neighbours;
+mod node_results;
 mod nodes;
-mod opinions;
+mod pod_constraints;
 mod preemption;
+pub mod queueing_hints;
 mod score;
 mod spread;
 mod tolerations;
 mod volume_limits;
 mod volumes;
-mod wants;
 
 use crate::object::{Key, Object, time};
-use crate::world::profile::Profile;
-use crate::world::{EventType, Loop, Plan, Propagation, Row, Verb, World};
-use filter::Asks;
-use opinions::{FITS, Opinions};
-use preemption::{Choice, Outcome, Preemptor};
-use score::Ranked;
+use crate::world::profile::SchedulerProfile;
+use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
+use filter::PodQuery;
+use node_results::{FITS, NodeResultCache};
+use pod_constraints::PodConstraints;
+use preemption::{PreemptionChoice, PreemptionOutcome, Preemptor};
+use score::RankedNode;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wants::Wants;
 
 /// The loop.
 pub const LOOP: Loop = Loop { name: "default-scheduler", root: "pods", concerns, plan };
 
-/// A pod that waits for a node. Which other changes could help it is known by [`hints`].
+/// A pod that waits for a node. Which other changes could help it is known by [`queueing_hints`].
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == "pods" && waits_for_node(row) { vec![row.key.clone()] } else { Vec::new() }
 }
@@ -55,26 +55,26 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.wait("no profile of this scheduler has the name that it asks for: another one is responsible for it");
         return plan;
     };
-    let wants = Wants::of(world, row);
+    let wants = PodConstraints::from_pod(world, row);
     if !wants.pod.items(&["spec", "schedulingGates"]).is_empty() {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
-        hold_back(world, row, &mut plan, &Held { reason: "SchedulingGated", message, promised: None });
+        hold_back(world, row, &mut plan, &Unschedulable { reason: "SchedulingGated", message, promised: None });
         return plan;
     }
-    let asks = Asks::of(world, row, &wants);
+    let asks = PodQuery::from_pod(world, row, &wants);
     if let Err(problem) = &asks.storage {
         let why = message::nowhere(nodes::count(world), problem);
-        plan.hold = Some(hints::hold(row, &wants, BTreeSet::from([volumes::BINDING]), None));
-        hold_back(world, row, &mut plan, &Held { reason: "Unschedulable", message: &why, promised: None });
+        plan.hold = Some(queueing_hints::hold(row, &wants, BTreeSet::from([volumes::BINDING]), None));
+        hold_back(world, row, &mut plan, &Unschedulable { reason: "Unschedulable", message: &why, promised: None });
         return plan;
     }
-    Opinions::on(&asks, |opinions| place(&asks, opinions, profile, &mut plan));
+    NodeResultCache::with_results(&asks, |opinions| place(&asks, opinions, profile, &mut plan));
     plan
 }
 
 /// Binds a pod to the best node, or preempts other pods for it, or records why it has to wait.
-fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut Plan) {
-    let Asks { world, row, wants, .. } = *asks;
+fn place(asks: &PodQuery<'_>, opinions: &mut NodeResultCache, profile: &SchedulerProfile, plan: &mut Plan) {
+    let PodQuery { world, row, wants, .. } = *asks;
     let mut survey = survey(asks, opinions, sample(profile, nodes::count(world)));
     if !survey.fit.is_empty() {
         let best = score::best(asks, &mut survey.fit, world.seed).and_then(|slot| world.fleet().get(slot));
@@ -85,20 +85,20 @@ fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut
     let outcome = profile.preempts.then(|| Preemptor { asks, verdicts: &survey.verdicts }.preempt(opinions));
     let tally = opinions.tally(&survey.verdicts);
     let promised = match &outcome {
-        Some(Outcome::Victims(choice)) => Some(&choice.node.key.name),
-        Some(Outcome::UnderWay) => asks.fields.nominated.as_ref(),
+        Some(PreemptionOutcome::Victims(choice)) => Some(&choice.node.key.name),
+        Some(PreemptionOutcome::UnderWay) => asks.fields.nominated.as_ref(),
         _ => None,
     };
-    plan.hold = Some(hints::hold(row, wants, tally.plugins(), promised));
+    plan.hold = Some(queueing_hints::hold(row, wants, tally.plugins(), promised));
     let mut wait = |why_not: Option<&str>, promised: Option<&str>| {
         let message = &message::unschedulable(&tally, why_not);
-        hold_back(world, row, plan, &Held { reason: "Unschedulable", message, promised });
+        hold_back(world, row, plan, &Unschedulable { reason: "Unschedulable", message, promised });
     };
     match outcome {
         None => wait(None, None),
-        Some(Outcome::UnderWay) => plan.wait("the pods that it preempts have not ended yet"),
-        Some(Outcome::Nothing(why)) => wait(Some(&why), None),
-        Some(Outcome::Victims(choice)) => {
+        Some(PreemptionOutcome::UnderWay) => plan.wait("the pods that it preempts have not ended yet"),
+        Some(PreemptionOutcome::Nothing(why)) => wait(Some(&why), None),
+        Some(PreemptionOutcome::Victims(choice)) => {
             wait(None, Some(&*choice.node.key.name));
             make_room(world, row, &choice, plan);
         }
@@ -107,7 +107,7 @@ fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut
 }
 
 /// Returns the profile of a pod's `schedulerName`; `None` when another scheduler is responsible.
-pub fn profile_of<'a>(world: &'a World, row: &Row) -> Option<&'a Profile> {
+pub fn profile_of<'a>(world: &'a World, row: &Row) -> Option<&'a SchedulerProfile> {
     let name = row.pod().map(|pod| &pod.scheduler);
     world.settings.profiles.iter().find(|profile| Some(&profile.name) == name)
 }
@@ -117,7 +117,7 @@ const FEWEST: usize = 100;
 
 /// After how many nodes that fit no more are looked at: the fewer in proportion, the more there are
 /// (Kubernetes: `numFeasibleNodesToFind`).
-fn sample(profile: &Profile, nodes: usize) -> usize {
+fn sample(profile: &SchedulerProfile, nodes: usize) -> usize {
     let percentage = match profile.percentage {
         0 => 50usize.saturating_sub(nodes / 125).max(5),
         given => given,
@@ -127,17 +127,17 @@ fn sample(profile: &Profile, nodes: usize) -> usize {
 
 /// Results of filtering all nodes for a pod.
 #[derive(Default)]
-struct Survey {
+struct NodeSurvey {
     /// As many nodes that can take it as are to be ranked.
-    fit: Vec<Ranked>,
+    fit: Vec<RankedNode>,
     /// When there are none, the number of each node's verdict.
     verdicts: Vec<usize>,
 }
 
 /// Asks nodes until `wanted` have been found that can take the pod: the one that it was promised alone when that can, or those that it
 /// names, or all from a place on that is another one each time.
-fn survey(asks: &Asks<'_>, opinions: &mut Opinions, wanted: usize) -> Survey {
-    let Asks { world, wants, .. } = *asks;
+fn survey(asks: &PodQuery<'_>, opinions: &mut NodeResultCache, wanted: usize) -> NodeSurvey {
+    let PodQuery { world, wants, .. } = *asks;
     let count = nodes::count(world);
     // Reuses the buffers of the previous survey, which are as large as the number of nodes.
     let mut survey = std::mem::take(&mut opinions.survey);
@@ -147,7 +147,7 @@ fn survey(asks: &Asks<'_>, opinions: &mut Opinions, wanted: usize) -> Survey {
         let (verdict, merits) = opinions.verdict(asks, slot);
         survey.verdicts[slot] = verdict;
         if verdict == FITS {
-            survey.fit.push(Ranked::new(slot, merits));
+            survey.fit.push(RankedNode::new(slot, merits));
         }
         survey.fit.len()
     };
@@ -168,19 +168,19 @@ fn survey(asks: &Asks<'_>, opinions: &mut Opinions, wanted: usize) -> Survey {
     survey
 }
 
-fn assign(asks: &Asks<'_>, node: &Row, plan: &mut Plan) {
+fn assign(asks: &PodQuery<'_>, node: &Row, plan: &mut Plan) {
     let (row, name) = (asks.row, &node.key.name);
     for (verb, why) in asks.storage.iter().flat_map(|storage| storage.settle_on(node)) {
         plan.write(verb, why);
     }
-    let bind = Verb::Bind { pod: row.key.clone(), uid: row.uid.clone(), node: name.clone() };
+    let bind = WriteVerb::Bind { pod: row.key.clone(), uid: row.uid.clone(), node: name.clone() };
     plan.write(bind, format!("bound {} to node {name}", row.key.path()));
     let message = format!("Successfully assigned {} to {name}", row.key.path());
     plan.event(row, EventType::Normal, "Scheduled", message);
 }
 
 /// Why a pod is not bound.
-struct Held<'a> {
+struct Unschedulable<'a> {
     reason: &'static str,
     message: &'a str,
     /// The node that others leave for it.
@@ -188,8 +188,8 @@ struct Held<'a> {
 }
 
 /// Writes the condition PodScheduled=False and the promised node, unless the pod already says so. The event goes with the write.
-fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Held<'_>) {
-    let Held { reason, message, promised } = *held;
+fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Unschedulable<'_>) {
+    let Unschedulable { reason, message, promised } = *held;
     plan.wait(format!("{reason}: {message}"));
     let pod = world.open(row);
     let known = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
@@ -212,16 +212,16 @@ fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Held<'_>) {
         Some(node) => changed.set(&["status", "nominatedNodeName"], node),
         None => drop(changed.unset(&["status", "nominatedNodeName"])),
     }
-    plan.write(Verb::Status(changed), format!("said why {} is not scheduled", row.key.name));
+    plan.write(WriteVerb::Status(changed), format!("said why {} is not scheduled", row.key.name));
 }
 
 /// Ends the pods that have to go, and takes back what was promised to less important ones on the same node.
-fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
+fn make_room(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan: &mut Plan) {
     let (node, own) = (&choice.node.key.name, row.pod().map_or(0, |fields| fields.priority));
     for victim in choice.victims.pods.iter().filter(|victim| !victim.is_deleting()) {
-        plan.write(Verb::Status(as_target(world, victim, row)), "it is about to be preempted");
+        plan.write(WriteVerb::Status(as_target(world, victim, row)), "it is about to be preempted");
         let (key, uid) = (victim.key.clone(), victim.uid.clone());
-        let delete = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+        let delete = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(delete, format!("preempted {} for {}", victim.key.path(), row.key.path()));
         plan.event(victim, EventType::Normal, "Preempted", format!("Preempted by pod {} on node {node}", row.uid));
     }
@@ -229,7 +229,7 @@ fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
     for other in world.promised_to(node).filter(loses) {
         let mut changed = world.open(other).status_alone();
         changed.unset(&["status", "nominatedNodeName"]);
-        plan.write(Verb::Status(changed), format!("node {node} is promised to a more important pod"));
+        plan.write(WriteVerb::Status(changed), format!("node {node} is promised to a more important pod"));
     }
 }
 

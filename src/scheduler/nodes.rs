@@ -1,11 +1,11 @@
 //! The nodes with what already runs on them.
 
-use crate::world::{Load, NodeFields, Place, Row, World};
+use crate::world::{NodeFields, NodeLoad, NodeSlot, Row, World};
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A node and its load.
-pub struct Candidate<'a> {
+pub struct CandidateNode<'a> {
     /// Slot in the node cache.
     pub slot: usize,
     /// The node.
@@ -13,7 +13,7 @@ pub struct Candidate<'a> {
     /// Its fields.
     pub fields: &'a NodeFields,
     /// Sum of its pods' requests.
-    pub load: Cow<'a, Load>,
+    pub load: Cow<'a, NodeLoad>,
     /// Its pods that are thought away.
     away: Vec<&'a Arc<Row>>,
     /// Pods that it was promised to, as if they ran there.
@@ -21,7 +21,7 @@ pub struct Candidate<'a> {
     world: &'a World,
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> CandidateNode<'a> {
     /// Its pods that have not ended, as they are thought to be.
     pub fn pods(&self) -> impl Iterator<Item = &'a Arc<Row>> {
         let has_ended = |pod: &Row| pod.pod().is_some_and(|pod| pod.phase.is_terminal());
@@ -84,13 +84,13 @@ pub fn count(world: &World) -> usize {
 }
 
 /// All nodes, ordered by name.
-pub fn candidates(world: &World) -> impl Iterator<Item = Candidate<'_>> {
+pub fn candidates(world: &World) -> impl Iterator<Item = CandidateNode<'_>> {
     (0..count(world)).filter_map(|slot| candidate(world, slot))
 }
 
 /// Returns the node in this slot.
-pub fn candidate(world: &World, slot: usize) -> Option<Candidate<'_>> {
-    let Place { row, load } = world.fleet().get(slot)?;
+pub fn candidate(world: &World, slot: usize) -> Option<CandidateNode<'_>> {
+    let NodeSlot { row, load } = world.fleet().get(slot)?;
     let load = Cow::Borrowed(load);
-    Some(Candidate { slot, row, fields: row.node()?, load, away: Vec::new(), guests: Vec::new(), world })
+    Some(CandidateNode { slot, row, fields: row.node()?, load, away: Vec::new(), guests: Vec::new(), world })
 }

@@ -2,10 +2,10 @@
 //!
 //! Source: `pkg/scheduler/framework/preemption` and its plugin `defaultpreemption`, for order and messages.
 
-use super::filter::{self, Asks};
+use super::filter::{self, PodQuery};
 use super::message;
-use super::nodes::{self, Candidate};
-use super::opinions::{Fate, Opinions};
+use super::node_results::{NodeResultCache, PreemptionVerdict};
+use super::nodes::{self, CandidateNode};
 use crate::object::{Object, Time};
 use crate::world::{Row, World};
 use std::borrow::Cow;
@@ -20,9 +20,9 @@ const FEWEST_COMPARED: usize = 100;
 const PERCENT_COMPARED: usize = 10;
 
 /// Result of preemption for a pod.
-pub enum Outcome<'a> {
+pub enum PreemptionOutcome<'a> {
     /// These pods have to go from a node.
-    Victims(Choice<'a>),
+    Victims(PreemptionChoice<'a>),
     /// Pods are going for it already.
     UnderWay,
     /// Nothing, and why.
@@ -30,52 +30,52 @@ pub enum Outcome<'a> {
 }
 
 /// A node, and the pods that have to go from it.
-pub struct Choice<'a> {
+pub struct PreemptionChoice<'a> {
     /// The node.
     pub node: &'a Row,
     /// The pods; at least one.
-    pub victims: Arc<Dismissal>,
+    pub victims: Arc<Victims>,
 }
 
 /// The pods that have to go from a node so that one more important fits there: the most important first, and at least one.
-pub struct Dismissal {
+pub struct Victims {
     /// The pods.
     pub pods: Vec<Arc<Row>>,
-    harm: Harm,
+    harm: VictimCost,
 }
 
 /// The victims on a node, or the reasons why there are none: an empty list when no removal would help.
-pub type Found = Result<Dismissal, Vec<Cow<'static, str>>>;
+pub type VictimSearch = Result<Victims, Vec<Cow<'static, str>>>;
 
 /// Cost of a choice, compared lowest first: violated disruption budgets, highest priority, sum of priorities, number of
 /// pods, and start time of the most important ones.
-type Harm = (usize, i32, i64, usize, Reverse<Time>);
+type VictimCost = (usize, i32, i64, usize, Reverse<Time>);
 
 /// A pod that fits nowhere, and the number of each node's verdict.
 pub struct Preemptor<'a, 'b> {
     /// The pod's requirements against the actual state.
-    pub asks: &'b Asks<'a>,
+    pub asks: &'b PodQuery<'a>,
     /// Why each node refuses it.
     pub verdicts: &'b [usize],
 }
 
 impl<'a> Preemptor<'a, '_> {
     /// Finds the victims with the lowest cost.
-    pub fn preempt(&self, opinions: &mut Opinions) -> Outcome<'a> {
-        let Asks { world, pod, .. } = *self.asks;
+    pub fn preempt(&self, opinions: &mut NodeResultCache) -> PreemptionOutcome<'a> {
+        let PodQuery { world, pod, .. } = *self.asks;
         if pod.text(&["spec", "preemptionPolicy"]) == Some("Never") {
-            return Outcome::Nothing("not eligible due to preemptionPolicy=Never.".to_owned());
+            return PreemptionOutcome::Nothing("not eligible due to preemptionPolicy=Never.".to_owned());
         }
         let for_good = opinions.for_good();
         if self.is_under_way(&for_good) {
-            return Outcome::UnderWay;
+            return PreemptionOutcome::UnderWay;
         }
         let count = self.verdicts.len();
         let enough = (count * PERCENT_COMPARED / 100).max(FEWEST_COMPARED).min(count);
         let budgets = budgets(world);
         let mut in_vain: Vec<usize> = Vec::new();
         let (mut unhelpful, mut compared, mut spares_budgets) = (0, 0, false);
-        let mut best: Option<Choice<'a>> = None;
+        let mut best: Option<PreemptionChoice<'a>> = None;
         // Not always the same nodes, where not all are compared.
         let first = world.seed as usize % count.max(1);
         for slot in (first..count).chain(0..first) {
@@ -87,8 +87,8 @@ impl<'a> Preemptor<'a, '_> {
                 break;
             }
             let victims = match self.fate(opinions, slot, &budgets) {
-                Fate::Room(victims) => victims,
-                Fate::InVain(number) => {
+                PreemptionVerdict::Room(victims) => victims,
+                PreemptionVerdict::InVain(number) => {
                     in_vain.resize(in_vain.len().max(number + 1), 0);
                     in_vain[number] += 1;
                     continue;
@@ -96,16 +96,16 @@ impl<'a> Preemptor<'a, '_> {
             };
             (compared, spares_budgets) = (compared + 1, spares_budgets || victims.harm.0 == 0);
             if best.as_ref().is_none_or(|best| victims.harm < best.victims.harm) {
-                best = Some(Choice { node: &world.fleet()[slot].row, victims });
+                best = Some(PreemptionChoice { node: &world.fleet()[slot].row, victims });
             }
         }
         match best {
-            Some(choice) => Outcome::Victims(choice),
+            Some(choice) => PreemptionOutcome::Victims(choice),
             None => {
                 let unhelpful =
                     Some(("Preemption is not helpful for scheduling", unhelpful)).filter(|(_, nodes)| *nodes > 0);
                 let reasons = opinions.in_vain(&in_vain).filter(|(_, nodes)| *nodes > 0).chain(unhelpful);
-                Outcome::Nothing(message::nodes_refuse(count, reasons))
+                PreemptionOutcome::Nothing(message::nodes_refuse(count, reasons))
             }
         }
     }
@@ -124,14 +124,14 @@ impl<'a> Preemptor<'a, '_> {
     }
 
     /// Returns the victims on the node in this slot. Results that depend on disruption budgets are not cached.
-    fn fate(&self, opinions: &mut Opinions, slot: usize, budgets: &[Budget<'_>]) -> Fate {
+    fn fate(&self, opinions: &mut NodeResultCache, slot: usize, budgets: &[DisruptionBudget<'_>]) -> PreemptionVerdict {
         let world = self.asks.world;
         let find = || nodes::candidate(world, slot).map_or(Err(Vec::new()), |node| self.find(node, budgets));
         opinions.fate(self.asks, slot, budgets.is_empty(), find)
     }
 
     /// Returns the smallest set of least important pods whose removal makes the pod fit, or the reasons against it.
-    fn find(&self, mut node: Candidate<'_>, budgets: &[Budget<'_>]) -> Found {
+    fn find(&self, mut node: CandidateNode<'_>, budgets: &[DisruptionBudget<'_>]) -> VictimSearch {
         node.welcome_promised(self.asks.row);
         let mut lower: Vec<&Arc<Row>> = node.pods().filter(|pod| self.outranks(pod)).collect();
         if lower.is_empty() {
@@ -157,11 +157,11 @@ impl<'a> Preemptor<'a, '_> {
             return Err(Vec::new());
         }
         gone.sort_by_key(|pod| importance(pod));
-        Ok(Dismissal { harm: harm(&gone, violations), pods: gone })
+        Ok(Victims { harm: harm(&gone, violations), pods: gone })
     }
 }
 
-fn harm(victims: &[Arc<Row>], violations: usize) -> Harm {
+fn harm(victims: &[Arc<Row>], violations: usize) -> VictimCost {
     let highest = victims.first().map_or(0, |pod| priority(pod));
     let above_lowest = |pod: &Arc<Row>| i64::from(priority(pod)) - i64::from(i32::MIN);
     let most_important = victims.iter().filter(|pod| priority(pod) == highest);
@@ -184,24 +184,27 @@ fn priority(pod: &Row) -> i32 {
 }
 
 /// A PodDisruptionBudget, and its status.
-struct Budget<'a> {
+struct DisruptionBudget<'a> {
     row: &'a Row,
     body: Object,
 }
 
-fn budgets(world: &World) -> Vec<Budget<'_>> {
-    world.list("poddisruptionbudgets.policy").map(|row| Budget { row, body: row.object() }).collect()
+fn budgets(world: &World) -> Vec<DisruptionBudget<'_>> {
+    world.list("poddisruptionbudgets.policy").map(|row| DisruptionBudget { row, body: row.object() }).collect()
 }
 
 /// Separates pods whose removal violates a disruption budget from the others. Kubernetes: `filterPodsWithPDBViolation`.
-fn split_by_budget<'a>(pods: &[&'a Arc<Row>], budgets: &[Budget<'_>]) -> (Vec<&'a Arc<Row>>, Vec<&'a Arc<Row>>) {
-    let allowed = |budget: &Budget<'_>| budget.body.int(&["status", "disruptionsAllowed"]).unwrap_or(0);
+fn split_by_budget<'a>(
+    pods: &[&'a Arc<Row>],
+    budgets: &[DisruptionBudget<'_>],
+) -> (Vec<&'a Arc<Row>>, Vec<&'a Arc<Row>>) {
+    let allowed = |budget: &DisruptionBudget<'_>| budget.body.int(&["status", "disruptionsAllowed"]).unwrap_or(0);
     let mut left: Vec<i64> = budgets.iter().map(allowed).collect();
     let is_kept = |pod: &&&'a Arc<Row>| {
         let mut kept = false;
         for (budget, left) in budgets.iter().zip(&mut left) {
             let empty = budget.row.workload().is_none_or(|fields| fields.selector.requirements().is_empty());
-            let counted = budget.body.at(&["status", "disruptedPods", &pod.key.name]).is_some();
+            let counted = budget.body.value_at(&["status", "disruptedPods", &pod.key.name]).is_some();
             if !empty && !counted && budget.row.selects(pod) {
                 *left -= 1;
                 kept |= *left < 0;

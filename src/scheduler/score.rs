@@ -1,14 +1,14 @@
 //! The plugins that rank nodes, with Kubernetes' formulas and weights.
 
-use super::filter::Asks;
-use super::nodes::Candidate;
-use super::{affinity, images, neighbours, spread, tolerations};
-use crate::world::Requests;
-use crate::world::profile::{Scored, Shape, WEIGHTS};
+use super::filter::PodQuery;
+use super::nodes::CandidateNode;
+use super::{affinity, images, inter_pod_affinity, spread, tolerations};
+use crate::world::ResourceRequests;
+use crate::world::profile::{ScoredResource, ScoringShape, WEIGHTS};
 
 /// Raw scores of a node, independent of other nodes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Merits {
+pub struct RawScores {
     fit: i32,
     balanced: i32,
     /// The weights of the preferred terms that the node matches.
@@ -18,19 +18,19 @@ pub struct Merits {
 }
 
 /// A node to be ranked.
-pub struct Ranked {
+pub struct RankedNode {
     /// Slot in the node cache.
     pub slot: usize,
     /// Its raw scores.
-    merits: Merits,
+    merits: RawScores,
     /// The weighted sum of all scores.
     total: i64,
 }
 
-impl Ranked {
+impl RankedNode {
     /// A node that is not ranked yet.
-    pub fn new(slot: usize, merits: Merits) -> Ranked {
-        Ranked { slot, merits, total: 0 }
+    pub fn new(slot: usize, merits: RawScores) -> RankedNode {
+        RankedNode { slot, merits, total: 0 }
     }
 }
 
@@ -38,8 +38,8 @@ impl Ranked {
 type Scores = [i64; WEIGHTS.len()];
 
 /// Computes the raw scores of one node.
-pub fn merits(asks: &Asks<'_>, node: &Candidate<'_>) -> Merits {
-    Merits {
+pub fn merits(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> RawScores {
+    RawScores {
         fit: fit(asks, node) as i32,
         balanced: balanced(asks, node) as i32,
         preferred: affinity::preference(asks.pod, &asks.profile.added_affinity, node.row) as i32,
@@ -48,7 +48,7 @@ pub fn merits(asks: &Asks<'_>, node: &Candidate<'_>) -> Merits {
 }
 
 /// Returns the index of the best node; `seed` decides between equals. A single node is not scored.
-pub fn best(asks: &Asks<'_>, nodes: &mut [Ranked], seed: u64) -> Option<usize> {
+pub fn best(asks: &PodQuery<'_>, nodes: &mut [RankedNode], seed: u64) -> Option<usize> {
     if let [only] = nodes {
         return Some(only.slot);
     }
@@ -60,21 +60,21 @@ pub fn best(asks: &Asks<'_>, nodes: &mut [Ranked], seed: u64) -> Option<usize> {
 }
 
 /// Returns the weighted score of each plugin for each node.
-pub fn parts(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<[(&'static str, i64); WEIGHTS.len()]> {
+pub fn parts(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<[(&'static str, i64); WEIGHTS.len()]> {
     let score = scores(asks, nodes);
     let named = |scores: Scores| std::array::from_fn(|plugin| (WEIGHTS[plugin].0, scores[plugin]));
     nodes.iter().enumerate().map(|(index, node)| named(score(index, node))).collect()
 }
 
 /// The scores of each of these nodes, by its place among them.
-fn scores<'a>(asks: &'a Asks<'_>, nodes: &[Ranked]) -> impl Fn(usize, &Ranked) -> Scores + use<'a> {
-    let most = |of: fn(&Merits) -> i32| i64::from(nodes.iter().map(|node| of(&node.merits)).max().unwrap_or(0));
+fn scores<'a>(asks: &'a PodQuery<'_>, nodes: &[RankedNode]) -> impl Fn(usize, &RankedNode) -> Scores + use<'a> {
+    let most = |of: fn(&RawScores) -> i32| i64::from(nodes.iter().map(|node| of(&node.merits)).max().unwrap_or(0));
     let (most_preferred, most_disliked) = (most(|node| node.preferred), most(|node| node.disliked));
-    let (spread, neighbours) = (spread::score::scores(asks, nodes), neighbours::score::scores(asks, nodes));
+    let (spread, neighbours) = (spread::score::scores(asks, nodes), inter_pod_affinity::score::scores(asks, nodes));
     let given = |scores: &[i64], index: usize| scores.get(index).copied().unwrap_or(0);
     // Most fleets know of no images, and are not looked at for them.
     let (weights, knows_images) = (asks.profile.weights, asks.world.knows_images());
-    move |index, Ranked { slot, merits, .. }| {
+    move |index, RankedNode { slot, merits, .. }| {
         let (preferred, disliked) = (i64::from(merits.preferred), i64::from(merits.disliked));
         let affinity = if most_preferred > 0 { preferred * 100 / most_preferred } else { 0 };
         let taints = if most_disliked > 0 { 100 - disliked * 100 / most_disliked } else { 100 };
@@ -86,7 +86,7 @@ fn scores<'a>(asks: &'a Asks<'_>, nodes: &[Ranked]) -> impl Fn(usize, &Ranked) -
 }
 
 /// TaintToleration: how many soft taints the pod does not bear.
-fn disliked_taints(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
+fn disliked_taints(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
     let borne = asks.pod.items(&["spec", "tolerations"]);
     let soft = node.fields.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule");
     soft.filter(|taint| tolerations::untolerated(borne, std::iter::once(*taint)).is_some()).count() as i64
@@ -94,41 +94,41 @@ fn disliked_taints(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
 
 /// NodeResourcesFit, by the profile's strategy. A resource that the node does not have, or that is none of every pod's and that the
 /// pod does not ask for, does not count.
-fn fit(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
+fn fit(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
     let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
-    let amount = |list: &Requests, name: &Scored| match name {
-        Scored::Cpu => list.scored_cpu_milli,
-        Scored::Memory => list.scored_memory,
-        Scored::Storage => list.ephemeral,
-        Scored::Other(name) => list.others.get(name).copied().unwrap_or(0),
+    let amount = |list: &ResourceRequests, name: &ScoredResource| match name {
+        ScoredResource::Cpu => list.scored_cpu_milli,
+        ScoredResource::Memory => list.scored_memory,
+        ScoredResource::Storage => list.ephemeral,
+        ScoredResource::Other(name) => list.others.get(name).copied().unwrap_or(0),
     };
     let strategy = &asks.profile.strategy;
     let (mut sum, mut weights) = (0, 0);
     for (name, weight) in &strategy.resources {
         let (wanted, offered) = (amount(wants, name), amount(has, name));
-        if offered <= 0 || (wanted == 0 && matches!(name, Scored::Other(_))) {
+        if offered <= 0 || (wanted == 0 && matches!(name, ScoredResource::Other(_))) {
             continue;
         }
         let score = shaped(&strategy.shape, wanted + amount(used, name), offered);
         // Kubernetes leaves resources that score nothing out of this strategy's mean.
-        if score > 0 || !matches!(strategy.shape, Shape::Ratio(_)) {
+        if score > 0 || !matches!(strategy.shape, ScoringShape::Ratio(_)) {
             (sum, weights) = (sum + score * weight, weights + weight);
         }
     }
     match strategy.shape {
         _ if weights == 0 => 0,
-        Shape::Ratio(_) => (sum as f64 / weights as f64).round() as i64,
+        ScoringShape::Ratio(_) => (sum as f64 / weights as f64).round() as i64,
         _ => sum / weights,
     }
 }
 
 /// The score of one resource.
-fn shaped(shape: &Shape, asked: i64, has: i64) -> i64 {
+fn shaped(shape: &ScoringShape, asked: i64, has: i64) -> i64 {
     match shape {
-        Shape::Least if asked > has => 0,
-        Shape::Least => (has - asked) * 100 / has,
-        Shape::Most => asked.min(has) * 100 / has,
-        Shape::Ratio(points) => along(points, if asked > has { 100 } else { asked * 100 / has }),
+        ScoringShape::Least if asked > has => 0,
+        ScoringShape::Least => (has - asked) * 100 / has,
+        ScoringShape::Most => asked.min(has) * 100 / has,
+        ScoringShape::Ratio(points) => along(points, if asked > has { 100 } else { asked * 100 / has }),
     }
 }
 
@@ -145,7 +145,7 @@ fn along(points: &[(i64, i64)], at: i64) -> i64 {
 }
 
 /// NodeResourcesBalancedAllocation: the more evenly CPU and memory are used the better. Pods that ask for nothing do not count.
-fn balanced(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
+fn balanced(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
     let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
     if wants.cpu_milli == 0 && wants.memory == 0 {
         return 0;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::object::Time;
-use crate::world::Settings;
+use crate::world::ClusterSettings;
 use serde_json::{Value, json};
 
 fn node(name: &str, cpu: &str, extra: Value) -> Value {
@@ -48,8 +48,8 @@ fn outcome(objects: &[Value], name: &str) -> String {
     let plan = plan(&world(objects), &Key::new(crate::object::Resource("pods"), "default", name));
     match &plan.writes[..] {
         [write] => match &write.verb {
-            Verb::Bind { node, .. } => node.to_string(),
-            Verb::Status(pod) => pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned(),
+            WriteVerb::Bind { node, .. } => node.to_string(),
+            WriteVerb::Status(pod) => pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned(),
             other => format!("{other:?}"),
         },
         other => format!("{} writes", other.len()),
@@ -193,12 +193,12 @@ fn preempted(objects: &[Value]) -> String {
         .writes
         .iter()
         .filter_map(|write| match &write.verb {
-            Verb::Delete { key, .. } => Some(&*key.name),
+            WriteVerb::Delete { key, .. } => Some(&*key.name),
             _ => None,
         })
         .collect();
     let first = plan.writes.first().map(|write| &write.verb);
-    let Some(Verb::Status(pod)) = first else { return format!("{first:?} {:?}", plan.waits) };
+    let Some(WriteVerb::Status(pod)) = first else { return format!("{first:?} {:?}", plan.waits) };
     let said = || pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned();
     pod.text(&["status", "nominatedNodeName"]).map_or_else(said, |node| format!("{node}: {}", gone.join(",")))
 }
@@ -238,9 +238,9 @@ fn less_important_pods_make_room() {
 fn who_goes_is_told_and_the_pod_says_where_it_goes() {
     let objects = [node("a", "2", json!({})), running("x", "a", "2", 1, 0), important("2")];
     let plan = plan(&world(&objects), &Key::new(crate::object::Resource("pods"), "default", "p"));
-    let Verb::Status(pod) = &plan.writes[0].verb else { panic!("{:?}", plan.writes) };
+    let WriteVerb::Status(pod) = &plan.writes[0].verb else { panic!("{:?}", plan.writes) };
     assert_eq!(pod.items(&["status", "conditions"])[0]["message"], "0/1 nodes are available: 1 Insufficient cpu.");
-    let Verb::Status(victim) = &plan.writes[1].verb else { panic!("{:?}", plan.writes) };
+    let WriteVerb::Status(victim) = &plan.writes[1].verb else { panic!("{:?}", plan.writes) };
     let target = &victim.items(&["status", "conditions"])[0];
     assert_eq!((&target["type"], &target["reason"]), (&"DisruptionTarget".into(), &"PreemptionByScheduler".into()));
     assert_eq!(target["message"], "default-scheduler: preempting to accommodate a higher priority pod");
@@ -346,7 +346,7 @@ fn wishes_about_other_pods_rank_nodes() {
             let mut world = world(&zones(&[of_app(spec)]));
             world.seed = seed;
             match &plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p")).writes[0].verb {
-                Verb::Bind { node, .. } => node.to_string(),
+                WriteVerb::Bind { node, .. } => node.to_string(),
                 other => format!("{other:?}"),
             }
         };
@@ -366,8 +366,8 @@ fn profiled(objects: &[Value], profile: Value) -> String {
     world.settings.profiles = config::profiles(&config).unwrap().into();
     let plan = plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p"));
     match plan.writes.first().map(|write| &write.verb) {
-        Some(Verb::Bind { node, .. }) => node.to_string(),
-        Some(Verb::Status(pod)) => pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned(),
+        Some(WriteVerb::Bind { node, .. }) => node.to_string(),
+        Some(WriteVerb::Status(pod)) => pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned(),
         other => format!("{other:?} {}", plan.waits.join("")),
     }
 }
@@ -437,7 +437,9 @@ fn goes(objects: &[Value]) -> String {
         let mut world = world(objects);
         world.seed = seed;
         let plan = plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p"));
-        let Some(Verb::Bind { node, .. }) = plan.writes.first().map(|write| &write.verb) else { return "none".into() };
+        let Some(WriteVerb::Bind { node, .. }) = plan.writes.first().map(|write| &write.verb) else {
+            return "none".into();
+        };
         found.insert(node.to_string());
     }
     Vec::from_iter(found).join(",")
@@ -528,7 +530,7 @@ fn what_running_pods_like_counts() {
     };
     assert_eq!(scores(&world), [0, 0]);
     // Counts follow the pods.
-    world.settings.profiles = Settings::default().profiles;
+    world.settings.profiles = ClusterSettings::default().profiles;
     assert!(scores(&world)[0] > scores(&world)[1]);
     world.remove(&Key::new(crate::object::Resource("pods"), "default", "there"));
     world.remove(&Key::new(crate::object::Resource("pods"), "default", "other"));

@@ -16,26 +16,26 @@ const CSI_NODES: &str = "csinodes.storage.k8s.io";
 pub const MINDS: [&str; 4] = [CSI_NODES, CLAIMS, VOLUMES, CLASSES];
 
 /// A driver, and what it calls the volume.
-type Attached = (String, String);
+type AttachedVolume = (String, String);
 
 /// Whether a pod's volumes are more than a node can take beside those of its other pods.
 pub fn exceeds(world: &World, pod: &Row, node: &Row) -> bool {
     let Some(limits) = world.find(CSI_NODES, "", &node.key.name) else { return false };
     let limits = limits.body();
-    let wanted: HashSet<Attached> = volumes(world, pod).collect();
+    let wanted: HashSet<AttachedVolume> = volumes(world, pod).collect();
     let lives = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| !pod.phase.is_terminal());
     let others = world.pods_on(&node.key.name).filter(lives).flat_map(|other| volumes(world, other));
-    let others: HashSet<Attached> = others.collect();
+    let others: HashSet<AttachedVolume> = others.collect();
     limits.items(&["spec", "drivers"]).iter().any(|driver| {
         let Some(most) = driver["allocatable"]["count"].as_u64() else { return false };
-        let is_its = |volume: &&Attached| driver["name"] == *volume.0;
+        let is_its = |volume: &&AttachedVolume| driver["name"] == *volume.0;
         let new = wanted.difference(&others).filter(is_its).count();
         new > 0 && (others.iter().filter(is_its).count() + new) as u64 > most
     })
 }
 
 /// The volumes of a pod that a driver attaches. A claim that has none yet gets one of its class's driver.
-fn volumes<'w>(world: &'w World, pod: &'w Row) -> impl Iterator<Item = Attached> + 'w {
+fn volumes<'w>(world: &'w World, pod: &'w Row) -> impl Iterator<Item = AttachedVolume> + 'w {
     storage::used_by(world, pod).filter_map(|claim| {
         let body = claim.body();
         let Some(name) = storage::volume_of(&body) else {

@@ -6,8 +6,8 @@
 
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
-use crate::world::storage::{self, Candidate, ClaimedBy, Place};
-use crate::world::{Row, Verb, World, terms};
+use crate::world::storage::{self, ClaimSource, VolumeCandidate, VolumeOwner};
+use crate::world::{Row, World, WriteVerb, terms};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -40,42 +40,42 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Constraints of a pod's claims on nodes.
 #[derive(Clone, Default)]
-pub struct Storage<'w> {
+pub struct PodStorage<'w> {
     /// The volumes that it has; none for one that is gone.
     bound: Vec<Option<(Arc<Row>, Object)>>,
     /// The claims that are met where it goes, the smallest first: what is left of the volumes is left for the larger.
-    open: Vec<Open<'w>>,
+    open: Vec<WaitingClaim<'w>>,
     /// Another pod uses a claim that is for one pod alone.
     is_in_use: bool,
 }
 
 /// A claim that waits for its first consumer.
 #[derive(Clone)]
-struct Open<'w> {
+struct WaitingClaim<'w> {
     row: Arc<Row>,
     claim: Object,
     wanted: Quantity,
-    volumes: Vec<Candidate<'w>>,
+    volumes: Vec<VolumeCandidate<'w>>,
     class: Object,
     /// The node that was selected for it already.
     selected: Option<Str>,
 }
 
-impl<'w> Open<'w> {
-    fn of(world: &'w World, row: &Arc<Row>, claim: Object, class: Object) -> Open<'w> {
+impl<'w> WaitingClaim<'w> {
+    fn new(world: &'w World, row: &Arc<Row>, claim: Object, class: Object) -> WaitingClaim<'w> {
         let selected = match storage::place_of(world, row, &claim) {
-            Place::On(node) => Some(node.key.name.clone()),
+            ClaimSource::On(node) => Some(node.key.name.clone()),
             _ => None,
         };
         let (wanted, volumes) = (storage::wanted(&claim), storage::candidates(world, row, &claim));
-        Open { row: row.clone(), claim, wanted, volumes, class, selected }
+        WaitingClaim { row: row.clone(), claim, wanted, volumes, class, selected }
     }
 }
 
-impl<'w> Storage<'w> {
+impl<'w> PodStorage<'w> {
     /// Reads the claims of a pod; the error says why no node can satisfy them.
-    pub fn of(world: &'w World, row: &Row, pod: &Object) -> Result<Storage<'w>, String> {
-        let mut storage = Storage::default();
+    pub fn from_pod(world: &'w World, row: &Row, pod: &Object) -> Result<PodStorage<'w>, String> {
+        let mut storage = PodStorage::default();
         let mut is_unbound = false;
         for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
             let Some(claim) = world.get(&storage::key(&row.key.namespace, &name)) else {
@@ -98,7 +98,7 @@ impl<'w> Storage<'w> {
                 }
                 (Some(_), _) => is_unbound = true,
                 (None, _) => match storage::awaiting_class(world, &body) {
-                    Some(class) => storage.open.push(Open::of(world, claim, body, class)),
+                    Some(class) => storage.open.push(WaitingClaim::new(world, claim, body, class)),
                     None => is_unbound = true,
                 },
             }
@@ -141,33 +141,37 @@ impl<'w> Storage<'w> {
     }
 
     /// Returns the writes for the pod's claims when it is placed on a node.
-    pub fn settle_on(&self, node: &Row) -> Vec<(Verb, String)> {
+    pub fn settle_on(&self, node: &Row) -> Vec<(WriteVerb, String)> {
         let met = self.met_on(node).unwrap_or_default();
-        let settle = |(open, volume): (&Open<'_>, Option<&Candidate<'_>>)| match volume {
-            Some(volume) if storage::owner(&volume.body, &open.row) == ClaimedBy::This => None,
+        let settle = |(open, volume): (&WaitingClaim<'_>, Option<&VolumeCandidate<'_>>)| match volume {
+            Some(volume) if storage::owner(&volume.body, &open.row) == VolumeOwner::This => None,
             Some(volume) => {
                 let why = format!("volume {} is kept for the claim {}", volume.row.key.name, open.row.key.path());
-                Some((Verb::Update(storage::taken_by(volume.body.clone(), &open.row)), why))
+                Some((WriteVerb::Update(storage::taken_by(volume.body.clone(), &open.row)), why))
             }
             None => {
                 let mut claim = open.claim.clone();
                 claim.set(&["metadata", "annotations", storage::SELECTED_NODE], &*node.key.name);
-                Some((Verb::Update(claim), format!("the claim {} is met on {}", open.row.key.path(), node.key.name)))
+                Some((
+                    WriteVerb::Update(claim),
+                    format!("the claim {} is met on {}", open.row.key.path(), node.key.name),
+                ))
             }
         };
         met.into_iter().filter_map(settle).collect()
     }
 
     /// The volume of each open claim on a node, none for one that is to be made; none at all where one cannot be met.
-    fn met_on(&self, node: &Row) -> Option<Vec<(&Open<'w>, Option<&Candidate<'w>>)>> {
+    fn met_on(&self, node: &Row) -> Option<Vec<(&WaitingClaim<'w>, Option<&VolumeCandidate<'w>>)>> {
         let mut taken: HashSet<&Str> = HashSet::new();
         let mut met = Vec::new();
         for open in &self.open {
             if open.selected.as_ref().is_some_and(|selected| *selected != node.key.name) {
                 return None;
             }
-            let free =
-                |volume: &&Candidate<'_>| storage::reaches(&volume.body, node) && !taken.contains(&volume.row.key.name);
+            let free = |volume: &&VolumeCandidate<'_>| {
+                storage::reaches(&volume.body, node) && !taken.contains(&volume.row.key.name)
+            };
             // One that is kept for the claim is the only one.
             let is_kept = open.volumes.first().is_some_and(|volume| volume.is_kept);
             let volume = open.volumes.iter().filter(|volume| volume.is_kept == is_kept).find(free);
@@ -266,12 +270,14 @@ mod tests {
         let world = world(&documents.join("\n---\n"));
         let plan = plan(&world, &Key::new(Resource("pods"), "default", "p"));
         let told = plan.writes.iter().map(|write| match &write.verb {
-            Verb::Bind { node, .. } => node.to_string(),
-            Verb::Update(object) if object.kind() == "PersistentVolume" => {
+            WriteVerb::Bind { node, .. } => node.to_string(),
+            WriteVerb::Update(object) if object.kind() == "PersistentVolume" => {
                 format!("{}={}", object.name(), object.text(&["spec", "claimRef", "name"]).unwrap())
             }
-            Verb::Update(object) => format!("{}@{}", object.name(), object.annotation(storage::SELECTED_NODE).unwrap()),
-            Verb::Status(pod) => {
+            WriteVerb::Update(object) => {
+                format!("{}@{}", object.name(), object.annotation(storage::SELECTED_NODE).unwrap())
+            }
+            WriteVerb::Status(pod) => {
                 let message = pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap();
                 message
                     .split(" no new claims")

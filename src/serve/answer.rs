@@ -1,13 +1,13 @@
 //! HTTP answers.
 
-use super::form::Form;
-use super::watch::Watching;
+use super::form::AnswerForm;
+use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
-use crate::runtime::logs::Logs;
+use crate::runtime::logs::LogReader;
 use serde_json::{Value, json};
 
 /// An answer: status code, headers and body.
-pub struct Answer {
+pub struct HttpAnswer {
     /// The HTTP status.
     pub code: u16,
     /// The header `Content-Type`.
@@ -15,17 +15,17 @@ pub struct Answer {
     /// The other headers.
     pub headers: Vec<(&'static str, String)>,
     /// The body.
-    pub body: Body,
+    pub body: AnswerBody,
 }
 
 /// The body of an answer.
-pub enum Body {
+pub enum AnswerBody {
     /// All of it.
     Whole(Vec<u8>),
     /// Changes as they come.
-    Watch(Box<Watching>),
+    Watch(Box<ActiveWatch>),
     /// Log of a container.
-    Log(Box<Logs>),
+    Log(Box<LogReader>),
 }
 
 /// Messages of generic server errors in Kubernetes' client library; their details are present and empty
@@ -41,36 +41,41 @@ const GENERIC: [&str; 5] = [
 /// After so many seconds a client may try again.
 const RETRY: u32 = 1;
 
-impl Answer {
+impl HttpAnswer {
     /// A document in the form that was asked for.
-    pub fn of(code: u16, document: &Value, form: &Form) -> Answer {
+    pub fn document(code: u16, document: &Value, form: &AnswerForm) -> HttpAnswer {
         let text = match (form.is_yaml, form.is_pretty) {
             (true, _) => yaml::to_yaml(document),
             (false, true) => serde_json::to_string_pretty(document).unwrap_or_default() + "\n",
             (false, false) => document.to_string() + "\n",
         };
         let content_type = if form.is_yaml { "application/yaml" } else { "application/json" };
-        Answer { code, content_type: content_type.into(), headers: Vec::new(), body: Body::Whole(text.into_bytes()) }
+        HttpAnswer {
+            code,
+            content_type: content_type.into(),
+            headers: Vec::new(),
+            body: AnswerBody::Whole(text.into_bytes()),
+        }
     }
 
     /// Plain text.
-    pub fn text(text: impl Into<Vec<u8>>) -> Answer {
+    pub fn text(text: impl Into<Vec<u8>>) -> HttpAnswer {
         let content_type = "text/plain; charset=utf-8".into();
-        Answer { code: 200, content_type, headers: Vec::new(), body: Body::Whole(text.into()) }
+        HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Whole(text.into()) }
     }
 
     /// That something was done, with no object to show: `metav1.Status`.
-    pub fn done(code: u16, details: Option<Value>, form: &Form) -> Answer {
+    pub fn done(code: u16, details: Option<Value>, form: &AnswerForm) -> HttpAnswer {
         let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
         match details {
             Some(details) => body["details"] = details,
             None => body["code"] = code.into(),
         }
-        Answer::of(code, &body, form)
+        HttpAnswer::document(code, &body, form)
     }
 
     /// That the request was refused, and why.
-    pub fn refusal(status: &Status, is_pretty: bool) -> Answer {
+    pub fn refusal(status: &Status, is_pretty: bool) -> HttpAnswer {
         let mut body = status.to_value();
         if GENERIC.iter().any(|generic| status.message.starts_with(generic)) {
             body["details"] = json!({});
@@ -79,18 +84,19 @@ impl Answer {
         if again {
             body["details"]["retryAfterSeconds"] = RETRY.into();
         }
-        let answer = Answer::of(status.reason.code(), &body, &Form { is_pretty, ..Form::default() });
-        if again { answer.with("Retry-After", RETRY.to_string()) } else { answer }
+        let answer =
+            HttpAnswer::document(status.reason.code(), &body, &AnswerForm { is_pretty, ..AnswerForm::default() });
+        if again { answer.with_header("Retry-After", RETRY.to_string()) } else { answer }
     }
 
     /// The same with another header.
-    pub fn with(mut self, name: &'static str, value: String) -> Answer {
+    pub fn with_header(mut self, name: &'static str, value: String) -> HttpAnswer {
         self.headers.push((name, value));
         self
     }
 
     /// The same with what its writer should know: `Warning: 299 - "text"` (RFC 7234, 5.5).
-    pub fn warning(mut self, warnings: &[String]) -> Answer {
+    pub fn warning(mut self, warnings: &[String]) -> HttpAnswer {
         for warning in warnings {
             let plain: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             let quoted = plain.replace('\\', "\\\\").replace('"', "\\\"");

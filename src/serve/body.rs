@@ -1,8 +1,8 @@
 //! Reading what a request brings: JSON, or YAML as kubectl reads it.
 
-use super::Result;
-use super::request::Request;
-use super::resolve::Asked;
+use super::ServeResult;
+use super::request::ApiRequest;
+use super::resolve::ResolvedTarget;
 use crate::apiserver::FieldValidation;
 use crate::kinds;
 use crate::object::patch::is_deeper_than;
@@ -23,7 +23,7 @@ fn bad(text: impl Into<String>) -> Status {
 }
 
 /// The body of a request, which shall be of this kind where it cannot be read.
-pub fn value(request: &Request, kind: &str) -> Result<Value> {
+pub fn value(request: &ApiRequest, kind: &str) -> ServeResult<Value> {
     let media = request.content_type.split(';').next().unwrap_or_default().trim();
     let read = match media {
         "" | "application/json" => json(&request.body),
@@ -85,7 +85,11 @@ fn shown(body: &[u8]) -> String {
 }
 
 /// Fields that a body gives twice, of which the last one counts: refused or told as unknown fields are.
-pub fn duplicates(request: &Request, asked: &Asked<'_>, validation: FieldValidation) -> Result<Vec<String>> {
+pub fn duplicates(
+    request: &ApiRequest,
+    asked: &ResolvedTarget<'_>,
+    validation: FieldValidation,
+) -> ServeResult<Vec<String>> {
     if validation == FieldValidation::Ignore {
         return Ok(Vec::new());
     }
@@ -101,16 +105,16 @@ pub fn duplicates(request: &Request, asked: &Asked<'_>, validation: FieldValidat
 }
 
 /// The object that a request brings for a path: its kind and namespace filled in, or checked.
-pub fn object(request: &Request, asked: &Asked<'_>) -> Result<Object> {
+pub fn object(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
     of_value(value(request, asked.kind.kind)?, asked)
 }
 
 /// The same of a body that was read already.
-pub fn of_value(body: Value, asked: &Asked<'_>) -> Result<Object> {
+pub fn of_value(body: Value, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
     let kind = asked.kind;
     let mut object = Object(body);
     for (field, own) in [("apiVersion", asked.api_version.as_str()), ("kind", kind.kind)] {
-        match object.at(&[field]) {
+        match object.value_at(&[field]) {
             None | Some(Value::Null) => object.set(&[field], own),
             Some(Value::String(text)) if text.is_empty() => object.set(&[field], own),
             Some(_) => {}
@@ -121,7 +125,7 @@ pub fn of_value(body: Value, asked: &Asked<'_>) -> Result<Object> {
     Ok(object)
 }
 
-fn check_kind(object: &Object, asked: &Asked<'_>) -> Result<()> {
+fn check_kind(object: &Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
     let (kind, found) = (asked.kind, (object.api_version(), object.kind()));
     if found == (asked.api_version.as_str(), kind.kind) {
         return Ok(());
@@ -145,9 +149,9 @@ fn check_kind(object: &Object, asked: &Asked<'_>) -> Result<()> {
 }
 
 /// The object is in the namespace of the path, and says nothing else.
-fn place(object: &mut Object, asked: &Asked<'_>) -> Result<()> {
+fn place(object: &mut Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
     let Some(namespace) = asked.namespace else {
-        if object.at(&["metadata", "namespace"]).is_some() && object.namespace().is_empty() {
+        if object.value_at(&["metadata", "namespace"]).is_some() && object.namespace().is_empty() {
             object.unset(&["metadata", "namespace"]);
         }
         // As in Kubernetes, one that a kind of the whole cluster does not have is dropped.
@@ -159,14 +163,16 @@ fn place(object: &mut Object, asked: &Asked<'_>) -> Result<()> {
             _ => Err(bad("the namespace of the provided object does not match the namespace sent on the request")),
         };
     };
-    match object.at(&["metadata", "namespace"]) {
+    match object.value_at(&["metadata", "namespace"]) {
         Some(Value::String(own)) if !own.is_empty() && own != namespace => {
             Err(bad("the namespace of the provided object does not match the namespace sent on the request"))
         }
         // A value that is not text is refused when the object is decoded.
         Some(Value::String(own)) if !own.is_empty() => Ok(()),
         Some(other) if !other.is_null() && !other.is_string() => Ok(()),
-        _ if object.at(&["metadata"]).is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) => Ok(()),
+        _ if object.value_at(&["metadata"]).is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) => {
+            Ok(())
+        }
         _ => {
             object.set(&["metadata", "namespace"], namespace);
             Ok(())
@@ -181,7 +187,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_shown() {
         let read = |content_type: &str, body: &str| {
-            let request = Request { content_type: content_type.into(), body: body.into(), ..Request::default() };
+            let request = ApiRequest { content_type: content_type.into(), body: body.into(), ..ApiRequest::default() };
             value(&request, "ConfigMap").map_err(|status| (status.reason.code(), status.message))
         };
         let unread = |why: &str| {

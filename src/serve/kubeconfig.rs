@@ -18,7 +18,7 @@ const MARK: &str = "# Written by `kloop serve`; the token is good as long as tha
 pub const NAME: &str = "kloop";
 
 /// Access data for clients.
-pub struct Access<'a> {
+pub struct ServerAccess<'a> {
     /// The server's address.
     pub address: SocketAddr,
     /// Its authority's certificate, PEM; none for plain HTTP.
@@ -44,7 +44,7 @@ pub fn token() -> anyhow::Result<String> {
 
 /// Writes the file, for its owner's eyes only, in place of one whose server has ended; any other file is left alone. It is this server's
 /// as long as what comes back is kept.
-pub fn write(path: &Path, access: &Access<'_>) -> anyhow::Result<File> {
+pub fn write(path: &Path, access: &ServerAccess<'_>) -> anyhow::Result<File> {
     let old = File::open(path).and_then(|file| Ok((fs::read_to_string(path)?, file)));
     let stays = match &old {
         Ok((text, _)) if !text.starts_with(MARK) => "was not written by kloop serve, and is left as it is",
@@ -62,7 +62,7 @@ pub fn write(path: &Path, access: &Access<'_>) -> anyhow::Result<File> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn write_new(path: &Path, access: &Access<'_>) -> std::io::Result<File> {
+fn write_new(path: &Path, access: &ServerAccess<'_>) -> std::io::Result<File> {
     // A killed server left this file.
     fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -71,7 +71,7 @@ fn write_new(path: &Path, access: &Access<'_>) -> std::io::Result<File> {
     Ok(file)
 }
 
-fn text(access: &Access<'_>) -> std::io::Result<String> {
+fn text(access: &ServerAccess<'_>) -> std::io::Result<String> {
     let scheme = if access.authority.is_some() { "https" } else { "http" };
     let mut address = access.address;
     if address.ip().is_unspecified() {
@@ -105,7 +105,7 @@ mod tests {
         let path = dir.path().join("kubeconfig");
         let address = "127.0.0.1:8001".parse().unwrap();
         for token in ["one", "two"] {
-            let access = Access { address, authority: Some("PEM"), token: Some(token), namespace: "default" };
+            let access = ServerAccess { address, authority: Some("PEM"), token: Some(token), namespace: "default" };
             let held = write(&path, &access).unwrap();
             let refused = write(&path, &access).unwrap_err().to_string();
             assert!(refused.contains("which still runs"), "{refused}");
@@ -118,7 +118,7 @@ mod tests {
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
         fs::write(&path, "clusters: []\n").unwrap();
-        let access = Access { address, authority: None, token: None, namespace: "default" };
+        let access = ServerAccess { address, authority: None, token: None, namespace: "default" };
         assert!(write(&path, &access).unwrap_err().to_string().contains("not written by kloop serve"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "clusters: []\n");
     }

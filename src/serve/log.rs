@@ -1,29 +1,29 @@
 //! Logs of containers: `pods/NAME/log`.
 
-use super::answer::{Answer, Body};
-use super::request::Request;
-use super::resolve::Asked;
-use super::{Result, options};
+use super::answer::{AnswerBody, HttpAnswer};
+use super::request::ApiRequest;
+use super::resolve::ResolvedTarget;
+use super::{ServeResult, options};
 use crate::apiserver::{Api, log, read};
 use crate::object::{Object, Reason, Status, Time, time};
-use crate::runtime::logs::Options;
+use crate::runtime::logs::LogOptions;
 use jiff::SignedDuration;
 
 /// Answers with the log as plain text, and goes on with it when that is asked for.
-pub fn answer(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let pod = api.look(|ledger| read::exact(ledger, &asked.key()))?;
     let container = container(&pod, request.parameter("container"))?;
     let options = wish(request)?;
-    let logs = log::open(&log::Place::of(api), &pod, &container, &options)?;
-    let answer = Answer { content_type: "text/plain".into(), ..Answer::text("") };
+    let logs = log::open(&log::LogSource::from_api(api), &pod, &container, &options)?;
+    let answer = HttpAnswer { content_type: "text/plain".into(), ..HttpAnswer::text("") };
     Ok(match logs {
-        Some(logs) => Answer { body: Body::Log(Box::new(logs)), ..answer },
+        Some(logs) => HttpAnswer { body: AnswerBody::Log(Box::new(logs)), ..answer },
         None => answer,
     })
 }
 
 /// The container that is meant (`pkg/registry/core/pod`: LogLocation).
-fn container(pod: &Object, asked: Option<&str>) -> Result<String> {
+fn container(pod: &Object, asked: Option<&str>) -> ServeResult<String> {
     let names = |list: &str| -> Vec<String> {
         let containers = pod.items(&["spec", list]).iter();
         containers.filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect()
@@ -52,7 +52,7 @@ fn container(pod: &Object, asked: Option<&str>) -> Result<String> {
     }
 }
 
-fn wish(request: &Request) -> Result<Options> {
+fn wish(request: &ApiRequest) -> ServeResult<LogOptions> {
     let positive = |name: &'static str, least: i64| match request.number(name)? {
         Some(number) if number < least => {
             let bound = if least == 0 { "greater than or equal to 0" } else { "greater than 0" };
@@ -66,7 +66,7 @@ fn wish(request: &Request) -> Result<Options> {
     let moment = request.parameter("sinceTime").map(|text| {
         time::parse_rfc3339(text).map_err(|error| Status::new(Reason::BadRequest, format!("sinceTime: {error}")))
     });
-    Ok(Options {
+    Ok(LogOptions {
         follow: request.flag("follow"),
         previous: request.flag("previous"),
         since: moment.transpose()?.or(seconds),

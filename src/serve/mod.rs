@@ -26,35 +26,35 @@ mod version;
 mod watch;
 mod write;
 
-pub use answer::{Answer, Body};
-pub use request::Request;
-pub use watch::Watching;
+pub use answer::{AnswerBody, HttpAnswer};
+pub use request::ApiRequest;
+pub use watch::ActiveWatch;
 
 use crate::apiserver::Api;
 use crate::object::{Reason, Status};
-use path::{Named, Place};
+use path::{ApiPath, PathTarget};
 
 /// Result of handling a request; an error becomes an answer too.
-pub type Result<T = Answer> = std::result::Result<T, Status>;
+pub type ServeResult<T = HttpAnswer> = std::result::Result<T, Status>;
 
 /// The Kubernetes that this is the API of.
 pub const KUBERNETES: &str = "v1.36.2";
 
 /// Answers one request.
-pub fn answer(api: &mut Api, request: &Request) -> Answer {
-    ask(api, request).unwrap_or_else(|status| Answer::refusal(&status, request.is_for_people()))
+pub fn answer(api: &mut Api, request: &ApiRequest) -> HttpAnswer {
+    ask(api, request).unwrap_or_else(|status| HttpAnswer::refusal(&status, request.is_for_people()))
 }
 
 /// The same for who wants to tell of a refusal in words of its own.
-pub fn ask(api: &mut Api, request: &Request) -> Result {
+pub fn ask(api: &mut Api, request: &ApiRequest) -> ServeResult {
     match path::parse(&request.path) {
-        Some(Place::Document(document)) => discovery::answer(api, request, &document),
-        Some(Place::Object(named)) => object(api, request, &named),
+        Some(ApiPath::Document(document)) => discovery::answer(api, request, &document),
+        Some(ApiPath::Object(named)) => object(api, request, &named),
         None => Err(unknown_path()),
     }
 }
 
-fn object(api: &mut Api, request: &Request, named: &Named) -> Result {
+fn object(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResult {
     if let Some(answer) = subresource::without_kind(api, request, named) {
         return answer;
     }
@@ -70,19 +70,19 @@ fn object(api: &mut Api, request: &Request, named: &Named) -> Result {
         ("POST", true) if asked.is_placed() => write::create(api, request, &asked),
         ("PUT", false) => write::replace(api, request, &asked),
         ("PATCH", false) => write::patch(api, request, &asked),
-        ("DELETE", false) => remove::one(api, request, &asked),
-        ("DELETE", true) if asked.is_placed() => remove::all(api, request, &asked),
+        ("DELETE", false) => remove::delete_object(api, request, &asked),
+        ("DELETE", true) if asked.is_placed() => remove::delete_collection(api, request, &asked),
         _ => Err(not_allowed()),
     }
 }
 
 /// Nobody but who is let in has any rights, so that to be taken for somebody else helps nobody (RBAC's words).
-fn forbidden(request: &Request, user: &str) -> Status {
+fn forbidden(request: &ApiRequest, user: &str) -> Status {
     let refuse = |what: &str, why: String| {
         Status::new(Reason::Forbidden, format!("{what} is forbidden: User {user:?} cannot {why}"))
     };
     let verb = request.method.to_ascii_lowercase();
-    let Some(Place::Object(named)) = path::parse(&request.path) else {
+    let Some(ApiPath::Object(named)) = path::parse(&request.path) else {
         return refuse("request", format!("{verb} path {:?}", request.path));
     };
     let verb = match (verb.as_str(), named.name.is_some()) {

@@ -2,16 +2,16 @@
 //!
 //! Of the operations they tell what clients look for: the kinds that can be patched, and that unknown fields are reported.
 
-use super::discovery::Group;
-use super::form::Form;
-use super::request::Request;
+use super::discovery::ApiGroup;
+use super::form::AnswerForm;
+use super::request::ApiRequest;
 use super::resolve::api_version;
-use super::{Answer, KUBERNETES, Result, unknown_path};
+use super::{HttpAnswer, KUBERNETES, ServeResult, unknown_path};
 use crate::apiserver::{Api, read};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, Kind};
 use crate::object::Key;
-use crate::show::schema::Schemas;
+use crate::show::schema::KindSchemas;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -19,16 +19,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// `/openapi/v2`: kubectl asks for it where a newer document says nothing, and is content with nothing.
-pub fn older(request: &Request) -> Answer {
+pub fn older(request: &ApiRequest) -> HttpAnswer {
     if request.accept.contains("protobuf") {
-        return Answer { content_type: PROTOBUF.into(), ..Answer::text("") };
+        return HttpAnswer { content_type: PROTOBUF.into(), ..HttpAnswer::text("") };
     }
     let info = json!({"title": "Kubernetes", "version": KUBERNETES});
-    Answer::of(200, &json!({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}), &Form::default())
+    HttpAnswer::document(
+        200,
+        &json!({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}),
+        &AnswerForm::default(),
+    )
 }
 
 /// `/openapi/v3`: where the documents are. Their addresses change with what is in them.
-pub fn index(groups: &[Group]) -> Answer {
+pub fn index(groups: &[ApiGroup]) -> HttpAnswer {
     let mut paths = Map::new();
     for group in groups {
         for (version, _) in &group.versions {
@@ -41,7 +45,7 @@ pub fn index(groups: &[Group]) -> Answer {
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
     }
-    Answer::text(json!({"paths": paths}).to_string())
+    HttpAnswer::text(json!({"paths": paths}).to_string())
 }
 
 fn path(group: &str, version: &str) -> String {
@@ -51,18 +55,18 @@ fn path(group: &str, version: &str) -> String {
 fn kinds_of(group: &str, version: &str) -> impl Iterator<Item = &'static Kind> {
     let api_version = api_version(group, version);
     let (group, version) = (group.to_owned(), version.to_owned());
-    kinds::all().filter(move |kind| {
+    kinds::all_kinds().filter(move |kind| {
         kind.resource.group() == group && kind.version == version || kind.also.contains(&&*api_version)
     })
 }
 
 /// `/openapi/v3/apis/apps/v1`.
-pub fn document(api: &Api, groups: &[Group], asked: &str) -> Result {
+pub fn document(api: &Api, groups: &[ApiGroup], asked: &str) -> ServeResult {
     let versions =
         groups.iter().flat_map(|group| group.versions.iter().map(move |(version, _)| (&group.name, version)));
     let mut versions = versions.filter(|(group, version)| path(group, version) == asked);
     let (group, version) = versions.next().ok_or_else(unknown_path)?;
-    let schemas = Schemas::built_in();
+    let schemas = KindSchemas::built_in();
     let (mut paths, mut definitions) = (Map::new(), Map::new());
     for kind in kinds_of(group, version) {
         let own = json!({"group": group, "version": version, "kind": kind.kind});
@@ -84,15 +88,15 @@ pub fn document(api: &Api, groups: &[Group], asked: &str) -> Result {
     definitions.values_mut().for_each(refer);
     let info = json!({"title": "Kubernetes", "version": KUBERNETES});
     let components = json!({"schemas": definitions});
-    Ok(Answer::of(
+    Ok(HttpAnswer::document(
         200,
         &json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": components}),
-        &Form::default(),
+        &AnswerForm::default(),
     ))
 }
 
 /// The schema of a kind, and its name.
-fn schema(api: &Api, schemas: &Schemas, kind: &Kind, api_version: &str) -> Result<Option<(String, Value)>> {
+fn schema(api: &Api, schemas: &KindSchemas, kind: &Kind, api_version: &str) -> ServeResult<Option<(String, Value)>> {
     let Some(custom) = kind.custom else {
         let found = schemas.name(api_version, kind.kind).zip(schemas.kind(api_version, kind.kind));
         return Ok(found.map(|(name, schema)| (name.to_owned(), schema.clone())));

@@ -1,11 +1,11 @@
 //! Options from request parameters: `CreateOptions`, `DeleteOptions`, `ListOptions` and so on of `meta.k8s.io`.
 
-use super::Result;
+use super::ServeResult;
 use super::body;
-use super::request::Request;
+use super::request::ApiRequest;
 use crate::apiserver::delete::DeleteOptions;
-use crate::apiserver::read::Wanted;
-use crate::apiserver::{FieldValidation, Manager, Options};
+use crate::apiserver::read::ListSelection;
+use crate::apiserver::{FieldManager, FieldValidation, WriteOptions};
 use crate::kinds::{FieldError, field};
 use crate::object::{FieldSelector, Reason, Resource, Selector, Status};
 use crate::world::Propagation;
@@ -27,7 +27,7 @@ pub fn forbidden(of: &str, parameter: &str, why: &str) -> Status {
 }
 
 /// Parses the options of a write. `of`: `CreateOptions`.
-pub fn of_write(request: &Request, of: &str) -> Result<Options> {
+pub fn of_write(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions> {
     let field_validation = match request.parameter("fieldValidation") {
         None | Some("Warn") => FieldValidation::Warn,
         Some("Strict") => FieldValidation::Strict,
@@ -37,17 +37,22 @@ pub fn of_write(request: &Request, of: &str) -> Result<Options> {
             return Err(wrong(of, "fieldValidation", "FieldValueNotSupported", message));
         }
     };
-    Ok(Options { field_validation, dry_run: dry_run(request, of, None)?, manager: manager(request), api_version: None })
+    Ok(WriteOptions {
+        field_validation,
+        dry_run: dry_run(request, of, None)?,
+        manager: manager(request),
+        api_version: None,
+    })
 }
 
 /// Returns the field manager: `fieldManager`, else the client's user agent.
-fn manager(request: &Request) -> Option<Manager> {
+fn manager(request: &ApiRequest) -> Option<FieldManager> {
     let agent = request.agent.split('/').next().filter(|agent| !agent.is_empty());
     let name = request.parameter("fieldManager").or(agent)?;
-    Some(Manager { name: name.to_owned(), subresource: "" })
+    Some(FieldManager { name: name.to_owned(), subresource: "" })
 }
 
-fn dry_run(request: &Request, of: &str, in_body: Option<&Value>) -> Result<bool> {
+fn dry_run(request: &ApiRequest, of: &str, in_body: Option<&Value>) -> ServeResult<bool> {
     let asked: Vec<&str> =
         request.query.iter().filter(|(name, _)| name == "dryRun").map(|(_, value)| value.as_str()).collect();
     let of_body = in_body.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -60,13 +65,13 @@ fn dry_run(request: &Request, of: &str, in_body: Option<&Value>) -> Result<bool>
 }
 
 /// Parses deletion options from the parameters and the body; the flag says whether it is a dry run.
-pub fn of_deletion(request: &Request) -> Result<(DeleteOptions, bool)> {
+pub fn of_deletion(request: &ApiRequest) -> ServeResult<(DeleteOptions, bool)> {
     let options = if request.body.is_empty() { json!({}) } else { body::value(request, "DeleteOptions")? };
     deletion(request, &options)
 }
 
 /// The same with the options in hand.
-pub fn deletion(request: &Request, options: &Value) -> Result<(DeleteOptions, bool)> {
+pub fn deletion(request: &ApiRequest, options: &Value) -> ServeResult<(DeleteOptions, bool)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let propagation = options["propagationPolicy"].as_str().or(request.parameter("propagationPolicy"));
     let orphans =
@@ -92,7 +97,7 @@ pub fn deletion(request: &Request, options: &Value) -> Result<(DeleteOptions, bo
 
 /// The revision of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum ListMoment {
     /// As things are.
     Now,
     /// As things are, which is not before this revision.
@@ -102,17 +107,17 @@ pub enum Moment {
 }
 
 /// The selectors of a list, a watch or a deletion.
-pub fn wanted(request: &Request) -> Result<Wanted> {
+pub fn wanted(request: &ApiRequest) -> ServeResult<ListSelection> {
     let labels = request.parameter("labelSelector").map(Selector::parse).transpose();
     let fields = request.parameter("fieldSelector").map(FieldSelector::parse).transpose();
-    Ok(Wanted {
+    Ok(ListSelection {
         labels: labels.map_err(|error| bad(error.to_string()))?,
         fields: fields.map_err(|error| bad(error.to_string()))?,
     })
 }
 
 /// The revision that a request names; 0 where any will do.
-pub fn revision(request: &Request) -> Result<Option<u64>> {
+pub fn revision(request: &ApiRequest) -> ServeResult<Option<u64>> {
     let Some(text) = request.parameter("resourceVersion") else { return Ok(None) };
     let refuse = |_| {
         let why =
@@ -123,7 +128,7 @@ pub fn revision(request: &Request) -> Result<Option<u64>> {
 }
 
 /// The moment that a list is wanted of.
-pub fn moment(request: &Request) -> Result<Moment> {
+pub fn moment(request: &ApiRequest) -> ServeResult<ListMoment> {
     let of = "ListOptions";
     let revision = revision(request)?;
     let matching = request.parameter("resourceVersionMatch");
@@ -137,9 +142,9 @@ pub fn moment(request: &Request) -> Result<Moment> {
         }
         (Some(_), None) => unless("resourceVersionMatch is forbidden unless resourceVersion is provided"),
         (Some("Exact"), Some(0)) => unless("resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\""),
-        (Some("Exact"), Some(revision)) => Ok(Moment::At(revision)),
-        (Some("NotOlderThan") | None, Some(revision)) if revision > 0 => Ok(Moment::Since(revision)),
-        (Some("NotOlderThan") | None, _) => Ok(Moment::Now),
+        (Some("Exact"), Some(revision)) => Ok(ListMoment::At(revision)),
+        (Some("NotOlderThan") | None, Some(revision)) if revision > 0 => Ok(ListMoment::Since(revision)),
+        (Some("NotOlderThan") | None, _) => Ok(ListMoment::Now),
         (Some(other), _) => {
             let message = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\"");
             Err(wrong(of, "resourceVersionMatch", "FieldValueNotSupported", message))

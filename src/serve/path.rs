@@ -4,16 +4,16 @@ use percent_encoding::percent_decode_str;
 
 /// Target of a path.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ApiPath {
     /// Something about the API.
-    Document(Document),
+    Document(ApiDocument),
     /// Objects.
-    Object(Named),
+    Object(PathTarget),
 }
 
 /// A document about the API.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Document {
+pub enum ApiDocument {
     /// `/`: the paths.
     Root,
     /// `/version`.
@@ -38,7 +38,7 @@ pub enum Document {
 
 /// Objects, by the words of a path.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct PathTarget {
     /// Empty for the core group.
     pub group: String,
     /// `v1`.
@@ -56,7 +56,7 @@ pub struct Named {
 }
 
 /// Parses a path; `None` when it has none of the API's forms.
-pub fn parse(path: &str) -> Option<Place> {
+pub fn parse(path: &str) -> Option<ApiPath> {
     let words = path.strip_prefix('/')?.trim_end_matches('/');
     let words: Vec<String> = match words {
         "" => Vec::new(),
@@ -64,25 +64,25 @@ pub fn parse(path: &str) -> Option<Place> {
     };
     let plain: Vec<&str> = words.iter().map(String::as_str).collect();
     let document = match plain[..] {
-        [] => Document::Root,
-        ["version"] => Document::Version,
-        ["healthz" | "livez" | "readyz", ..] => Document::Health,
-        ["openapi", "v2"] => Document::OpenApi2,
-        ["openapi", "v3"] => Document::OpenApi3,
-        ["openapi", "v3", ref rest @ ..] => Document::OpenApi3Of(rest.join("/")),
-        ["api"] => Document::Core,
-        ["apis"] => Document::Groups,
-        ["apis", group] => Document::Group(group.into()),
-        ["api", version] => Document::Resources(String::new(), version.into()),
-        ["apis", group, version] => Document::Resources(group.into(), version.into()),
-        ["api", version, ref rest @ ..] => return named("", version, rest).map(Place::Object),
-        ["apis", group, version, ref rest @ ..] => return named(group, version, rest).map(Place::Object),
+        [] => ApiDocument::Root,
+        ["version"] => ApiDocument::Version,
+        ["healthz" | "livez" | "readyz", ..] => ApiDocument::Health,
+        ["openapi", "v2"] => ApiDocument::OpenApi2,
+        ["openapi", "v3"] => ApiDocument::OpenApi3,
+        ["openapi", "v3", ref rest @ ..] => ApiDocument::OpenApi3Of(rest.join("/")),
+        ["api"] => ApiDocument::Core,
+        ["apis"] => ApiDocument::Groups,
+        ["apis", group] => ApiDocument::Group(group.into()),
+        ["api", version] => ApiDocument::Resources(String::new(), version.into()),
+        ["apis", group, version] => ApiDocument::Resources(group.into(), version.into()),
+        ["api", version, ref rest @ ..] => return named("", version, rest).map(ApiPath::Object),
+        ["apis", group, version, ref rest @ ..] => return named(group, version, rest).map(ApiPath::Object),
         _ => return None,
     };
-    Some(Place::Document(document))
+    Some(ApiPath::Document(document))
 }
 
-fn named(group: &str, version: &str, rest: &[&str]) -> Option<Named> {
+fn named(group: &str, version: &str, rest: &[&str]) -> Option<PathTarget> {
     let (watch, rest) = match rest {
         ["watch", rest @ ..] => (true, rest),
         rest => (false, rest),
@@ -94,7 +94,7 @@ fn named(group: &str, version: &str, rest: &[&str]) -> Option<Named> {
         rest => (None, rest),
     };
     let text = |index: usize| rest.get(index).map(|word| (*word).to_owned());
-    let named = Named {
+    let named = PathTarget {
         group: group.into(),
         version: version.into(),
         namespace,
@@ -125,7 +125,7 @@ mod tests {
             ("/apis/x.dev/v2/boats/b", "x.dev v2 - boats b -"),
         ];
         for (path, expected) in cases {
-            let Some(Place::Object(named)) = parse(path) else { panic!("{path}") };
+            let Some(ApiPath::Object(named)) = parse(path) else { panic!("{path}") };
             let or = |word: Option<String>| word.unwrap_or("-".into());
             let text =
                 [named.group, named.version, or(named.namespace), named.plural, or(named.name), or(named.subresource)];
@@ -135,6 +135,6 @@ mod tests {
         for path in ["", "x", "/api/v1/namespaces/w/pods/a/b/c", "/api/v1//pods", "/metrics", "/apiv1"] {
             assert_eq!(parse(path), None, "{path}");
         }
-        assert_eq!(parse("/apis/apps"), Some(Place::Document(Document::Group("apps".into()))));
+        assert_eq!(parse("/apis/apps"), Some(ApiPath::Document(ApiDocument::Group("apps".into()))));
     }
 }

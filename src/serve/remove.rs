@@ -1,14 +1,14 @@
 //! Delete, of one object and of many.
 
-use super::answer::{Answer, details};
+use super::answer::{HttpAnswer, details};
 use super::options;
-use super::read::Show;
-use super::request::Request;
-use super::resolve::Asked;
-use super::{Result, not_allowed};
+use super::read::ReadPresentation;
+use super::request::ApiRequest;
+use super::resolve::ResolvedTarget;
+use super::{ServeResult, not_allowed};
 use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
-use crate::apiserver::{Api, Reply, read};
+use crate::apiserver::{Api, WriteReply, read};
 use crate::object::{Reason, Status};
 
 /// Kinds whose deletion is answered with their last state rather than a Status (`ReturnDeletedObject` of their registries).
@@ -27,8 +27,8 @@ const SHOWN: [&str; 11] = [
 ];
 
 /// Deletes one object.
-pub fn one(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
-    let show = Show::of(request, asked)?;
+pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let show = ReadPresentation::from_request(request, asked)?;
     let (deletion, dry_run) = options::of_deletion(request)?;
     let key = asked.key();
     let (is_gone, reply) = api.write(dry_run, |ledger| {
@@ -38,19 +38,19 @@ pub fn one(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
     Ok(answer(&show, asked, is_gone, reply))
 }
 
-fn answer(show: &Show, asked: &Asked<'_>, is_gone: bool, reply: Reply) -> Answer {
+fn answer(show: &ReadPresentation, asked: &ResolvedTarget<'_>, is_gone: bool, reply: WriteReply) -> HttpAnswer {
     if is_gone && !SHOWN.contains(&asked.kind.resource.0) {
-        return Answer::done(200, Some(details(asked.kind, &reply.object)), show.form());
+        return HttpAnswer::done(200, Some(details(asked.kind, &reply.object)), show.form());
     }
-    show.one(200, reply.into_object())
+    show.answer_object(200, reply.into_object())
 }
 
 /// Deletes every object that is selected, and lists them as they were deleted.
-pub fn all(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     if asked.kind.resource == "namespaces" {
         return Err(not_allowed());
     }
-    let show = Show::of(request, asked)?;
+    let show = ReadPresentation::from_request(request, asked)?;
     let (deletion, dry_run) = options::of_deletion(request)?;
     let wanted = options::wanted(request)?;
     let found = api.look(|ledger| read::list(ledger, asked.kind, asked.namespace, &wanted))?;

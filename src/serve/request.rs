@@ -1,12 +1,12 @@
 //! A request as the API reads it, wherever it came from.
 
-use super::Result;
+use super::ServeResult;
 use crate::object::{Reason, Status};
 use percent_encoding::percent_decode_str;
 
 /// A request.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub struct ApiRequest {
     /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
     pub method: String,
     /// The path as it was written, without its parameters.
@@ -25,15 +25,15 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-impl Request {
+impl ApiRequest {
     /// A request with nothing but its method and its path, parameters included.
-    pub fn new(method: &str, target: &str) -> Request {
+    pub fn new(method: &str, target: &str) -> ApiRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(name), decoded(value))
         });
-        Request { method: method.into(), path: path.into(), query: pairs.collect(), ..Request::default() }
+        ApiRequest { method: method.into(), path: path.into(), query: pairs.collect(), ..ApiRequest::default() }
     }
 
     /// A parameter that says something.
@@ -52,7 +52,7 @@ impl Request {
     }
 
     /// A parameter that is a number.
-    pub fn number(&self, name: &str) -> Result<Option<i64>> {
+    pub fn number(&self, name: &str) -> ServeResult<Option<i64>> {
         let Some(text) = self.parameter(name) else { return Ok(None) };
         let refuse = |_| Status::new(Reason::BadRequest, format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
         text.parse().map(Some).map_err(refuse)
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn parameters_are_decoded() {
         let request =
-            Request::new("GET", "/api/v1/pods?labelSelector=a%20in+(b)&watch&limit=5&pretty=false&x=%ff&empty=");
+            ApiRequest::new("GET", "/api/v1/pods?labelSelector=a%20in+(b)&watch&limit=5&pretty=false&x=%ff&empty=");
         assert_eq!(request.path, "/api/v1/pods");
         assert_eq!(request.parameter("labelSelector"), Some("a in (b)"));
         assert_eq!(request.parameter("empty"), None);

@@ -1,13 +1,13 @@
 //! From the words of a path to a kind of the catalogue and the objects that are meant.
 
-use super::path::Named;
-use super::{Result, unknown_path};
+use super::path::PathTarget;
+use super::{ServeResult, unknown_path};
 use crate::apiserver::{Api, custom};
 use crate::kinds::{self, Kind};
 use crate::object::Key;
 
 /// The objects that a request addresses.
-pub struct Asked<'a> {
+pub struct ResolvedTarget<'a> {
     /// Their kind.
     pub kind: &'static Kind,
     /// The `apiVersion` that they are wanted in.
@@ -22,7 +22,7 @@ pub struct Asked<'a> {
     pub watch: bool,
 }
 
-impl Asked<'_> {
+impl ResolvedTarget<'_> {
     /// The key of the object that is named.
     pub fn key(&self) -> Key {
         Key::new(self.kind.resource, self.namespace.unwrap_or_default(), self.name)
@@ -35,7 +35,7 @@ impl Asked<'_> {
 }
 
 /// The kind of a path; of a custom one its definition as it stands now.
-pub fn kind(api: &Api, named: &Named) -> Result<&'static Kind> {
+pub fn kind(api: &Api, named: &PathTarget) -> ServeResult<&'static Kind> {
     let Some(found) = find(named) else {
         // It may be of a definition that another process has brought since.
         api.look(custom::learn_all)?;
@@ -46,9 +46,9 @@ pub fn kind(api: &Api, named: &Named) -> Result<&'static Kind> {
     find(named).ok_or_else(unknown_path)
 }
 
-fn find(named: &Named) -> Option<&'static Kind> {
+fn find(named: &PathTarget) -> Option<&'static Kind> {
     let asked = api_version(&named.group, &named.version);
-    let mut all = kinds::all().filter(|kind| kind.resource.plural() == named.plural);
+    let mut all = kinds::all_kinds().filter(|kind| kind.resource.plural() == named.plural);
     all.find(|kind| {
         kind.resource.group() == named.group && kind.version == named.version || kind.also.contains(&&*asked)
     })
@@ -60,7 +60,7 @@ pub fn api_version(group: &str, version: &str) -> String {
 }
 
 /// Resolves the path of a kind.
-pub fn asked<'a>(kind: &'static Kind, named: &'a Named) -> Result<Asked<'a>> {
+pub fn asked<'a>(kind: &'static Kind, named: &'a PathTarget) -> ServeResult<ResolvedTarget<'a>> {
     // Objects in a namespace are named with it, and others without.
     let fits = match named.name {
         Some(_) => kind.namespaced == named.namespace.is_some(),
@@ -69,7 +69,7 @@ pub fn asked<'a>(kind: &'static Kind, named: &'a Named) -> Result<Asked<'a>> {
     if !fits {
         return Err(unknown_path());
     }
-    Ok(Asked {
+    Ok(ResolvedTarget {
         kind,
         api_version: api_version(&named.group, &named.version),
         namespace: named.namespace.as_deref(),

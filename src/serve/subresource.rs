@@ -3,39 +3,39 @@
 use super::body;
 use super::log;
 use super::options;
-use super::path::Named;
-use super::read::{self, Show};
-use super::request::Request;
-use super::resolve::Asked;
+use super::path::PathTarget;
+use super::read::{self, ReadPresentation};
+use super::request::ApiRequest;
+use super::resolve::ResolvedTarget;
 use super::write::{change, check_name, patch_part, replace_part, written};
-use super::{Answer, Result, not_allowed, unknown_path};
+use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::bind::bind;
 use crate::apiserver::evict::evict;
 use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
 use crate::apiserver::scale::{rescale, scale};
-use crate::apiserver::update::Part;
-use crate::apiserver::{Api, Manager, Options};
+use crate::apiserver::update::UpdatePart;
+use crate::apiserver::{Api, FieldManager, WriteOptions};
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
 
 /// The part of an object that a subresource is.
-fn part(asked: &Asked<'_>) -> Option<Part> {
+fn part(asked: &ResolvedTarget<'_>) -> Option<UpdatePart> {
     match (asked.kind.resource.0, asked.subresource) {
-        (_, "status") if asked.kind.status => Some(Part::Status),
-        ("pods", "ephemeralcontainers") => Some(Part::EphemeralContainers),
-        ("pods", "resize") => Some(Part::Resize),
-        ("namespaces", "finalize") => Some(Part::Finalize),
+        (_, "status") if asked.kind.status => Some(UpdatePart::Status),
+        ("pods", "ephemeralcontainers") => Some(UpdatePart::EphemeralContainers),
+        ("pods", "resize") => Some(UpdatePart::Resize),
+        ("namespaces", "finalize") => Some(UpdatePart::Finalize),
         _ => None,
     }
 }
 
 /// Answers a request for a subresource.
-pub fn answer(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     if let Some(part) = part(asked) {
         return match (request.method.as_str(), part) {
             ("PUT", part) => replace_part(api, request, asked, part),
-            (_, Part::Finalize) => Err(not_allowed()),
+            (_, UpdatePart::Finalize) => Err(not_allowed()),
             ("GET", _) => read::get(api, request, asked),
             ("PATCH", part) => patch_part(api, request, asked, part),
             _ => Err(not_allowed()),
@@ -64,29 +64,31 @@ fn missing(text: &str) -> Status {
 }
 
 /// Reads or changes how many replicas an object has.
-fn scaled(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
-    let show = Show::of(request, asked)?;
+fn scaled(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let show = ReadPresentation::from_request(request, asked)?;
     let key = asked.key();
     let wish = match request.method.as_str() {
         "PUT" => {
             let wish = Object(body::value(request, "Scale")?);
             check_name(&wish, asked.name)?;
-            Wish::Whole(wish)
+            ScaleUpdate::Whole(wish)
         }
-        "PATCH" => Wish::Change(change(request)?),
+        "PATCH" => ScaleUpdate::Change(change(request)?),
         _ => {
             let object = api.look(|ledger| exact(ledger, &key))?;
-            return Ok(show.one(200, scale(asked.kind, &object)));
+            return Ok(show.answer_object(200, scale(asked.kind, &object)));
         }
     };
     let of = if request.method == "PUT" { "UpdateOptions" } else { "PatchOptions" };
     let options = options::of_write(request, of)?;
-    let options =
-        Options { manager: options.manager.map(|manager| Manager { subresource: "scale", ..manager }), ..options };
+    let options = WriteOptions {
+        manager: options.manager.map(|manager| FieldManager { subresource: "scale", ..manager }),
+        ..options
+    };
     let reply = api.write(options.dry_run, |ledger| {
         let wish = match &wish {
-            Wish::Whole(wish) => wish.clone(),
-            Wish::Change((language, change)) => {
+            ScaleUpdate::Whole(wish) => wish.clone(),
+            ScaleUpdate::Change((language, change)) => {
                 let now = scale(asked.kind, &exact(ledger, &key)?);
                 Object(patched(asked.kind, &now, *language, change)?)
             }
@@ -94,11 +96,11 @@ fn scaled(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
         rescale(ledger, asked.kind, &key, &wish, &options)
     })?;
     let scaled = scale(asked.kind, &reply.object);
-    Ok(written(&show, 200, crate::apiserver::Reply { object: scaled.into(), ..reply }))
+    Ok(written(&show, 200, crate::apiserver::WriteReply { object: scaled.into(), ..reply }))
 }
 
 /// Changes to a scale.
-enum Wish {
+enum ScaleUpdate {
     /// This.
     Whole(Object),
     /// The one that is there, changed.
@@ -106,27 +108,27 @@ enum Wish {
 }
 
 /// Binds a pod to a node.
-fn binding(api: &mut Api, request: &Request, pod: Key) -> Result {
+fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let options = options::of_write(request, "CreateOptions")?;
     let wish = Object(body::value(request, "Binding")?);
     let node = wish.text(&["target", "name"]).unwrap_or_default();
     api.write(options.dry_run, |ledger| bind(ledger, &pod, wish.uid(), node))?;
-    Ok(Answer::done(201, None, &Default::default()))
+    Ok(HttpAnswer::done(201, None, &Default::default()))
 }
 
 /// Evicts a pod.
-fn eviction(api: &mut Api, request: &Request, pod: Key) -> Result {
+fn eviction(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let wish = body::value(request, "Eviction")?;
     if wish["metadata"]["name"].as_str().is_some_and(|name| *name != *pod.name) {
         return Err(Status::new(Reason::BadRequest, "name in URL does not match name in Eviction object"));
     }
     let (deletion, dry_run) = options::deletion(request, &wish["deleteOptions"])?;
     api.write(dry_run, |ledger| evict(ledger, &pod, &deletion, dry_run))?;
-    Ok(Answer::done(201, None, &Default::default()))
+    Ok(HttpAnswer::done(201, None, &Default::default()))
 }
 
 /// Answers what is about no kind of the catalogue; nothing for all else.
-pub fn without_kind(api: &mut Api, request: &Request, named: &Named) -> Option<Result> {
+pub fn without_kind(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
     let is_plain = named.name.is_none() && !named.watch;
     match (named.group.as_str(), named.version.as_str(), named.plural.as_str()) {
         ("", "v1", "bindings") if is_plain => Some(bindings(api, request, named)),
@@ -141,14 +143,14 @@ pub fn without_kind(api: &mut Api, request: &Request, named: &Named) -> Option<R
     }
 }
 
-fn bindings(api: &mut Api, request: &Request, named: &Named) -> Result {
+fn bindings(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResult {
     let (Some(namespace), "POST") = (&named.namespace, request.method.as_str()) else { return Err(not_allowed()) };
     let name = body::value(request, "Binding")?["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     binding(api, request, Key::new(Resource("pods"), namespace, &name))
 }
 
 /// Whoever is let in may do everything.
-fn review(request: &Request, kind: &str, status: Value) -> Result {
+fn review(request: &ApiRequest, kind: &str, status: Value) -> ServeResult {
     if request.method != "POST" {
         return Err(not_allowed());
     }
@@ -158,5 +160,5 @@ fn review(request: &Request, kind: &str, status: Value) -> Result {
     if !review["metadata"].is_object() {
         review["metadata"] = json!({});
     }
-    Ok(Answer::of(201, &review, &Default::default()))
+    Ok(HttpAnswer::document(201, &review, &Default::default()))
 }

@@ -1,17 +1,17 @@
 //! Objects as the rows of a `meta.k8s.io` Table, which is what kubectl prints.
 
-use super::Result;
+use super::ServeResult;
 use super::options::wrong;
-use super::request::Request;
+use super::request::ApiRequest;
 use crate::kinds::Kind;
-use crate::kinds::view::{Cell, Column};
+use crate::kinds::view::{Column, TableCell};
 use crate::object::{Object, Time};
 use crate::show::table::Table;
 use serde_json::{Value, json};
 
 /// Part of the object that a table row contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Include {
+pub enum IncludeObject {
     /// Nothing.
     Nothing,
     /// Its metadata.
@@ -21,13 +21,13 @@ pub enum Include {
     Object,
 }
 
-impl Include {
+impl IncludeObject {
     /// Reads it from the request.
-    pub fn of(request: &Request) -> Result<Include> {
+    pub fn from_request(request: &ApiRequest) -> ServeResult<IncludeObject> {
         match request.parameter("includeObject") {
-            None | Some("Metadata") => Ok(Include::Metadata),
-            Some("None") => Ok(Include::Nothing),
-            Some("Object") => Ok(Include::Object),
+            None | Some("Metadata") => Ok(IncludeObject::Metadata),
+            Some("None") => Ok(IncludeObject::Nothing),
+            Some("Object") => Ok(IncludeObject::Object),
             Some(other) => {
                 let message =
                     format!("Unsupported value: {other:?}: supported values: \"Metadata\", \"None\", \"Object\"");
@@ -39,24 +39,24 @@ impl Include {
 
 /// The metadata of an object alone.
 pub fn metadata(object: &Object, version: &str) -> Value {
-    let metadata = object.at(&["metadata"]).cloned().unwrap_or_default();
+    let metadata = object.value_at(&["metadata"]).cloned().unwrap_or_default();
     json!({"kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata})
 }
 
 /// The table of objects of a kind.
-pub fn of(kind: &Kind, objects: &[Object], meta: Value, include: Include, version: &str) -> Value {
-    let table = Table::of(kind.resource.0, objects, Time::now());
+pub fn table_document(kind: &Kind, objects: &[Object], meta: Value, include: IncludeObject, version: &str) -> Value {
+    let table = Table::for_resource(kind.resource.0, objects, Time::now());
     let rows = table.rows.iter().zip(objects).map(|(row, object)| row_of(&row.cells, object, include, version));
     let columns = table.columns.iter().map(|column| definition(column, column.is_name()));
     whole(columns.collect(), rows.collect(), meta, version)
 }
 
 /// The table of one Scale.
-pub fn of_scale(scale: &Object, meta: Value, include: Include, version: &str) -> Value {
+pub fn of_scale(scale: &Object, meta: Value, include: IncludeObject, version: &str) -> Value {
     let columns = [Column::text("Name"), Column::int("Desired"), Column::int("Available"), Column::text("Age")];
     let count = |part: &str| scale.int(&[part, "replicas"]).unwrap_or(0);
     let plain = Table::plain(std::slice::from_ref(scale), Time::now());
-    let age = plain.rows.first().and_then(|row| row.cells.last().cloned()).unwrap_or(Cell::Empty);
+    let age = plain.rows.first().and_then(|row| row.cells.last().cloned()).unwrap_or(TableCell::Empty);
     let cells = [scale.name().into(), count("spec").into(), count("status").into(), age];
     let columns = columns.iter().map(|column| definition(column, false)).collect();
     whole(columns, vec![row_of(&cells, scale, include, version)], meta, version)
@@ -74,11 +74,11 @@ fn definition(column: &Column, is_name: bool) -> Value {
     })
 }
 
-fn row_of(cells: &[Cell], object: &Object, include: Include, version: &str) -> Value {
+fn row_of(cells: &[TableCell], object: &Object, include: IncludeObject, version: &str) -> Value {
     let shown = match include {
-        Include::Nothing => Value::Null,
-        Include::Metadata => metadata(object, version),
-        Include::Object => object.0.clone(),
+        IncludeObject::Nothing => Value::Null,
+        IncludeObject::Metadata => metadata(object, version),
+        IncludeObject::Object => object.0.clone(),
     };
-    json!({"cells": cells.iter().map(Cell::to_value).collect::<Vec<_>>(), "object": shown})
+    json!({"cells": cells.iter().map(TableCell::to_value).collect::<Vec<_>>(), "object": shown})
 }

@@ -31,7 +31,7 @@ fn event(object: &mut Object) {
         ("reportingComponent", "reportingController"),
     ];
     for (old, new) in names {
-        if let Some(value) = object.at(&[old]).cloned() {
+        if let Some(value) = object.value_at(&[old]).cloned() {
             object.unset(&[old]);
             object.set(&[new], value);
         }
@@ -54,7 +54,7 @@ fn autoscaler(object: &mut Object) {
     for path in [["spec", "metrics"], ["spec", "behavior"], ["status", "currentMetrics"], ["status", "conditions"]] {
         object.unset(&path);
     }
-    if object.at(&["status"]).is_none() {
+    if object.value_at(&["status"]).is_none() {
         object.set(&["status"], json!({}));
     }
 }

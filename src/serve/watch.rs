@@ -2,17 +2,17 @@
 //!
 //! Knows: what is told from which revision on, and how. Never: waits for anything; whoever carries the lines brings the news.
 
-use super::Result;
-use super::answer::{Answer, Body};
-use super::form::Form;
+use super::ServeResult;
+use super::answer::{AnswerBody, HttpAnswer};
+use super::form::AnswerForm;
 use super::options;
-use super::read::{Show, check_reached};
-use super::request::Request;
-use super::resolve::Asked;
+use super::read::{ReadPresentation, check_reached};
+use super::request::ApiRequest;
+use super::resolve::ResolvedTarget;
 use crate::apiserver::Api;
-use crate::apiserver::page::{self, Listing};
-use crate::apiserver::read::Wanted;
-use crate::apiserver::watch::{EventKind, Watched, event};
+use crate::apiserver::page::{self, ListRequest};
+use crate::apiserver::read::ListSelection;
+use crate::apiserver::watch::{EventKind, WatchSelection, event};
 use crate::kinds::Kind;
 use crate::object::{FieldSelector, Object, Reason, Status};
 use crate::store::LogEntry;
@@ -29,11 +29,11 @@ const LONGEST: u64 = 365 * 24 * 3600;
 pub const BATCH: usize = 1000;
 
 /// A watch under way.
-pub struct Watching {
+pub struct ActiveWatch {
     kind: &'static Kind,
     namespace: Option<String>,
-    wanted: Wanted,
-    show: Show,
+    wanted: ListSelection,
+    show: ReadPresentation,
     /// Everything up to this revision is told.
     revision: u64,
     /// Duration; `None` for as long as the client listens.
@@ -47,7 +47,7 @@ pub struct Watching {
 }
 
 /// From which moment on changes are told.
-enum Start {
+enum WatchStart {
     /// Existing objects first, as ADDED events; with a bookmark after them.
     Now { marked: bool },
     /// From this revision on.
@@ -55,8 +55,8 @@ enum Start {
 }
 
 /// Opens a watch.
-pub fn open(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
-    let show = Show::of(request, asked)?;
+pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let show = ReadPresentation::from_request(request, asked)?;
     let mut wanted = options::wanted(request)?;
     if !asked.name.is_empty() {
         let name = FieldSelector::parse(&format!("metadata.name={}", asked.name));
@@ -66,7 +66,7 @@ pub fn open(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
     let start = start(request)?;
     let timeout =
         request.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|some| *some > 0);
-    let mut watching = Watching {
+    let mut watching = ActiveWatch {
         kind: asked.kind,
         namespace: asked.namespace.map(str::to_owned),
         wanted,
@@ -78,17 +78,17 @@ pub fn open(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
         first: Vec::new(),
     };
     match start {
-        Start::Now { marked } => watching.tell_what_is_there(api, marked)?,
-        Start::After(revision) => {
+        WatchStart::Now { marked } => watching.tell_what_is_there(api, marked)?,
+        WatchStart::After(revision) => {
             check_reached(api, revision)?;
             watching.revision = revision;
         }
     }
-    let answer = Answer::of(200, &Value::Null, &Form::default());
-    Ok(Answer { body: Body::Watch(Box::new(watching)), ..answer })
+    let answer = HttpAnswer::document(200, &Value::Null, &AnswerForm::default());
+    Ok(HttpAnswer { body: AnswerBody::Watch(Box::new(watching)), ..answer })
 }
 
-fn start(request: &Request) -> Result<Start> {
+fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
     let matching = request.parameter("resourceVersionMatch");
     let is_initial = request.parameter("sendInitialEvents").is_some();
     let refuse = |why: &str| Err(options::forbidden("ListOptions", "resourceVersionMatch", why));
@@ -100,14 +100,14 @@ fn start(request: &Request) -> Result<Start> {
     }
     let wants_initial = request.flag("sendInitialEvents");
     Ok(match options::revision(request)?.filter(|revision| *revision > 0) {
-        Some(revision) if !wants_initial => Start::After(revision),
-        _ => Start::Now { marked: wants_initial },
+        Some(revision) if !wants_initial => WatchStart::After(revision),
+        _ => WatchStart::Now { marked: wants_initial },
     })
 }
 
-impl Watching {
-    fn tell_what_is_there(&mut self, api: &Api, marked: bool) -> Result<()> {
-        let listing = Listing {
+impl ActiveWatch {
+    fn tell_what_is_there(&mut self, api: &Api, marked: bool) -> ServeResult<()> {
+        let listing = ListRequest {
             kind: self.kind,
             namespace: self.namespace.as_deref(),
             wanted: &self.wanted,
@@ -134,15 +134,16 @@ impl Watching {
     }
 
     /// Encodes the events of the next log entries.
-    pub fn tell<'a>(&mut self, entries: impl IntoIterator<Item = &'a LogEntry>) -> Result<Vec<u8>> {
+    pub fn encode_entries<'a>(&mut self, entries: impl IntoIterator<Item = &'a LogEntry>) -> ServeResult<Vec<u8>> {
         let mut lines = Vec::new();
         // The most common watch, all unchanged objects of a kind, forwards the stored text.
         let is_plain = self.show.is_as_stored() && self.wanted.is_everything();
         for entry in entries {
-            let watched = Watched { kind: self.kind, namespace: self.namespace.as_deref(), wanted: &self.wanted };
+            let watched =
+                WatchSelection { kind: self.kind, namespace: self.namespace.as_deref(), wanted: &self.wanted };
             if is_plain {
                 if watched.is_about(entry) {
-                    let (word, body) = (Watched::change(entry).word(), &entry.change.stored().body);
+                    let (word, body) = (WatchSelection::change(entry).word(), &entry.change.stored().body);
                     lines.extend_from_slice(format!("{{\"type\":\"{word}\",\"object\":{body}}}\n").as_bytes());
                 }
                 self.revision = entry.revision;
@@ -158,9 +159,9 @@ impl Watching {
     }
 
     /// The same with what the log holds now: how many entries there were, and what is told of them.
-    pub fn read(&mut self, api: &Api) -> Result<(usize, Vec<u8>)> {
+    pub fn read(&mut self, api: &Api) -> ServeResult<(usize, Vec<u8>)> {
         let entries = entries(api, self.revision)?;
-        Ok((entries.len(), self.tell(&entries)?))
+        Ok((entries.len(), self.encode_entries(&entries)?))
     }
 
     fn line(&mut self, word: &str, object: Object) -> Vec<u8> {
@@ -189,7 +190,7 @@ fn line(word: &str, object: &Value) -> Vec<u8> {
 }
 
 /// Returns log entries after a revision, in batches.
-pub fn entries(api: &Api, revision: u64) -> Result<Vec<LogEntry>> {
+pub fn entries(api: &Api, revision: u64) -> ServeResult<Vec<LogEntry>> {
     api.read(|snapshot| snapshot.log_after(revision, BATCH))
 }
 

@@ -3,14 +3,14 @@
 use super::apply;
 use super::body;
 use super::options;
-use super::read::Show;
-use super::request::Request;
-use super::resolve::Asked;
-use super::{Answer, Result};
+use super::read::ReadPresentation;
+use super::request::ApiRequest;
+use super::resolve::ResolvedTarget;
+use super::{HttpAnswer, ServeResult};
 use crate::apiserver::create::create as make;
 use crate::apiserver::patch::{self as edit, PatchType};
-use crate::apiserver::update::{Part, update};
-use crate::apiserver::{Api, Options, Reply};
+use crate::apiserver::update::{UpdatePart, update};
+use crate::apiserver::{Api, WriteOptions, WriteReply};
 use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
 use serde_json::Value;
@@ -20,14 +20,14 @@ const LANGUAGES: &str = "the body of the request was in an unknown format - acce
                          application/merge-patch+json, application/strategic-merge-patch+json";
 
 /// The answer to a write.
-pub fn written(show: &Show, code: u16, reply: Reply) -> Answer {
+pub fn written(show: &ReadPresentation, code: u16, reply: WriteReply) -> HttpAnswer {
     let warnings = reply.warnings.clone();
-    show.one(code, reply.into_object()).warning(&warnings)
+    show.answer_object(code, reply.into_object()).warning(&warnings)
 }
 
 /// Creates an object.
-pub fn create(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
-    let show = Show::of(request, asked)?;
+pub fn create(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let show = ReadPresentation::from_request(request, asked)?;
     let options = options::of_write(request, "CreateOptions")?;
     let object = body::object(request, asked)?;
     let twice = body::duplicates(request, asked, options.field_validation)?;
@@ -36,13 +36,13 @@ pub fn create(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
 }
 
 /// Replaces an object.
-pub fn replace(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
-    replace_part(api, request, asked, Part::Main)
+pub fn replace(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    replace_part(api, request, asked, UpdatePart::Main)
 }
 
 /// Replaces a part of an object.
-pub fn replace_part(api: &mut Api, request: &Request, asked: &Asked<'_>, part: Part) -> Result {
-    let show = Show::of(request, asked)?;
+pub fn replace_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
+    let show = ReadPresentation::from_request(request, asked)?;
     let options = options::of_write(request, "UpdateOptions")?;
     let object = body::object(request, asked)?;
     check_name(&object, asked.name)?;
@@ -55,30 +55,32 @@ pub fn replace_part(api: &mut Api, request: &Request, asked: &Asked<'_>, part: P
 }
 
 /// The body names the object of the path.
-pub fn check_name(object: &Object, name: &str) -> Result<()> {
+pub fn check_name(object: &Object, name: &str) -> ServeResult<()> {
     let refuse = |text: String| Err(Status::new(Reason::BadRequest, text));
     match object.name() {
         own if own == name => Ok(()),
         // A value that is not text is refused when the object is decoded.
-        "" if object.at(&["metadata", "name"]).is_some_and(|value| !value.is_string() && !value.is_null()) => Ok(()),
+        "" if object.value_at(&["metadata", "name"]).is_some_and(|value| !value.is_string() && !value.is_null()) => {
+            Ok(())
+        }
         "" => refuse(format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")),
         own => refuse(format!("the name of the object ({own}) does not match the name on the URL ({name})")),
     }
 }
 
 /// Patches an object.
-pub fn patch(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
-    patch_part(api, request, asked, Part::Main)
+pub fn patch(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    patch_part(api, request, asked, UpdatePart::Main)
 }
 
 /// Patches a part of an object.
-pub fn patch_part(api: &mut Api, request: &Request, asked: &Asked<'_>, part: Part) -> Result {
+pub fn patch_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
     if apply::is_asked_for(request) {
         return apply::apply(api, request, asked, part);
     }
-    let show = Show::of(request, asked)?;
+    let show = ReadPresentation::from_request(request, asked)?;
     let api_version = Some(asked.api_version.clone());
-    let options = Options { api_version, ..options::of_write(request, "PatchOptions")? };
+    let options = WriteOptions { api_version, ..options::of_write(request, "PatchOptions")? };
     let (language, change) = change(request)?;
     let reply = api.write(options.dry_run, |ledger| {
         edit::patch(ledger, asked.kind, &asked.key(), language, &change, part, &options)
@@ -87,7 +89,7 @@ pub fn patch_part(api: &mut Api, request: &Request, asked: &Asked<'_>, part: Par
 }
 
 /// The patch that a request brings, and its language.
-pub fn change(request: &Request) -> Result<(PatchType, Value)> {
+pub fn change(request: &ApiRequest) -> ServeResult<(PatchType, Value)> {
     let unsupported = |text: &str| Err(Status::new(Reason::UnsupportedMediaType, text));
     let language = match request.content_type.split(';').next().unwrap_or_default().trim() {
         "application/json-patch+json" => PatchType::Json,

@@ -8,7 +8,7 @@
 
 /// Padding beyond the widest cell, and minimum width.
 #[derive(Clone, Copy)]
-pub struct Spacing {
+pub struct ColumnSpacing {
     /// The least width, padding included.
     pub minimum: usize,
     /// Blanks after the widest cell.
@@ -16,23 +16,23 @@ pub struct Spacing {
 }
 
 /// kubectl's tables.
-pub const TABLE: Spacing = Spacing { minimum: 6, padding: 3 };
+pub const TABLE: ColumnSpacing = ColumnSpacing { minimum: 6, padding: 3 };
 
 /// kubectl's descriptions.
-pub const DESCRIPTION: Spacing = Spacing { minimum: 0, padding: 2 };
+pub const DESCRIPTION: ColumnSpacing = ColumnSpacing { minimum: 0, padding: 2 };
 
 /// Lays out lines of cells separated by tabs.
-pub fn align(text: &str, spacing: Spacing) -> String {
+pub fn align(text: &str, spacing: ColumnSpacing) -> String {
     let mut widths = Vec::new();
     align_remembering(text, spacing, &mut widths)
 }
 
 /// The same; columns are never narrower than what is remembered, and what is remembered grows.
-pub fn align_remembering(text: &str, spacing: Spacing, remembered: &mut Vec<usize>) -> String {
+pub fn align_remembering(text: &str, spacing: ColumnSpacing, remembered: &mut Vec<usize>) -> String {
     let lines: Vec<Vec<&str>> =
         text.split_inclusive('\n').map(|line| line.trim_end_matches('\n').split('\t').collect()).collect();
     let mut layout =
-        Layout { lines, spacing, remembered, open: Vec::new(), out: String::with_capacity(text.len() * 2) };
+        TableLayout { lines, spacing, remembered, open: Vec::new(), out: String::with_capacity(text.len() * 2) };
     let last = layout.lines.len();
     layout.block(0, last);
     let mut out = layout.out;
@@ -42,16 +42,16 @@ pub fn align_remembering(text: &str, spacing: Spacing, remembered: &mut Vec<usiz
     out
 }
 
-struct Layout<'a> {
+struct TableLayout<'a> {
     lines: Vec<Vec<&'a str>>,
-    spacing: Spacing,
+    spacing: ColumnSpacing,
     remembered: &'a mut Vec<usize>,
     /// Widths of the columns that the lines at hand are in.
     open: Vec<usize>,
     out: String,
 }
 
-impl Layout<'_> {
+impl TableLayout<'_> {
     /// Lays out lines that share the open columns: finds the runs of lines that have a further one.
     fn block(&mut self, from: usize, to: usize) {
         let column = self.open.len();

@@ -1,28 +1,28 @@
 //! `-o custom-columns=NAME:.metadata.name,...`.
 
 use super::{columns, escape, go_syntax};
-use crate::object::jsonpath::Template;
+use crate::object::jsonpath::JsonPathTemplate;
 use serde_json::Value;
 
 /// Columns that the user chose.
 #[derive(Clone, Debug)]
-pub struct CustomColumns {
-    columns: Vec<(String, Template)>,
+pub struct UserColumns {
+    columns: Vec<(String, JsonPathTemplate)>,
     headers_due: bool,
 }
 
-impl CustomColumns {
+impl UserColumns {
     /// Reads `HEADER:PATH,HEADER:PATH`.
-    pub fn parse(spec: &str, no_headers: bool) -> Result<CustomColumns, String> {
+    pub fn parse(spec: &str, no_headers: bool) -> Result<UserColumns, String> {
         if spec.is_empty() {
             return Err("custom-columns format specified but no custom columns given".into());
         }
         let columns: Result<Vec<_>, String> = spec.split(',').map(column).collect();
-        Ok(CustomColumns { columns: columns?, headers_due: !no_headers })
+        Ok(UserColumns { columns: columns?, headers_due: !no_headers })
     }
 
     /// Reads a file of two lines, the headers above their paths.
-    pub fn parse_file(text: &str, no_headers: bool) -> Result<CustomColumns, String> {
+    pub fn parse_file(text: &str, no_headers: bool) -> Result<UserColumns, String> {
         let mut lines = text.lines();
         let headers: Vec<&str> = lines.next().ok_or("template was empty")?.split_whitespace().collect();
         let missing = "unexpected EOF, expected field specifications";
@@ -33,8 +33,8 @@ impl CustomColumns {
         }
         let pairs = headers.into_iter().zip(paths);
         let columns: Result<Vec<_>, String> =
-            pairs.map(|(header, path)| Ok((header.to_owned(), Template::parse_relaxed(path)?))).collect();
-        Ok(CustomColumns { columns: columns?, headers_due: !no_headers })
+            pairs.map(|(header, path)| Ok((header.to_owned(), JsonPathTemplate::parse_relaxed(path)?))).collect();
+        Ok(UserColumns { columns: columns?, headers_due: !no_headers })
     }
 
     /// The rows of some objects; the headers come before the first ones.
@@ -54,14 +54,14 @@ impl CustomColumns {
     }
 }
 
-fn column(spec: &str) -> Result<(String, Template), String> {
+fn column(spec: &str) -> Result<(String, JsonPathTemplate), String> {
     let (header, path) = spec
         .split_once(':')
         .ok_or_else(|| format!("unexpected custom-columns spec: {spec}, expected <header>:<json-path-expr>"))?;
-    Ok((header.to_owned(), Template::parse_relaxed(path)?))
+    Ok((header.to_owned(), JsonPathTemplate::parse_relaxed(path)?))
 }
 
-fn cell(path: &Template, object: &Value) -> Result<String, String> {
+fn cell(path: &JsonPathTemplate, object: &Value) -> Result<String, String> {
     let found: Vec<String> =
         path.results(object)?.into_iter().flatten().map(|value| go_syntax::plain(&value)).collect();
     Ok(if found.is_empty() { "<none>".into() } else { escape::cell(&found.join(",")) })
@@ -77,19 +77,19 @@ mod tests {
         let alpha = json!({"metadata": {"name": "alpha", "labels": {"b": "2", "a": "1"}}, "spec": {"containers": [{"image": "x:1"}, {"image": "y:2"}]}});
         let beta = json!({"metadata": {"name": "beta"}, "spec": {"n": 7, "containers": [{"image": "z"}]}});
         let spec = "NAME:.metadata.name,L:metadata.labels,IMGS:{.spec.containers[*].image},N:.spec.n";
-        let mut columns = CustomColumns::parse(spec, false).unwrap();
+        let mut columns = UserColumns::parse(spec, false).unwrap();
         let expected = "NAME    L              IMGS      N\nalpha   map[a:1 b:2]   x:1,y:2   <none>\nbeta    <none>         z         7\n";
         assert_eq!(columns.print(&[&alpha, &beta]).unwrap(), expected);
         assert_eq!(columns.print(&[&beta]).unwrap(), "beta   <none>   z     7\n");
-        let mut columns = CustomColumns::parse_file("N   I\nmetadata.name spec.containers[0].image\n", true).unwrap();
+        let mut columns = UserColumns::parse_file("N   I\nmetadata.name spec.containers[0].image\n", true).unwrap();
         assert_eq!(columns.print(&[&alpha]).unwrap(), "alpha   x:1\n");
     }
 
     #[test]
     fn refusals() {
-        let refuse = |spec| CustomColumns::parse(spec, false).unwrap_err();
+        let refuse = |spec| UserColumns::parse(spec, false).unwrap_err();
         assert_eq!(refuse(""), "custom-columns format specified but no custom columns given");
         assert_eq!(refuse("X"), "unexpected custom-columns spec: X, expected <header>:<json-path-expr>");
-        assert!(CustomColumns::parse_file("A B\nx\n", false).unwrap_err().contains("(2) and field specifications (1)"));
+        assert!(UserColumns::parse_file("A B\nx\n", false).unwrap_err().contains("(2) and field specifications (1)"));
     }
 }

@@ -1,13 +1,13 @@
 //! A description as text.
 
 use super::{columns, escape};
-use crate::kinds::view::{self, Describe, Related};
+use crate::kinds::view::{self, Describe, RelatedObjects};
 use crate::object::Object;
 
 /// Describes one object of a resource.
-pub fn describe(resource: &str, object: &Object, related: &dyn Related) -> String {
+pub fn describe(resource: &str, object: &Object, related: &dyn RelatedObjects) -> String {
     let mut out = Describe::new();
-    (view::of(resource).describe)(object, related, &mut out);
+    (view::view_for(resource).describe)(object, related, &mut out);
     render(&out)
 }
 

@@ -1,7 +1,7 @@
 //! The rows of `kubectl events`.
 
-use super::table::{Row, Table};
-use crate::kinds::view::body::Body;
+use super::table::{Table, TableRow};
+use crate::kinds::view::body::BodyRead;
 pub use crate::kinds::view::events::sort;
 use crate::kinds::view::{Column, events};
 use crate::object::{Object, Time};
@@ -12,7 +12,7 @@ pub fn table(events: &mut [Object], now: Time) -> Table<'_> {
     let columns = ["Last Seen", "Type", "Reason", "Object", "Message"].map(Column::text).to_vec();
     let rows = events.iter().map(|event| {
         let body = &event.0;
-        let about = body.at("involvedObject");
+        let about = body.value_at("involvedObject");
         let cells = vec![
             events::last_seen(event, now).into(),
             body.text("type").into(),
@@ -20,7 +20,7 @@ pub fn table(events: &mut [Object], now: Time) -> Table<'_> {
             format!("{}/{}", about.text("kind"), about.text("name")).into(),
             body.text("message").trim().into(),
         ];
-        Row { cells, object: Some(event) }
+        TableRow { cells, object: Some(event) }
     });
     Table { columns, rows: rows.collect() }
 }

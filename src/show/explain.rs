@@ -2,7 +2,7 @@
 //!
 //! Start reading at [`explain`]. It knows nothing of where a schema comes from: built-in kinds and custom ones look alike.
 
-use super::schema::Schemas;
+use super::schema::KindSchemas;
 use serde_json::Value;
 
 /// Descriptions are wrapped so that they and what stands before them fit into 80 columns.
@@ -11,7 +11,7 @@ const WIDTH: usize = 76;
 const ENUM_LIMIT: usize = 4;
 
 /// The field to explain.
-pub struct Question<'a> {
+pub struct ExplainRequest<'a> {
     /// `apps`, empty for the core group.
     pub group: &'a str,
     /// `v1`.
@@ -27,7 +27,7 @@ pub struct Question<'a> {
 }
 
 /// The answer: its text, and what is wrong, which kubectl says only after it has named the kind.
-pub struct Answer {
+pub struct ExplainText {
     /// For standard output.
     pub text: String,
     /// Why there is no more text than the kind.
@@ -35,15 +35,15 @@ pub struct Answer {
 }
 
 /// Explains a kind or one of its fields.
-pub fn explain(schemas: &Schemas, question: &Question<'_>) -> Answer {
-    let Question { group, version, kind, .. } = question;
+pub fn explain(schemas: &KindSchemas, question: &ExplainRequest<'_>) -> ExplainText {
+    let ExplainRequest { group, version, kind, .. } = question;
     let group = if group.is_empty() { String::new() } else { format!("GROUP:      {group}\n") };
     let mut text = format!("{group}KIND:       {kind}\nVERSION:    {version}\n\n");
     let mut field = question.schema;
     for name in question.path {
         let Some(next) = find(schemas, field, name) else {
             let last = question.path.last().copied().unwrap_or_default();
-            return Answer { text, error: Some(format!("field {last:?} does not exist")) };
+            return ExplainText { text, error: Some(format!("field {last:?} does not exist")) };
         };
         field = next;
     }
@@ -54,13 +54,13 @@ pub fn explain(schemas: &Schemas, question: &Question<'_>) -> Answer {
     describe(schemas, field, &mut description);
     let description = if description.is_empty() { "<empty>" } else { &description };
     text.push_str(&format!("DESCRIPTION:\n{}\n", indent(4, &wrap(WIDTH, description))));
-    let mut list = List { schemas, recursive: question.recursive, seen: Vec::new(), text: String::new() };
+    let mut list = FieldList { schemas, recursive: question.recursive, seen: Vec::new(), text: String::new() };
     list.fields(field, 1);
     if !list.text.is_empty() {
         text.push_str(&format!("FIELDS:\n{}", list.text));
     }
     text.push('\n');
-    Answer { text, error: None }
+    ExplainText { text, error: None }
 }
 
 /// The schema that a schema stands for: a list's elements and a map's values are asked in place of list and map.
@@ -70,14 +70,14 @@ fn inner(schema: &Value) -> impl Iterator<Item = &Value> {
     one("items").into_iter().chain(one("additionalProperties")).chain(parts)
 }
 
-fn find<'a>(schemas: &'a Schemas, schema: &'a Value, name: &str) -> Option<&'a Value> {
+fn find<'a>(schemas: &'a KindSchemas, schema: &'a Value, name: &str) -> Option<&'a Value> {
     let schema = schemas.follow(schema).unwrap_or(schema);
     let own = schema.get("properties").and_then(|properties| properties.get(name));
     own.or_else(|| inner(schema).find_map(|inner| find(schemas, inner, name)))
 }
 
 /// The description of a field, then of its type.
-fn describe(schemas: &Schemas, schema: &Value, text: &mut String) {
+fn describe(schemas: &KindSchemas, schema: &Value, text: &mut String) {
     if let Some(own) = schema.get("description").and_then(Value::as_str).filter(|own| !own.is_empty()) {
         text.push_str(own);
         text.push('\n');
@@ -88,7 +88,7 @@ fn describe(schemas: &Schemas, schema: &Value, text: &mut String) {
 }
 
 /// `[]Container`, `map[string]string`, `Object`.
-fn type_of(schemas: &Schemas, schema: &Value) -> String {
+fn type_of(schemas: &KindSchemas, schema: &Value) -> String {
     if let Some(items) = schema.get("items") {
         return format!("[]{}", type_of(schemas, items));
     }
@@ -120,15 +120,15 @@ fn enum_below(schema: &Value) -> String {
 }
 
 /// The list of fields.
-struct List<'a> {
-    schemas: &'a Schemas,
+struct FieldList<'a> {
+    schemas: &'a KindSchemas,
     recursive: bool,
     /// The types that the list is inside of: a type that holds itself is listed once.
     seen: Vec<&'a str>,
     text: String,
 }
 
-impl<'a> List<'a> {
+impl<'a> FieldList<'a> {
     fn fields(&mut self, schema: &'a Value, level: usize) {
         let reference = schema.get("$ref").and_then(Value::as_str);
         if reference.is_some_and(|reference| self.seen.contains(&reference)) {
@@ -225,8 +225,9 @@ mod tests {
     fn many_values_are_cut_in_lists_and_whole_alone() {
         let schema = json!({ "properties": { "mode": { "type": "string", "enum": ["", "a", "b", "c", "d"] } } });
         let ask = |path: &[&str]| {
-            let question = Question { group: "", version: "v1", kind: "X", schema: &schema, path, recursive: true };
-            explain(&Schemas::built_in(), &question).text
+            let question =
+                ExplainRequest { group: "", version: "v1", kind: "X", schema: &schema, path, recursive: true };
+            explain(&KindSchemas::built_in(), &question).text
         };
         assert!(ask(&[]).contains("  mode\t<string>\n  enum: \"\", a, b, c, ....\n"), "{}", ask(&[]));
         assert!(ask(&["mode"]).contains("FIELD: mode <string>\nENUM:\n    \"\"\n    a\n    b\n    c\n    d\n\n"));
@@ -234,9 +235,9 @@ mod tests {
 
     #[test]
     fn a_type_inside_itself_ends() {
-        let schemas = Schemas::built_in();
+        let schemas = KindSchemas::built_in();
         let schema = schemas.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").expect("known");
-        let question = Question { group: "", version: "", kind: "", schema, path: &[], recursive: true };
+        let question = ExplainRequest { group: "", version: "", kind: "", schema, path: &[], recursive: true };
         assert!(explain(&schemas, &question).text.lines().count() < 2_000);
     }
 }

@@ -15,14 +15,14 @@ fn add_plain(out: &mut String, value: &Value) {
         Value::String(text) => out.push_str(text),
         Value::Array(items) => {
             let each = |out: &mut String, item| add_plain(out, item);
-            within(out, ["[", " ", "]"], items, each);
+            write_bracketed(out, ["[", " ", "]"], items, each);
         }
         Value::Object(map) => {
             let each = |out: &mut String, (key, value): (&String, &Value)| {
                 out.extend([key, ":"]);
                 add_plain(out, value);
             };
-            within(out, ["map[", " ", "]"], map, each);
+            write_bracketed(out, ["map[", " ", "]"], map, each);
         }
         other => out.push_str(&other.to_string()),
     }
@@ -41,21 +41,21 @@ fn add_literal(out: &mut String, value: &Value) {
         Value::String(text) => out.push_str(&format!("{text:?}")),
         Value::Array(items) => {
             let each = |out: &mut String, item| add_literal(out, item);
-            within(out, ["[]interface {}{", ", ", "}"], items, each);
+            write_bracketed(out, ["[]interface {}{", ", ", "}"], items, each);
         }
         Value::Object(map) => {
             let each = |out: &mut String, (key, value): (&String, &Value)| {
                 out.push_str(&format!("{key:?}:"));
                 add_literal(out, value);
             };
-            within(out, ["map[string]interface {}{", ", ", "}"], map, each);
+            write_bracketed(out, ["map[string]interface {}{", ", ", "}"], map, each);
         }
         other => out.push_str(&other.to_string()),
     }
 }
 
 /// Items between brackets; into one text, because there may be a million of them.
-fn within<T>(
+fn write_bracketed<T>(
     out: &mut String,
     [open, between, close]: [&str; 3],
     items: impl IntoIterator<Item = T>,

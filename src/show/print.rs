@@ -3,18 +3,18 @@
 //! [`Format::parse`] parses the argument of `-o` and reports errors in kubectl's words; a [`Printer`] turns objects
 //! into text. The caller reads the files that a format names.
 
-use super::custom_columns::CustomColumns;
+use super::custom_columns::UserColumns;
 use super::go_syntax;
 use super::go_template;
 use super::kyaml::to_kyaml;
 use crate::object::Object;
-use crate::object::jsonpath::{MissingKeys, Template};
+use crate::object::jsonpath::{JsonPathTemplate, MissingKeys};
 use crate::object::yaml::{to_json_pretty, to_yaml};
 use serde_json::{Value, json};
 
 /// Output format.
 #[derive(Clone, Debug)]
-pub enum Format {
+pub enum OutputFormat {
     /// A table, with the wide columns or without.
     Table {
         /// `-o wide`.
@@ -29,18 +29,18 @@ pub enum Format {
     /// The flow style of YAML.
     Kyaml,
     /// A JSONPath template and its source.
-    JsonPath(Template, String),
+    JsonPath(JsonPathTemplate, String),
     /// A JSONPath template, its results as a JSON list.
-    JsonPathAsJson(Template, String),
+    JsonPathAsJson(JsonPathTemplate, String),
     /// Columns that the user chose.
-    CustomColumns(CustomColumns),
+    CustomColumns(UserColumns),
     /// A Go template and its source.
-    GoTemplate(go_template::Template, String),
+    GoTemplate(go_template::GoTemplate, String),
 }
 
 /// The flags that go with `-o`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Flags<'a> {
+pub struct OutputFlags<'a> {
     /// `--template`.
     pub template: Option<&'a str>,
     /// `--allow-missing-template-keys=false`.
@@ -65,31 +65,33 @@ const ANYWHERE: [&str; 10] = [
     "templatefile",
 ];
 
-impl Format {
+impl OutputFormat {
     /// Reads the value of `-o`; `read` gives the text of a file that it names.
     pub fn parse(
         output: &str,
-        flags: Flags<'_>,
+        flags: OutputFlags<'_>,
         read: &mut dyn FnMut(&str) -> Result<String, String>,
-    ) -> Result<Format, String> {
+    ) -> Result<OutputFormat, String> {
         let output = if output.is_empty() && flags.template.is_some() { "go-template" } else { output };
         let (name, argument) = output.split_once('=').unwrap_or((output, ""));
         let template = if argument.is_empty() { flags.template.unwrap_or_default() } else { argument };
         let mut file = |path: &str| read(path).map_err(|error| format!("error reading --template {path}, {error}"));
         match (name, flags.tables) {
-            ("", _) => Ok(Format::Table { wide: false }),
-            ("wide", true) => Ok(Format::Table { wide: true }),
-            ("name", _) => Ok(Format::Name),
-            ("json", _) => Ok(Format::Json),
-            ("yaml", _) => Ok(Format::Yaml),
-            ("kyaml", _) => Ok(Format::Kyaml),
-            ("jsonpath", _) => jsonpath(template, flags, Format::JsonPath),
-            ("jsonpath-as-json", _) => jsonpath(template, flags, Format::JsonPathAsJson),
-            ("jsonpath-file", _) => jsonpath(&file(required(template)?)?, flags, Format::JsonPath),
-            ("custom-columns", true) => Ok(Format::CustomColumns(CustomColumns::parse(argument, flags.no_headers)?)),
+            ("", _) => Ok(OutputFormat::Table { wide: false }),
+            ("wide", true) => Ok(OutputFormat::Table { wide: true }),
+            ("name", _) => Ok(OutputFormat::Name),
+            ("json", _) => Ok(OutputFormat::Json),
+            ("yaml", _) => Ok(OutputFormat::Yaml),
+            ("kyaml", _) => Ok(OutputFormat::Kyaml),
+            ("jsonpath", _) => jsonpath(template, flags, OutputFormat::JsonPath),
+            ("jsonpath-as-json", _) => jsonpath(template, flags, OutputFormat::JsonPathAsJson),
+            ("jsonpath-file", _) => jsonpath(&file(required(template)?)?, flags, OutputFormat::JsonPath),
+            ("custom-columns", true) => {
+                Ok(OutputFormat::CustomColumns(UserColumns::parse(argument, flags.no_headers)?))
+            }
             ("custom-columns-file", true) => {
                 let text = file(required(argument)?)?;
-                Ok(Format::CustomColumns(CustomColumns::parse_file(&text, flags.no_headers)?))
+                Ok(OutputFormat::CustomColumns(UserColumns::parse_file(&text, flags.no_headers)?))
             }
             ("go-template" | "template", _) => go_template(template, flags),
             ("go-template-file" | "templatefile", _) => go_template(&file(required(template)?)?, flags),
@@ -102,17 +104,21 @@ fn required(template: &str) -> Result<&str, String> {
     if template.is_empty() { Err("template format specified but no template given".into()) } else { Ok(template) }
 }
 
-fn jsonpath(source: &str, flags: Flags<'_>, format: fn(Template, String) -> Format) -> Result<Format, String> {
-    let template = Template::parse(required(source)?);
+fn jsonpath(
+    source: &str,
+    flags: OutputFlags<'_>,
+    format: fn(JsonPathTemplate, String) -> OutputFormat,
+) -> Result<OutputFormat, String> {
+    let template = JsonPathTemplate::parse(required(source)?);
     let template = template.map_err(|error| format!("error parsing jsonpath {source}, {error}"))?;
     Ok(format(template.with_missing_keys(flags.missing_keys), source.to_owned()))
 }
 
-fn go_template(source: &str, flags: Flags<'_>) -> Result<Format, String> {
+fn go_template(source: &str, flags: OutputFlags<'_>) -> Result<OutputFormat, String> {
     let strict = flags.missing_keys == MissingKeys::Refuse;
-    let template = go_template::Template::parse(required(source)?, strict);
+    let template = go_template::GoTemplate::parse(required(source)?, strict);
     let template = template.map_err(|error| format!("error parsing template {source}, {error}"))?;
-    Ok(Format::GoTemplate(template, source.to_owned()))
+    Ok(OutputFormat::GoTemplate(template, source.to_owned()))
 }
 
 /// The formats that a command knows, with those of tables or without.
@@ -142,27 +148,27 @@ fn unsuitable(output: &str, allowed: &[String]) -> String {
 
 /// Prints objects in one format, one after another.
 #[derive(Clone, Debug)]
-pub struct Printer {
-    format: Format,
+pub struct ObjectPrinter {
+    format: OutputFormat,
     managed_fields: bool,
     documents: usize,
 }
 
-impl Printer {
+impl ObjectPrinter {
     /// A printer; `managed_fields` is `--show-managed-fields`.
-    pub fn new(format: Format, managed_fields: bool) -> Printer {
-        Printer { format, managed_fields, documents: 0 }
+    pub fn new(format: OutputFormat, managed_fields: bool) -> ObjectPrinter {
+        ObjectPrinter { format, managed_fields, documents: 0 }
     }
 
     /// One that has printed so many documents already.
-    pub fn after(self, documents: usize) -> Printer {
-        Printer { documents, ..self }
+    pub fn continuing(self, documents: usize) -> ObjectPrinter {
+        ObjectPrinter { documents, ..self }
     }
 
     /// One object.
     pub fn object(&mut self, object: &Value) -> Result<String, String> {
         match &mut self.format {
-            Format::CustomColumns(columns) => columns.print(&[object]),
+            OutputFormat::CustomColumns(columns) => columns.print(&[object]),
             _ => self.value(object),
         }
     }
@@ -170,8 +176,8 @@ impl Printer {
     /// Several objects as one `List`, or each by itself where a format has no lists.
     pub fn list(&mut self, objects: Vec<Value>) -> Result<String, String> {
         match &mut self.format {
-            Format::CustomColumns(columns) => columns.print(&objects.iter().collect::<Vec<_>>()),
-            Format::Name => objects.iter().map(|object| self.value(object)).collect(),
+            OutputFormat::CustomColumns(columns) => columns.print(&objects.iter().collect::<Vec<_>>()),
+            OutputFormat::Name => objects.iter().map(|object| self.value(object)).collect(),
             _ => {
                 let objects = objects.into_iter().map(|object| self.shown(object)).collect();
                 self.value(&list(objects))
@@ -182,7 +188,7 @@ impl Printer {
     /// Formats a watch event: `--output-watch-events`.
     pub fn event(&mut self, event: &str, object: &Value) -> Result<String, String> {
         match &self.format {
-            Format::Json | Format::Yaml | Format::Kyaml => {
+            OutputFormat::Json | OutputFormat::Yaml | OutputFormat::Kyaml => {
                 // kubectl leaves managedFields in here.
                 let managed_fields = std::mem::replace(&mut self.managed_fields, true);
                 let text = self.value(&json!({"type": event, "object": object}));
@@ -194,7 +200,8 @@ impl Printer {
     }
 
     fn shown(&self, mut object: Value) -> Value {
-        let drops = matches!(self.format, Format::Json | Format::Yaml | Format::Kyaml) && !self.managed_fields;
+        let drops = matches!(self.format, OutputFormat::Json | OutputFormat::Yaml | OutputFormat::Kyaml)
+            && !self.managed_fields;
         if drops && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
@@ -203,20 +210,22 @@ impl Printer {
 
     fn value(&mut self, value: &Value) -> Result<String, String> {
         match &self.format {
-            Format::Table { .. } | Format::CustomColumns(_) => Ok(String::new()),
-            Format::Name => Ok(format!("{}\n", name(value))),
-            Format::Json => Ok(to_json_pretty(&self.shown(value.clone())) + "\n"),
-            Format::Kyaml => Ok(to_kyaml(&self.shown(value.clone()))),
-            Format::Yaml => {
+            OutputFormat::Table { .. } | OutputFormat::CustomColumns(_) => Ok(String::new()),
+            OutputFormat::Name => Ok(format!("{}\n", name(value))),
+            OutputFormat::Json => Ok(to_json_pretty(&self.shown(value.clone())) + "\n"),
+            OutputFormat::Kyaml => Ok(to_kyaml(&self.shown(value.clone()))),
+            OutputFormat::Yaml => {
                 self.documents += 1;
                 let separator = if self.documents > 1 { "---\n" } else { "" };
                 Ok(format!("{separator}{}", to_yaml(&self.shown(value.clone()))))
             }
-            Format::GoTemplate(template, source) => {
+            OutputFormat::GoTemplate(template, source) => {
                 template.eval(value).map_err(|error| format!("error executing template {source:?}: {error}"))
             }
-            Format::JsonPath(template, source) => template.eval(value).map_err(|error| failed(source, &error, value)),
-            Format::JsonPathAsJson(template, source) => {
+            OutputFormat::JsonPath(template, source) => {
+                template.eval(value).map_err(|error| failed(source, &error, value))
+            }
+            OutputFormat::JsonPathAsJson(template, source) => {
                 let results = template.results(value).map_err(|error| failed(source, &error, value))?;
                 let values: Vec<Value> = results.into_iter().flatten().map(|found| found.into_owned()).collect();
                 Ok(to_json_pretty(&Value::Array(values)) + "\n")
@@ -258,13 +267,13 @@ fn failed(source: &str, error: &str, value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn parse(output: &str) -> Result<Format, String> {
+    fn parse(output: &str) -> Result<OutputFormat, String> {
         let mut read = |path: &str| match path {
             "path.txt" => Ok("{.kind}".to_owned()),
             "cols.txt" => Ok("N\nmetadata.name\n".to_owned()),
             other => Err(format!("open {other}: no such file or directory")),
         };
-        Format::parse(output, Flags { tables: true, ..Flags::default() }, &mut read)
+        OutputFormat::parse(output, OutputFlags { tables: true, ..OutputFlags::default() }, &mut read)
     }
 
     fn pod() -> Value {
@@ -272,7 +281,7 @@ mod tests {
     }
 
     fn printed(output: &str) -> String {
-        Printer::new(parse(output).unwrap(), false).object(&pod()).unwrap()
+        ObjectPrinter::new(parse(output).unwrap(), false).object(&pod()).unwrap()
     }
 
     #[test]
@@ -292,14 +301,17 @@ mod tests {
 
     #[test]
     fn lists_and_documents() {
-        let mut yaml = Printer::new(Format::Yaml, false);
+        let mut yaml = ObjectPrinter::new(OutputFormat::Yaml, false);
         assert!(yaml.object(&pod()).unwrap().starts_with("apiVersion"));
         assert!(yaml.object(&pod()).unwrap().starts_with("---\napiVersion"));
-        let empty = Printer::new(Format::Yaml, false).list(vec![]).unwrap();
+        let empty = ObjectPrinter::new(OutputFormat::Yaml, false).list(vec![]).unwrap();
         assert_eq!(empty, "apiVersion: v1\nitems: []\nkind: List\nmetadata:\n  resourceVersion: \"\"\n");
-        assert_eq!(Printer::new(Format::Name, false).list(vec![pod(), pod()]).unwrap(), "pod/web\npod/web\n");
-        assert!(!Printer::new(Format::Yaml, false).list(vec![pod()]).unwrap().contains("managedFields"));
-        let event = Printer::new(Format::Yaml, false).event("ADDED", &pod()).unwrap();
+        assert_eq!(
+            ObjectPrinter::new(OutputFormat::Name, false).list(vec![pod(), pod()]).unwrap(),
+            "pod/web\npod/web\n"
+        );
+        assert!(!ObjectPrinter::new(OutputFormat::Yaml, false).list(vec![pod()]).unwrap().contains("managedFields"));
+        let event = ObjectPrinter::new(OutputFormat::Yaml, false).event("ADDED", &pod()).unwrap();
         assert!(event.starts_with("object:\n") && event.contains("managedFields") && event.ends_with("type: ADDED\n"));
     }
 
@@ -318,14 +330,15 @@ mod tests {
         for (output, expected) in cases {
             assert_eq!(parse(output).unwrap_err(), expected);
         }
-        assert!(Format::parse("wide", Flags::default(), &mut |_| Ok(String::new())).is_err());
+        assert!(OutputFormat::parse("wide", OutputFlags::default(), &mut |_| Ok(String::new())).is_err());
     }
 
     #[test]
     fn a_refused_key_shows_template_and_object() {
-        let flags = Flags { missing_keys: MissingKeys::Refuse, ..Flags::default() };
-        let format = Format::parse("jsonpath={.data.zz}{\"\\n\"}", flags, &mut |_| Ok(String::new())).unwrap();
-        let error = Printer::new(format, false).object(&json!({"data": {"a": "1"}, "n": [1, null, true]})).unwrap_err();
+        let flags = OutputFlags { missing_keys: MissingKeys::Refuse, ..OutputFlags::default() };
+        let format = OutputFormat::parse("jsonpath={.data.zz}{\"\\n\"}", flags, &mut |_| Ok(String::new())).unwrap();
+        let error =
+            ObjectPrinter::new(format, false).object(&json!({"data": {"a": "1"}, "n": [1, null, true]})).unwrap_err();
         let expected = "error executing jsonpath \"{.data.zz}{\\\"\\\\n\\\"}\": Error executing template: zz is not found. Printing more information for debugging the template:\n\
              \ttemplate was:\n\t\t{.data.zz}{\"\\n\"}\n\tobject given to jsonpath engine was:\n\
              \t\tmap[string]interface {}{\"data\":map[string]interface {}{\"a\":\"1\"}, \"n\":[]interface {}{1, interface {}(nil), true}}\n";

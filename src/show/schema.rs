@@ -15,11 +15,11 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const IMAGE: &str = "dev.kloop.v1alpha1.Image";
 
 /// The schemas of all built-in kinds, which refer to each other by name.
-pub struct Schemas(Value);
+pub struct KindSchemas(Value);
 
-impl Schemas {
+impl KindSchemas {
     /// Unpacks them.
-    pub fn built_in() -> Schemas {
+    pub fn built_in() -> KindSchemas {
         let mut text = String::new();
         let unpacked = GzDecoder::new(PACKED).read_to_string(&mut text);
         let mut all: Value = unpacked.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
@@ -28,7 +28,7 @@ impl Schemas {
         schema["properties"]["metadata"]["$ref"] = json!(format!("#/$defs/{OBJECT_META}"));
         all["definitions"][IMAGE] = schema;
         all["kinds"][format!("{}/{}", image::KIND.api_version(), image::KIND.kind)] = json!(IMAGE);
-        Schemas(all)
+        KindSchemas(all)
     }
 
     /// The schema of a built-in kind in one version.
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn every_version_of_every_kind_has_a_schema() {
-        let schemas = Schemas::built_in();
+        let schemas = KindSchemas::built_in();
         let mut missing = Vec::new();
         for kind in kinds::ALL {
             let also = kind.also.iter().map(|version| (*version).to_owned());
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_reference_leads_somewhere() {
-        fn check(schemas: &Schemas, schema: &Value, lost: &mut Vec<String>) {
+        fn check(schemas: &KindSchemas, schema: &Value, lost: &mut Vec<String>) {
             if schema.get("$ref").is_some_and(Value::is_string) && schemas.follow(schema).is_none() {
                 lost.push(schema["$ref"].to_string());
             }
@@ -125,7 +125,7 @@ mod tests {
                 _ => {}
             }
         }
-        let (schemas, mut lost) = (Schemas::built_in(), Vec::new());
+        let (schemas, mut lost) = (KindSchemas::built_in(), Vec::new());
         check(&schemas, &schemas.0["definitions"], &mut lost);
         assert_eq!(lost, Vec::<String>::new());
     }

@@ -1,6 +1,6 @@
 //! `--sort-by`.
 
-use crate::object::jsonpath::{self, Template};
+use crate::object::jsonpath::{self, JsonPathTemplate};
 use crate::object::{Object, Quantity};
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -9,14 +9,14 @@ use std::cmp::Ordering;
 #[derive(Clone, Debug)]
 pub struct SortBy {
     path: String,
-    template: Template,
+    template: JsonPathTemplate,
 }
 
 impl SortBy {
     /// Reads a path, `.metadata.name` or `{.metadata.name}`.
     pub fn parse(path: &str) -> Result<SortBy, String> {
         let path = jsonpath::relaxed(path)?;
-        let template = Template::parse(&path)?;
+        let template = JsonPathTemplate::parse(&path)?;
         Ok(SortBy { path, template })
     }
 
@@ -28,7 +28,8 @@ impl SortBy {
         if objects.len() > 1 && keys.iter().all(Option::is_none) {
             return Err(format!("couldn't find any field with path {:?} in the list of objects", self.path));
         }
-        let mut keyed: Vec<(Option<Value>, Object)> = keys.into_iter().zip(objects.iter_mut().map(take)).collect();
+        let mut keyed: Vec<(Option<Value>, Object)> =
+            keys.into_iter().zip(objects.iter_mut().map(take_object)).collect();
         keyed.sort_by(|(left, _), (right, _)| compare(left.as_ref(), right.as_ref()));
         for (slot, (_, object)) in objects.iter_mut().zip(keyed) {
             *slot = object;
@@ -41,7 +42,7 @@ impl SortBy {
     }
 }
 
-fn take(object: &mut Object) -> Object {
+fn take_object(object: &mut Object) -> Object {
     Object(std::mem::take(&mut object.0))
 }
 

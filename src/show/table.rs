@@ -5,7 +5,7 @@
 
 use super::{columns, escape};
 use crate::kinds::custom;
-use crate::kinds::view::{self, Cell, Column};
+use crate::kinds::view::{self, Column, TableCell};
 use crate::object::{Object, Time};
 
 /// Rows of one kind.
@@ -14,39 +14,39 @@ pub struct Table<'a> {
     /// The columns.
     pub columns: Vec<Column>,
     /// One row for each object.
-    pub rows: Vec<Row<'a>>,
+    pub rows: Vec<TableRow<'a>>,
 }
 
 /// One row.
 #[derive(Clone)]
-pub struct Row<'a> {
+pub struct TableRow<'a> {
     /// A cell for each column.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<TableCell>,
     /// The row's object, for its labels and namespace.
     pub object: Option<&'a Object>,
 }
 
 impl<'a> Table<'a> {
     /// The table of objects of one resource.
-    pub fn of(resource: &str, objects: &'a [Object], now: Time) -> Table<'a> {
-        if let Some(custom) = custom::of(resource) {
-            let row = |object| Row { cells: custom.columns.cells(object, now), object: Some(object) };
+    pub fn for_resource(resource: &str, objects: &'a [Object], now: Time) -> Table<'a> {
+        if let Some(custom) = custom::find_custom(resource) {
+            let row = |object| TableRow { cells: custom.columns.cells(object, now), object: Some(object) };
             return Table { columns: custom.columns.columns.clone(), rows: objects.iter().map(row).collect() };
         }
-        let view = view::of(resource);
-        let row = |object| Row { cells: (view.cells)(object, now), object: Some(object) };
+        let view = view::view_for(resource);
+        let row = |object| TableRow { cells: (view.cells)(object, now), object: Some(object) };
         Table { columns: view.columns.to_vec(), rows: objects.iter().map(row).collect() }
     }
 
     /// Name and age alone, as `--server-print=false` shows every kind.
     pub fn plain(objects: &'a [Object], now: Time) -> Table<'a> {
-        Table::of("", objects, now)
+        Table::for_resource("", objects, now)
     }
 }
 
 /// Table settings.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct TableOptions {
     /// Without the line of names.
     pub no_headers: bool,
     /// With the columns of `-o wide`.
@@ -61,17 +61,17 @@ pub struct Options {
 
 /// Prints tables one after another.
 #[derive(Debug, Default)]
-pub struct Printer {
-    options: Options,
+pub struct TablePrinter {
+    options: TableOptions,
     widths: Vec<usize>,
     /// The kind that was printed last, once something was.
     last_kind: Option<String>,
 }
 
-impl Printer {
+impl TablePrinter {
     /// A printer that has printed nothing yet.
-    pub fn new(options: Options) -> Printer {
-        Printer { options, ..Printer::default() }
+    pub fn new(options: TableOptions) -> TablePrinter {
+        TablePrinter { options, ..TablePrinter::default() }
     }
 
     /// The next rows. `kind` is `pod` or `deployment.apps`: another one than before starts a new table; it stands before
@@ -123,18 +123,18 @@ impl Printer {
         names
     }
 
-    fn row(&self, table: &Table<'_>, row: &Row<'_>, prefix: Option<&str>, event: Option<&str>) -> Vec<String> {
+    fn row(&self, table: &Table<'_>, row: &TableRow<'_>, prefix: Option<&str>, event: Option<&str>) -> Vec<String> {
         let mut cells = Vec::new();
         // As wide as the longest from the start, since later ones come one by one.
         cells.extend(event.map(|event| format!("{event:<8}")));
         cells.extend(self.options.with_namespace.then(|| escape::cell(row.object.map_or("", Object::namespace))));
         let shown = table.columns.iter().zip(&row.cells).filter(|(column, _)| self.shows(column));
         cells.extend(shown.map(|(column, cell)| match (cell, prefix) {
-            (Cell::Text(name), Some(kind)) if column.is_name() => escape::cell(&format!("{kind}/{name}")),
-            (Cell::Text(text), _) => escape::cell(text),
-            (Cell::Int(number), _) => number.to_string(),
-            (Cell::Bool(truth), _) => truth.to_string(),
-            (Cell::Empty, _) => String::new(),
+            (TableCell::Text(name), Some(kind)) if column.is_name() => escape::cell(&format!("{kind}/{name}")),
+            (TableCell::Text(text), _) => escape::cell(text),
+            (TableCell::Int(number), _) => number.to_string(),
+            (TableCell::Bool(truth), _) => truth.to_string(),
+            (TableCell::Empty, _) => String::new(),
         }));
         let label = |key: &String| escape::cell(row.object.and_then(|object| object.label(key)).unwrap_or_default());
         cells.extend(self.options.label_columns.iter().map(label));
@@ -177,35 +177,35 @@ mod tests {
     #[test]
     fn several_kinds() {
         let (maps, secrets) = ([map("b", json!({"k": "v"}))], [secret()]);
-        let all = |options: Options| {
-            let mut printer = Printer::new(options);
-            let first = printer.print(&Table::of("configmaps", &maps, now()), "configmap", true);
-            first + &printer.print(&Table::of("secrets", &secrets, now()), "secret", true)
+        let all = |options: TableOptions| {
+            let mut printer = TablePrinter::new(options);
+            let first = printer.print(&Table::for_resource("configmaps", &maps, now()), "configmap", true);
+            first + &printer.print(&Table::for_resource("secrets", &secrets, now()), "secret", true)
         };
         let expected = "NAME          DATA   AGE\nconfigmap/b   1      5s\n\nNAME       TYPE     DATA   AGE\nsecret/s   Opaque   0      5s\n";
-        assert_eq!(all(Options::default()), expected);
+        assert_eq!(all(TableOptions::default()), expected);
         let expected = "configmap/b   1     5s\nsecret/s   Opaque   0     5s\n";
-        assert_eq!(all(Options { no_headers: true, ..Options::default() }), expected);
+        assert_eq!(all(TableOptions { no_headers: true, ..TableOptions::default() }), expected);
     }
 
     #[test]
     fn labels_namespace_and_events() {
         let maps = [map("three", json!({})), map("b", json!({"x/k": "v", "z": "1"}))];
-        let table = Table::of("configmaps", &maps, now());
-        let options = Options {
+        let table = Table::for_resource("configmaps", &maps, now());
+        let options = TableOptions {
             show_labels: true,
             label_columns: vec!["x/k".into()],
             with_namespace: true,
-            ..Options::default()
+            ..TableOptions::default()
         };
         let expected = "NAMESPACE   NAME    DATA   AGE   K     LABELS\n\
                         default     three   1      5s          <none>\n\
                         default     b       1      5s    v     x/k=v,z=1\n";
-        assert_eq!(Printer::new(options).print(&table, "configmap", false), expected);
+        assert_eq!(TablePrinter::new(options).print(&table, "configmap", false), expected);
 
-        let mut printer = Printer::new(Options { show_labels: true, ..Options::default() });
-        let first = Table::of("configmaps", &maps[..1], now());
-        let second = Table::of("configmaps", &maps[1..], now());
+        let mut printer = TablePrinter::new(TableOptions { show_labels: true, ..TableOptions::default() });
+        let first = Table::for_resource("configmaps", &maps[..1], now());
+        let second = Table::for_resource("configmaps", &maps[1..], now());
         assert_eq!(
             printer.print_event("ADDED", &first, "configmap", false),
             "EVENT      NAME    DATA   AGE   LABELS\nADDED      three   1      5s    <none>\n"
@@ -218,6 +218,9 @@ mod tests {
 
     #[test]
     fn no_rows_no_output() {
-        assert_eq!(Printer::new(Options::default()).print(&Table::of("pods", &[], now()), "pod", false), "");
+        assert_eq!(
+            TablePrinter::new(TableOptions::default()).print(&Table::for_resource("pods", &[], now()), "pod", false),
+            ""
+        );
     }
 }

@@ -4,7 +4,7 @@ use super::columns::{TABLE, align};
 use crate::world::usage::Usage;
 
 /// One pod.
-pub struct Pod {
+pub struct PodUsage {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -13,7 +13,7 @@ pub struct Pod {
     pub containers: Vec<(String, Usage)>,
 }
 
-impl Pod {
+impl PodUsage {
     /// Sum of its containers' usage.
     pub fn usage(&self) -> Usage {
         self.containers.iter().fold(Usage::default(), |mut sum, (_, usage)| {
@@ -24,7 +24,7 @@ impl Pod {
 }
 
 /// One node; without usage when nothing is known.
-pub struct Node {
+pub struct NodeUsage {
     /// Its name.
     pub name: String,
     /// Usage.
@@ -35,7 +35,7 @@ pub struct Node {
 
 /// Sort order of rows: by a resource, highest first, else by name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum UsageSort {
     /// The name.
     Name,
     /// CPU.
@@ -44,10 +44,10 @@ pub enum Order {
     Memory,
 }
 
-impl Order {
+impl UsageSort {
     /// As `--sort-by` names it.
-    pub fn parse(text: &str) -> Option<Order> {
-        [("", Order::Name), ("cpu", Order::Cpu), ("memory", Order::Memory)]
+    pub fn parse(text: &str) -> Option<UsageSort> {
+        [("", UsageSort::Name), ("cpu", UsageSort::Cpu), ("memory", UsageSort::Memory)]
             .into_iter()
             .find_map(|(word, order)| (word == text).then_some(order))
     }
@@ -55,15 +55,15 @@ impl Order {
     fn sort<T>(self, rows: &mut [T], name: impl Fn(&T) -> String, usage: impl Fn(&T) -> Usage) {
         rows.sort_by_key(&name);
         match self {
-            Order::Name => {}
-            Order::Cpu => rows.sort_by_key(|row| std::cmp::Reverse(usage(row).cpu_milli)),
-            Order::Memory => rows.sort_by_key(|row| std::cmp::Reverse(usage(row).memory)),
+            UsageSort::Name => {}
+            UsageSort::Cpu => rows.sort_by_key(|row| std::cmp::Reverse(usage(row).cpu_milli)),
+            UsageSort::Memory => rows.sort_by_key(|row| std::cmp::Reverse(usage(row).memory)),
         }
     }
 }
 
 /// Settings for pods.
-pub struct Options {
+pub struct UsageOptions {
     /// Without the line of names.
     pub no_headers: bool,
     /// With the namespace first.
@@ -75,16 +75,16 @@ pub struct Options {
     /// With what is swapped out.
     pub swap: bool,
     /// The order of rows.
-    pub order: Order,
+    pub order: UsageSort,
 }
 
 /// The table of pods.
-pub fn pods(mut pods: Vec<Pod>, options: &Options) -> String {
-    let name = |pod: &Pod| match options.with_namespace {
+pub fn pods(mut pods: Vec<PodUsage>, options: &UsageOptions) -> String {
+    let name = |pod: &PodUsage| match options.with_namespace {
         true => format!("{}\0{}", pod.namespace, pod.name),
         false => pod.name.clone(),
     };
-    options.order.sort(&mut pods, name, Pod::usage);
+    options.order.sort(&mut pods, name, PodUsage::usage);
     let mut lines = Vec::new();
     let before: &[&str] = match (options.with_namespace, options.containers) {
         (true, true) => &["NAMESPACE", "POD"],
@@ -122,7 +122,7 @@ pub fn pods(mut pods: Vec<Pod>, options: &Options) -> String {
 }
 
 /// The table of nodes.
-pub fn nodes(mut nodes: Vec<Node>, order: Order, no_headers: bool, swap: bool) -> String {
+pub fn nodes(mut nodes: Vec<NodeUsage>, order: UsageSort, no_headers: bool, swap: bool) -> String {
     order.sort(&mut nodes, |node| node.name.clone(), |node| node.usage.unwrap_or_default());
     // Those of which nothing is known come last.
     nodes.sort_by_key(|node| node.usage.is_none());
@@ -132,7 +132,7 @@ pub fn nodes(mut nodes: Vec<Node>, order: Order, no_headers: bool, swap: bool) -
         lines.push(line(["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"].iter().chain(more).copied()));
     }
     let part = |used: i64, all: i64| if all > 0 { format!("{}%", used.saturating_mul(100) / all) } else { "0%".into() };
-    for Node { name, usage, capacity } in &nodes {
+    for NodeUsage { name, usage, capacity } in &nodes {
         lines.push(match usage {
             Some(usage) => {
                 let parts = (part(usage.cpu_milli, capacity.cpu_milli), part(usage.memory, capacity.memory));
@@ -172,8 +172,8 @@ mod tests {
         Usage { cpu_milli, memory: megabytes << 20, swap: 0 }
     }
 
-    fn shown(options: Options) -> Vec<String> {
-        let pod = |namespace: &str, name: &str, containers: &[(&str, Usage)]| Pod {
+    fn shown(options: UsageOptions) -> Vec<String> {
+        let pod = |namespace: &str, name: &str, containers: &[(&str, Usage)]| PodUsage {
             namespace: namespace.into(),
             name: name.into(),
             containers: containers.iter().map(|(name, usage)| ((*name).to_owned(), *usage)).collect(),
@@ -188,17 +188,17 @@ mod tests {
 
     #[test]
     fn pods_as_kubectl_shows_them() {
-        let plain = || Options {
+        let plain = || UsageOptions {
             no_headers: false,
             with_namespace: false,
             containers: false,
             sum: false,
             swap: false,
-            order: Order::Name,
+            order: UsageSort::Name,
         };
         let expected = ["NAME   CPU(cores)   MEMORY(bytes)", "web    251m         32Mi", "zoo    3m           1024Mi"];
         assert_eq!(shown(plain()), expected);
-        let sum = Options { sum: true, no_headers: true, order: Order::Memory, ..plain() };
+        let sum = UsageOptions { sum: true, no_headers: true, order: UsageSort::Memory, ..plain() };
         let expected = [
             "zoo   3m         1024Mi",
             "web   251m       32Mi",
@@ -206,7 +206,7 @@ mod tests {
             "      254m       1056Mi",
         ];
         assert_eq!(shown(sum), expected);
-        let each = Options { containers: true, with_namespace: true, order: Order::Cpu, ..plain() };
+        let each = UsageOptions { containers: true, with_namespace: true, order: UsageSort::Cpu, ..plain() };
         let expected = [
             "NAMESPACE   POD   NAME   CPU(cores)   MEMORY(bytes)",
             "b           web   main   250m         2Mi",
@@ -214,7 +214,7 @@ mod tests {
             "a           zoo   main   3m           1024Mi",
         ];
         assert_eq!(shown(each), expected);
-        let swapped = Options { swap: true, order: Order::Memory, ..plain() };
+        let swapped = UsageOptions { swap: true, order: UsageSort::Memory, ..plain() };
         let expected = [
             "NAME   CPU(cores)   MEMORY(bytes)   SWAP(bytes)",
             "zoo    3m           1024Mi          0Mi",
@@ -225,8 +225,8 @@ mod tests {
 
     #[test]
     fn nodes_as_kubectl_shows_them() {
-        let node = |name: &str, usage| Node { name: name.into(), usage, capacity: self::usage(2000, 1000) };
-        let text = nodes(vec![node("a", None), node("b", Some(usage(500, 120)))], Order::Name, false, false);
+        let node = |name: &str, usage| NodeUsage { name: name.into(), usage, capacity: self::usage(2000, 1000) };
+        let text = nodes(vec![node("a", None), node("b", Some(usage(500, 120)))], UsageSort::Name, false, false);
         let expected = [
             "NAME   CPU(cores)   CPU(%)      MEMORY(bytes)   MEMORY(%)   ",
             "b      500m         25%         120Mi           12%         ",

@@ -1,13 +1,13 @@
 //! Copying the store to another file while it is in use.
 
-use super::{Result, Store, StoreError};
+use super::{Store, StoreError, StoreResult};
 use rusqlite::Connection;
 use rustix::fs::{Mode, OFlags};
 use std::path::Path;
 
 impl Store {
     /// Writes a copy of the latest revision to a new file that only its owner can read. Refuses to overwrite.
-    pub fn backup(&self, to: &Path) -> Result<()> {
+    pub fn backup(&self, to: &Path) -> StoreResult<()> {
         let to = std::path::absolute(to).map_err(|error| StoreError::io(to, error))?;
         // VACUUM INTO accepts an empty file: made here, it has our mode and was certainly not there before.
         let mode = Mode::RUSR | Mode::WUSR;
@@ -22,7 +22,7 @@ impl Store {
         copied
     }
 
-    fn copy_into(&self, to: &Path) -> Result<()> {
+    fn copy_into(&self, to: &Path) -> StoreResult<()> {
         let Some(name) = to.to_str() else {
             let what = "SQLite can only write to a path in UTF-8".into();
             return Err(StoreError::Io { path: to.into(), what });

@@ -1,12 +1,12 @@
 //! A thorough check of the whole file, for tests and for users who suspect their disk. No command runs it implicitly.
 
-use super::{Read, Result, Store};
+use super::{Store, StoreRead, StoreResult};
 use std::collections::BTreeMap;
 
 impl Store {
     /// Everything wrong with the file: SQLite's own check, every checksum, and whether the objects are the fold of the
     /// log. Empty when all is well. Reads the whole file.
-    pub fn check(&self) -> Result<Vec<String>> {
+    pub fn check(&self) -> StoreResult<Vec<String>> {
         let snapshot = self.read()?;
         let mut wrong: Vec<String> = self.ask(|connection| {
             let mut question = connection.prepare("PRAGMA integrity_check")?;

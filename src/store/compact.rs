@@ -6,8 +6,8 @@
 //! object's present body has no successor and is never dropped.
 
 use super::record::unsigned;
-use super::snapshot::source::Source;
-use super::{Read, Result, Store, Txn, record};
+use super::snapshot::source::SnapshotSource;
+use super::{Store, StoreRead, StoreResult, Txn, record};
 use crate::object::Time;
 use jiff::SignedDuration;
 use rusqlite::params;
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 impl Store {
     /// Raises the floor past at most `budget_rows` entries and returns how many: fewer than the budget when nothing is
     /// left to do. Also returns free pages to the file system.
-    pub fn compact(&mut self, keep: &Retention, budget_rows: usize) -> Result<usize> {
+    pub fn compact(&mut self, keep: &Retention, budget_rows: usize) -> StoreResult<usize> {
         let mut passed = 0;
         let too_old = self.beyond(keep.bytes)?;
         while passed < budget_rows {
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// The last revision after which the log has more than so many bytes; 0 where all of it has fewer. Only lengths are read, from the end.
-    fn beyond(&self, most: u64) -> Result<u64> {
+    fn beyond(&self, most: u64) -> StoreResult<u64> {
         let floor = self.read().and_then(|snapshot| snapshot.floor())?;
         self.ask(|connection| {
             let mut question = connection.prepare_cached(
@@ -87,7 +87,7 @@ impl Store {
 }
 
 impl Txn<'_> {
-    fn raise_floor(&mut self, keep: &Retention, too_old: u64, want: usize) -> Result<usize> {
+    fn raise_floor(&mut self, keep: &Retention, too_old: u64, want: usize) -> StoreResult<usize> {
         let (floor, head) = (self.counter.floor, self.counter.revision);
         let below = self.passing(floor, head, (keep, too_old), want)?;
         let Some(last) = below.last() else { return Ok(0) };
@@ -102,7 +102,13 @@ impl Txn<'_> {
     }
 
     /// Returns the next entries above the floor that need not be kept.
-    fn passing(&self, floor: u64, head: u64, (keep, too_old): (&Retention, u64), want: usize) -> Result<Vec<Passed>> {
+    fn passing(
+        &self,
+        floor: u64,
+        head: u64,
+        (keep, too_old): (&Retention, u64),
+        want: usize,
+    ) -> StoreResult<Vec<CompactionProgress>> {
         let oldest_due = head.saturating_sub(keep.at_most).max(too_old);
         let newest_free = head.saturating_sub(keep.at_least);
         let since = record::micros(keep.since);
@@ -118,14 +124,14 @@ impl Txn<'_> {
                 if revision > oldest_due && row.get::<_, i64>(3)? >= since {
                     break;
                 }
-                passed.push(Passed { revision, previous: unsigned(row, 1)?, removed: row.get(2)? });
+                passed.push(CompactionProgress { revision, previous: unsigned(row, 1)?, removed: row.get(2)? });
             }
             Ok(passed)
         })
     }
 
     /// Gives free pages back to the file system, as far as there are more of them than pages in use; says whether it did.
-    fn give_back(&self) -> Result<bool> {
+    fn give_back(&self) -> StoreResult<bool> {
         self.store().ask(|connection| {
             let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
             let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
@@ -141,7 +147,7 @@ impl Txn<'_> {
     }
 }
 
-struct Passed {
+struct CompactionProgress {
     revision: u64,
     previous: u64,
     removed: bool,

@@ -15,24 +15,24 @@ use std::time::Instant;
 
 /// Durable part of a store's commits.
 #[derive(Default)]
-pub(super) struct Durable {
+pub(super) struct DurableRevision {
     /// The WAL. It stays the same file as long as anybody has the database open.
     wal: Option<Arc<File>>,
     /// Since when something is not, and no sync is under way for it.
     unsynced: Option<Instant>,
     /// Sync in progress on another thread.
-    under_way: Option<UnderWay>,
+    under_way: Option<RunningSync>,
 }
 
 /// A sync on a separate thread.
-struct UnderWay {
+struct RunningSync {
     /// Since when there is what it makes durable.
     since: Instant,
     /// Delivers its result.
     done: Receiver<io::Result<()>>,
 }
 
-impl Durable {
+impl DurableRevision {
     /// Something was committed.
     pub fn committed(&mut self) {
         self.unsynced.get_or_insert_with(Instant::now);
@@ -85,7 +85,7 @@ impl Store {
             Err(_) => self.sync(),
             Ok(_) => {
                 self.durable.unsynced = None;
-                self.durable.under_way = Some(UnderWay { since, done });
+                self.durable.under_way = Some(RunningSync { since, done });
                 Ok(())
             }
         }
@@ -119,7 +119,7 @@ impl Store {
             Some(wal) => Ok(wal),
             none => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let wal: File = openat(CWD, self.place.beside("-wal"), flags, Mode::empty())?.into();
+                let wal: File = openat(CWD, self.place.neighbour("-wal"), flags, Mode::empty())?.into();
                 Ok(none.insert(wal.into()))
             }
         }
@@ -128,7 +128,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Access, CommitError, Read, Store};
+    use super::super::{CommitError, OpenMode, Store, StoreRead};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -138,7 +138,7 @@ mod tests {
     fn a_commit_is_synced_and_one_that_need_not_be_is_by_the_next_sync() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
-        let mut store = Store::open(&path, Access::Create).unwrap();
+        let mut store = Store::open(&path, OpenMode::Create).unwrap();
         let mut write = |value: &str, is_synced: bool| {
             let mut txn = store.write(PATIENCE).unwrap();
             txn.set_meta("word", value).unwrap();
@@ -148,7 +148,7 @@ mod tests {
                 txn.commit_unsynced().unwrap()
             };
             // Another connection sees the commit at once.
-            let other = Store::open(&path, Access::Existing).unwrap();
+            let other = Store::open(&path, OpenMode::Existing).unwrap();
             assert_eq!(other.read().unwrap().meta("word").unwrap().as_deref(), Some(value));
             let is_unsynced = store.unsynced_since().is_some();
             store.sync().unwrap();
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_could_not_be_synced_is_not_acknowledged_and_a_second_try_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = Store::open(&folder.path().join("state.db"), Access::Create).unwrap();
+        let mut store = Store::open(&folder.path().join("state.db"), OpenMode::Create).unwrap();
         // A pipe cannot be synced.
         let pipe = || Some(Arc::new(rustix::pipe::pipe().unwrap().0.into()));
         store.durable.wal = pipe();
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn what_is_synced_behind_its_writer_is_durable_when_that_has_ended() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = Store::open(&folder.path().join("state.db"), Access::Create).unwrap();
+        let mut store = Store::open(&folder.path().join("state.db"), OpenMode::Create).unwrap();
         let commit = |store: &mut Store, value: &str| {
             let mut txn = store.write(PATIENCE).unwrap();
             txn.set_meta("word", value).unwrap();

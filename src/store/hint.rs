@@ -5,8 +5,8 @@
 //! the sidecar, not even a time, because the next commit would have to wait for the disk. Hints may be late, doubled or
 //! lost; the log is the truth.
 
-use super::place::Place;
-use super::{Access, Store};
+use super::place::StorePath;
+use super::{OpenMode, Store};
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::fs::{Mode, OFlags, open};
@@ -24,39 +24,39 @@ pub(super) const SIDECAR: &str = ".wake";
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Says that there may be something new in a store.
-pub struct Hint {
+pub struct WakeHint {
     touched: Receiver<()>,
-    _watch: Watch,
+    _watch: HintWatch,
 }
 
 /// Calls a function at each hint until it is dropped.
-pub struct Watch {
-    _eyes: Eyes,
+pub struct HintWatch {
+    _eyes: HintWatcher,
 }
 
-enum Eyes {
+enum HintWatcher {
     Notify { _watcher: RecommendedWatcher },
-    Poll { _poll: Poll },
+    Poll { _poll: DataVersionPoll },
 }
 
 /// Wakes the processes that watch the file.
-pub(super) fn tell(place: &Place) {
+pub(super) fn touch_sidecar(place: &StorePath) {
     // Without the sidecar file there is no watcher.
-    drop(open(place.beside(SIDECAR), OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()));
+    drop(open(place.neighbour(SIDECAR), OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()));
 }
 
 /// Watches a store's file; nothing for a store in memory, or when its file cannot be opened a second time.
-pub fn watch_hint(store: &Store) -> Option<Hint> {
+pub fn watch_hint(store: &Store) -> Option<WakeHint> {
     store.turnstile.as_ref()?;
     // Capacity one is enough: pending hints are equivalent.
     let (touch, touched) = sync_channel(1);
-    let watch = Hint::spawn(store.path(), move || {
+    let watch = WakeHint::spawn(store.path(), move || {
         let _ = touch.try_send(());
     })?;
-    Some(Hint { touched, _watch: watch })
+    Some(WakeHint { touched, _watch: watch })
 }
 
-impl Hint {
+impl WakeHint {
     /// Waits for a hint, not longer than `timeout`; true when there was one.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.touched.recv_timeout(timeout).is_ok()
@@ -64,26 +64,26 @@ impl Hint {
 
     /// Calls `wake` from a thread at each hint about the store at `path`. One's own commits are hinted at too, except
     /// where the file cannot be watched (128 watches a user are common) and is asked instead, every 1 to 50 ms.
-    pub fn spawn(path: &Path, wake: impl Fn() + Send + 'static) -> Option<Watch> {
-        let place = Place::at(path).ok()?;
+    pub fn spawn(path: &Path, wake: impl Fn() + Send + 'static) -> Option<HintWatch> {
+        let place = StorePath::from_path(path).ok()?;
         let wake = Arc::new(Mutex::new(wake));
         let eyes = match watch(&place, wake.clone()) {
-            Some(watcher) => Eyes::Notify { _watcher: watcher },
-            None => Eyes::Poll { _poll: Poll::start(path, wake)? },
+            Some(watcher) => HintWatcher::Notify { _watcher: watcher },
+            None => HintWatcher::Poll { _poll: DataVersionPoll::start(path, wake)? },
         };
-        Some(Watch { _eyes: eyes })
+        Some(HintWatch { _eyes: eyes })
     }
 }
 
-type Wake<F> = Arc<Mutex<F>>;
+type WakeCallback<F> = Arc<Mutex<F>>;
 
-fn call<F: Fn()>(wake: &Wake<F>) {
+fn call<F: Fn()>(wake: &WakeCallback<F>) {
     if let Ok(wake) = wake.lock() {
         wake();
     }
 }
 
-fn watch<F: Fn() + Send + 'static>(place: &Place, wake: Wake<F>) -> Option<RecommendedWatcher> {
+fn watch<F: Fn() + Send + 'static>(place: &StorePath, wake: WakeCallback<F>) -> Option<RecommendedWatcher> {
     drop(place.open_beside(SIDECAR).ok()?);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // Being opened is no news; everything else, a lost event too, is a reason to look.
@@ -93,19 +93,19 @@ fn watch<F: Fn() + Send + 'static>(place: &Place, wake: Wake<F>) -> Option<Recom
         }
     })
     .ok()?;
-    watcher.watch(&place.beside(SIDECAR), RecursiveMode::NonRecursive).ok()?;
+    watcher.watch(&place.neighbour(SIDECAR), RecursiveMode::NonRecursive).ok()?;
     Some(watcher)
 }
 
 /// Polls the data version, on its own connection and thread.
-struct Poll {
+struct DataVersionPoll {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Poll {
-    fn start<F: Fn() + Send + 'static>(path: &Path, wake: Wake<F>) -> Option<Poll> {
-        let store = Store::open(path, Access::Existing).ok()?;
+impl DataVersionPoll {
+    fn start<F: Fn() + Send + 'static>(path: &Path, wake: WakeCallback<F>) -> Option<DataVersionPoll> {
+        let store = Store::open(path, OpenMode::Existing).ok()?;
         let mut seen = store.data_version().ok()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -123,11 +123,11 @@ impl Poll {
                 }
             }
         });
-        Some(Poll { stop, thread: Some(thread.ok()?) })
+        Some(DataVersionPoll { stop, thread: Some(thread.ok()?) })
     }
 }
 
-impl Drop for Poll {
+impl Drop for DataVersionPoll {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -146,12 +146,12 @@ mod tests {
     fn where_nothing_can_be_watched_the_file_is_asked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.db");
-        let mut store = Store::open(&path, Access::Create).unwrap();
+        let mut store = Store::open(&path, OpenMode::Create).unwrap();
         let (send, woken) = channel();
         let wake = move || {
             let _ = send.send(());
         };
-        let poll = Poll::start(&path, Arc::new(Mutex::new(wake))).unwrap();
+        let poll = DataVersionPoll::start(&path, Arc::new(Mutex::new(wake))).unwrap();
         for value in ["one", "two"] {
             let mut txn = store.write(Duration::from_secs(60)).unwrap();
             txn.set_meta("key", value).unwrap();

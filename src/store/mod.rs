@@ -31,15 +31,15 @@ mod txn;
 
 pub use compact::Retention;
 pub use error::{CommitError, OpenError, StoreError, name_holder};
-pub use hint::{Hint, Watch, watch_hint};
-pub use open::Access;
+pub use hint::{HintWatch, WakeHint, watch_hint};
+pub use open::OpenMode;
 pub use place::default_path;
-pub use record::{Attempt, Change, LogEntry, Note, Stored};
-pub use snapshot::{Read, Snapshot};
+pub use record::{ChangeKind, ContainerAttempt, LogEntry, SideNote, StoredObject};
+pub use snapshot::{Snapshot, StoreRead};
 pub use txn::Txn;
 
-use durable::Durable;
-use place::Place;
+use durable::DurableRevision;
+use place::StorePath;
 use rusqlite::Connection;
 use std::cell::Cell;
 use std::path::Path;
@@ -47,12 +47,12 @@ use std::sync::Arc;
 use turnstile::Turnstile;
 
 /// Result of reading the store.
-pub type Result<T> = std::result::Result<T, StoreError>;
+pub type StoreResult<T> = std::result::Result<T, StoreError>;
 
 /// One connection to one cluster's file. It can be sent to another thread, not shared between threads.
 pub struct Store {
     connection: Connection,
-    place: Place,
+    place: StorePath,
     /// `None` for an in-memory store, which has a single writer.
     turnstile: Option<Arc<Turnstile>>,
     /// Number of live snapshots; they share one read transaction.
@@ -60,17 +60,17 @@ pub struct Store {
     /// The length of the WAL at which it is next shortened by force.
     long_wal: Cell<u64>,
     /// Durable part of its commits.
-    durable: Durable,
+    durable: DurableRevision,
     /// Whether watchers have not been woken since the last commit.
     untold: bool,
     /// Set when a commit failed in a way that leaves its outcome open: nothing more is believed until a reopen.
     uncertain: bool,
-    trouble: Option<Trouble>,
+    trouble: Option<InjectedFault>,
 }
 
 /// A fault to inject at the next transaction, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum InjectedFault {
     /// Another writer holds the lock for too long.
     Busy,
     /// The commit fails, its outcome is not known, and it is not there.
@@ -97,13 +97,13 @@ impl Store {
     }
 
     /// A number that changes whenever another connection has committed; one's own commits do not change it.
-    pub fn data_version(&self) -> Result<u64> {
+    pub fn data_version(&self) -> StoreResult<u64> {
         self.ask(|connection| connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)))
             .map(|version| version as u64)
     }
 
     /// Simulates a full disk, or free space again, for tests.
-    pub fn pretend_full(&self, full: bool) -> Result<()> {
+    pub fn pretend_full(&self, full: bool) -> StoreResult<()> {
         self.ask(|connection| {
             let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
             let most = if full { pages } else { i64::from(u32::MAX - 1) };
@@ -112,18 +112,18 @@ impl Store {
     }
 
     /// As if the next transaction met a trouble, or none any more: for rehearsals.
-    pub fn pretend(&mut self, trouble: Option<Trouble>) {
+    pub fn pretend(&mut self, trouble: Option<InjectedFault>) {
         self.trouble = trouble;
     }
 
     /// Wakes the processes that watch the file, when there was a commit.
-    pub fn tell(&mut self) {
+    pub fn wake_watchers(&mut self) {
         if std::mem::take(&mut self.untold) {
-            hint::tell(&self.place);
+            hint::touch_sidecar(&self.place);
         }
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+    fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> StoreResult<T> {
         if self.uncertain {
             return Err(StoreError::Uncertain { path: self.path().into() });
         }

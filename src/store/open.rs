@@ -1,7 +1,7 @@
 //! Opening: every refusal stands here or in [`place`], and nothing is written before all have passed.
 
-use super::durable::Durable;
-use super::place::{self, Place};
+use super::durable::DurableRevision;
+use super::place::{self, StorePath};
 use super::turnstile::Turnstile;
 use super::txn::LONG_WAL;
 use super::{CommitError, OpenError, Store, StoreError, schema};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Whether to create a missing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum OpenMode {
     /// Makes the folder and the file when they are not there.
     Create,
     /// Fails when there is none.
@@ -45,29 +45,29 @@ const SETTINGS: &str = "
 
 impl Store {
     /// Opens the file at `path`, or refuses it and leaves it as it is.
-    pub fn open(path: &Path, access: Access) -> Result<Store, OpenError> {
+    pub fn open(path: &Path, access: OpenMode) -> Result<Store, OpenError> {
         check_sqlite()?;
-        let place = Place::at(path)?;
-        if access == Access::Create {
+        let place = StorePath::from_path(path)?;
+        if access == OpenMode::Create {
             place.make_dir()?;
         }
         place.check_dir()?;
         if !place.check_file()? {
             match access {
-                Access::Create => create(&place)?,
-                Access::Existing => return Err(OpenError::Absent { path: place.file().into() }),
+                OpenMode::Create => create(&place)?,
+                OpenMode::Existing => return Err(OpenError::Absent { path: place.file().into() }),
             }
         }
         let connection = connect(&place)?;
         let turnstile = Some(Arc::new(Turnstile::open(&place)?));
-        let mut store = Store::of(connection, place, turnstile);
+        let mut store = Store::from_connection(connection, place, turnstile);
         store.migrate()?;
         Ok(store)
     }
 
     /// A store without a file, for tests and simulation: the same schema, no locks.
     pub fn in_memory() -> Result<Store, OpenError> {
-        let place = Place::nowhere();
+        let place = StorePath::nowhere();
         let connection = Connection::open_in_memory()
             .and_then(|connection| {
                 connection.execute_batch(schema::BEFORE_TABLES)?;
@@ -76,10 +76,10 @@ impl Store {
                 Ok(connection)
             })
             .map_err(|error| StoreError::from_sqlite(place.file(), error))?;
-        Ok(Store::of(connection, place, None))
+        Ok(Store::from_connection(connection, place, None))
     }
 
-    fn of(connection: Connection, place: Place, turnstile: Option<Arc<Turnstile>>) -> Store {
+    fn from_connection(connection: Connection, place: StorePath, turnstile: Option<Arc<Turnstile>>) -> Store {
         let (readers, long_wal) = (Cell::new(0), Cell::new(LONG_WAL));
         Store {
             connection,
@@ -87,7 +87,7 @@ impl Store {
             turnstile,
             readers,
             long_wal,
-            durable: Durable::default(),
+            durable: DurableRevision::default(),
             untold: false,
             uncertain: false,
             trouble: None,
@@ -102,7 +102,7 @@ impl Store {
     /// sync it may have a hole on the disk, behind which nothing would be found again.
     pub fn reopen(&mut self, patience: Duration) -> Result<(), OpenError> {
         let path = self.path().to_owned();
-        *self = Store::open(&path, Access::Existing)?;
+        *self = Store::open(&path, OpenMode::Existing)?;
         self.connection.busy_timeout(patience).map_err(|error| StoreError::from_sqlite(&path, error))?;
         let is_empty = self.empty_wal().map_err(|error| StoreError::from_sqlite(&path, error))?;
         if !is_empty {
@@ -135,11 +135,11 @@ fn check_sqlite() -> Result<(), OpenError> {
 }
 
 /// Connects to a file that is there, and checks that it is ours before anything could be written to it.
-fn connect(place: &Place) -> Result<Connection, OpenError> {
+fn connect(place: &StorePath) -> Result<Connection, OpenError> {
     let path = place.file();
     // Without the URI flag: a path is a path.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let had_wal = place::look(&place.beside("-wal"))?.is_some();
+    let had_wal = place::look(&place.neighbour("-wal"))?.is_some();
     let say = |error| StoreError::from_sqlite(path, error);
     let connection = Connection::open_with_flags(path, flags).map_err(say)?;
     // Closing the last connection copies the WAL back; a foreign WAL must not be copied.
@@ -165,7 +165,7 @@ fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn check_ours(place: &Place, connection: &Connection) -> Result<(), OpenError> {
+fn check_ours(place: &StorePath, connection: &Connection) -> Result<(), OpenError> {
     let path = place.file();
     let say = |error| StoreError::from_sqlite(path, error);
     let id: rusqlite::Result<i32> = connection.query_row("PRAGMA application_id", [], |row| row.get(0));
@@ -192,13 +192,13 @@ fn check_ours(place: &Place, connection: &Connection) -> Result<(), OpenError> {
 
 /// Creates the file under a temporary name and renames it when it is complete, so that no process ever opens a partial
 /// file.
-fn create(place: &Place) -> Result<(), OpenError> {
+fn create(place: &StorePath) -> Result<(), OpenError> {
     let turnstile = Arc::new(Turnstile::open(place)?);
-    let _turn = turnstile.take(PATIENCE)?;
+    let _turn = turnstile.acquire(PATIENCE)?;
     if place.check_file()? {
         return Ok(());
     }
-    let new = place.beside(".new");
+    let new = place.neighbour(".new");
     clear(&new)?;
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::open(&new, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, mode)

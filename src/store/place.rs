@@ -23,14 +23,14 @@ const USUAL: &str = "state.db";
 
 /// A database file's path and its neighbours'.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct StorePath {
     file: PathBuf,
     home: PathBuf,
 }
 
-impl Place {
+impl StorePath {
     /// The place of a path; made absolute, so that `:memory:` or `file:x` is a name like any other to SQLite.
-    pub fn at(path: &Path) -> Result<Place, OpenError> {
+    pub fn from_path(path: &Path) -> Result<StorePath, OpenError> {
         let file = std::path::absolute(path).map_err(|error| StoreError::io(path, error))?;
         let Some(name) = file.file_name() else {
             return Err(OpenError::Foreign { path: file, what: "it is a directory".into() });
@@ -39,12 +39,12 @@ impl Place {
         own.push(".d");
         let home =
             if name == USUAL { file.parent().unwrap_or(Path::new("/")).to_owned() } else { file.with_file_name(own) };
-        Ok(Place { file, home })
+        Ok(StorePath { file, home })
     }
 
     /// The place of a store that has no file.
-    pub fn nowhere() -> Place {
-        Place { file: PathBuf::from(":memory:"), home: PathBuf::from(":memory:.d") }
+    pub fn nowhere() -> StorePath {
+        StorePath { file: PathBuf::from(":memory:"), home: PathBuf::from(":memory:.d") }
     }
 
     pub fn file(&self) -> &Path {
@@ -62,7 +62,7 @@ impl Place {
     }
 
     /// A file beside the database: its name with a suffix.
-    pub fn beside(&self, suffix: &str) -> PathBuf {
+    pub fn neighbour(&self, suffix: &str) -> PathBuf {
         let mut name = OsString::from(&self.file);
         name.push(suffix);
         name.into()
@@ -120,7 +120,7 @@ impl Place {
         if found.st_size == 0 {
             return Err(foreign("the file is empty"));
         }
-        if look(&self.beside("-journal"))?.is_some() {
+        if look(&self.neighbour("-journal"))?.is_some() {
             return Err(foreign("a rollback journal lies beside it, which kloop never writes"));
         }
         if found.st_mode as RawMode & 0o077 != 0 {
@@ -131,7 +131,7 @@ impl Place {
 
     /// Opens a neighbour to lock it, or to be seen; makes it when it is not there.
     pub fn open_beside(&self, suffix: &str) -> Result<File, StoreError> {
-        let path = self.beside(suffix);
+        let path = self.neighbour(suffix);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let opened = match open(&path, flags, mode) {
@@ -217,8 +217,8 @@ mod tests {
             ("/x/:memory:", "/x/:memory:.d"),
         ];
         for (file, home) in table {
-            assert_eq!(Place::at(Path::new(file)).expect("a place").home(), Path::new(home));
+            assert_eq!(StorePath::from_path(Path::new(file)).expect("a place").home(), Path::new(home));
         }
-        assert!(Place::at(Path::new("/")).is_err());
+        assert!(StorePath::from_path(Path::new("/")).is_err());
     }
 }

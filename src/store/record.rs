@@ -6,7 +6,7 @@ use rusqlite::types::Type;
 
 /// A live object, or the last state of a removed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredObject {
     /// Its name.
     pub key: Key,
     /// Its uid.
@@ -19,33 +19,33 @@ pub struct Stored {
 
 /// The change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ChangeKind {
     /// It was created or changed, and is this now.
-    Put(Stored),
+    Put(StoredObject),
     /// It was removed; this was its last state, with the removal's revision.
-    Removed(Stored),
+    Removed(StoredObject),
 }
 
-impl Change {
+impl ChangeKind {
     /// The object's state after the change; its last state after a deletion.
-    pub fn stored(&self) -> &Stored {
+    pub fn stored(&self) -> &StoredObject {
         match self {
-            Change::Put(stored) | Change::Removed(stored) => stored,
+            ChangeKind::Put(stored) | ChangeKind::Removed(stored) => stored,
         }
     }
 
     /// The object's state if it lives on.
-    pub fn live(&self) -> Option<&Stored> {
+    pub fn live(&self) -> Option<&StoredObject> {
         match self {
-            Change::Put(stored) => Some(stored),
-            Change::Removed(_) => None,
+            ChangeKind::Put(stored) => Some(stored),
+            ChangeKind::Removed(_) => None,
         }
     }
 
     fn word(&self) -> &'static str {
         match self {
-            Change::Put(_) => "put",
-            Change::Removed(_) => "removed",
+            ChangeKind::Put(_) => "put",
+            ChangeKind::Removed(_) => "removed",
         }
     }
 }
@@ -56,7 +56,7 @@ pub struct LogEntry {
     /// When in the order of all writes.
     pub revision: u64,
     /// The change.
-    pub change: Change,
+    pub change: ChangeKind,
     /// The previous body, if the object existed: distinguishes a creation from an update, and transitions into and out
     /// of a selector.
     pub previous: Option<Str>,
@@ -75,7 +75,7 @@ impl LogEntry {
 
 /// The last attempt at running a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct ContainerAttempt {
     /// The pod.
     pub pod_uid: String,
     /// The container's name in it.
@@ -88,7 +88,7 @@ pub struct Attempt {
 
 /// Something last seen or gone wrong, kept outside the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct SideNote {
     /// Name of the note, unique in its scope.
     pub name: String,
     /// The news.
@@ -103,7 +103,7 @@ pub(super) const LOG_COLUMNS: &str =
 
 /// A log row, whole.
 pub(super) struct LogRow {
-    pub change: Change,
+    pub change: ChangeKind,
     pub previous: u64,
     pub actor: Str,
     /// Microseconds since 1970.
@@ -114,15 +114,15 @@ impl LogRow {
     /// Reads [`LOG_COLUMNS`]; `Err` inside when the sum does not fit the content.
     pub fn read(row: &Row<'_>) -> rusqlite::Result<Result<LogRow, String>> {
         let revision = unsigned(row, 0)?;
-        let stored = Stored {
+        let stored = StoredObject {
             key: Key::new(Resource::intern(text(row, 1)?), text(row, 2)?, text(row, 3)?),
             uid: text(row, 4)?.into(),
             revision,
             body: text(row, 10)?.into(),
         };
         let change = match text(row, 5)? {
-            "put" => Change::Put(stored),
-            "removed" => Change::Removed(stored),
+            "put" => ChangeKind::Put(stored),
+            "removed" => ChangeKind::Removed(stored),
             other => return Ok(Err(format!("revision {revision}: unknown change {other:?}"))),
         };
         let entry = LogRow { change, previous: unsigned(row, 6)?, actor: text(row, 7)?.into(), at: row.get(8)? };
@@ -135,7 +135,7 @@ impl LogRow {
     /// The sum over everything that the row says.
     pub fn sum(&self) -> i64 {
         let stored = self.change.stored();
-        let mut sum = Sum(0);
+        let mut sum = Checksum(0);
         sum.word(stored.revision);
         sum.word(self.previous);
         sum.word(self.at as u64);
@@ -175,7 +175,7 @@ impl Counter {
 
     /// The sum over the row.
     pub fn sum(&self) -> i64 {
-        let mut sum = Sum(0);
+        let mut sum = Checksum(0);
         for word in [self.revision, self.floor, self.objects] {
             sum.word(word);
         }
@@ -185,7 +185,7 @@ impl Counter {
 
 /// The sum over an object's row.
 pub(super) fn object_sum(key: &Key, uid: &str, revision: u64, created: u64) -> i64 {
-    let mut sum = Sum(0);
+    let mut sum = Checksum(0);
     sum.word(revision);
     sum.word(created);
     for part in [key.resource.0, &key.namespace, &key.name, uid] {
@@ -196,9 +196,9 @@ pub(super) fn object_sum(key: &Key, uid: &str, revision: u64, created: u64) -> i
 
 /// A sum that no change within one eight-byte word can leave as it was: each step is a bijection of the sum so far.
 /// Guards against bits that flip on a disk, not against an attacker. Part of the file format.
-struct Sum(u64);
+struct Checksum(u64);
 
-impl Sum {
+impl Checksum {
     fn word(&mut self, word: u64) {
         self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
@@ -243,8 +243,8 @@ mod tests {
 
     fn row(body: &str) -> LogRow {
         let key = Key::new(Resource("pods"), "default", "web");
-        let stored = Stored { key, uid: "u".into(), revision: 7, body: body.into() };
-        LogRow { change: Change::Put(stored), previous: 3, actor: "kubectl".into(), at: 1 }
+        let stored = StoredObject { key, uid: "u".into(), revision: 7, body: body.into() };
+        LogRow { change: ChangeKind::Put(stored), previous: 3, actor: "kubectl".into(), at: 1 }
     }
 
     #[test]
@@ -273,8 +273,8 @@ mod tests {
         let mut other = row("{}");
         other.actor = "kubelet".into();
         assert_ne!(other.sum(), whole);
-        let Change::Put(stored) = row("{}").change else { unreachable!() };
-        let other = LogRow { change: Change::Removed(stored), ..row("{}") };
+        let ChangeKind::Put(stored) = row("{}").change else { unreachable!() };
+        let other = LogRow { change: ChangeKind::Removed(stored), ..row("{}") };
         assert_ne!(other.sum(), whole);
     }
 }

@@ -1,7 +1,7 @@
 //! Reading: everything that can be asked, of a [`Snapshot`] or inside a [`Txn`](super::Txn).
 
 use super::record::{Counter, LOG_COLUMNS, LogRow, moment, object_sum, text, unsigned};
-use super::{Attempt, Change, LogEntry, Note, Result, Store, StoreError, Stored};
+use super::{ChangeKind, ContainerAttempt, LogEntry, SideNote, Store, StoreError, StoreResult, StoredObject};
 use crate::object::{Key, Resource, Str};
 use rusqlite::{OptionalExtension, Params, Row, params};
 
@@ -14,7 +14,7 @@ pub struct Snapshot<'a> {
 
 impl Store {
     /// A consistent picture of the latest revision. Snapshots of one store that live at the same time share a picture.
-    pub fn read(&self) -> Result<Snapshot<'_>> {
+    pub fn read(&self) -> StoreResult<Snapshot<'_>> {
         if self.readers.get() == 0 {
             // The transaction is deferred, and its first question fixes what it sees.
             self.ask(|connection| {
@@ -45,49 +45,49 @@ const AT_ONCE: u64 = 16 << 20;
 /// Origin of a snapshot. Private, so that no other module can implement [`Read`].
 pub(super) mod source {
     /// Has a store with an open transaction.
-    pub trait Source {
+    pub trait SnapshotSource {
         fn store(&self) -> &super::Store;
-        fn counter(&self) -> super::Result<super::Counter>;
+        fn counter(&self) -> super::StoreResult<super::Counter>;
     }
 }
 
-impl source::Source for Snapshot<'_> {
+impl source::SnapshotSource for Snapshot<'_> {
     fn store(&self) -> &Store {
         self.store
     }
 
-    fn counter(&self) -> Result<Counter> {
+    fn counter(&self) -> StoreResult<Counter> {
         counter(self.store)
     }
 }
 
-impl Read for Snapshot<'_> {}
+impl StoreRead for Snapshot<'_> {}
 
 /// Queries over one consistent state.
-pub trait Read: source::Source {
+pub trait StoreRead: source::SnapshotSource {
     /// The latest revision.
-    fn revision(&self) -> Result<u64> {
+    fn revision(&self) -> StoreResult<u64> {
         self.counter().map(|counter| counter.revision)
     }
 
     /// The revision up to which the log was compacted: the log can be resumed from here or later.
-    fn floor(&self) -> Result<u64> {
+    fn floor(&self) -> StoreResult<u64> {
         self.counter().map(|counter| counter.floor)
     }
 
     /// One object.
-    fn get(&self, key: &Key) -> Result<Option<Stored>> {
+    fn get(&self, key: &Key) -> StoreResult<Option<StoredObject>> {
         let rest = "WHERE o.resource = ?1 AND o.namespace = ?2 AND o.name = ?3";
         Ok(objects(self.store(), rest, params![key.resource.0, &*key.namespace, &*key.name])?.pop())
     }
 
     /// The objects of a resource, in one namespace or all; ordered by namespace and name.
-    fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Stored>> {
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> StoreResult<Vec<StoredObject>> {
         self.page(resource, namespace, None, usize::MAX)
     }
 
     /// Every object, ordered by resource, namespace and name.
-    fn list_all(&self) -> Result<Vec<Stored>> {
+    fn list_all(&self) -> StoreResult<Vec<StoredObject>> {
         let found = objects(self.store(), "ORDER BY o.resource, o.namespace, o.name", [])?;
         let live = self.counter()?.objects;
         if found.len() as u64 != live {
@@ -104,7 +104,7 @@ pub trait Read: source::Source {
         namespace: Option<&str>,
         after: Option<(&str, &str)>,
         limit: usize,
-    ) -> Result<Vec<Stored>> {
+    ) -> StoreResult<Vec<StoredObject>> {
         let (after_namespace, after_name) = after.unwrap_or_default();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         match namespace {
@@ -123,15 +123,15 @@ pub trait Read: source::Source {
     }
 
     /// Number of objects of a resource, in one namespace or all.
-    fn count(&self, resource: Resource, namespace: Option<&str>) -> Result<usize> {
+    fn count(&self, resource: Resource, namespace: Option<&str>) -> StoreResult<usize> {
         let count = match namespace {
             Some(namespace) => {
                 let question = "SELECT count(*) FROM object WHERE resource = ?1 AND namespace = ?2";
-                one(self.store(), question, params![resource.0, namespace], |row| unsigned(row, 0))
+                query_row(self.store(), question, params![resource.0, namespace], |row| unsigned(row, 0))
             }
             None => {
                 let question = "SELECT count(*) FROM object WHERE resource = ?1";
-                one(self.store(), question, [resource.0], |row| unsigned(row, 0))
+                query_row(self.store(), question, [resource.0], |row| unsigned(row, 0))
             }
         };
         count.map(|count| count as usize)
@@ -142,7 +142,7 @@ pub trait Read: source::Source {
     ///
     /// Refuses a revision below the floor ([`StoreError::Expired`]) and one that does not exist yet
     /// ([`StoreError::Future`]).
-    fn log_after(&self, revision: u64, limit: usize) -> Result<Vec<LogEntry>> {
+    fn log_after(&self, revision: u64, limit: usize) -> StoreResult<Vec<LogEntry>> {
         let Counter { floor, revision: head, .. } = self.counter()?;
         if revision < floor {
             return Err(StoreError::Expired { floor });
@@ -162,7 +162,7 @@ pub trait Read: source::Source {
     }
 
     /// Returns the last entry that is read at once after a revision: at most `last`, earlier where the bodies are large.
-    fn end_of_batch(&self, revision: u64, last: u64) -> Result<u64> {
+    fn end_of_batch(&self, revision: u64, last: u64) -> StoreResult<u64> {
         self.store().ask(|connection| {
             let mut question = connection.prepare_cached(
                 "SELECT revision, coalesce(octet_length(body), 0) FROM log WHERE revision > ?1 AND revision <= ?2 ORDER BY revision",
@@ -181,13 +181,13 @@ pub trait Read: source::Source {
     }
 
     /// Returns the retained log entries of a key, oldest first, across all objects that had the name.
-    fn history(&self, key: &Key) -> Result<Vec<LogEntry>> {
+    fn history(&self, key: &Key) -> StoreResult<Vec<LogEntry>> {
         let rest = "WHERE l.resource = ?1 AND l.namespace = ?2 AND l.name = ?3 ORDER BY l.previous";
         log(self.store(), rest, params![key.resource.0, &*key.namespace, &*key.name])
     }
 
     /// A setting of the control plane.
-    fn meta(&self, name: &str) -> Result<Option<String>> {
+    fn meta(&self, name: &str) -> StoreResult<Option<String>> {
         self.store().ask(|connection| {
             let mut question = connection.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
             question.query_row([name], |row| row.get(0)).optional()
@@ -195,68 +195,75 @@ pub trait Read: source::Source {
     }
 
     /// The last attempt of every container.
-    fn attempts(&self) -> Result<Vec<Attempt>> {
+    fn attempts(&self) -> StoreResult<Vec<ContainerAttempt>> {
         let question = "SELECT pod_uid, container, attempt, epoch FROM attempt ORDER BY pod_uid, container";
-        all(self.store(), question, [], |row| {
-            Ok(Attempt { pod_uid: row.get(0)?, container: row.get(1)?, attempt: row.get(2)?, epoch: unsigned(row, 3)? })
+        query_rows(self.store(), question, [], |row| {
+            Ok(ContainerAttempt {
+                pod_uid: row.get(0)?,
+                container: row.get(1)?,
+                attempt: row.get(2)?,
+                epoch: unsigned(row, 3)?,
+            })
         })
     }
 
     /// The notes of a scope, by name.
-    fn notes(&self, scope: &str) -> Result<Vec<Note>> {
+    fn notes(&self, scope: &str) -> StoreResult<Vec<SideNote>> {
         let question = "SELECT name, text, at FROM note WHERE scope = ?1 ORDER BY name";
         let rows: Vec<(String, String, i64)> =
-            all(self.store(), question, [scope], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            query_rows(self.store(), question, [scope], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         rows.into_iter()
             .map(|(name, text, at)| {
                 let at = moment(at).map_err(|what| StoreError::damaged(self.store().path(), what))?;
-                Ok(Note { name, text, at })
+                Ok(SideNote { name, text, at })
             })
             .collect()
     }
 }
 
 /// One row that is always there.
-pub(super) fn one<T>(
+pub(super) fn query_row<T>(
     store: &Store,
     question: &str,
     params: impl Params,
     read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-) -> Result<T> {
+) -> StoreResult<T> {
     store.ask(|connection| connection.prepare_cached(question)?.query_row(params, read))
 }
 
 /// The counter as it stands in the file.
-pub(super) fn counter(store: &Store) -> Result<Counter> {
+pub(super) fn counter(store: &Store) -> StoreResult<Counter> {
     let question = "SELECT revision, floor, objects, sum FROM counter";
-    one(store, question, [], Counter::read)?.map_err(|what| StoreError::damaged(store.path(), what))
+    query_row(store, question, [], Counter::read)?.map_err(|what| StoreError::damaged(store.path(), what))
 }
 
 /// Every row of an answer.
-fn all<T>(
+fn query_rows<T>(
     store: &Store,
     question: &str,
     params: impl Params,
     read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-) -> Result<Vec<T>> {
+) -> StoreResult<Vec<T>> {
     store.ask(|connection| connection.prepare_cached(question)?.query_map(params, read)?.collect())
 }
 
 /// Live objects; `rest` follows FROM. An object whose log row is missing or belongs to another object is damage.
-fn objects(store: &Store, rest: &str, params: impl Params) -> Result<Vec<Stored>> {
+fn objects(store: &Store, rest: &str, params: impl Params) -> StoreResult<Vec<StoredObject>> {
     // The left join keeps an object without a body visible, and SQLite from turning the join around.
     let question = format!(
         "SELECT {LOG_COLUMNS}, o.namespace, o.name, o.revision, o.created, o.sum
          FROM object o LEFT JOIN log l ON l.revision = o.revision {rest}"
     );
-    let rows = all(store, &question, params, |row| {
+    let rows = query_rows(store, &question, params, |row| {
         if row.get_ref(0)? == rusqlite::types::ValueRef::Null {
             return Ok(Err(format!("{} has no body at revision {}", text(row, 12)?, unsigned(row, 13)?)));
         }
         let same = text(row, 2)? == text(row, 11)? && text(row, 3)? == text(row, 12)?;
         let (revision, created, sum) = (unsigned(row, 13)?, unsigned(row, 14)?, row.get::<_, i64>(15)?);
         Ok(LogRow::read(row)?.and_then(|found| match found.change {
-            Change::Put(stored) if same && object_sum(&stored.key, &stored.uid, revision, created) == sum => Ok(stored),
+            ChangeKind::Put(stored) if same && object_sum(&stored.key, &stored.uid, revision, created) == sum => {
+                Ok(stored)
+            }
             other => Err(format!("revision {} is not the body of its object", other.stored().revision)),
         }))
     })?;
@@ -264,13 +271,13 @@ fn objects(store: &Store, rest: &str, params: impl Params) -> Result<Vec<Stored>
 }
 
 /// Entries of the log; `rest` stands after FROM.
-pub(super) fn log(store: &Store, rest: &str, params: impl Params) -> Result<Vec<LogEntry>> {
+pub(super) fn log(store: &Store, rest: &str, params: impl Params) -> StoreResult<Vec<LogEntry>> {
     let question = format!("SELECT {LOG_COLUMNS} FROM log l {rest}");
-    let rows = whole(store, all(store, &question, params, LogRow::read)?)?;
+    let rows = whole(store, query_rows(store, &question, params, LogRow::read)?)?;
     rows.into_iter().map(|row| entry(store, row)).collect()
 }
 
-fn entry(store: &Store, row: LogRow) -> Result<LogEntry> {
+fn entry(store: &Store, row: LogRow) -> StoreResult<LogEntry> {
     let at = moment(row.at).map_err(|what| StoreError::damaged(store.path(), what))?;
     let previous = body_before(store, &row)?;
     Ok(LogEntry { revision: row.change.stored().revision, change: row.change, previous, actor: row.actor, at })
@@ -278,23 +285,23 @@ fn entry(store: &Store, row: LogRow) -> Result<LogEntry> {
 
 /// Returns the body before an entry. `None` after a deletion, and where it was compacted, which happens only below the
 /// floor.
-fn body_before(store: &Store, row: &LogRow) -> Result<Option<Str>> {
+fn body_before(store: &Store, row: &LogRow) -> StoreResult<Option<Str>> {
     if row.previous == 0 {
         return Ok(None);
     }
     let question = format!("SELECT {LOG_COLUMNS} FROM log l WHERE l.revision = ?1");
-    let before = whole(store, all(store, &question, [row.previous as i64], LogRow::read)?)?.pop();
+    let before = whole(store, query_rows(store, &question, [row.previous as i64], LogRow::read)?)?.pop();
     match before.map(|before| before.change) {
-        Some(Change::Put(before)) if before.key == row.change.stored().key => Ok(Some(before.body)),
-        Some(Change::Put(before)) => {
+        Some(ChangeKind::Put(before)) if before.key == row.change.stored().key => Ok(Some(before.body)),
+        Some(ChangeKind::Put(before)) => {
             let what = format!("revision {} follows another object's", before.revision);
             Err(StoreError::damaged(store.path(), what))
         }
-        Some(Change::Removed(_)) | None => Ok(None),
+        Some(ChangeKind::Removed(_)) | None => Ok(None),
     }
 }
 
 /// All rows, or the first damage among them.
-fn whole<T>(store: &Store, rows: Vec<std::result::Result<T, String>>) -> Result<Vec<T>> {
+fn whole<T>(store: &Store, rows: Vec<std::result::Result<T, String>>) -> StoreResult<Vec<T>> {
     rows.into_iter().collect::<std::result::Result<_, String>>().map_err(|what| StoreError::damaged(store.path(), what))
 }

@@ -6,8 +6,8 @@
 //! Waiting is polling with short sleeps, because `flock` has no deadline without signals. The head of the queue polls
 //! often; the others poll less often the longer they have waited.
 
-use super::place::Place;
-use super::{Result, StoreError};
+use super::place::StorePath;
+use super::{StoreError, StoreResult};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
@@ -31,17 +31,17 @@ pub(super) struct Turnstile {
 }
 
 /// The right to write; given back when dropped.
-pub(super) struct Turn(Arc<Turnstile>);
+pub(super) struct WriteTurn(Arc<Turnstile>);
 
 impl Turnstile {
     /// Opens the lock files, makes them when they are not there.
-    pub fn open(place: &Place) -> Result<Turnstile> {
+    pub fn open(place: &StorePath) -> StoreResult<Turnstile> {
         let (queue, write) = (place.open_beside(".queue")?, place.open_beside(".write")?);
-        Ok(Turnstile { queue, write, path: place.beside(".write") })
+        Ok(Turnstile { queue, write, path: place.neighbour(".write") })
     }
 
     /// Waits for the right to write, not longer than `patience`.
-    pub fn take(self: &Arc<Turnstile>, patience: Duration) -> Result<Turn> {
+    pub fn acquire(self: &Arc<Turnstile>, patience: Duration) -> StoreResult<WriteTurn> {
         let start = Instant::now();
         self.wait(&self.queue, start, patience, |waited| {
             TAIL_STEP / (1 + waited.as_micros() / AGEING.as_micros()).min(10) as u32
@@ -51,10 +51,16 @@ impl Turnstile {
         turn?;
         // Only a name for a message: that it could not be written must not stop a writer.
         let _ = self.write.write_all_at(format!("{:<10}\n", std::process::id()).as_bytes(), 0);
-        Ok(Turn(self.clone()))
+        Ok(WriteTurn(self.clone()))
     }
 
-    fn wait(&self, file: &File, start: Instant, patience: Duration, step: impl Fn(Duration) -> Duration) -> Result<()> {
+    fn wait(
+        &self,
+        file: &File,
+        start: Instant,
+        patience: Duration,
+        step: impl Fn(Duration) -> Duration,
+    ) -> StoreResult<()> {
         loop {
             match flock(file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(()),
@@ -78,7 +84,7 @@ impl Turnstile {
     }
 }
 
-impl Drop for Turn {
+impl Drop for WriteTurn {
     fn drop(&mut self) {
         release(&self.0.write);
     }
@@ -96,19 +102,19 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn turnstile(dir: &tempfile::TempDir) -> Arc<Turnstile> {
-        Arc::new(Turnstile::open(&Place::at(&dir.path().join("state.db")).unwrap()).unwrap())
+        Arc::new(Turnstile::open(&StorePath::from_path(&dir.path().join("state.db")).unwrap()).unwrap())
     }
 
     #[test]
     fn the_deadline_names_the_holder() {
         let dir = tempfile::tempdir().unwrap();
-        let turn = turnstile(&dir).take(Duration::ZERO).unwrap();
-        let second = turnstile(&dir).take(Duration::from_millis(3)).err().unwrap();
+        let turn = turnstile(&dir).acquire(Duration::ZERO).unwrap();
+        let second = turnstile(&dir).acquire(Duration::from_millis(3)).err().unwrap();
         let StoreError::Busy { holder_pid, waited } = second else { panic!("{second}") };
         assert_eq!(holder_pid, Some(std::process::id()));
         assert!(waited >= Duration::from_millis(3));
         drop(turn);
-        turnstile(&dir).take(Duration::ZERO).unwrap();
+        turnstile(&dir).acquire(Duration::ZERO).unwrap();
     }
 
     #[test]
@@ -118,16 +124,16 @@ mod tests {
         let (first, done) = (Barrier::new(2), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut turn = Some(greedy.take(Duration::from_secs(60)).unwrap());
+                let mut turn = Some(greedy.acquire(Duration::from_secs(60)).unwrap());
                 first.wait();
                 while !done.load(Ordering::SeqCst) {
                     drop(turn.take());
-                    turn = Some(greedy.take(Duration::from_secs(60)).unwrap());
+                    turn = Some(greedy.acquire(Duration::from_secs(60)).unwrap());
                 }
             });
             scope.spawn(|| {
                 first.wait();
-                let turn = waiting.take(Duration::from_secs(60));
+                let turn = waiting.acquire(Duration::from_secs(60));
                 done.store(true, Ordering::SeqCst);
                 turn.unwrap();
             });

@@ -1,9 +1,12 @@
 //! Writing: one transaction at a time over all processes, all of it or nothing.
 
 use super::record::{Counter, LogRow, micros, object_sum, unsigned};
-use super::snapshot::{counter, source::Source};
-use super::turnstile::Turn;
-use super::{Attempt, Change, CommitError, Read, Result, Store, StoreError, Stored, Trouble, schema};
+use super::snapshot::{counter, source::SnapshotSource};
+use super::turnstile::WriteTurn;
+use super::{
+    ChangeKind, CommitError, ContainerAttempt, InjectedFault, Store, StoreError, StoreRead, StoreResult, StoredObject,
+    schema,
+};
 use crate::object::{Key, Str, Time};
 use rusqlite::{ErrorCode, OptionalExtension, Params, params};
 use std::time::{Duration, Instant};
@@ -16,7 +19,7 @@ pub(super) const LONG_WAL: u64 = 32 << 20;
 pub struct Txn<'a> {
     store: &'a mut Store,
     /// None in memory. Given back after the transaction has ended.
-    turn: Option<Turn>,
+    turn: Option<WriteTurn>,
     /// As it will be committed.
     pub(super) counter: Counter,
     /// As it stands in the file.
@@ -27,18 +30,18 @@ pub struct Txn<'a> {
 }
 
 /// A part of a transaction, from [`Txn::begin_part`] on.
-pub struct Part {
+pub struct Savepoint {
     before: Counter,
 }
 
 impl Store {
     /// Begins a write transaction; waits for other writers, not longer than `patience`.
-    pub fn write(&mut self, patience: Duration) -> Result<Txn<'_>> {
+    pub fn write(&mut self, patience: Duration) -> StoreResult<Txn<'_>> {
         let start = Instant::now();
-        if self.trouble.take_if(|trouble| *trouble == Trouble::Busy).is_some() {
+        if self.trouble.take_if(|trouble| *trouble == InjectedFault::Busy).is_some() {
             return Err(StoreError::Busy { holder_pid: None, waited: patience });
         }
-        let turn = self.turnstile.as_ref().map(|turnstile| turnstile.take(patience)).transpose()?;
+        let turn = self.turnstile.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose()?;
         // Ours wait at the turnstile; this waits for a foreign program such as `sqlite3`.
         let left = patience.saturating_sub(start.elapsed());
         let begun = self.ask(|connection| {
@@ -49,7 +52,7 @@ impl Store {
         });
         match begun {
             Err(StoreError::Busy { .. }) => {
-                let holder_pid = super::holder::of_wal(&self.place.beside("-shm"));
+                let holder_pid = super::holder::of_wal(&self.place.neighbour("-shm"));
                 return Err(StoreError::Busy { holder_pid, waited: start.elapsed() });
             }
             begun => begun?,
@@ -67,17 +70,17 @@ impl Store {
     }
 }
 
-impl Source for Txn<'_> {
+impl SnapshotSource for Txn<'_> {
     fn store(&self) -> &Store {
         self.store
     }
 
-    fn counter(&self) -> Result<Counter> {
+    fn counter(&self) -> StoreResult<Counter> {
         Ok(self.counter)
     }
 }
 
-impl Read for Txn<'_> {}
+impl StoreRead for Txn<'_> {}
 
 /// Counter of a file without tables.
 const NOTHING: Counter = Counter { revision: 0, floor: 0, objects: 0 };
@@ -92,7 +95,7 @@ impl Txn<'_> {
         body: impl FnOnce(u64) -> Text,
         actor: &str,
         at: Time,
-    ) -> Result<u64> {
+    ) -> StoreResult<u64> {
         let living = self.living(key)?;
         if let Some(living) = &living
             && living.uid != uid
@@ -105,8 +108,8 @@ impl Txn<'_> {
             None => self.last_entry(key)?,
         };
         let revision = self.counter.revision + 1;
-        let stored = Stored { key: key.clone(), uid: uid.into(), revision, body: body(revision).into() };
-        self.append(LogRow { change: Change::Put(stored), previous, actor: actor.into(), at: micros(at) })?;
+        let stored = StoredObject { key: key.clone(), uid: uid.into(), revision, body: body(revision).into() };
+        self.append(LogRow { change: ChangeKind::Put(stored), previous, actor: actor.into(), at: micros(at) })?;
         let created = living.as_ref().map_or(revision, |living| living.created);
         let sum = object_sum(key, uid, revision, created);
         match living {
@@ -127,7 +130,7 @@ impl Txn<'_> {
     }
 
     /// Removes an object. `body` is its last state, given the removal's revision.
-    pub fn remove(&mut self, key: &Key, body: impl FnOnce(u64) -> String, actor: &str, at: Time) -> Result<u64> {
+    pub fn remove(&mut self, key: &Key, body: impl FnOnce(u64) -> String, actor: &str, at: Time) -> StoreResult<u64> {
         let Some(living) = self.living(key)? else {
             return Err(self.fail(StoreError::Absent { key: key.clone() }));
         };
@@ -135,8 +138,8 @@ impl Txn<'_> {
             self.forget_attempts(&living.uid)?;
         }
         let revision = self.counter.revision + 1;
-        let stored = Stored { key: key.clone(), uid: living.uid.into(), revision, body: body(revision).into() };
-        let change = Change::Removed(stored);
+        let stored = StoredObject { key: key.clone(), uid: living.uid.into(), revision, body: body(revision).into() };
+        let change = ChangeKind::Removed(stored);
         self.append(LogRow { change, previous: living.revision, actor: actor.into(), at: micros(at) })?;
         self.run("DELETE FROM object WHERE id = ?1", [living.id])?;
         self.counter.objects = self.counter.objects.saturating_sub(1);
@@ -144,13 +147,13 @@ impl Txn<'_> {
     }
 
     /// Sets a setting of the control plane.
-    pub fn set_meta(&mut self, name: &str, value: &str) -> Result<()> {
+    pub fn set_meta(&mut self, name: &str, value: &str) -> StoreResult<()> {
         self.run("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value", [name, value])
     }
 
     /// Records an attempt at a container; neither the attempt nor the leader's epoch ever goes back.
-    pub fn record_attempt(&mut self, attempt: &Attempt) -> Result<()> {
-        let Attempt { pod_uid, container, attempt, epoch } = attempt;
+    pub fn record_attempt(&mut self, attempt: &ContainerAttempt) -> StoreResult<()> {
+        let ContainerAttempt { pod_uid, container, attempt, epoch } = attempt;
         let changed = self.change(
             "INSERT INTO attempt VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE
              SET attempt = excluded.attempt, epoch = excluded.epoch
@@ -165,12 +168,12 @@ impl Txn<'_> {
     }
 
     /// Forgets the attempts of a pod that is gone.
-    fn forget_attempts(&mut self, pod_uid: &str) -> Result<()> {
+    fn forget_attempts(&mut self, pod_uid: &str) -> StoreResult<()> {
         self.run("DELETE FROM attempt WHERE pod_uid = ?1", [pod_uid])
     }
 
     /// Keeps a note, in place of the one of the same name.
-    pub fn set_note(&mut self, scope: &str, name: &str, text: &str, at: Time) -> Result<()> {
+    pub fn set_note(&mut self, scope: &str, name: &str, text: &str, at: Time) -> StoreResult<()> {
         self.run(
             "INSERT INTO note VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET text = excluded.text, at = excluded.at",
             params![scope, name, text, micros(at)],
@@ -178,18 +181,18 @@ impl Txn<'_> {
     }
 
     /// Forgets a note.
-    pub fn forget_note(&mut self, scope: &str, name: &str) -> Result<()> {
+    pub fn forget_note(&mut self, scope: &str, name: &str) -> StoreResult<()> {
         self.run("DELETE FROM note WHERE scope = ?1 AND name = ?2", [scope, name])
     }
 
     /// Begins a part that can be taken back by itself. Parts do not overlap.
-    pub fn begin_part(&mut self) -> Result<Part> {
+    pub fn begin_part(&mut self) -> StoreResult<Savepoint> {
         self.run("SAVEPOINT part", [])?;
-        Ok(Part { before: self.counter })
+        Ok(Savepoint { before: self.counter })
     }
 
     /// Ends a part: what it wrote stands with the rest of the transaction, or never was.
-    pub fn end_part(&mut self, part: Part, is_kept: bool) -> Result<()> {
+    pub fn end_part(&mut self, part: Savepoint, is_kept: bool) -> StoreResult<()> {
         if !is_kept && self.counter != part.before {
             self.run("ROLLBACK TO part", [])?;
             self.counter = part.before;
@@ -203,7 +206,7 @@ impl Txn<'_> {
     /// After [`CommitError::Unknown`] every call fails until [`Store::reopen`].
     pub fn commit(mut self) -> std::result::Result<u64, CommitError> {
         let revision = self.finish()?;
-        self.store.tell();
+        self.store.wake_watchers();
         // Others may write while this one waits for the disk.
         self.turn = None;
         self.store.sync()?;
@@ -226,7 +229,7 @@ impl Txn<'_> {
             self.run("UPDATE counter SET revision = ?1, floor = ?2, objects = ?3, sum = ?4", params)
                 .map_err(CommitError::Refused)?;
         }
-        if let Some(trouble @ (Trouble::LostCommit | Trouble::UnknownCommit)) = self.store.trouble.take() {
+        if let Some(trouble @ (InjectedFault::LostCommit | InjectedFault::UnknownCommit)) = self.store.trouble.take() {
             return Err(self.pretended(trouble));
         }
         let done = self.store.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
@@ -243,13 +246,13 @@ impl Txn<'_> {
     }
 
     /// Brings the schema up to date.
-    pub(super) fn migrate(&self) -> Result<()> {
+    pub(super) fn migrate(&self) -> StoreResult<()> {
         self.store.ask(|connection| schema::migrate(connection, schema::STEPS))
     }
 
     /// Returns the error of an injected fault.
-    fn pretended(&mut self, trouble: Trouble) -> CommitError {
-        let end = if trouble == Trouble::LostCommit { "ROLLBACK" } else { "COMMIT" };
+    fn pretended(&mut self, trouble: InjectedFault) -> CommitError {
+        let end = if trouble == InjectedFault::LostCommit { "ROLLBACK" } else { "COMMIT" };
         self.open = self.store.connection.execute_batch(end).is_err();
         CommitError::Unknown { path: self.store.path().into(), what: "pretended".into() }
     }
@@ -264,8 +267,8 @@ impl Txn<'_> {
         CommitError::Unknown { path: self.store.path().into(), what: error.to_string() }
     }
 
-    fn append(&mut self, row: LogRow) -> Result<()> {
-        let Stored { key, uid, revision, body } = row.change.stored();
+    fn append(&mut self, row: LogRow) -> StoreResult<()> {
+        let StoredObject { key, uid, revision, body } = row.change.stored();
         let (sum, word) = (row.sum(), row.word());
         let LogRow { previous, actor, at, .. } = &row;
         self.run(
@@ -289,7 +292,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    fn living(&self, key: &Key) -> Result<Option<Living>> {
+    fn living(&self, key: &Key) -> StoreResult<Option<LiveRow>> {
         let found = self.store.ask(|connection| {
             let question = "SELECT id, uid, revision, created, sum FROM object
                             WHERE resource = ?1 AND namespace = ?2 AND name = ?3";
@@ -297,7 +300,7 @@ impl Txn<'_> {
                 .prepare_cached(question)?
                 .query_row(params![key.resource.0, &*key.namespace, &*key.name], |row| {
                     let (revision, created) = (unsigned(row, 2)?, unsigned(row, 3)?);
-                    Ok((Living { id: row.get(0)?, uid: row.get(1)?, revision, created }, row.get::<_, i64>(4)?))
+                    Ok((LiveRow { id: row.get(0)?, uid: row.get(1)?, revision, created }, row.get::<_, i64>(4)?))
                 })
                 .optional()
         })?;
@@ -310,7 +313,7 @@ impl Txn<'_> {
     }
 
     /// The revision of the last entry about a key that has no object; 0 for none.
-    fn last_entry(&self, key: &Key) -> Result<u64> {
+    fn last_entry(&self, key: &Key) -> StoreResult<u64> {
         let found = self.store.ask(|connection| {
             let question = "SELECT revision FROM log WHERE resource = ?1 AND namespace = ?2 AND name = ?3
                             ORDER BY previous DESC LIMIT 1";
@@ -322,11 +325,11 @@ impl Txn<'_> {
         Ok(found.unwrap_or(0))
     }
 
-    pub(super) fn run(&mut self, statement: &str, params: impl Params) -> Result<()> {
+    pub(super) fn run(&mut self, statement: &str, params: impl Params) -> StoreResult<()> {
         self.change(statement, params).map(|_| ())
     }
 
-    fn change(&mut self, statement: &str, params: impl Params) -> Result<usize> {
+    fn change(&mut self, statement: &str, params: impl Params) -> StoreResult<usize> {
         // SQLite ends a transaction by itself after some errors; what came after would commit on its own.
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -352,7 +355,7 @@ impl Drop for Txn<'_> {
     }
 }
 
-struct Living {
+struct LiveRow {
     id: i64,
     uid: String,
     revision: u64,
@@ -362,7 +365,7 @@ struct Living {
 impl Store {
     /// Truncates a WAL that grew long because some reader was always active. Does not wait for an active reader.
     fn shorten_wal(&self) {
-        let length = std::fs::metadata(self.place.beside("-wal")).map_or(0, |wal| wal.len());
+        let length = std::fs::metadata(self.place.neighbour("-wal")).map_or(0, |wal| wal.len());
         if length <= self.long_wal.get() {
             return;
         }
@@ -379,18 +382,18 @@ impl Store {
 mod tests {
     use super::*;
     use crate::object::Resource;
-    use crate::store::Access;
+    use crate::store::OpenMode;
     use rusqlite::ffi;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn scratch() -> (tempfile::TempDir, Store) {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("state.db"), Access::Create).unwrap();
+        let store = Store::open(&dir.path().join("state.db"), OpenMode::Create).unwrap();
         (dir, store)
     }
 
-    fn put(txn: &mut Txn<'_>, name: &str, length: usize) -> Result<u64> {
+    fn put(txn: &mut Txn<'_>, name: &str, length: usize) -> StoreResult<u64> {
         txn.put(&Key::new(Resource("pods"), "default", name), name, |_| "x".repeat(length), "test", Time::UNIX_EPOCH)
     }
 
@@ -447,7 +450,7 @@ mod tests {
     #[test]
     fn a_file_that_was_migrated_meanwhile_is_not_written() {
         let (_dir, mut store) = scratch();
-        let newer = Store::open(store.path(), Access::Existing).unwrap();
+        let newer = Store::open(store.path(), OpenMode::Existing).unwrap();
         newer.connection.pragma_update(None, "user_version", schema::VERSION + 1).unwrap();
         assert!(matches!(store.write(PATIENCE).err(), Some(StoreError::Newer { .. })));
     }

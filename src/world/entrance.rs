@@ -7,23 +7,23 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Everything that one Ingress configures.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entrance {
+pub struct IngressRoute {
     /// The address where the proxy is to listen; all Ingresses share it.
     pub address: Str,
     /// The older Ingress wins where two want the same.
     #[serde(with = "moment")]
     pub created: Option<Time>,
     /// Its rules, in its order.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<IngressPath>,
     /// Backend for requests that match no rule (`spec.defaultBackend`).
-    pub default: Option<Backend>,
+    pub default: Option<IngressBackend>,
     /// TLS certificates to present.
-    pub certificates: Vec<Certificate>,
+    pub certificates: Vec<IngressCertificate>,
 }
 
 /// One path of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct IngressPath {
     /// The host, maybe with `*.` before it; empty for any.
     pub host: Str,
     /// The path; empty for any.
@@ -31,12 +31,12 @@ pub struct Rule {
     /// Whether the path matches exactly (`pathType: Exact`) and not as a prefix.
     pub is_exact: bool,
     /// Destination; `None` for a resource backend, which kloop does not support.
-    pub backend: Option<Backend>,
+    pub backend: Option<IngressBackend>,
 }
 
 /// A port of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Backend {
+pub struct IngressBackend {
     /// The Service.
     pub service: Key,
     /// The Service port.
@@ -54,7 +54,7 @@ pub enum BackendPort {
 
 /// The certificate of some hosts, out of a Secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Certificate {
+pub struct IngressCertificate {
     /// The hosts; none for any.
     pub hosts: Vec<Str>,
     /// The chain (`tls.crt`, PEM).
@@ -63,7 +63,7 @@ pub struct Certificate {
     pub key: Vec<u8>,
 }
 
-impl std::fmt::Debug for Certificate {
+impl std::fmt::Debug for IngressCertificate {
     /// Without the key: what is debugged ends up in logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Certificate of {:?}", self.hosts)
@@ -72,16 +72,16 @@ impl std::fmt::Debug for Certificate {
 
 /// Addresses on which the Ingress proxy listens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Doors {
+pub struct IngressListeners {
     /// For HTTP.
-    pub http: Door,
+    pub http: IngressListener,
     /// For HTTPS; open while any Ingress has a certificate.
-    pub https: Door,
+    pub https: IngressListener,
 }
 
 /// One port where the proxy listens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Door {
+pub struct IngressListener {
     /// The port; 0 while it is closed.
     pub port: u16,
     /// Why it is not the usual one; empty when it is.
@@ -115,7 +115,7 @@ pub const LOW_PORTS_MOVED_BY: u16 = 61_440;
 
 /// A port of its own address that a program in a pod failed to bind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Unbound {
+pub struct UnboundPort {
     /// The port.
     pub port: u16,
     /// Whether this is a UDP port.
@@ -126,7 +126,7 @@ pub struct Unbound {
 
 /// A place where it is not possible to listen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blocked {
+pub struct BlockedListener {
     /// The address that could not be bound.
     pub at: SocketAddrV4,
     /// Whether this is a UDP port.

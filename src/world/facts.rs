@@ -1,13 +1,13 @@
 //! Facts: the last report of the machine. The runtime keeps them across restarts of the control plane; the kubelet
 //! turns them into status.
 
-use super::entrance::{Blocked, Doors, Entrance, HostPort, Unbound};
-use super::limits::{Limits, Storage};
-use super::plan::{Globs, Route};
-use super::policy::{Denial, Policy};
-use super::pressure::Pressure;
-use super::refusals::Refusal;
-use super::usage::{Sample, Throttling, Usage};
+use super::entrance::{BlockedListener, HostPort, IngressListeners, IngressRoute, UnboundPort};
+use super::limits::{Limits, StorageKind};
+use super::plan::{FilePatterns, Route};
+use super::policy::{DeniedConnection, NetworkPolicyRules};
+use super::pressure::NodePressure;
+use super::refusals::WriteRefusal;
+use super::usage::{Throttling, Usage, UsageSample};
 use crate::object::{Key, Object, Resource, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,29 +20,29 @@ pub struct Facts {
     /// Nodes by name.
     pub nodes: HashMap<Str, NodeFacts>,
     /// Plans that the API server refused, by loop and key: what the loop shows as a condition or an event.
-    pub refusals: HashMap<(&'static str, Key), Refusal>,
+    pub refusals: HashMap<(&'static str, Key), WriteRefusal>,
     /// The last ordered route of each Service.
     pub routes: BTreeMap<Key, Route>,
     /// The last ordered configuration of each Ingress.
-    pub entrances: BTreeMap<Key, Arc<Entrance>>,
+    pub entrances: BTreeMap<Key, Arc<IngressRoute>>,
     /// The ports of the machine that lead to pods, as was last ordered.
     pub exposed: BTreeMap<Key, Vec<HostPort>>,
     /// Addresses that could not be listened on, by Service or pod, and whether an event has reported them.
-    pub blocked: BTreeMap<Key, (Vec<Blocked>, bool)>,
+    pub blocked: BTreeMap<Key, (Vec<BlockedListener>, bool)>,
     /// The last ordered rules of each NetworkPolicy.
-    pub policies: BTreeMap<Key, Arc<Policy>>,
+    pub policies: BTreeMap<Key, Arc<NetworkPolicyRules>>,
     /// Addresses on which the Ingress proxy listens.
-    pub doors: Doors,
+    pub doors: IngressListeners,
     /// The files that are watched, by the name of the Image object.
-    pub watched: BTreeMap<Str, Watched>,
+    pub watched: BTreeMap<Str, WatchedFiles>,
     /// The last builds of images, by the name of the Image object.
-    pub builds: BTreeMap<Str, Built>,
+    pub builds: BTreeMap<Str, LastBuild>,
     /// Memory of HorizontalPodAutoscalers, by uid.
-    pub autoscalers: HashMap<Str, Autoscaler>,
+    pub autoscalers: HashMap<Str, AutoscalerMemory>,
     /// Static pods from the kubelet's manifest folder, by the key of their mirror pod.
     pub statics: BTreeMap<Key, StaticPod>,
     /// Remaining amounts of the resources that pods share.
-    pub pressure: Pressure,
+    pub pressure: NodePressure,
     /// Whether every shim left by the previous control plane has answered. No start is planned before that.
     pub inventory_complete: bool,
 }
@@ -109,23 +109,23 @@ pub struct StaticPod {
 
 /// Watched files of an image.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchedFiles {
     /// The file patterns of the last order.
-    pub files: Globs,
+    pub files: FilePatterns,
     /// Their content, once it was reported.
-    pub seen: Option<Sources>,
+    pub seen: Option<SourceDigests>,
 }
 
 /// The last build of an image's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Built {
+pub struct LastBuild {
     /// Digest of the build's inputs ([`Build::inputs`](super::start::Build)).
     pub inputs: String,
     /// Progress of the build.
     pub stage: BuildStage,
 }
 
-impl Built {
+impl LastBuild {
     /// Whether the build succeeded for these inputs.
     pub fn went_well(&self, inputs: &str) -> bool {
         self.inputs == inputs && matches!(self.stage, BuildStage::Ended { error: None, .. })
@@ -157,7 +157,7 @@ pub enum BuildStage {
 
 /// The content of files.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
-pub struct Sources {
+pub struct SourceDigests {
     /// Differs when their content does.
     pub digest: Str,
     /// Number of files.
@@ -195,17 +195,17 @@ pub struct PodFacts {
     /// Whether the pod's disk usage is being measured.
     pub watched: bool,
     /// The storage that exceeded its limit.
-    pub over: Option<Storage>,
+    pub over: Option<StorageKind>,
     /// Last measured usage of each container.
-    pub usage: BTreeMap<Str, Measured>,
+    pub usage: BTreeMap<Str, ContainerUsage>,
     /// When that was.
     pub measured: Option<Time>,
     /// Why its folder could not be removed when that was last tried.
     pub not_removed: Option<String>,
     /// Connections that network policies denied and that no event has reported yet.
-    pub denied: Vec<Denial>,
+    pub denied: Vec<DeniedConnection>,
     /// Ports that the pod's programs failed to bind and that no event has reported yet.
-    pub unbound: Vec<Unbound>,
+    pub unbound: Vec<UnboundPort>,
     /// The content that its volumes were last ordered to have ([`fingerprint`](super::volume::fingerprint)).
     pub volumes: Option<u64>,
 }
@@ -218,7 +218,7 @@ impl PodFacts {
 
     /// Whether a container is throttled by its CPU limit and no event has reported it yet.
     pub fn is_to_be_told_throttled(&self) -> bool {
-        self.containers.values().any(|known| known.throttled == Throttled::Untold)
+        self.containers.values().any(|known| known.throttled == ThrottlingState::Untold)
     }
 
     /// The pod's key.
@@ -242,12 +242,12 @@ impl ContainerFacts {
             resizing: None,
             resize_error: None,
             probes: Default::default(),
-            throttled: Throttled::No,
+            throttled: ThrottlingState::No,
         }
     }
 
     /// Returns the end of the attempt, if it has ended.
-    pub fn ended(&self) -> Option<&Ended> {
+    pub fn ended(&self) -> Option<&AttemptEnd> {
         match &self.state {
             ContainerState::Ended(ended) => Some(ended),
             _ => None,
@@ -262,13 +262,13 @@ impl ContainerFacts {
 
 /// Usage of a container over an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct ContainerUsage {
     /// From here on.
     pub since: Time,
     /// Up to here.
     pub at: Time,
     /// Cumulative counters at the end of the interval.
-    pub sample: Sample,
+    pub sample: UsageSample,
     /// Usage during the interval.
     pub usage: Usage,
     /// CPU throttling during the interval.
@@ -277,7 +277,7 @@ pub struct Measured {
 
 /// State that a HorizontalPodAutoscaler keeps between evaluations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Autoscaler {
+pub struct AutoscalerMemory {
     /// When its pods were last asked what they use.
     pub asked: Option<Time>,
     /// When it last drew its conclusions.
@@ -296,9 +296,9 @@ pub struct ContainerFacts {
     /// State of the attempt.
     pub state: ContainerState,
     /// A stop was ordered.
-    pub stopping: Option<Stopping>,
+    pub stopping: Option<OrderedStop>,
     /// End of the previous attempt.
-    pub last: Option<Ended>,
+    pub last: Option<AttemptEnd>,
     /// State of the Image object that the last try used, empty without one. `None` when another control plane made that try.
     pub image: Option<String>,
     /// Number of refusals of this attempt; the image pull backoff is derived from it.
@@ -314,12 +314,12 @@ pub struct ContainerFacts {
     /// Results of probes of this attempt.
     pub probes: BTreeMap<ProbeKind, ProbeFacts>,
     /// Whether the CPU limit throttled this attempt.
-    pub throttled: Throttled,
+    pub throttled: ThrottlingState,
 }
 
 /// Whether a CPU limit throttled an attempt heavily, and whether that was reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Throttled {
+pub enum ThrottlingState {
     /// It was not.
     #[default]
     No,
@@ -331,7 +331,7 @@ pub enum Throttled {
 
 /// A stop that was ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopping {
+pub struct OrderedStop {
     /// When it was first ordered: the stop signal went out.
     pub since: Time,
     /// When it was last ordered.
@@ -365,12 +365,12 @@ pub enum ContainerState {
         since: Time,
     },
     /// The process has ended.
-    Ended(Ended),
+    Ended(AttemptEnd),
 }
 
 /// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct AttemptEnd {
     /// Exit code; 128 + signal when a signal ended the process; 137 when unknown.
     pub code: i32,
     /// The signal that ended it.
@@ -385,7 +385,7 @@ pub struct Ended {
     pub finished: Time,
 }
 
-impl Ended {
+impl AttemptEnd {
     /// Reason of an end that nothing observed.
     pub const UNKNOWN: &str = "ContainerStatusUnknown";
     /// The reason of an end by the kernel, because the container had no memory left.
@@ -395,7 +395,7 @@ impl Ended {
 
     /// Whether the program never ran.
     pub fn is_start_error(&self) -> bool {
-        self.reason.as_deref() == Some(Ended::START_ERROR)
+        self.reason.as_deref() == Some(AttemptEnd::START_ERROR)
     }
 }
 
@@ -430,12 +430,12 @@ pub struct ProbeFacts {
     /// Message of the last answer, at most 10 KiB.
     pub message: String,
     /// The last answer, when it was not a plain success and no event has reported it yet.
-    pub untold: Option<Verdict>,
+    pub untold: Option<ProbeResult>,
 }
 
 /// Result of one probe run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbeResult {
     /// All is well.
     Success,
     /// A success that is worth a word.
@@ -448,28 +448,28 @@ pub enum Verdict {
 
 impl PodFacts {
     /// Computes usage rates from new counters and the previous ones, or the start of the container.
-    pub(super) fn take_usage(&mut self, at: Time, samples: Vec<(Str, Sample)>) {
+    pub(super) fn take_usage(&mut self, at: Time, samples: Vec<(Str, UsageSample)>) {
         let before = std::mem::take(&mut self.usage);
         for (container, sample) in samples {
             let earlier = before.get(&container).map(|known| (known.at, known.sample));
             let started = self.containers.get(&container).and_then(|known| match known.state {
-                ContainerState::Running { since, .. } => Some((since, Sample::default())),
+                ContainerState::Running { since, .. } => Some((since, UsageSample::default())),
                 _ => None,
             });
             let is_same = earlier.zip(started).is_some_and(|((measured, _), (begun, _))| begun <= measured);
             let sample = earlier.filter(|_| is_same).map_or(sample, |(_, earlier)| sample.not_before(earlier));
             // A restarted container has lower counters than before.
-            let rate = |from: (Time, Sample)| Some((from.0, Usage::between(from, (at, sample))?));
+            let rate = |from: (Time, UsageSample)| Some((from.0, Usage::from_samples(from, (at, sample))?));
             let Some((since, usage)) = earlier.and_then(rate).or_else(|| started.and_then(rate)) else { continue };
             let before = earlier.map(|(_, sample)| sample.throttling).unwrap_or_default();
-            let throttling = sample.throttling.since(before);
+            let throttling = sample.throttling.difference_from(before);
             if let Some(known) = self.containers.get_mut(&container)
-                && known.throttled == Throttled::No
+                && known.throttled == ThrottlingState::No
                 && throttling.is_heavy()
             {
-                known.throttled = Throttled::Untold;
+                known.throttled = ThrottlingState::Untold;
             }
-            self.usage.insert(container, Measured { since, at, sample, usage, throttling });
+            self.usage.insert(container, ContainerUsage { since, at, sample, usage, throttling });
         }
         self.measured = Some(at);
     }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Limits {
     /// Limits of all containers of the pod together.
-    pub pod: Caps,
+    pub pod: GroupLimits,
     /// Limits of the container.
-    pub container: Caps,
+    pub container: GroupLimits,
     /// Kernel preference for killing the container when the machine runs out of memory, 0 to 1000 (`oom_score_adj`).
     pub oom_score: Option<i32>,
 }
@@ -18,7 +18,7 @@ pub struct Limits {
 /// Bounds of one group of processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Caps {
+pub struct GroupLimits {
     /// Most CPU, in thousandths of a core.
     pub cpu_milli: Option<i64>,
     /// Its share when cores are short, in thousandths of a core requested.
@@ -29,10 +29,10 @@ pub struct Caps {
     pub pids: Option<i64>,
 }
 
-impl Caps {
+impl GroupLimits {
     /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
-        *self == Caps::default()
+        *self == GroupLimits::default()
     }
 }
 
@@ -45,7 +45,7 @@ impl Limits {
 
 /// The parts of a pod that use disk space.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Storage {
+pub enum StorageKind {
     /// An emptyDir of this name.
     Volume(Str),
     /// Files that a container writes outside its volumes, including its logs.
@@ -56,9 +56,9 @@ pub enum Storage {
 
 /// Maximum size of one kind of storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub struct StorageLimit {
     /// For what.
-    pub of: Storage,
+    pub of: StorageKind,
     /// Bytes.
     pub most: i64,
 }

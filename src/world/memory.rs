@@ -15,11 +15,11 @@ const OPEN: usize = 8;
 
 /// Bodies that were parsed to be thought about, by uid and revision.
 #[derive(Default)]
-struct Open(VecDeque<(Str, u64, Arc<Object>)>);
+struct DecodedBodies(VecDeque<(Str, u64, Arc<Object>)>);
 
 /// One thing of each type, which only the module that has the type can name.
 #[derive(Default)]
-pub(super) struct Memory(RefCell<HashMap<TypeId, Box<dyn Any + Send>>>);
+pub(super) struct TypedMemory(RefCell<HashMap<TypeId, Box<dyn Any + Send>>>);
 
 impl World {
     /// The whole object, to be read by a plan that most likely writes it: then it need not be parsed again.
@@ -29,7 +29,7 @@ impl World {
         if row.is_open() {
             return object;
         }
-        self.remembering(|Open(open): &mut Open| {
+        self.remembering(|DecodedBodies(open): &mut DecodedBodies| {
             open.truncate(OPEN - 1);
             open.push_front((row.uid.clone(), row.revision, object.clone()));
         });
@@ -41,7 +41,7 @@ impl World {
         if row.is_open() {
             return row.shared();
         }
-        let known = self.remembering(|Open(open): &mut Open| {
+        let known = self.remembering(|DecodedBodies(open): &mut DecodedBodies| {
             let place = open.iter().position(|(uid, revision, _)| *uid == row.uid && *revision == row.revision)?;
             open.remove(place).map(|(_, _, object)| object)
         });

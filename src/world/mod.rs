@@ -6,13 +6,14 @@
 //! Start reading at [`World`], then [`plan`].
 
 pub mod control;
-pub mod crowd;
 pub mod entrance;
 pub mod facts;
-mod fleet;
+mod label_index;
 pub mod limits;
 mod memory;
+mod node_cache;
 pub mod plan;
+pub mod pod_affinity_index;
 pub mod policy;
 pub mod pressure;
 pub mod profile;
@@ -20,36 +21,35 @@ mod refusals;
 pub mod report;
 pub mod resources;
 pub mod row;
-mod select;
 mod staged;
-pub mod stance;
 pub mod start;
 pub mod storage;
 pub mod terms;
+pub mod topology_counts;
 pub mod usage;
 pub mod volume;
 mod wishes;
 pub mod workload;
 
 pub use control::Loop;
-pub use crowd::{Counted, Crowd, Domains, Term};
 pub use facts::{
-    ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Sources, StaticPod,
-    Stopping, Verdict, Watched,
+    AttemptEnd, ContainerFacts, ContainerState, Facts, NodeFacts, OrderedStop, PodFacts, Pods, ProbeFacts, ProbeKind,
+    ProbeResult, SourceDigests, StaticPod, WatchedFiles,
 };
-pub use fleet::Place;
-pub use plan::{Effect, Event, EventType, Memory, Plan, Probe, Propagation, Verb, Write};
+pub use label_index::{SERVICE_NAME, SLICES};
+pub use node_cache::NodeSlot;
+pub use plan::{Effect, EventType, Memory, Plan, PlannedEvent, ProbeRun, Propagation, Write, WriteVerb};
+pub use pod_affinity_index::{AffinityKind, AffinityStrength, AffinityTerms};
 pub use report::Report;
-pub use resources::{Load, NodeFields, Requests, Taint};
-pub use row::{Fields, Phase, PodFields, Row};
-pub use select::{SERVICE_NAME, SLICES};
-pub use stance::{Sort, Stance, Strength};
-pub use start::{Again, Processes, Rights, Script, Start, User};
+pub use resources::{NodeFields, NodeLoad, ResourceRequests, Taint};
+pub use row::{IndexFields, Phase, PodFields, Row};
+pub use start::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision, SimulatedScript, Start};
+pub use topology_counts::{CountedPods, PodTerm, TopologyCounts, TopologyDomains};
 pub use wishes::wishes;
-pub use workload::{Counts, WorkloadFields};
+pub use workload::{ReplicaStatus, WorkloadFields};
 
 use crate::object::{Key, Resource, Str, Time};
-use profile::Profile;
+use profile::SchedulerProfile;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub const PIDS: i64 = 4096;
 
 /// Settings of the cluster that plans go by.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ClusterSettings {
     /// N of the 127.N.0.0/16 that the cluster's addresses are taken from: pods 127.N.1.0 to 127.N.127.255,
     /// Services 127.N.128.0 to 127.N.191.255, load balancers above, and Ingresses at 127.N.255.1.
     pub network: u8,
@@ -77,13 +77,13 @@ pub struct Settings {
     /// Most processes and threads of one pod; none for as many as the machine has.
     pub pids_per_pod: Option<i64>,
     /// Below what a node of this machine ends pods.
-    pub eviction: pressure::Lines,
+    pub eviction: pressure::EvictionThresholds,
     /// Bytes of memory that this machine has.
     pub memory: i64,
     /// Why limits of pods are not enforced on this machine; none where they are.
     pub unlimited: Option<Str>,
     /// The profiles of the scheduler, by the names that pods ask for it.
-    pub profiles: Arc<[Profile]>,
+    pub profiles: Arc<[SchedulerProfile]>,
     /// The user and the group that this control plane, and so its processes, run as.
     pub runs_as: (u32, u32),
     /// The lowest port that these may bind on this machine.
@@ -94,19 +94,19 @@ pub struct Settings {
     pub pod_network: bool,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for ClusterSettings {
+    fn default() -> ClusterSettings {
+        ClusterSettings {
             network: 77,
             backoff_seconds: 10,
             backoff_cap_seconds: 300,
             closing: false,
             private_files: true,
             pids_per_pod: Some(PIDS),
-            eviction: pressure::Lines::default(),
+            eviction: pressure::EvictionThresholds::default(),
             memory: 0,
             unlimited: None,
-            profiles: Arc::new([Profile::default()]),
+            profiles: Arc::new([SchedulerProfile::default()]),
             runs_as: (0, 0),
             lowest_port: 0,
             resolver: "".into(),
@@ -126,7 +126,7 @@ pub struct World {
     /// Last reports of the machine.
     pub facts: Facts,
     /// The cluster's own settings.
-    pub settings: Settings,
+    pub settings: ClusterSettings,
     rows: BTreeMap<Resource, Rows>,
     /// The same rows, to be found at once.
     by_key: HashMap<Key, Arc<Row>>,
@@ -141,15 +141,15 @@ pub struct World {
     /// Pods without a node by the node that they were promised.
     promised_to: HashMap<Str, BTreeSet<Key>>,
     /// Affinity terms of pods that are on nodes.
-    stances: stance::Stances,
+    stances: pod_affinity_index::PodAffinityIndex,
     /// Rows by label and without a controller, for selectors.
-    select: select::Index,
+    select: label_index::LabelIndex,
     /// The nodes, and what the pods of each ask for together.
-    fleet: fleet::Fleet,
+    fleet: node_cache::NodeCache,
     /// Counts of pods per topology domain, computed on demand.
-    crowds: RefCell<crowd::Crowds>,
+    crowds: RefCell<topology_counts::TopologyCountsCache>,
     /// Cached results of loops.
-    memory: memory::Memory,
+    memory: memory::TypedMemory,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
     /// Staged keys, in order.
@@ -168,19 +168,19 @@ impl World {
             now,
             seed: 0,
             facts: Facts::default(),
-            settings: Settings::default(),
+            settings: ClusterSettings::default(),
             rows: BTreeMap::new(),
             by_key: HashMap::new(),
             dependents: HashMap::new(),
             unready: BTreeSet::new(),
             by_node: HashMap::new(),
-            fleet: fleet::Fleet::default(),
+            fleet: node_cache::NodeCache::default(),
             crowds: RefCell::default(),
             by_address: HashMap::new(),
             promised_to: HashMap::new(),
-            stances: stance::Stances::default(),
-            select: select::Index::default(),
-            memory: memory::Memory::default(),
+            stances: pod_affinity_index::PodAffinityIndex::default(),
+            select: label_index::LabelIndex::default(),
+            memory: memory::TypedMemory::default(),
             uids: HashMap::new(),
             staged: Vec::new(),
             undo: Vec::new(),
@@ -223,7 +223,7 @@ impl World {
     }
 
     /// Every row, ordered by resource, namespace and name.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Row>> {
+    pub fn all_rows(&self) -> impl Iterator<Item = &Arc<Row>> {
         self.rows.values().flat_map(BTreeMap::values)
     }
 

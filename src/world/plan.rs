@@ -1,11 +1,11 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
-use super::crowd::Term;
-use super::entrance::{Entrance, HostPort};
-use super::facts::{Autoscaler, ProbeKind};
-use super::limits::{Bound, Limits};
-use super::policy::Policy;
-use super::start::{Image, Start};
+use super::entrance::{HostPort, IngressRoute};
+use super::facts::{AutoscalerMemory, ProbeKind};
+use super::limits::{Limits, StorageLimit};
+use super::policy::NetworkPolicyRules;
+use super::start::{Start, StartImage};
+use super::topology_counts::PodTerm;
 use super::volume::Volume;
 use crate::object::{Key, Object, Str, Time};
 use serde::{Deserialize, Serialize};
@@ -23,32 +23,32 @@ pub struct Plan {
     /// Kept by the World after the commit, so that no later plan repeats it.
     pub memory: Vec<Memory>,
     /// Recorded as Event objects, aggregated.
-    pub events: Vec<Event>,
+    pub events: Vec<PlannedEvent>,
     /// Why nothing (more) is done yet, for `why` and dry runs.
     pub waits: Vec<String>,
     /// The next moment to look at this key even if nothing changes.
     pub wake: Option<Time>,
     /// For an unschedulable pod: the changes of other objects that could make it schedulable.
-    pub hold: Option<Hold>,
+    pub hold: Option<SchedulingWait>,
 }
 
 /// Reasons why no node accepts a pod, used to decide which changes wake it.
 #[derive(Clone, Debug, Default)]
-pub struct Hold {
+pub struct SchedulingWait {
     /// The plugins of the scheduler that refused nodes.
     pub causes: BTreeSet<&'static str>,
     /// The same for pods that the same changes help.
     pub alike: Str,
     /// Pods that it must be near (required affinity).
-    pub near: Arc<[Term]>,
+    pub near: Arc<[PodTerm]>,
     /// Pods that it must not be near (required anti-affinity).
-    pub far: Arc<[Term]>,
+    pub far: Arc<[PodTerm]>,
     /// Pods that its topology spread constraints count.
-    pub spread: Arc<[Term]>,
+    pub spread: Arc<[PodTerm]>,
 }
 
-impl PartialEq for Hold {
-    fn eq(&self, other: &Hold) -> bool {
+impl PartialEq for SchedulingWait {
+    fn eq(&self, other: &SchedulingWait) -> bool {
         self.alike == other.alike
     }
 }
@@ -57,14 +57,14 @@ impl PartialEq for Hold {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     /// The write.
-    pub verb: Verb,
+    pub verb: WriteVerb,
     /// A reason for people, in one line.
     pub why: String,
 }
 
 /// A write. Each one passes the API server's whole pipeline.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verb {
+pub enum WriteVerb {
     /// Creates the object; a taken name is an error unless the same owner made it.
     Create(Object),
     /// Replaces spec and metadata; `metadata.resourceVersion` in the object is the revision relied on.
@@ -137,7 +137,7 @@ pub enum Effect {
         pod_uid: Str,
     },
     /// Runs one probe; the answer becomes a fact.
-    Probe(Box<Probe>),
+    Probe(Box<ProbeRun>),
     /// Sets where a Service leads.
     Route {
         /// The Service.
@@ -150,7 +150,7 @@ pub enum Effect {
         /// The Ingress.
         ingress: Key,
         /// All of it; none when it lets nothing in any more.
-        entrance: Option<std::sync::Arc<Entrance>>,
+        entrance: Option<std::sync::Arc<IngressRoute>>,
     },
     /// Sets which ports of the machine lead to a pod.
     Expose {
@@ -164,7 +164,7 @@ pub enum Effect {
         /// The policy.
         policy: Key,
         /// All of it; none when it says nothing any more.
-        rules: Option<std::sync::Arc<Policy>>,
+        rules: Option<std::sync::Arc<NetworkPolicyRules>>,
     },
     /// Measures what pods use; the answers become facts.
     Measure {
@@ -187,7 +187,7 @@ pub enum Effect {
         /// The pod.
         pod_uid: Str,
         /// The limits.
-        bounds: Vec<Bound>,
+        bounds: Vec<StorageLimit>,
     },
     /// Deletes the folder of a persistent volume of the cluster.
     Discard {
@@ -199,12 +199,12 @@ pub enum Effect {
         /// The Image object's name.
         image: Str,
         /// The file patterns to watch.
-        files: Globs,
+        files: FilePatterns,
     },
     /// Builds an image's program while what was built before still runs.
     Build {
         /// The image, and how it is built.
-        image: Box<Image>,
+        image: Box<StartImage>,
     },
     /// Brings the content of a running pod's volumes up to date.
     Refresh {
@@ -253,13 +253,13 @@ pub enum Memory {
         /// Its uid.
         uid: Str,
         /// All that it remembers.
-        state: Box<Autoscaler>,
+        state: Box<AutoscalerMemory>,
     },
 }
 
 /// Files of a folder, by patterns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Globs {
+pub struct FilePatterns {
     /// The folder that they are relative to.
     pub folder: String,
     /// The patterns: `*` is any text within a name, `**` any folders.
@@ -276,7 +276,7 @@ pub struct Route {
     /// `spec.externalName`.
     pub alias: Str,
     /// Endpoints of a headless Service.
-    pub members: Vec<Member>,
+    pub members: Vec<HeadlessEndpoint>,
     /// Its ports.
     pub ports: Vec<RoutePort>,
 }
@@ -295,7 +295,7 @@ impl Route {
 
 /// One pod behind a Service without an address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Member {
+pub struct HeadlessEndpoint {
     /// Its address.
     pub address: Str,
     /// Its name within the Service; empty when it has none.
@@ -327,7 +327,7 @@ pub struct RoutePort {
 
 /// One probe to run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Probe {
+pub struct ProbeRun {
     /// The pod's uid.
     pub pod_uid: Str,
     /// The container.
@@ -346,7 +346,7 @@ pub struct Probe {
 
 /// An event to record about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct PlannedEvent {
     /// The object that the event is about.
     pub about: Key,
     /// That object's uid.
@@ -384,13 +384,13 @@ impl Plan {
     }
 
     /// Adds a write.
-    pub fn write(&mut self, verb: Verb, why: impl Into<String>) {
+    pub fn write(&mut self, verb: WriteVerb, why: impl Into<String>) {
         self.writes.push(Write { verb, why: why.into() });
     }
 
     /// Adds an event about a row.
     pub fn event(&mut self, row: &super::Row, kind: EventType, reason: &'static str, message: impl Into<String>) {
-        self.events.push(Event {
+        self.events.push(PlannedEvent {
             about: row.key.clone(),
             uid: row.uid.clone(),
             field_path: String::new(),

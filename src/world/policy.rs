@@ -5,27 +5,27 @@ use std::net::Ipv4Addr;
 
 /// Everything that one NetworkPolicy says, in addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Policy {
+pub struct NetworkPolicyRules {
     /// The pods that it is about, ordered.
     pub subjects: Vec<Ipv4Addr>,
     /// Peers that may connect to the pods; `None` when the policy has no ingress part.
-    pub ingress: Option<Vec<Allowance>>,
+    pub ingress: Option<Vec<PolicyRule>>,
     /// Peers that the pods may connect to; `None` when the policy has no egress part.
-    pub egress: Option<Vec<Allowance>>,
+    pub egress: Option<Vec<PolicyRule>>,
 }
 
 /// One rule: these peers, on these ports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Allowance {
+pub struct PolicyRule {
     /// The peers; none for everybody.
-    pub peers: Option<Vec<Peer>>,
+    pub peers: Option<Vec<PolicyPeer>>,
     /// The ports; none for all of them.
     pub ports: Option<Vec<PortRange>>,
 }
 
 /// The other side of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Peer {
+pub enum PolicyPeer {
     /// One pod.
     Pod(Ipv4Addr),
     /// A block of addresses without some smaller ones.
@@ -86,7 +86,7 @@ pub struct PortRange {
 
 /// A connection that was refused for the sake of policies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Denial {
+pub struct DeniedConnection {
     /// `TCP` or `UDP`.
     pub protocol: String,
     /// Destination, such as `127.9.1.5:5432`.

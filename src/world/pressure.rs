@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Resources that can run out, in the order in which they are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Signal {
+pub enum PressureSignal {
     /// Memory.
     Memory,
     /// Space on the file system that holds the pods' folders.
@@ -20,51 +20,52 @@ pub enum Signal {
     Pids,
 }
 
-impl Signal {
+impl PressureSignal {
     /// All of them.
-    pub const ALL: [Signal; 4] = [Signal::Memory, Signal::Storage, Signal::Inodes, Signal::Pids];
+    pub const ALL: [PressureSignal; 4] =
+        [PressureSignal::Memory, PressureSignal::Storage, PressureSignal::Inodes, PressureSignal::Pids];
 
     /// The kubelet's name.
     pub fn name(self) -> &'static str {
         match self {
-            Signal::Memory => "memory.available",
-            Signal::Storage => "nodefs.available",
-            Signal::Inodes => "nodefs.inodesFree",
-            Signal::Pids => "pid.available",
+            PressureSignal::Memory => "memory.available",
+            PressureSignal::Storage => "nodefs.available",
+            PressureSignal::Inodes => "nodefs.inodesFree",
+            PressureSignal::Pids => "pid.available",
         }
     }
 
     /// The resource that is short, as messages name it.
     pub fn resource(self) -> &'static str {
         match self {
-            Signal::Memory => "memory",
-            Signal::Storage => "ephemeral-storage",
-            Signal::Inodes => "inodes",
-            Signal::Pids => "pids",
+            PressureSignal::Memory => "memory",
+            PressureSignal::Storage => "ephemeral-storage",
+            PressureSignal::Inodes => "inodes",
+            PressureSignal::Pids => "pids",
         }
     }
 
     /// The condition of a node on which it is short.
     pub fn condition(self) -> &'static str {
         match self {
-            Signal::Memory => "MemoryPressure",
-            Signal::Storage | Signal::Inodes => "DiskPressure",
-            Signal::Pids => "PIDPressure",
+            PressureSignal::Memory => "MemoryPressure",
+            PressureSignal::Storage | PressureSignal::Inodes => "DiskPressure",
+            PressureSignal::Pids => "PIDPressure",
         }
     }
 
     /// An amount of it, in words.
     pub fn amount(self, amount: i64) -> Quantity {
         match self {
-            Signal::Memory | Signal::Storage => Quantity::from_bytes(amount),
-            Signal::Inodes | Signal::Pids => Quantity::from_int(amount),
+            PressureSignal::Memory | PressureSignal::Storage => Quantity::from_bytes(amount),
+            PressureSignal::Inodes | PressureSignal::Pids => Quantity::from_int(amount),
         }
     }
 }
 
 /// Remaining amount of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Level {
+pub struct ResourceLevel {
     /// So much.
     pub available: i64,
     /// Total amount.
@@ -72,36 +73,36 @@ pub struct Level {
 }
 
 /// Measured levels by signal.
-pub type Levels = BTreeMap<Signal, Level>;
+pub type ResourceLevels = BTreeMap<PressureSignal, ResourceLevel>;
 
 /// An amount, as settings name it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Amount {
+pub enum ThresholdAmount {
     /// So much.
     Exactly(i64),
     /// So many hundredths of all there is.
     Percent(f64),
 }
 
-impl Amount {
+impl ThresholdAmount {
     /// The amount of a whole.
-    pub fn of(self, capacity: i64) -> i64 {
+    pub fn resolve(self, capacity: i64) -> i64 {
         match self {
-            Amount::Exactly(amount) => amount,
-            Amount::Percent(percent) => (capacity as f64 * percent / 100.0) as i64,
+            ThresholdAmount::Exactly(amount) => amount,
+            ThresholdAmount::Percent(percent) => (capacity as f64 * percent / 100.0) as i64,
         }
     }
 
-    fn parse(text: &str) -> Result<Amount, String> {
+    fn parse(text: &str) -> Result<ThresholdAmount, String> {
         let Some(percent) = text.strip_suffix('%') else {
             let amount = Quantity::parse(text).map_err(|error| error.to_string())?;
             return match amount.is_negative() {
                 true => Err(format!("eviction threshold value {text:?} must be positive")),
-                false => Ok(Amount::Exactly(amount.value())),
+                false => Ok(ThresholdAmount::Exactly(amount.value())),
             };
         };
         match percent.parse::<f64>() {
-            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Amount::Percent(percent)),
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(ThresholdAmount::Percent(percent)),
             _ => Err(format!("eviction percentage threshold {text:?} must be between 0% and 100%")),
         }
     }
@@ -109,29 +110,29 @@ impl Amount {
 
 /// A line that is not to be crossed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct EvictionThreshold {
     /// The measured resource.
-    pub signal: Signal,
+    pub signal: PressureSignal,
     /// The threshold.
-    pub amount: Amount,
+    pub amount: ThresholdAmount,
     /// Time that the threshold may stay crossed before eviction; zero for a hard threshold.
     pub grace: SignedDuration,
     /// Minimum amount to reclaim before eviction stops.
-    pub reclaim: Option<Amount>,
+    pub reclaim: Option<ThresholdAmount>,
 }
 
 /// All thresholds of a node; without any, no pod is evicted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lines {
+pub struct EvictionThresholds {
     /// Those lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<EvictionThreshold>,
     /// Time that a node condition outlasts its cause (`evictionPressureTransitionPeriod`).
     pub transition: SignedDuration,
 }
 
 /// Thresholds as the kubelet's flags take them, one list each.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Words<'a> {
+pub struct EvictionFlags<'a> {
     /// `memory.available<100Mi,nodefs.available<5%`.
     pub hard: &'a str,
     /// The same, with a time for each.
@@ -142,28 +143,28 @@ pub struct Words<'a> {
     pub minimum_reclaim: &'a str,
 }
 
-impl Lines {
+impl EvictionThresholds {
     /// Reads settings.
-    pub fn parse(words: Words<'_>, transition: SignedDuration) -> Result<Lines, String> {
+    pub fn parse(words: EvictionFlags<'_>, transition: SignedDuration) -> Result<EvictionThresholds, String> {
         let graces = pairs(words.soft_grace, '=', crate::object::time::parse_duration)?;
-        let reclaims = pairs(words.minimum_reclaim, '=', Amount::parse)?;
+        let reclaims = pairs(words.minimum_reclaim, '=', ThresholdAmount::parse)?;
         let mut lines = Vec::new();
-        for (signal, amount) in pairs(words.hard, '<', Amount::parse)? {
+        for (signal, amount) in pairs(words.hard, '<', ThresholdAmount::parse)? {
             let reclaim = reclaims.get(&signal).copied();
-            lines.push(Line { signal, amount, grace: SignedDuration::ZERO, reclaim });
+            lines.push(EvictionThreshold { signal, amount, grace: SignedDuration::ZERO, reclaim });
         }
-        for (signal, amount) in pairs(words.soft, '<', Amount::parse)? {
+        for (signal, amount) in pairs(words.soft, '<', ThresholdAmount::parse)? {
             let missing =
                 || format!("grace period must be specified for the soft eviction threshold {}", signal.name());
             let grace = *graces.get(&signal).ok_or_else(missing)?;
-            lines.push(Line { signal, amount, grace, reclaim: reclaims.get(&signal).copied() });
+            lines.push(EvictionThreshold { signal, amount, grace, reclaim: reclaims.get(&signal).copied() });
         }
-        Ok(Lines { lines, transition })
+        Ok(EvictionThresholds { lines, transition })
     }
 
     /// Signals that have to be measured.
-    pub fn signals(&self) -> impl Iterator<Item = Signal> {
-        Signal::ALL.into_iter().filter(|signal| self.lines.iter().any(|line| line.signal == *signal))
+    pub fn signals(&self) -> impl Iterator<Item = PressureSignal> {
+        PressureSignal::ALL.into_iter().filter(|signal| self.lines.iter().any(|line| line.signal == *signal))
     }
 }
 
@@ -172,14 +173,14 @@ fn pairs<T, E: std::fmt::Display>(
     text: &str,
     sign: char,
     value: impl Fn(&str) -> Result<T, E>,
-) -> Result<BTreeMap<Signal, T>, String> {
+) -> Result<BTreeMap<PressureSignal, T>, String> {
     let mut found = BTreeMap::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (name, written) = part
             .split_once(sign)
             .ok_or_else(|| format!("invalid eviction threshold syntax {part}, expected <signal>{sign}<value>"))?;
-        let signal = Signal::ALL.into_iter().find(|signal| signal.name() == name).ok_or_else(|| {
-            let known: Vec<&str> = Signal::ALL.iter().map(|signal| signal.name()).collect();
+        let signal = PressureSignal::ALL.into_iter().find(|signal| signal.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = PressureSignal::ALL.iter().map(|signal| signal.name()).collect();
             format!("unsupported eviction signal {name}; there are {}", known.join(", "))
         })?;
         let read = value(written).map_err(|error| format!("invalid value {written:?} of {name}: {error}"))?;
@@ -192,9 +193,9 @@ fn pairs<T, E: std::fmt::Display>(
 
 /// Current state of a machine against its thresholds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Pressure {
+pub struct NodePressure {
     /// Last measured levels.
-    pub levels: Levels,
+    pub levels: ResourceLevels,
     /// When.
     pub at: Option<Time>,
     /// Crossed thresholds by index, and since when.
@@ -203,15 +204,15 @@ pub struct Pressure {
     seen: BTreeMap<&'static str, Time>,
 }
 
-impl Pressure {
+impl NodePressure {
     /// Takes in what was measured. True when there is, or was until now, something to do about it.
-    pub fn take(&mut self, levels: Levels, lines: &Lines, now: Time) -> bool {
+    pub fn update(&mut self, levels: ResourceLevels, lines: &EvictionThresholds, now: Time) -> bool {
         let was = !self.seen.is_empty();
         for (place, line) in lines.lines.iter().enumerate() {
             let since = self.crossed.remove(&place);
             let Some(level) = levels.get(&line.signal) else { continue };
-            let more = line.reclaim.filter(|_| since.is_some()).map_or(0, |more| more.of(level.capacity));
-            if level.available < line.amount.of(level.capacity).saturating_add(more) {
+            let more = line.reclaim.filter(|_| since.is_some()).map_or(0, |more| more.resolve(level.capacity));
+            if level.available < line.amount.resolve(level.capacity).saturating_add(more) {
                 self.crossed.insert(place, since.unwrap_or(now));
                 self.seen.insert(line.signal.condition(), now);
             }
@@ -230,7 +231,7 @@ impl Pressure {
     }
 
     /// Returns the crossed threshold that requires an eviction, with the remaining amount.
-    pub fn due(&self, lines: &Lines) -> Option<(Line, Level)> {
+    pub fn due(&self, lines: &EvictionThresholds) -> Option<(EvictionThreshold, ResourceLevel)> {
         let at = self.at?;
         let late = |(place, since): (&usize, &Time)| {
             let line = lines.lines.get(*place)?;
@@ -249,18 +250,24 @@ mod tests {
         Time::from_second(second).unwrap()
     }
 
-    fn lines(words: Words<'_>) -> Lines {
-        Lines::parse(words, SignedDuration::from_secs(60)).unwrap()
+    fn lines(words: EvictionFlags<'_>) -> EvictionThresholds {
+        EvictionThresholds::parse(words, SignedDuration::from_secs(60)).unwrap()
     }
 
     #[test]
     fn settings_are_read_as_the_kubelet_reads_them() {
-        let hard = |hard| Words { hard, ..Words::default() };
+        let hard = |hard| EvictionFlags { hard, ..EvictionFlags::default() };
         let found = lines(hard("memory.available<100Mi,nodefs.available<5%"));
         let amounts: Vec<_> = found.lines.iter().map(|line| (line.signal, line.amount)).collect();
-        assert_eq!(amounts, [(Signal::Memory, Amount::Exactly(100 << 20)), (Signal::Storage, Amount::Percent(5.0))]);
+        assert_eq!(
+            amounts,
+            [
+                (PressureSignal::Memory, ThresholdAmount::Exactly(100 << 20)),
+                (PressureSignal::Storage, ThresholdAmount::Percent(5.0))
+            ]
+        );
         assert_eq!(lines(hard("")).lines, []);
-        let soft = Words { soft: "memory.available<1Gi", ..Words::default() };
+        let soft = EvictionFlags { soft: "memory.available<1Gi", ..EvictionFlags::default() };
         let table = [
             (
                 hard("memory.available>1"),
@@ -276,21 +283,21 @@ mod tests {
             (soft, "grace period must be specified for the soft eviction threshold memory.available"),
         ];
         for (words, said) in table {
-            let error = Lines::parse(words, SignedDuration::ZERO).unwrap_err();
+            let error = EvictionThresholds::parse(words, SignedDuration::ZERO).unwrap_err();
             assert!(error.contains(said), "{error}");
         }
     }
 
     #[test]
     fn lines_are_crossed_and_kept_again() {
-        let words = Words {
+        let words = EvictionFlags {
             hard: "memory.available<100",
             soft: "memory.available<200",
             soft_grace: "memory.available=30s",
             minimum_reclaim: "memory.available=50",
         };
         let lines = lines(words);
-        let mut pressure = Pressure::default();
+        let mut pressure = NodePressure::default();
         // Time, remaining amount, whether the condition holds, and the threshold that requires an eviction.
         let table = [
             (0, 500, false, None),
@@ -306,9 +313,9 @@ mod tests {
             (140, 260, false, None),
         ];
         for (second, available, holds, line) in table {
-            let levels = [(Signal::Memory, Level { available, capacity: 1000 })].into();
-            pressure.take(levels, &lines, at(second));
-            let due = pressure.due(&lines).map(|(line, _)| line.amount.of(1000));
+            let levels = [(PressureSignal::Memory, ResourceLevel { available, capacity: 1000 })].into();
+            pressure.update(levels, &lines, at(second));
+            let due = pressure.due(&lines).map(|(line, _)| line.amount.resolve(1000));
             assert_eq!((pressure.holds("MemoryPressure"), due), (holds, line), "{second}");
         }
     }

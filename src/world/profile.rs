@@ -17,7 +17,7 @@ pub const WEIGHTS: [(&str, i64); 7] = [
 
 /// Scheduling settings of one `schedulerName`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Profile {
+pub struct SchedulerProfile {
     /// `schedulerName`.
     pub name: Str,
     /// Disabled filter plugins.
@@ -27,7 +27,7 @@ pub struct Profile {
     /// Whether pods of higher priority may preempt others.
     pub preempts: bool,
     /// Scoring strategy of NodeResourcesFit.
-    pub strategy: Strategy,
+    pub strategy: ScoringStrategy,
     /// `addedAffinity`: node affinity that every pod has besides its own; null when there is none.
     pub added_affinity: Value,
     /// `defaultConstraints`: spreading of pods that ask for none; Kubernetes' own when there is no list.
@@ -40,16 +40,16 @@ pub struct Profile {
 
 /// `scoringStrategy`: of which resources, with which weights, how.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Strategy {
+pub struct ScoringStrategy {
     /// Scoring function of the resource.
-    pub shape: Shape,
+    pub shape: ScoringShape,
     /// Resources and their weights.
-    pub resources: Vec<(Scored, i64)>,
+    pub resources: Vec<(ScoredResource, i64)>,
 }
 
 /// A resource that is scored.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Scored {
+pub enum ScoredResource {
     /// `cpu`.
     Cpu,
     /// `memory`.
@@ -60,21 +60,21 @@ pub enum Scored {
     Other(Str),
 }
 
-impl Scored {
+impl ScoredResource {
     /// By its name.
-    pub fn named(name: &str) -> Scored {
+    pub fn named(name: &str) -> ScoredResource {
         match name {
-            "cpu" => Scored::Cpu,
-            "memory" => Scored::Memory,
-            "ephemeral-storage" => Scored::Storage,
-            other => Scored::Other(other.into()),
+            "cpu" => ScoredResource::Cpu,
+            "memory" => ScoredResource::Memory,
+            "ephemeral-storage" => ScoredResource::Storage,
+            other => ScoredResource::Other(other.into()),
         }
     }
 }
 
 /// Maps the utilization of a resource to a score from 0 to 100.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Shape {
+pub enum ScoringShape {
     /// The freer the better.
     Least,
     /// The fuller the better.
@@ -83,15 +83,18 @@ pub enum Shape {
     Ratio(Vec<(i64, i64)>),
 }
 
-impl Profile {
+impl SchedulerProfile {
     /// The profile of Kubernetes' own scheduler, under a name.
-    pub fn named(name: &str) -> Profile {
-        Profile {
+    pub fn named(name: &str) -> SchedulerProfile {
+        SchedulerProfile {
             name: name.into(),
             without: BTreeSet::new(),
             weights: WEIGHTS.map(|(_, weight)| weight),
             preempts: true,
-            strategy: Strategy { shape: Shape::Least, resources: vec![(Scored::Cpu, 1), (Scored::Memory, 1)] },
+            strategy: ScoringStrategy {
+                shape: ScoringShape::Least,
+                resources: vec![(ScoredResource::Cpu, 1), (ScoredResource::Memory, 1)],
+            },
             added_affinity: Value::Null,
             constraints: None,
             required_affinity_weight: 1,
@@ -100,8 +103,8 @@ impl Profile {
     }
 }
 
-impl Default for Profile {
-    fn default() -> Profile {
-        Profile::named("default-scheduler")
+impl Default for SchedulerProfile {
+    fn default() -> SchedulerProfile {
+        SchedulerProfile::named("default-scheduler")
     }
 }

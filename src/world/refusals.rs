@@ -12,7 +12,7 @@ const LONGEST_PAUSE: i64 = 640;
 
 /// The last refusal of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct WriteRefusal {
     /// The API server's words.
     pub message: String,
     /// Number of consecutive refusals.
@@ -38,7 +38,7 @@ impl World {
             _ => PAUSE.saturating_mul(1 << (times - 2).min(20)).min(LONGEST_PAUSE),
         };
         let again = self.now.saturating_add(SignedDuration::from_secs(pause)).unwrap_or(self.now);
-        let refusal = Refusal { message: message.to_owned(), times, again, revision, generation };
+        let refusal = WriteRefusal { message: message.to_owned(), times, again, revision, generation };
         self.facts.refusals.insert((by, about.clone()), refusal);
         times == 1
     }
@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Whether a loop must wait before trying again: the pause has not passed and the object is unchanged.
-    pub fn pausing(&self, refusal: &Refusal, about: &Key) -> bool {
+    pub fn pausing(&self, refusal: &WriteRefusal, about: &Key) -> bool {
         self.now < refusal.again && self.generation(about) == refusal.generation
     }
 

@@ -1,15 +1,15 @@
 //! Reports from the machine, and how each one changes the facts.
 
-use super::entrance::{Blocked, Doors, Unbound};
+use super::entrance::{BlockedListener, IngressListeners, UnboundPort};
 use super::facts::{
-    BuildStage, Built, ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind, Sources, Stopping,
-    Throttled, Verdict, Watched,
+    BuildStage, ContainerFacts, ContainerState, Facts, LastBuild, OrderedStop, PodFacts, ProbeFacts, ProbeKind,
+    ProbeResult, SourceDigests, ThrottlingState, WatchedFiles,
 };
-use super::limits::{Limits, Storage};
-use super::plan::{Effect, Globs, Memory};
-use super::policy::Denial;
+use super::limits::{Limits, StorageKind};
+use super::plan::{Effect, FilePatterns, Memory};
+use super::policy::DeniedConnection;
 use super::start::Start;
-use super::usage::Sample;
+use super::usage::UsageSample;
 use super::volume::fingerprint;
 use crate::kinds::image::RESOURCE;
 use crate::object::time::Shift;
@@ -50,7 +50,7 @@ pub enum Report {
         /// The probe.
         kind: ProbeKind,
         /// Its result.
-        verdict: Verdict,
+        verdict: ProbeResult,
         /// Its message when it was not a plain success.
         message: String,
         /// When.
@@ -61,16 +61,16 @@ pub enum Report {
         /// The Image object's name.
         image: Str,
         /// The file patterns that were read.
-        files: Globs,
+        files: FilePatterns,
         /// Digest of their content.
-        sources: Sources,
+        sources: SourceDigests,
     },
     /// Progress of the build of an image.
     Build {
         /// The Image object's name.
         image: Str,
         /// Inputs and progress.
-        built: Built,
+        built: LastBuild,
     },
     /// A container may use something else now, or still may not.
     Resized {
@@ -90,7 +90,7 @@ pub enum Report {
         /// The pod.
         pod_uid: Str,
         /// The part.
-        of: Storage,
+        of: StorageKind,
     },
     /// Cumulative usage of a pod's containers.
     Usage {
@@ -99,33 +99,33 @@ pub enum Report {
         /// When.
         at: Time,
         /// Those that run.
-        samples: Vec<(Str, Sample)>,
+        samples: Vec<(Str, UsageSample)>,
     },
     /// The listeners that could not be opened for a Service or a pod have changed.
     Blocked {
         /// The Service, or the pod.
         about: Key,
         /// All such places.
-        doors: Vec<Blocked>,
+        doors: Vec<BlockedListener>,
     },
     /// A connection was denied to a pod.
     Denied {
         /// The pod.
         pod_uid: Str,
         /// The connection, and the policy side that denied it.
-        denial: Denial,
+        denial: DeniedConnection,
     },
     /// A program of a pod could not bind a port.
     Unbound {
         /// The pod.
         pod_uid: Str,
         /// The port and the reason.
-        port: Unbound,
+        port: UnboundPort,
     },
     /// Another cluster that runs on this machine has the same addresses 127.N.0.0/16.
     SharedNetwork(u8),
     /// The addresses on which the Ingress proxy listens have changed.
-    Doors(Doors),
+    Doors(IngressListeners),
     /// Nothing is left of a pod.
     Removed {
         /// The pod.
@@ -180,7 +180,7 @@ impl Effect {
 
 impl Facts {
     /// Takes a report in. Gives the key of the pod concerned when anything changed.
-    pub fn take(&mut self, report: Report) -> Option<Key> {
+    pub fn apply_report(&mut self, report: Report) -> Option<Key> {
         match report {
             Report::Removed { pod_uid } => {
                 let gone = self.pods.remove(&pod_uid)?;
@@ -271,9 +271,9 @@ impl Facts {
                 // An answer that nothing waits for is a late or a second one: counted, it would be a probe that never was due.
                 let probe = known.probes.get_mut(&kind).filter(|probe| probe.in_flight.is_some())?;
                 let (successes, failures) = match verdict {
-                    Verdict::Success | Verdict::Warning => (probe.successes + 1, 0),
-                    Verdict::Failure => (0, probe.failures + 1),
-                    Verdict::Unknown => (probe.successes, probe.failures),
+                    ProbeResult::Success | ProbeResult::Warning => (probe.successes + 1, 0),
+                    ProbeResult::Failure => (0, probe.failures + 1),
+                    ProbeResult::Unknown => (probe.successes, probe.failures),
                 };
                 *probe = ProbeFacts {
                     since: probe.since,
@@ -282,7 +282,7 @@ impl Facts {
                     successes,
                     failures,
                     message,
-                    untold: Some(verdict).filter(|verdict| *verdict != Verdict::Success),
+                    untold: Some(verdict).filter(|verdict| *verdict != ProbeResult::Success),
                 };
                 Some(pod.key())
             }
@@ -296,7 +296,7 @@ impl Facts {
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
                 let kill_at = now.later(SignedDuration::from_secs(*grace_seconds));
                 if let Some(known) = self.container(pod_uid, container, *attempt) {
-                    let order = known.stopping.get_or_insert(Stopping { since: now, asked: now, kill_at });
+                    let order = known.stopping.get_or_insert(OrderedStop { since: now, asked: now, kill_at });
                     order.asked = now;
                     order.kill_at = order.kill_at.min(kill_at);
                 }
@@ -334,12 +334,12 @@ impl Facts {
             Effect::Watch { image, files } => {
                 let known = self.watched.entry(image.clone()).or_default();
                 if known.files != *files {
-                    *known = Watched { files: files.clone(), seen: None };
+                    *known = WatchedFiles { files: files.clone(), seen: None };
                 }
             }
             Effect::Build { image } => {
                 let inputs = image.build.as_ref().map(|build| build.inputs.clone()).unwrap_or_default();
-                self.builds.insert(image.name.clone(), Built { inputs, stage: BuildStage::Ordered });
+                self.builds.insert(image.name.clone(), LastBuild { inputs, stage: BuildStage::Ordered });
             }
             Effect::Resize { pod_uid, container, attempt, .. } => {
                 if let Some(known) = self.container(pod_uid, container, *attempt) {
@@ -388,7 +388,7 @@ impl Facts {
             }
             Memory::ThrottlingReported { pod_uid, container, attempt } => {
                 if let Some(known) = self.container(pod_uid, container, *attempt) {
-                    known.throttled = Throttled::Told;
+                    known.throttled = ThrottlingState::Told;
                 }
             }
             Memory::Autoscaler { uid, state } => {
@@ -468,7 +468,7 @@ mod tests {
         let mut use_up = |second, cpu_nanos, since| {
             let known = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: at(since) });
             pod.containers.insert("c".into(), known);
-            pod.take_usage(at(second), vec![("c".into(), Sample { cpu_nanos, ..Sample::default() })]);
+            pod.take_usage(at(second), vec![("c".into(), UsageSample { cpu_nanos, ..UsageSample::default() })]);
             pod.usage.get("c").map(|measured| (measured.usage.cpu_milli, measured.sample.cpu_nanos))
         };
         let second = 1_000_000_000;
@@ -516,16 +516,16 @@ mod tests {
             message: message.clone(),
             at: at(2),
         };
-        assert!(facts.take(answer(Verdict::Failure)).is_some());
-        assert!(facts.take(answer(Verdict::Failure)).is_none(), "nothing waits for a second answer");
+        assert!(facts.apply_report(answer(ProbeResult::Failure)).is_some());
+        assert!(facts.apply_report(answer(ProbeResult::Failure)).is_none(), "nothing waits for a second answer");
         let known = |facts: &Facts| facts.pods.get("uid").unwrap().containers["c"].probes[&kind].clone();
-        assert_eq!((known(&facts).failures, known(&facts).untold), (1, Some(Verdict::Failure)));
+        assert_eq!((known(&facts).failures, known(&facts).untold), (1, Some(ProbeResult::Failure)));
         let containers = &mut facts.pods.get_mut("uid").unwrap().containers;
         containers.get_mut("c").unwrap().probes.get_mut(&kind).unwrap().in_flight = Some(at(3));
-        assert!(facts.take(answer(Verdict::Unknown)).is_some());
+        assert!(facts.apply_report(answer(ProbeResult::Unknown)).is_some());
         assert_eq!(
             (known(&facts).failures, known(&facts).untold),
-            (1, Some(Verdict::Unknown)),
+            (1, Some(ProbeResult::Unknown)),
             "it counts for nothing"
         );
     }

@@ -14,7 +14,7 @@ const SCORED_MEMORY: i64 = 200 * 1024 * 1024;
 
 /// Resources asked for, as Kubernetes counts them (init containers, sidecars and overhead included).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Requests {
+pub struct ResourceRequests {
     /// CPU in thousandths of a core.
     pub cpu_milli: i64,
     /// Memory in bytes.
@@ -29,18 +29,18 @@ pub struct Requests {
     pub scored_memory: i64,
 }
 
-impl Requests {
+impl ResourceRequests {
     /// Returns the effective requests of a pod: the larger of the sum of its containers and the peak of its init
     /// containers, plus overhead; pod-level requests take precedence where they are set.
-    pub fn of_pod(pod: &Object) -> Requests {
-        let mut total = Requests::default();
+    pub fn of_pod(pod: &Object) -> ResourceRequests {
+        let mut total = ResourceRequests::default();
         for container in pod.items(&["spec", "containers"]) {
-            total.add(&Requests::of_container(container));
+            total.add(&ResourceRequests::of_container(container));
         }
-        let mut sidecars = Requests::default();
-        let mut peak = Requests::default();
+        let mut sidecars = ResourceRequests::default();
+        let mut peak = ResourceRequests::default();
         for container in pod.items(&["spec", "initContainers"]) {
-            let own = Requests::of_container(container);
+            let own = ResourceRequests::of_container(container);
             if container["restartPolicy"] == "Always" {
                 sidecars.add(&own);
                 peak.raise(&sidecars);
@@ -52,17 +52,17 @@ impl Requests {
         }
         total.add(&sidecars);
         total.raise(&peak);
-        if let Some(whole) = pod.at(&["spec", "resources", "requests"]) {
+        if let Some(whole) = pod.value_at(&["spec", "resources", "requests"]) {
             total.replace(whole);
         }
-        if let Some(overhead) = pod.at(&["spec", "overhead"]) {
-            total.add(&Requests::of_list(overhead));
+        if let Some(overhead) = pod.value_at(&["spec", "overhead"]) {
+            total.add(&ResourceRequests::of_list(overhead));
         }
         total
     }
 
-    fn of_container(container: &Value) -> Requests {
-        let mut own = Requests::of_list(&container["resources"]["requests"]);
+    fn of_container(container: &Value) -> ResourceRequests {
+        let mut own = ResourceRequests::of_list(&container["resources"]["requests"]);
         let asks = |name: &str| !container["resources"]["requests"][name].is_null();
         own.scored_cpu_milli = if asks("cpu") { own.cpu_milli } else { SCORED_CPU_MILLI };
         own.scored_memory = if asks("memory") { own.memory } else { SCORED_MEMORY };
@@ -70,8 +70,8 @@ impl Requests {
     }
 
     /// A resource list: names and quantities.
-    pub fn of_list(list: &Value) -> Requests {
-        let mut own = Requests::default();
+    pub fn of_list(list: &Value) -> ResourceRequests {
+        let mut own = ResourceRequests::default();
         for (name, quantity) in list.as_object().into_iter().flatten() {
             let quantity =
                 quantity.as_str().and_then(|text| Quantity::parse(text).ok()).unwrap_or(Quantity::from_int(0));
@@ -90,7 +90,7 @@ impl Requests {
     }
 
     /// Adds another's.
-    pub fn add(&mut self, other: &Requests) {
+    pub fn add(&mut self, other: &ResourceRequests) {
         self.cpu_milli += other.cpu_milli;
         self.memory += other.memory;
         self.ephemeral += other.ephemeral;
@@ -102,9 +102,9 @@ impl Requests {
     }
 
     /// Whether `offered` covers these requests in addition to `used`.
-    pub fn fit_beside(&self, used: &Requests, offered: &Requests) -> bool {
+    pub fn fit_beside(&self, used: &ResourceRequests, offered: &ResourceRequests) -> bool {
         let enough = |wanted: i64, used: i64, offered: i64| wanted <= 0 || wanted <= offered - used;
-        let of = |list: &Requests, name: &Str| list.others.get(name).copied().unwrap_or(0);
+        let of = |list: &ResourceRequests, name: &Str| list.others.get(name).copied().unwrap_or(0);
         enough(self.cpu_milli, used.cpu_milli, offered.cpu_milli)
             && enough(self.memory, used.memory, offered.memory)
             && enough(self.ephemeral, used.ephemeral, offered.ephemeral)
@@ -112,7 +112,7 @@ impl Requests {
     }
 
     /// Takes another's away, which was added before.
-    pub fn subtract(&mut self, other: &Requests) {
+    pub fn subtract(&mut self, other: &ResourceRequests) {
         self.cpu_milli -= other.cpu_milli;
         self.memory -= other.memory;
         self.ephemeral -= other.ephemeral;
@@ -125,7 +125,7 @@ impl Requests {
     }
 
     /// Raises each to at least another's.
-    fn raise(&mut self, other: &Requests) {
+    fn raise(&mut self, other: &ResourceRequests) {
         self.cpu_milli = self.cpu_milli.max(other.cpu_milli);
         self.memory = self.memory.max(other.memory);
         self.ephemeral = self.ephemeral.max(other.ephemeral);
@@ -138,7 +138,7 @@ impl Requests {
     }
 
     fn replace(&mut self, list: &Value) {
-        let whole = Requests::of_list(list);
+        let whole = ResourceRequests::of_list(list);
         if !list["cpu"].is_null() {
             (self.cpu_milli, self.scored_cpu_milli) = (whole.cpu_milli, whole.cpu_milli);
         }
@@ -150,14 +150,14 @@ impl Requests {
 
 /// Sum of the requests of a node's pods that have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct NodeLoad {
     /// Their requests.
-    pub requests: Requests,
+    pub requests: ResourceRequests,
     /// Their number.
     pub pods: i64,
 }
 
-impl Load {
+impl NodeLoad {
     /// Counts a pod.
     pub fn add(&mut self, pod: &PodFields) {
         self.requests.add(&pod.requests);
@@ -175,7 +175,7 @@ impl Load {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFields {
     /// `status.allocatable`.
-    pub allocatable: Requests,
+    pub allocatable: ResourceRequests,
     /// `status.allocatable.pods`.
     pub pods: i64,
     /// `spec.taints`.
@@ -226,8 +226,8 @@ impl std::fmt::Display for Taint {
 
 impl NodeFields {
     /// Reads them from a node.
-    pub fn of(node: &Object) -> NodeFields {
-        let allocatable = node.at(&["status", "allocatable"]).unwrap_or(&Value::Null);
+    pub fn from_node(node: &Object) -> NodeFields {
+        let allocatable = node.value_at(&["status", "allocatable"]).unwrap_or(&Value::Null);
         let pods = allocatable["pods"].as_str().and_then(|text| Quantity::parse(text).ok()).map_or(0, Quantity::value);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let taint = |taint: &Value| Taint {
@@ -239,10 +239,10 @@ impl NodeFields {
         let ready = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
         let internal = node.items(&["status", "addresses"]).iter().find(|one| one["type"] == "InternalIP");
         NodeFields {
-            allocatable: Requests::of_list(allocatable),
+            allocatable: ResourceRequests::of_list(allocatable),
             pods,
             taints: node.items(&["spec", "taints"]).iter().map(taint).collect(),
-            unschedulable: node.at(&["spec", "unschedulable"]).is_some_and(|value| value == true),
+            unschedulable: node.value_at(&["spec", "unschedulable"]).is_some_and(|value| value == true),
             address: internal.and_then(|one| one["address"].as_str()).map(Str::from),
             runtime: node.annotation(RUNTIME).map(Str::from),
             stopped: node.annotation(STOPPED).map(Str::from),
@@ -279,17 +279,17 @@ mod tests {
                 "containers": [container("100m"), container("200m")], "initContainers": init, "overhead": {"cpu": "10m"},
             }}))
         };
-        assert_eq!(Requests::of_pod(&pod(json!([]))).cpu_milli, 310);
-        assert_eq!(Requests::of_pod(&pod(json!([container("1")]))).cpu_milli, 1010);
-        assert_eq!(Requests::of_pod(&pod(json!([sidecar]))).cpu_milli, 360);
+        assert_eq!(ResourceRequests::of_pod(&pod(json!([]))).cpu_milli, 310);
+        assert_eq!(ResourceRequests::of_pod(&pod(json!([container("1")]))).cpu_milli, 1010);
+        assert_eq!(ResourceRequests::of_pod(&pod(json!([sidecar]))).cpu_milli, 360);
         let early_sidecar = json!([sidecar, container("1")]);
-        assert_eq!(Requests::of_pod(&pod(early_sidecar)).cpu_milli, 1060);
+        assert_eq!(ResourceRequests::of_pod(&pod(early_sidecar)).cpu_milli, 1060);
     }
 
     #[test]
     fn containers_without_requests_are_scored_as_if_they_had_some() {
         let pod = Object(json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}));
-        let requests = Requests::of_pod(&pod);
+        let requests = ResourceRequests::of_pod(&pod);
         assert_eq!((requests.cpu_milli, requests.scored_cpu_milli), (0, 200));
         assert_eq!(requests.scored_memory, 400 * 1024 * 1024);
     }

@@ -1,10 +1,10 @@
 //! One object in the picture: its text and the fields that loops search by, read once when the row is made.
 
-use super::resources::{NodeFields, Requests};
-use super::stance::Sort;
+use super::pod_affinity_index::AffinityKind;
+use super::resources::{NodeFields, ResourceRequests};
 use super::wishes;
 use super::workload::{WorkloadFields, selects_pods};
-use crate::object::edit::{self, Edit};
+use crate::object::edit::{self, TextEdit};
 use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -32,22 +32,22 @@ pub struct Row {
     /// `metadata.finalizers`.
     pub finalizers: Arc<[Str]>,
     /// Index fields of the kind.
-    pub fields: Fields,
-    body: Body,
+    pub fields: IndexFields,
+    body: RowBody,
 }
 
 /// Resources read for every created pod. They are few, so their bodies stay decoded.
 const SEEN_WITH_EACH_POD: [&str; 3] = ["namespaces", "serviceaccounts", "priorityclasses.scheduling.k8s.io"];
 
 /// Body of a row: compact text at rest; decoded only for rows staged in this tick and for a few kinds.
-enum Body {
+enum RowBody {
     Text(Str),
     Parsed(Arc<Object>),
 }
 
 /// Index fields by kind.
 #[derive(Clone)]
-pub enum Fields {
+pub enum IndexFields {
     /// Pods.
     Pod(Box<PodFields>),
     /// Nodes.
@@ -118,7 +118,7 @@ pub struct PodFields {
     /// Highest restart count of its containers.
     pub restarts: i64,
     /// Effective requests.
-    pub requests: Requests,
+    pub requests: ResourceRequests,
     /// The ports of its node that it takes: address, protocol, number.
     pub host_ports: Vec<(Str, Str, i64)>,
     /// Whether it uses claims, by name or ephemeral.
@@ -145,10 +145,12 @@ impl Row {
     pub fn new(key: Key, object: impl Into<Arc<Object>>) -> Row {
         let object = object.into();
         let fields = match key.resource.0 {
-            "pods" => Fields::Pod(Box::new(pod_fields(&object))),
-            "nodes" => Fields::Node(Box::new(NodeFields::of(&object))),
-            _ if selects_pods(key.resource) => Fields::Workload(Box::new(WorkloadFields::of(key.resource, &object))),
-            _ => Fields::None,
+            "pods" => IndexFields::Pod(Box::new(pod_fields(&object))),
+            "nodes" => IndexFields::Node(Box::new(NodeFields::from_node(&object))),
+            _ if selects_pods(key.resource) => {
+                IndexFields::Workload(Box::new(WorkloadFields::from_object(key.resource, &object)))
+            }
+            _ => IndexFields::None,
         };
         Row {
             uid: object.uid().into(),
@@ -160,7 +162,7 @@ impl Row {
             owners: object.owners().into(),
             finalizers: object.finalizers().into_iter().map(Str::from).collect(),
             fields,
-            body: Body::Parsed(object),
+            body: RowBody::Parsed(object),
             key,
         }
     }
@@ -169,7 +171,7 @@ impl Row {
     pub fn at_rest(key: Key, text: Str) -> Row {
         let object = Object(serde_json::from_str(&text).unwrap_or(Value::Null));
         let row = Row::new(key, object);
-        if row.is_kept_parsed() { row } else { Row { body: Body::Text(text), ..row } }
+        if row.is_kept_parsed() { row } else { Row { body: RowBody::Text(text), ..row } }
     }
 
     fn is_kept_parsed(&self) -> bool {
@@ -178,10 +180,10 @@ impl Row {
 
     /// The row of a staged object after its commit: the same but for its text and revision.
     pub fn settled(&self, text: Str, revision: u64) -> Row {
-        if self.is_kept_parsed() { Row::at_rest(self.key.clone(), text) } else { self.with(text, revision) }
+        if self.is_kept_parsed() { Row::at_rest(self.key.clone(), text) } else { self.with_body(text, revision) }
     }
 
-    fn with(&self, text: Str, revision: u64) -> Row {
+    fn with_body(&self, text: Str, revision: u64) -> Row {
         Row {
             key: self.key.clone(),
             uid: self.uid.clone(),
@@ -193,21 +195,21 @@ impl Row {
             owners: self.owners.clone(),
             finalizers: self.finalizers.clone(),
             fields: self.fields.clone(),
-            body: Body::Text(text),
+            body: RowBody::Text(text),
         }
     }
 
     /// The row of a pod at rest that is bound by these changes, which give it a node and its labels; none where the text has to be read.
-    pub fn bound(&self, node: &Str, labels: &[(&str, String)], edits: &[Edit], revision: u64) -> Option<Row> {
-        let Body::Text(text) = &self.body else { return None };
+    pub fn bound(&self, node: &Str, labels: &[(&str, String)], edits: &[TextEdit], revision: u64) -> Option<Row> {
+        let RowBody::Text(text) = &self.body else { return None };
         let text = edit::text(text, &[edits, &[edit_of(revision)]].concat())?;
-        let mut row = self.with(text.into(), revision);
+        let mut row = self.with_body(text.into(), revision);
         if !labels.is_empty() {
             let mut all: BTreeMap<Str, Str> = row.labels.iter().cloned().collect();
             all.extend(labels.iter().map(|(label, value)| (Str::from(*label), Str::from(value.as_str()))));
             row.labels = all.into_iter().collect();
         }
-        let Fields::Pod(pod) = &mut row.fields else { return None };
+        let IndexFields::Pod(pod) = &mut row.fields else { return None };
         (pod.node, pod.wishes, pod.nominated) = (Some(node.clone()), None, None);
         Some(row)
     }
@@ -215,12 +217,12 @@ impl Row {
     /// Its compact text with this revision: what is stored.
     pub fn text_at(&self, revision: u64) -> Str {
         match &self.body {
-            Body::Text(text) if self.revision == revision => text.clone(),
-            Body::Text(text) => match edit::text(text, &[edit_of(revision)]) {
+            RowBody::Text(text) if self.revision == revision => text.clone(),
+            RowBody::Text(text) => match edit::text(text, &[edit_of(revision)]) {
                 Some(text) => text.into(),
                 None => self.object().text_at(revision).into(),
             },
-            Body::Parsed(object) => object.text_at(revision).into(),
+            RowBody::Parsed(object) => object.text_at(revision).into(),
         }
     }
 
@@ -231,38 +233,38 @@ impl Row {
             return None;
         }
         self.revision = revision;
-        match std::mem::replace(&mut self.body, Body::Text(text)) {
-            Body::Parsed(object) => Some(object),
-            Body::Text(_) => None,
+        match std::mem::replace(&mut self.body, RowBody::Text(text)) {
+            RowBody::Parsed(object) => Some(object),
+            RowBody::Text(_) => None,
         }
     }
 
     /// The row is without its parsed object from now on.
     pub(super) fn let_go(&mut self) {
-        if let Body::Parsed(_) = self.body {
-            self.body = Body::Text(Str::from(""));
+        if let RowBody::Parsed(_) = self.body {
+            self.body = RowBody::Text(Str::from(""));
         }
     }
 
     /// The whole object, to be read. Costs a parse for rows at rest.
     pub fn body(&self) -> Cow<'_, Object> {
         match &self.body {
-            Body::Parsed(object) => Cow::Borrowed(object),
-            Body::Text(text) => Cow::Owned(Object(serde_json::from_str(text).unwrap_or(Value::Null))),
+            RowBody::Parsed(object) => Cow::Borrowed(object),
+            RowBody::Text(text) => Cow::Owned(Object(serde_json::from_str(text).unwrap_or(Value::Null))),
         }
     }
 
     /// The whole object, to be read and kept. Costs a parse for rows at rest.
     pub fn shared(&self) -> Arc<Object> {
         match &self.body {
-            Body::Parsed(object) => object.clone(),
-            Body::Text(_) => Arc::new(self.object()),
+            RowBody::Parsed(object) => object.clone(),
+            RowBody::Text(_) => Arc::new(self.object()),
         }
     }
 
     /// Whether the body is decoded.
     pub fn is_open(&self) -> bool {
-        matches!(self.body, Body::Parsed(_))
+        matches!(self.body, RowBody::Parsed(_))
     }
 
     /// The whole object, to be changed and written. Costs a parse or a copy.
@@ -273,8 +275,8 @@ impl Row {
     /// Whether the body's text contains these bytes: a fast negative answer without decoding.
     pub fn mentions(&self, text: &str) -> bool {
         match &self.body {
-            Body::Parsed(_) => true,
-            Body::Text(body) => memchr::memmem::find(body.as_bytes(), text.as_bytes()).is_some(),
+            RowBody::Parsed(_) => true,
+            RowBody::Text(body) => memchr::memmem::find(body.as_bytes(), text.as_bytes()).is_some(),
         }
     }
 
@@ -297,7 +299,7 @@ impl Row {
     /// A pod's fields.
     pub fn pod(&self) -> Option<&PodFields> {
         match &self.fields {
-            Fields::Pod(fields) => Some(fields),
+            IndexFields::Pod(fields) => Some(fields),
             _ => None,
         }
     }
@@ -305,7 +307,7 @@ impl Row {
     /// The fields of a kind that selects pods.
     pub fn workload(&self) -> Option<&WorkloadFields> {
         match &self.fields {
-            Fields::Workload(fields) => Some(fields),
+            IndexFields::Workload(fields) => Some(fields),
             _ => None,
         }
     }
@@ -319,7 +321,7 @@ impl Row {
     /// A node's fields.
     pub fn node(&self) -> Option<&NodeFields> {
         match &self.fields {
-            Fields::Node(fields) => Some(fields),
+            IndexFields::Node(fields) => Some(fields),
             _ => None,
         }
     }
@@ -338,8 +340,8 @@ impl Row {
 }
 
 /// The change that gives a text its revision.
-fn edit_of(revision: u64) -> Edit {
-    Edit::set(&["metadata", "resourceVersion"], revision.to_string())
+fn edit_of(revision: u64) -> TextEdit {
+    TextEdit::set(&["metadata", "resourceVersion"], revision.to_string())
 }
 
 fn pod_fields(pod: &Object) -> PodFields {
@@ -359,12 +361,12 @@ fn pod_fields(pod: &Object) -> PodFields {
         scheduler: pod.text(&["spec", "schedulerName"]).unwrap_or("default-scheduler").into(),
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         restarts: restarts.max().unwrap_or(0),
-        requests: Requests::of_pod(pod),
+        requests: ResourceRequests::of_pod(pod),
         host_ports: wishes::host_ports(pod),
         has_claims: pod.items(&["spec", "volumes"]).iter().any(wishes::is_claim),
         has_host_ports: ["initContainers", "containers"].iter().any(|list| wishes::ports(pod, list).next().is_some()),
-        shuns: Sort::Shuns.said_by(pod),
-        likes: Sort::Likes.said_by(pod),
+        shuns: AffinityKind::Shuns.said_by(pod),
+        likes: AffinityKind::Likes.said_by(pod),
     }
 }
 
@@ -377,7 +379,7 @@ fn cost(text: &str) -> i64 {
 mod tests {
     use super::*;
     use crate::object::Resource;
-    use crate::object::edit::Change;
+    use crate::object::edit::ValueChange;
     use serde_json::json;
 
     #[test]
@@ -403,11 +405,13 @@ mod tests {
             let key = Key::new(Resource("pods"), "default", pod["metadata"]["name"].as_str().unwrap());
             let scheduled = json!({"type": "PodScheduled", "status": "True"});
             let mut edits = vec![
-                Edit::set(&["spec", "nodeName"], "node"),
-                Edit::new(&["status", "conditions"], Change::Condition(scheduled)),
-                Edit::new(&["status", "nominatedNodeName"], Change::Unset),
+                TextEdit::set(&["spec", "nodeName"], "node"),
+                TextEdit::new(&["status", "conditions"], ValueChange::Condition(scheduled)),
+                TextEdit::new(&["status", "nominatedNodeName"], ValueChange::Unset),
             ];
-            edits.extend(labels.iter().map(|(label, value)| Edit::set(&["metadata", "labels", label], value.as_str())));
+            edits.extend(
+                labels.iter().map(|(label, value)| TextEdit::set(&["metadata", "labels", label], value.as_str())),
+            );
             let before = Row::at_rest(key.clone(), pod.to_string().into());
             let bound = before.bound(&"node".into(), labels, &edits, 4).unwrap();
             let mut whole = Object(pod.clone());

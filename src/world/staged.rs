@@ -51,7 +51,7 @@ impl World {
     }
 
     /// The row as it was before the stage was opened.
-    pub fn before(&self, key: &Key) -> Option<&Arc<Row>> {
+    pub fn row_before_stage(&self, key: &Key) -> Option<&Arc<Row>> {
         match self.originals.get(key) {
             Some(before) => before.as_ref(),
             None => self.get(key),

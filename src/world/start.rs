@@ -1,14 +1,14 @@
 //! Complete input for starting a container, so that the runtime needs no further lookups.
 
 use super::limits::Limits;
-use super::volume::Files;
+use super::volume::ContainerFiles;
 use crate::object::Str;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
 /// The user that a container runs as. Absent values are those of the machine's user database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct User {
+pub struct ContainerUser {
     /// `runAsUser`.
     pub user: Option<u32>,
     /// `runAsGroup`.
@@ -24,7 +24,7 @@ pub struct User {
 
 /// Settings from the Image object or the recipe. Its variables and its view of files are already part of the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Image {
+pub struct StartImage {
     /// The object's name.
     pub name: Str,
     /// Whether it is a recipe that is compiled in, and no object.
@@ -50,10 +50,10 @@ pub struct Image {
     /// The content of its watched files; empty when it watches none.
     pub sources: Str,
     /// Command to run once before the first start.
-    pub build: Option<Build>,
+    pub build: Option<BuildCommand>,
 }
 
-impl Image {
+impl StartImage {
     /// The state of the object and of its watched files, in one.
     pub fn tried(&self) -> String {
         format!("{} {}", self.state, self.sources)
@@ -62,7 +62,7 @@ impl Image {
 
 /// Build of an image's program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Build {
+pub struct BuildCommand {
     /// Program and arguments.
     pub command: Vec<String>,
     /// The folder to run it in.
@@ -76,7 +76,7 @@ pub struct Build {
 /// Privileges of a container's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Rights {
+pub struct ProcessRights {
     /// Remaining capabilities, one bit per kernel capability number; `None` keeps all that kloop has.
     pub capabilities: Option<u64>,
     /// Whether executed programs are denied additional privileges (`allowPrivilegeEscalation: false`).
@@ -86,7 +86,7 @@ pub struct Rights {
 /// DNS server for the container's queries to port 53; the cluster's resolver by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Names {
+pub struct DnsTarget {
     /// The server itself, whichever it is (`dnsPolicy` Default and None).
     pub outside: bool,
     /// These servers themselves: the pod names them (`dnsConfig`).
@@ -117,7 +117,7 @@ impl FileKey {
 
 /// Restart decision for an ended container, by its restart policy alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Again {
+pub enum RestartDecision {
     /// It is not.
     #[default]
     Never,
@@ -127,13 +127,13 @@ pub enum Again {
     Always,
 }
 
-impl Again {
+impl RestartDecision {
     /// Whether the container restarts after this exit code.
     pub fn follows(self, code: i32) -> bool {
         match self {
-            Again::Never => false,
-            Again::OnFailure => code != 0,
-            Again::Always => true,
+            RestartDecision::Never => false,
+            RestartDecision::OnFailure => code != 0,
+            RestartDecision::Always => true,
         }
     }
 }
@@ -162,7 +162,7 @@ pub struct Start {
     /// The image as written.
     pub image: String,
     /// Settings of the matching Image object, if any.
-    pub brought: Option<Image>,
+    pub brought: Option<StartImage>,
     /// The folder that a relative image path is relative to, when the manifest's folder is known.
     pub manifest_dir: Option<String>,
     /// `command`, expanded; empty for the image's own.
@@ -174,9 +174,9 @@ pub struct Start {
     /// Variables whose values are read from files at the start.
     pub file_keys: Vec<FileKey>,
     /// Its files and volumes.
-    pub files: Files,
+    pub files: ContainerFiles,
     /// DNS server to ask.
-    pub names: Names,
+    pub names: DnsTarget,
     /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
     pub volume_paths: Vec<(String, String)>,
     /// `workingDir`.
@@ -196,29 +196,29 @@ pub struct Start {
     /// Resource limits.
     pub limits: Limits,
     /// User to run as, when different from the user that runs kloop.
-    pub user: Option<User>,
+    pub user: Option<ContainerUser>,
     /// Privileges.
-    pub rights: Rights,
+    pub rights: ProcessRights,
     /// Visible processes.
-    pub processes: Processes,
+    pub processes: ProcessNamespace,
     /// Restart decision when it ends.
-    pub again: Again,
+    pub again: RestartDecision,
     /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.
     pub stop_signal: String,
     /// On a simulated node: how the pretended container behaves.
-    pub script: Option<Script>,
+    pub script: Option<SimulatedScript>,
 }
 
 /// Behaviour of a container on a simulated node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Script {
+pub struct SimulatedScript {
     /// Seconds after which it ends with this code; none for a container that stays.
     pub exit: Option<(i64, i32)>,
 }
 
 /// Processes that a container can see besides its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Processes {
+pub enum ProcessNamespace {
     /// The machine's (`hostPID`, and wherever it sees the machine's files).
     #[default]
     Machine,

@@ -57,7 +57,7 @@ pub fn used_by<'a>(world: &'a World, pod: &Row) -> impl Iterator<Item = &'a Arc<
 
 /// Owner of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClaimedBy {
+pub enum VolumeOwner {
     /// It is free.
     Nobody,
     /// It is bound to, or kept for, the claim.
@@ -67,15 +67,15 @@ pub enum ClaimedBy {
 }
 
 /// A volume that names a claim without its uid is kept for whichever claim has that name.
-pub fn owner(volume: &Object, claim: &Row) -> ClaimedBy {
-    let Some(reference) = volume.at(&["spec", "claimRef"]).filter(|reference| reference.is_object()) else {
-        return ClaimedBy::Nobody;
+pub fn owner(volume: &Object, claim: &Row) -> VolumeOwner {
+    let Some(reference) = volume.value_at(&["spec", "claimRef"]).filter(|reference| reference.is_object()) else {
+        return VolumeOwner::Nobody;
     };
     let same = reference["name"] == *claim.key.name && reference["namespace"] == *claim.key.namespace;
     match reference["uid"].as_str() {
-        Some(uid) if same && *uid == *claim.uid => ClaimedBy::This,
-        None | Some("") if same => ClaimedBy::Nobody,
-        _ => ClaimedBy::Other,
+        Some(uid) if same && *uid == *claim.uid => VolumeOwner::This,
+        None | Some("") if same => VolumeOwner::Nobody,
+        _ => VolumeOwner::Other,
     }
 }
 
@@ -99,7 +99,7 @@ pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// Ways to satisfy a claim.
 #[derive(Clone)]
-pub enum Place {
+pub enum ClaimSource {
     /// On any node.
     Anywhere,
     /// On the node of its first consumer.
@@ -114,14 +114,15 @@ pub fn awaiting_class(world: &World, claim: &Object) -> Option<Object> {
 }
 
 /// Returns how a claim can be satisfied.
-pub fn place_of(world: &World, row: &Row, claim: &Object) -> Place {
+pub fn place_of(world: &World, row: &Row, claim: &Object) -> ClaimSource {
     if awaiting_class(world, claim).is_none() {
-        return Place::Anywhere;
+        return ClaimSource::Anywhere;
     }
     let selected = claim.annotation(SELECTED_NODE).map(str::to_owned);
     // A pod that was put on a node by hand has no scheduler to select it.
     let node = selected.or_else(|| consumers(world, row).find_map(|pod| Some(pod.pod()?.node.as_ref()?.to_string())));
-    node.and_then(|node| world.find("nodes", "", &node)).map_or(Place::NotYet, |node| Place::On(node.clone()))
+    node.and_then(|node| world.find("nodes", "", &node))
+        .map_or(ClaimSource::NotYet, |node| ClaimSource::On(node.clone()))
 }
 
 /// The pods that use a claim.
@@ -138,24 +139,24 @@ pub fn consumers<'a>(world: &'a World, claim: &'a Row) -> impl Iterator<Item = &
 
 /// Whether a volume is accessible from a node.
 pub fn reaches(volume: &Object, node: &Row) -> bool {
-    volume.at(&["spec", "nodeAffinity", "required"]).is_none_or(|required| terms::any_matches(required, node))
+    volume.value_at(&["spec", "nodeAffinity", "required"]).is_none_or(|required| terms::any_matches(required, node))
 }
 
 /// The volume that is kept for a claim, else the smallest that fulfils it where it may be met.
 pub fn best<'w>(world: &'w World, row: &Row, claim: &Object) -> Option<&'w Arc<Row>> {
     let place = place_of(world, row, claim);
-    let wanted = |volume: &Candidate<'_>| match &place {
+    let wanted = |volume: &VolumeCandidate<'_>| match &place {
         _ if volume.is_kept => true,
-        Place::Anywhere => true,
-        Place::On(node) => reaches(&volume.body, node),
-        Place::NotYet => false,
+        ClaimSource::Anywhere => true,
+        ClaimSource::On(node) => reaches(&volume.body, node),
+        ClaimSource::NotYet => false,
     };
     candidates(world, row, claim).into_iter().find(wanted).map(|volume| volume.row)
 }
 
 /// A volume that would fulfil a claim.
 #[derive(Clone)]
-pub struct Candidate<'w> {
+pub struct VolumeCandidate<'w> {
     /// The volume.
     pub row: &'w Arc<Row>,
     /// Its body.
@@ -176,9 +177,9 @@ pub fn wanted(claim: &Object) -> Quantity {
 }
 
 /// The volumes that fulfil a claim: those kept for it first, then the smallest.
-pub fn candidates<'w>(world: &'w World, row: &Row, claim: &Object) -> Vec<Candidate<'w>> {
+pub fn candidates<'w>(world: &'w World, row: &Row, claim: &Object) -> Vec<VolumeCandidate<'w>> {
     let wanted = wanted(claim);
-    let selector = claim.at(&["spec", "selector"]).map(Selector::from_label_selector);
+    let selector = claim.value_at(&["spec", "selector"]).map(Selector::from_label_selector);
     let text = |object: &Object, name: &str, default: &str| object.text(&["spec", name]).unwrap_or(default).to_owned();
     let fitting = world.list(VOLUMES).filter(|volume| !volume.is_deleting()).filter_map(|volume| {
         let body = volume.object();
@@ -190,15 +191,15 @@ pub fn candidates<'w>(world: &'w World, row: &Row, claim: &Object) -> Vec<Candid
             Some(Err(_)) => false,
         };
         let fits = selected
-            && owner(&body, row) != ClaimedBy::Other
+            && owner(&body, row) != VolumeOwner::Other
             && capacity >= wanted
             && claim.items(&["spec", "accessModes"]).iter().all(|mode| modes.contains(mode))
             && text(&body, "volumeMode", "Filesystem") == text(claim, "volumeMode", "Filesystem")
             && text(&body, "storageClassName", "") == text(claim, "storageClassName", "");
-        let is_kept = body.at(&["spec", "claimRef"]).is_some();
-        fits.then_some(Candidate { row: volume, body, is_kept, capacity })
+        let is_kept = body.value_at(&["spec", "claimRef"]).is_some();
+        fits.then_some(VolumeCandidate { row: volume, body, is_kept, capacity })
     });
-    let mut fitting: Vec<Candidate<'_>> = fitting.collect();
+    let mut fitting: Vec<VolumeCandidate<'_>> = fitting.collect();
     fitting.sort_by(|a, b| (!a.is_kept, a.capacity, &a.row.key).cmp(&(!b.is_kept, b.capacity, &b.row.key)));
     fitting
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Cumulative usage at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct UsageSample {
     /// CPU time so far, in nanoseconds.
     pub cpu_nanos: u64,
     /// Bytes of memory at the moment.
@@ -37,7 +37,7 @@ const ENOUGH_PERIODS: u64 = 5;
 
 impl Throttling {
     /// Difference from an earlier count; a smaller counter means that it was reset.
-    pub fn since(self, earlier: Throttling) -> Throttling {
+    pub fn difference_from(self, earlier: Throttling) -> Throttling {
         let difference = || {
             Some(Throttling {
                 periods: self.periods.checked_sub(earlier.periods)?,
@@ -66,11 +66,11 @@ impl fmt::Display for Throttling {
     }
 }
 
-impl Sample {
+impl UsageSample {
     /// Returns this sample, with a CPU counter no lower than that of an earlier sample of the same attempt. `/proc` forgets the time of ended
     /// processes that no parent waited for, and rounds down.
-    pub fn not_before(self, earlier: Sample) -> Sample {
-        Sample { cpu_nanos: self.cpu_nanos.max(earlier.cpu_nanos), ..self }
+    pub fn not_before(self, earlier: UsageSample) -> UsageSample {
+        UsageSample { cpu_nanos: self.cpu_nanos.max(earlier.cpu_nanos), ..self }
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Usage {
 
 impl Usage {
     /// Computes the usage between two samples. A counter that went back belongs to a new process: returns `None`.
-    pub fn between(earlier: (Time, Sample), later: (Time, Sample)) -> Option<Usage> {
+    pub fn from_samples(earlier: (Time, UsageSample), later: (Time, UsageSample)) -> Option<Usage> {
         let nanos = later.0.duration_since(earlier.0).as_nanos();
         let used = later.1.cpu_nanos.checked_sub(earlier.1.cpu_nanos)?;
         if nanos <= 0 {
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn two_samples_make_a_rate() {
         let at = |second| Time::from_second(second).unwrap();
-        let sample = |cpu_nanos, memory| Sample { cpu_nanos, memory, ..Sample::default() };
+        let sample = |cpu_nanos, memory| UsageSample { cpu_nanos, memory, ..UsageSample::default() };
         let table = [
             ((0, sample(0, 1)), (10, sample(5_000_000_000, 7)), Some(Usage { cpu_milli: 500, memory: 7, swap: 0 })),
             ((0, sample(0, 1)), (1, sample(1, 7)), Some(Usage { cpu_milli: 1, memory: 7, swap: 0 })),
@@ -121,14 +121,14 @@ mod tests {
             ((5, sample(0, 1)), (5, sample(3, 7)), None),
         ];
         for (earlier, later, expected) in table {
-            let found = Usage::between((at(earlier.0), earlier.1), (at(later.0), later.1));
+            let found = Usage::from_samples((at(earlier.0), earlier.1), (at(later.0), later.1));
             assert_eq!(found, expected, "{earlier:?} {later:?}");
         }
     }
 
     #[test]
     fn counter_of_an_attempt_does_not_go_back() {
-        let sample = |cpu_nanos, memory| Sample { cpu_nanos, memory, ..Sample::default() };
+        let sample = |cpu_nanos, memory| UsageSample { cpu_nanos, memory, ..UsageSample::default() };
         assert_eq!(sample(3, 7).not_before(sample(9, 1)), sample(9, 7));
         assert_eq!(sample(12, 7).not_before(sample(9, 1)), sample(12, 7));
     }
@@ -141,8 +141,8 @@ mod tests {
         {
             assert_eq!(count(periods, throttled).is_heavy(), heavy, "{throttled} of {periods}");
         }
-        assert_eq!(count(100, 90).since(count(90, 85)), count(10, 5));
-        assert_eq!(count(3, 1).since(count(90, 85)), count(3, 1), "it has begun anew");
+        assert_eq!(count(100, 90).difference_from(count(90, 85)), count(10, 5));
+        assert_eq!(count(3, 1).difference_from(count(90, 85)), count(3, 1), "it has begun anew");
         assert_eq!(count(120, 90).to_string(), "in 75% of 120 periods, 4.5s in all");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// View of files for a pod's containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum View {
+pub enum FilesystemView {
     /// The machine's files as they are, and no volume is mounted. Those listed are laid out all the same.
     #[default]
     Host,
@@ -17,13 +17,13 @@ pub enum View {
 
 /// Everything about files that the start of a container needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files {
+pub struct ContainerFiles {
     /// View of files.
-    pub view: View,
+    pub view: FilesystemView,
     /// The pod's volumes, laid out before the container starts.
     pub volumes: Arc<[Volume]>,
     /// Mounts of this container, in the order of the spec.
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<VolumeMountPoint>,
     /// Whether only the mounts are writable (`readOnlyRootFilesystem`).
     pub read_only: bool,
 }
@@ -34,12 +34,12 @@ pub struct Volume {
     /// Its name in the pod. One with a dot is kloop's own.
     pub name: Str,
     /// Content of the volume.
-    pub source: Source,
+    pub source: VolumeContent,
 }
 
 /// Content of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Source {
+pub enum VolumeContent {
     /// A folder that begins empty and lives as long as the pod.
     Empty,
     /// The same in memory.
@@ -48,7 +48,7 @@ pub enum Source {
         most: Option<i64>,
     },
     /// Files with this content, replaced all at once when it changes. Containers cannot write in it.
-    Files(Vec<File>),
+    Files(Vec<VolumeFile>),
     /// A path of the machine.
     Host {
         /// Folder on the machine.
@@ -62,7 +62,7 @@ pub enum Source {
 
 /// One file of a volume.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct File {
+pub struct VolumeFile {
     /// Relative to the volume, without `..`.
     pub path: String,
     /// Permission bits.
@@ -74,7 +74,7 @@ pub struct File {
 
 /// Mount of a volume in a container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Mount {
+pub struct VolumeMountPoint {
     /// Name of the volume.
     pub volume: Str,
     /// `mountPath`.
@@ -85,16 +85,16 @@ pub struct Mount {
     pub read_only: bool,
 }
 
-impl std::fmt::Debug for File {
+impl std::fmt::Debug for VolumeFile {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{} {:o} {} bytes", self.path, self.mode, self.content.len())
     }
 }
 
-impl Source {
+impl VolumeContent {
     /// Whether the content is updated while the pod runs (ConfigMaps, Secrets, downward API).
     pub fn follows(&self) -> bool {
-        matches!(self, Source::Files(_))
+        matches!(self, VolumeContent::Files(_))
     }
 }
 

@@ -20,7 +20,7 @@ pub fn wishes(pod: &Object) -> Object {
     let mut spec = Map::new();
     let mut keep = |field: &str, value: Value| spec.insert(field.to_owned(), value);
     for field in SPEC {
-        if let Some(value) = pod.at(&["spec", field]) {
+        if let Some(value) = pod.value_at(&["spec", field]) {
             keep(field, value.clone());
         }
     }

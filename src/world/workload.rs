@@ -18,12 +18,12 @@ pub struct WorkloadFields {
     /// Fingerprint of `spec.template` without the template hash: equal templates have equal ones.
     pub template: u64,
     /// Replica counts of `status`.
-    pub counts: Counts,
+    pub counts: ReplicaStatus,
 }
 
 /// The counts of a workload's `status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReplicaStatus {
     /// `replicas`.
     pub replicas: i64,
     /// `readyReplicas`.
@@ -51,13 +51,13 @@ pub fn selects_pods(resource: Resource) -> bool {
 
 impl WorkloadFields {
     /// The fields of an object that selects pods.
-    pub fn of(resource: Resource, object: &Object) -> WorkloadFields {
+    pub fn from_object(resource: Resource, object: &Object) -> WorkloadFields {
         let count = |name: &str| object.int(&["status", name]).unwrap_or(0);
         WorkloadFields {
             selector: selector(resource, object),
             replicas: object.int(&["spec", "replicas"]).unwrap_or(1),
-            template: object.at(&["spec", "template"]).map_or(0, fingerprint),
-            counts: Counts {
+            template: object.value_at(&["spec", "template"]).map_or(0, fingerprint),
+            counts: ReplicaStatus {
                 replicas: count("replicas"),
                 ready: count("readyReplicas"),
                 available: count("availableReplicas"),
@@ -69,7 +69,7 @@ impl WorkloadFields {
 
 /// Services and ReplicationControllers select by a plain map, and one that is left out or empty selects nothing.
 fn selector(resource: Resource, object: &Object) -> Selector {
-    let Some(selector) = object.at(&["spec", "selector"]) else { return Selector::nothing() };
+    let Some(selector) = object.value_at(&["spec", "selector"]) else { return Selector::nothing() };
     if !matches!(resource.0, "services" | "replicationcontrollers") {
         return Selector::from_label_selector(selector).unwrap_or_else(|_| Selector::nothing());
     }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn selectors_by_kind() {
         let fields = |resource, selector: Value| {
-            WorkloadFields::of(Resource(resource), &Object(json!({"spec": {"selector": selector}}))).selector
+            WorkloadFields::from_object(Resource(resource), &Object(json!({"spec": {"selector": selector}}))).selector
         };
         assert_eq!(fields("services", json!({"a": "b"})).to_string(), "a=b");
         assert!(fields("services", json!({})).is_nothing());

@@ -7,7 +7,7 @@ use kloop::runtime::image::Environment;
 use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine};
 use kloop::world::start::Start;
-use kloop::world::volume::View;
+use kloop::world::volume::FilesystemView;
 use kloop::world::{ContainerState, Effect, Report};
 use std::path::Path;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wants = |part: &str| asked.is_empty() || asked.iter().any(|word| word == part);
-    for view in [View::Host, View::Private] {
+    for view in [FilesystemView::Host, FilesystemView::Private] {
         for pods in [1, 100, 1000].into_iter().filter(|_| wants("bursts")) {
             burst(pods, &view);
         }
@@ -39,7 +39,7 @@ fn open(folder: &Path) -> (Machine, Receiver<Report>) {
     (Machine::open_with(folder, 1, shim, Environment::of_this_process(), Box::new(report)).expect("opened"), reports)
 }
 
-fn start(uid: &str, attempt: u32, command: &[&str], view: &View) -> Effect {
+fn start(uid: &str, attempt: u32, command: &[&str], view: &FilesystemView) -> Effect {
     let command = command.iter().map(|word| word.to_string()).collect();
     let mut start = Start { command, ..a_start(uid, "c", attempt) };
     start.files.view = view.clone();
@@ -60,7 +60,7 @@ fn ended(report: &Report) -> bool {
     matches!(report, Report::Container { state: ContainerState::Ended(_), .. })
 }
 
-fn burst(pods: usize, view: &View) {
+fn burst(pods: usize, view: &FilesystemView) {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut machine, reports) = open(folder.path());
     let uids: Vec<String> = (0..pods).map(|number| format!("pod-{number}")).collect();
@@ -102,7 +102,7 @@ fn memory() -> String {
     format!("Pss {} kB, private dirty {} kB", pss / shims, private / shims)
 }
 
-fn restarts(view: &View) {
+fn restarts(view: &FilesystemView) {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut machine, reports) = open(folder.path());
     machine.carry_out(Time::now(), &start("restart", 0, &["true"], view));
@@ -132,7 +132,7 @@ fn restarts(view: &View) {
         };
         std::thread::sleep(Duration::from_millis(2));
         let from = Instant::now();
-        kloop::runtime::process::Identity::of(pid as i32).expect("it runs").kill();
+        kloop::runtime::process::ProcessIdentity::from_pid(pid as i32).expect("it runs").kill();
         wait(&reports, 1, ended);
         times.push(from.elapsed());
         machine.carry_out(Time::now(), &start("killed", attempt + 1, &["sleep", "1000"], view));
@@ -150,7 +150,7 @@ fn flood(line: usize) {
     let (mut machine, reports) = open(folder.path());
     let text = format!("yes {} | head -c 2000000000", "x".repeat(line - 1));
     let from = Instant::now();
-    machine.carry_out(Time::now(), &start("flood", 0, &["sh", "-c", &text], &View::Host));
+    machine.carry_out(Time::now(), &start("flood", 0, &["sh", "-c", &text], &FilesystemView::Host));
     wait(&reports, 1, ended);
     println!("log of {line}-byte lines: {:.0} MB/s", 2000.0 / from.elapsed().as_secs_f64());
     machine.carry_out(Time::now(), &Effect::Remove { pod_uid: "flood".into() });

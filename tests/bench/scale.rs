@@ -4,13 +4,13 @@
 //! plane's own parts over a file on disk: what is counted is committed durably. Each case runs in a process of its own, so that its
 //! memory is its own.
 
-use kloop::apiserver::{Api, Ledger, Options, create::create};
+use kloop::apiserver::{Api, Transaction, WriteOptions, create::create};
 use kloop::object::{Object, Resource, Time};
-use kloop::reconcile::beat::{Budget, Failed};
-use kloop::reconcile::heart::{Heart, Pulse};
+use kloop::reconcile::heart::{ControlPlane, TickInput};
+use kloop::reconcile::tick::{TickBudget, TickError};
 use kloop::reconcile::{leader, loops, node};
-use kloop::runtime::capacity::{Capacity, of_this_machine};
-use kloop::store::Access;
+use kloop::runtime::capacity::{MachineCapacity, of_this_machine};
+use kloop::store::OpenMode;
 use kloop::world::{Loop, Phase, World};
 use kloop::{kinds, scheduler};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn measure(case: &str, pods: usize, nodes: usize) {
 struct Lab {
     folder: PathBuf,
     api: Api,
-    heart: Heart,
+    heart: ControlPlane,
     epoch: u64,
 }
 
@@ -89,9 +89,9 @@ impl Lab {
         let folder = std::env::temp_dir().join(format!("kloop-scale-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("its mode");
-        let mut api = Api::open(&folder.join("state.db"), Access::Create, "bench").expect("a store");
+        let mut api = Api::open(&folder.join("state.db"), OpenMode::Create, "bench").expect("a store");
         let epoch = leader::raise_epoch(api.store_mut(), 0).expect("an epoch");
-        let mut heart = Heart::new(None, Time::now());
+        let mut heart = ControlPlane::new(None, Time::now());
         heart.loops = loops;
         let mut lab = Lab { folder, api, heart, epoch };
         lab.create("nodes", (0..nodes).map(a_node));
@@ -102,11 +102,11 @@ impl Lab {
         let kind = kinds::by_resource(Resource(resource)).expect("a kind");
         let mut objects = objects.peekable();
         while objects.peek().is_some() {
-            let write = |ledger: &mut dyn Ledger| {
+            let write = |ledger: &mut dyn Transaction| {
                 objects
                     .by_ref()
                     .take(2000)
-                    .try_for_each(|one| create(ledger, kind, &one, &Options::default()).map(drop))
+                    .try_for_each(|one| create(ledger, kind, &one, &WriteOptions::default()).map(drop))
             };
             self.api.write(false, write).expect("created");
         }
@@ -166,11 +166,12 @@ impl Lab {
 
     /// One beat; what it came to is made durable as `reconcile --watch` does. Whether there may be more to do at once.
     fn beat(&mut self, now: Time) -> bool {
-        let mut chance = kloop::apiserver::front::random;
-        let pulse = Pulse { now, epoch: self.epoch, budget: Budget::default(), chance: &mut chance, told: true };
+        let mut chance = kloop::apiserver::api::random;
+        let pulse =
+            TickInput { now, epoch: self.epoch, budget: TickBudget::default(), chance: &mut chance, told: true };
         let busy = match self.heart.beat(self.api.store_mut(), pulse, &mut |_| {}) {
             Ok((_, busy)) => busy,
-            Err(Failed::Store(error)) => panic!("{error}"),
+            Err(TickError::Store(error)) => panic!("{error}"),
             Err(_) => panic!("the commit failed"),
         };
         let store = self.api.store_mut();
@@ -209,7 +210,7 @@ fn memory() -> String {
 fn a_node(number: usize) -> Object {
     let name = format!("node-{number:05}");
     let machine = of_this_machine(Some(&name), std::path::Path::new("/"));
-    let capacity = Capacity { cpu_milli: 4000, memory: 32 << 30, pods: 110, ..machine };
+    let capacity = MachineCapacity { cpu_milli: 4000, memory: 32 << 30, pods: 110, ..machine };
     let mut node = node::additional(&capacity, node::SIMULATED, Time::now());
     node.set(&["metadata", "labels", "topology.kubernetes.io/zone"], format!("zone-{}", number % 3));
     node
@@ -411,13 +412,13 @@ fn rollout(pods: usize, nodes: usize) {
     let kind = kinds::by_name("deployments").expect("a kind");
     let mut changed = a_deployment(0, pods);
     changed.0["spec"]["template"]["spec"]["containers"][0]["image"] = "busybox:2".into();
-    let update = |ledger: &mut dyn Ledger| {
+    let update = |ledger: &mut dyn Transaction| {
         kloop::apiserver::update::update(
             ledger,
             kind,
             &changed,
-            kloop::apiserver::update::Part::Main,
-            &Options::default(),
+            kloop::apiserver::update::UpdatePart::Main,
+            &WriteOptions::default(),
         )
     };
     lab.api.write(false, update).expect("updated");

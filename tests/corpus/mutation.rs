@@ -291,7 +291,8 @@ fn mutated_objects_are_judged_as_kubernetes_does() {
     for rule in rules() {
         let of_kind = objects.get(&rule.kind).map_or(&[][..], Vec::as_slice);
         let most = if rule.path.iter().any(|step| step == "template") { 1 } else { OBJECTS_FOR_A_RULE };
-        let has_field = |body: &&Value| value_at(&mut (*body).clone(), &rule.path).is_some_and(|value| !value.is_null());
+        let has_field =
+            |body: &&Value| value_at(&mut (*body).clone(), &rule.path).is_some_and(|value| !value.is_null());
         let chosen: Vec<&Value> = of_kind.iter().filter(has_field).take(most).collect();
         if chosen.is_empty() {
             untried.push(format!("{} {}", rule.kind, rule.path.join(".")));

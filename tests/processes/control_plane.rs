@@ -186,7 +186,7 @@ fn a_new_cluster_begins_beside_the_processes_of_one_whose_folder_was_removed() {
     let next = cluster.watch();
     cluster.apply(&deployment("new", 1, 1000));
     cluster.ready_pods("app=new", 1);
-    if before.values().any(|pid| is_alive(*pid)) && kloop::runtime::limits::Tree::find(&cluster.home()).is_ok() {
+    if before.values().any(|pid| is_alive(*pid)) && kloop::runtime::limits::CgroupTree::find(&cluster.home()).is_ok() {
         next.until_says("of a cluster that was at this path before still run, although its folder was removed");
     }
     before.values().for_each(|pid| signal(*pid, "KILL"));

@@ -1,6 +1,6 @@
 //! A cluster of its own for one conversation: a state, a running control plane, a shell whose `kubectl` is kloop.
 
-use kloop::store::{Access, Read, Store};
+use kloop::store::{OpenMode, Store, StoreRead};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -65,7 +65,7 @@ impl Cluster {
             .spawn()
             .expect("control plane");
         let idle = listen(control.stdout.take().expect("piped"));
-        let store = Store::open(&dir.path().join("c/state.db"), Access::Existing).expect("store");
+        let store = Store::open(&dir.path().join("c/state.db"), OpenMode::Existing).expect("store");
         let cluster = Cluster { dir, control, server: RefCell::default(), idle, store };
         assert!(cluster.settle(), "a fresh cluster has to settle");
         cluster

@@ -239,9 +239,9 @@ fn who_hangs_up_is_not_called_again_and_again_and_ended_in_the_end() {
 fn records_of_another_boot_or_of_a_recycled_pid_harm_nobody() {
     let mut rig = Rig::new();
     let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().expect("started");
-    let identity = process::Identity::of(bystander.id() as i32).expect("it runs");
+    let identity = process::ProcessIdentity::from_pid(bystander.id() as i32).expect("it runs");
     rig.machine = None;
-    let recycled = process::Identity { start: identity.start - 1, ..identity };
+    let recycled = process::ProcessIdentity { start: identity.start - 1, ..identity };
     for (uid, boot, process) in
         [("rebooted", "another boot".to_owned(), identity), ("recycled", process::boot_id(), recycled)]
     {

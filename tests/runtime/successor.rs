@@ -1,15 +1,15 @@
 //! A process that waits to become the next attempt, and when it does not.
 
 use super::*;
-use kloop::world::Again;
+use kloop::world::RestartDecision;
 use kloop::world::limits::Limits;
-use kloop::world::volume::{File, Source, Volume};
+use kloop::world::volume::{Volume, VolumeContent, VolumeFile};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A container that would be started again, and notes each of its lives in a file.
 fn noting(rig: &Rig, attempt: u32, word: &str) -> Start {
     let text = format!("echo {word} >> {}; exec sleep 1000", truth(rig).display());
-    Start { again: Again::Always, ..script("again", attempt, &text) }
+    Start { again: RestartDecision::Always, ..script("again", attempt, &text) }
 }
 
 fn truth(rig: &Rig) -> PathBuf {
@@ -96,7 +96,11 @@ fn one_that_is_killed_while_it_waits_has_not_lived() {
 fn nobody_waits_for_a_start_that_will_be_another_one() {
     let volumes = [Volume {
         name: "v".into(),
-        source: Source::Files(vec![File { path: "f".into(), mode: 0o644, content: b"new".as_slice().into() }]),
+        source: VolumeContent::Files(vec![VolumeFile {
+            path: "f".into(),
+            mode: 0o644,
+            content: b"new".as_slice().into(),
+        }]),
     }];
     let refresh = Effect::Refresh { pod_uid: "again".into(), volumes: volumes.into() };
     let limits = Box::<Limits>::default();
@@ -138,8 +142,12 @@ fn it_ends_with_its_shim_and_nobody_takes_it_for_a_life() {
 
 #[test]
 fn nobody_waits_for_what_was_stopped_or_is_not_started_again() {
-    let table =
-        [(Again::Never, 1, false), (Again::OnFailure, 0, false), (Again::OnFailure, 1, true), (Again::Always, 0, true)];
+    let table = [
+        (RestartDecision::Never, 1, false),
+        (RestartDecision::OnFailure, 0, false),
+        (RestartDecision::OnFailure, 1, true),
+        (RestartDecision::Always, 0, true),
+    ];
     let mut rig = Rig::new();
     for (at, (again, code, waits)) in table.into_iter().enumerate() {
         let uid = format!("p{at}");
@@ -189,7 +197,8 @@ fn a_program_that_was_built_anew_is_what_starts_again() {
     };
     build("old");
     let command = vec![program.to_string_lossy().into()];
-    let start = |attempt| Start { again: Again::Always, command: command.clone(), ..a_start("again", "c", attempt) };
+    let start =
+        |attempt| Start { again: RestartDecision::Always, command: command.clone(), ..a_start("again", "c", attempt) };
     rig.start(start(0));
     let pid = rig.running("again", 0);
     let waiting = prepared_beside(&rig, pid);

@@ -6,7 +6,7 @@ use kloop::controllers::{
 };
 use kloop::object::{Key, Object};
 use kloop::reconcile::loops;
-use kloop::world::{Effect, Loop, Plan, Propagation, Verb, World};
+use kloop::world::{Effect, Loop, Plan, Propagation, World, WriteVerb};
 use kloop::{kubelet, scheduler};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const SEEDS: u64 = 100;
 /// Changes the objects that a plan writes.
 fn changed(mut plan: Plan, change: impl Fn(&mut Object)) -> Plan {
     for write in &mut plan.writes {
-        if let Verb::Create(object) | Verb::Update(object) | Verb::Status(object) = &mut write.verb {
+        if let WriteVerb::Create(object) | WriteVerb::Update(object) | WriteVerb::Status(object) = &mut write.verb {
             change(object);
         }
     }
@@ -26,10 +26,10 @@ fn changed(mut plan: Plan, change: impl Fn(&mut Object)) -> Plan {
 /// Pods are made twice (kubernetes 129795, 41675, 88851).
 fn makes_too_many(world: &World, key: &Key) -> Plan {
     let mut plan = (replicaset::LOOP.plan)(world, key);
-    if let Some(write) = plan.writes.iter().find(|write| matches!(write.verb, Verb::Create(_))).cloned() {
-        let Verb::Create(mut pod) = write.verb else { return plan };
+    if let Some(write) = plan.writes.iter().find(|write| matches!(write.verb, WriteVerb::Create(_))).cloned() {
+        let WriteVerb::Create(mut pod) = write.verb else { return plan };
         pod.set(&["metadata", "name"], format!("{}x", pod.name()));
-        plan.write(Verb::Create(pod), "once more");
+        plan.write(WriteVerb::Create(pod), "once more");
     }
     plan
 }
@@ -40,7 +40,7 @@ fn never_quiet(world: &World, key: &Key) -> Plan {
     if let Some(row) = world.get(key).filter(|_| plan.is_empty()) {
         let mut object = row.object();
         object.set(&["metadata", "annotations", "seen"], world.now.to_string());
-        plan.write(Verb::Update(object), "seen");
+        plan.write(WriteVerb::Update(object), "seen");
     }
     plan
 }
@@ -48,7 +48,7 @@ fn never_quiet(world: &World, key: &Key) -> Plan {
 /// A start is not committed before it is carried out (kubernetes 23636).
 fn starts_unrecorded(world: &World, key: &Key) -> Plan {
     let mut plan = (kubelet::LOOP.plan)(world, key);
-    plan.writes.retain(|write| !matches!(write.verb, Verb::Attempt { attempt, .. } if attempt > 0));
+    plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Attempt { attempt, .. } if attempt > 0));
     plan
 }
 
@@ -68,7 +68,7 @@ fn failure_becomes_success(world: &World, key: &Key) -> Plan {
     if let Some(row) = row {
         let mut pod = row.object();
         pod.set(&["status", "phase"], "Succeeded");
-        plan.write(Verb::Status(pod), "it has ended");
+        plan.write(WriteVerb::Status(pod), "it has ended");
     }
     plan
 }
@@ -113,8 +113,12 @@ fn starts_nothing(world: &World, key: &Key) -> Plan {
 fn collects_the_living(world: &World, key: &Key) -> Plan {
     let mut plan = (garbage::LOOP.plan)(world, key);
     if let Some(row) = world.get(key).filter(|row| row.key.resource == "configmaps" && !row.owners.is_empty()) {
-        let verb =
-            Verb::Delete { key: key.clone(), uid: row.uid.clone(), grace: None, propagation: Propagation::Background };
+        let verb = WriteVerb::Delete {
+            key: key.clone(),
+            uid: row.uid.clone(),
+            grace: None,
+            propagation: Propagation::Background,
+        };
         plan.write(verb, "its owner is not found");
     }
     plan
@@ -137,7 +141,7 @@ fn counts_fall(world: &World, key: &Key) -> Plan {
         let mut job = row.object();
         if job.int(&["status", "failed"]).is_some_and(|failed| failed > 1) {
             job.set(&["status", "failed"], 1);
-            plan.write(Verb::Status(job), "its pods were counted");
+            plan.write(WriteVerb::Status(job), "its pods were counted");
         }
     }
     plan
@@ -148,11 +152,11 @@ fn overbooks(world: &World, key: &Key) -> Plan {
     let plan = (scheduler::LOOP.plan)(world, key);
     let Some(row) = world.get(key) else { return plan };
     let waits = row.pod().is_some_and(|pod| pod.node.is_none()) && !row.is_deleting();
-    if !waits || plan.writes.iter().any(|write| matches!(write.verb, Verb::Bind { .. })) {
+    if !waits || plan.writes.iter().any(|write| matches!(write.verb, WriteVerb::Bind { .. })) {
         return plan;
     }
     let mut wrong = Plan::nothing();
-    wrong.write(Verb::Bind { pod: key.clone(), uid: row.uid.clone(), node: "here".into() }, "there is room");
+    wrong.write(WriteVerb::Bind { pod: key.clone(), uid: row.uid.clone(), node: "here".into() }, "there is room");
     wrong
 }
 
@@ -172,13 +176,13 @@ fn gives_up_the_old(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key) else { return plan };
     let template = row.workload().map(|fields| fields.template);
     let written =
-        plan.writes.iter().any(|write| matches!(&write.verb, Verb::Update(set) if set.kind() == "ReplicaSet"));
+        plan.writes.iter().any(|write| matches!(&write.verb, WriteVerb::Update(set) if set.kind() == "ReplicaSet"));
     for set in world.controlled("replicasets.apps", &row.uid).filter(|_| !written) {
         let old = set.workload().is_some_and(|fields| Some(fields.template) != template && fields.replicas > 0);
         if old && !row.is_deleting() {
             let mut object = set.object();
             object.set(&["spec", "replicas"], 0);
-            plan.write(Verb::Update(object), "it is old");
+            plan.write(WriteVerb::Update(object), "it is old");
         }
     }
     plan
@@ -196,7 +200,7 @@ fn doubles_sets(world: &World, key: &Key) -> Plan {
         object.0["metadata"] = metadata;
         object.0["status"] = Value::Null;
         object.set(&["spec", "replicas"], 0);
-        plan.write(Verb::Create(object), "once more");
+        plan.write(WriteVerb::Create(object), "once more");
     }
     plan
 }
@@ -204,14 +208,14 @@ fn doubles_sets(world: &World, key: &Key) -> Plan {
 /// A namespace waits for ever.
 fn holds_namespaces(world: &World, key: &Key) -> Plan {
     let mut plan = (namespace::LOOP.plan)(world, key);
-    plan.writes.retain(|write| !matches!(write.verb, Verb::Update(_)));
+    plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Update(_)));
     plan
 }
 
 /// Pods of a Job keep the finalizer that guards their count.
 fn keeps_finalizers(world: &World, key: &Key) -> Plan {
     let mut plan = (job::LOOP.plan)(world, key);
-    plan.writes.retain(|write| !matches!(&write.verb, Verb::Update(pod) if pod.kind() == "Pod"));
+    plan.writes.retain(|write| !matches!(&write.verb, WriteVerb::Update(pod) if pod.kind() == "Pod"));
     plan
 }
 
@@ -219,12 +223,12 @@ fn keeps_finalizers(world: &World, key: &Key) -> Plan {
 fn doubles_daemons(world: &World, key: &Key) -> Plan {
     let mut plan = (daemonset::LOOP.plan)(world, key);
     let made = plan.writes.iter().find_map(|write| match &write.verb {
-        Verb::Create(pod) if pod.kind() == "Pod" => Some(pod.clone()),
+        WriteVerb::Create(pod) if pod.kind() == "Pod" => Some(pod.clone()),
         _ => None,
     });
     if let Some(mut pod) = made {
         pod.set(&["metadata", "name"], format!("{}x", pod.name()));
-        plan.write(Verb::Create(pod), "once more");
+        plan.write(WriteVerb::Create(pod), "once more");
     }
     plan
 }
@@ -233,12 +237,12 @@ fn doubles_daemons(world: &World, key: &Key) -> Plan {
 fn fires_twice(world: &World, key: &Key) -> Plan {
     let mut plan = (cronjob::LOOP.plan)(world, key);
     let made = plan.writes.iter().find_map(|write| match &write.verb {
-        Verb::Create(job) => Some(job.clone()),
+        WriteVerb::Create(job) => Some(job.clone()),
         _ => None,
     });
     if let Some(mut job) = made {
         job.set(&["metadata", "name"], format!("{}x", job.name()));
-        plan.write(Verb::Create(job), "once more");
+        plan.write(WriteVerb::Create(job), "once more");
     }
     plan
 }
@@ -250,14 +254,14 @@ fn deletes_claims(world: &World, key: &Key) -> Plan {
         .writes
         .iter()
         .filter_map(|write| match &write.verb {
-            Verb::Delete { key, .. } if key.resource == "pods" => Some(format!("data-{}", key.name)),
+            WriteVerb::Delete { key, .. } if key.resource == "pods" => Some(format!("data-{}", key.name)),
             _ => None,
         })
         .collect();
     for name in gone {
         if let Some(row) = world.find("persistentvolumeclaims", &key.namespace, &name) {
             let (key, uid) = (row.key.clone(), row.uid.clone());
-            let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+            let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
             plan.write(verb, "its pod goes");
         }
     }
@@ -267,7 +271,7 @@ fn deletes_claims(world: &World, key: &Key) -> Plan {
 /// Endpoints stay as they were first (kubernetes 109414: endpoints of pods that are not ready any more).
 fn forgets_endpoints(world: &World, key: &Key) -> Plan {
     let mut plan = (endpointslice::LOOP.plan)(world, key);
-    plan.writes.retain(|write| !matches!(write.verb, Verb::Update(_)));
+    plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Update(_)));
     plan
 }
 
@@ -275,7 +279,7 @@ fn forgets_endpoints(world: &World, key: &Key) -> Plan {
 fn forgets_order(world: &World, key: &Key) -> Plan {
     let mut plan = (statefulset::LOOP.plan)(world, key);
     let made = plan.writes.iter().find_map(|write| match &write.verb {
-        Verb::Create(pod) if pod.kind() == "Pod" => Some(pod.clone()),
+        WriteVerb::Create(pod) if pod.kind() == "Pod" => Some(pod.clone()),
         _ => None,
     });
     if let Some(mut pod) = made {
@@ -284,7 +288,7 @@ fn forgets_order(world: &World, key: &Key) -> Plan {
         if world.find("pods", &key.namespace, &next).is_none() {
             pod.set(&["metadata", "name"], &*next);
             pod.set(&["metadata", "labels", "statefulset.kubernetes.io/pod-name"], &*next);
-            plan.write(Verb::Create(pod), "its turn comes anyway");
+            plan.write(WriteVerb::Create(pod), "its turn comes anyway");
         }
     }
     plan
@@ -293,14 +297,15 @@ fn forgets_order(world: &World, key: &Key) -> Plan {
 /// Old ReplicaSets are kept for ever.
 fn never_trims(world: &World, key: &Key) -> Plan {
     let mut plan = (deployment::LOOP.plan)(world, key);
-    plan.writes.retain(|write| !matches!(&write.verb, Verb::Delete { key, .. } if key.resource == "replicasets.apps"));
+    plan.writes
+        .retain(|write| !matches!(&write.verb, WriteVerb::Delete { key, .. } if key.resource == "replicasets.apps"));
     plan
 }
 
 /// Who lost its owners is never looked for (kubernetes 92743).
 fn leaves_orphans(world: &World, key: &Key) -> Plan {
     let mut plan = (garbage::LOOP.plan)(world, key);
-    plan.writes.retain(|write| !matches!(write.verb, Verb::Delete { .. }));
+    plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Delete { .. }));
     plan
 }
 
@@ -317,7 +322,7 @@ fn waits_for_nobody(world: &World, key: &Key) -> Plan {
     }
     object.set(&["metadata", "finalizers"], kept);
     let mut wrong = Plan::nothing();
-    wrong.write(Verb::Update(object), "it waits for nobody");
+    wrong.write(WriteVerb::Update(object), "it waits for nobody");
     wrong
 }
 

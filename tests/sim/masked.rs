@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The state in lines, sorted.
 pub fn masked(world: &World) -> Vec<String> {
-    let mut lines: Vec<String> = world.all().filter_map(|row| line(world, row)).collect();
+    let mut lines: Vec<String> = world.all_rows().filter_map(|row| line(world, row)).collect();
     lines.sort();
     lines
 }
@@ -55,7 +55,7 @@ fn line(world: &World, row: &Row) -> Option<String> {
 }
 
 fn images(object: &Object) -> String {
-    let pod = object.at(&["spec", "template", "spec"]).or(object.at(&["spec"])).unwrap_or(&Value::Null);
+    let pod = object.value_at(&["spec", "template", "spec"]).or(object.value_at(&["spec"])).unwrap_or(&Value::Null);
     let all = pod["containers"].as_array().into_iter().flatten().map(|one| one["image"].to_string());
     all.collect::<Vec<_>>().join(",")
 }

@@ -18,7 +18,7 @@ mod workloads;
 
 use kloop::object::Key;
 use kloop::reconcile::loops;
-use kloop::store::Read;
+use kloop::store::StoreRead;
 use kloop::world::Loop;
 use scene::Scene;
 use std::hash::Hasher;
@@ -64,7 +64,7 @@ fn settles(scene: &mut Scene) {
     scene.witness.fold(&scene.sim);
     for each in &scene.sim.heart.loops {
         let world = scene.sim.world();
-        for key in world.all().flat_map(|row| (each.concerns)(world, row)) {
+        for key in world.all_rows().flat_map(|row| (each.concerns)(world, row)) {
             let plan = (each.plan)(world, &key);
             assert!(plan.is_empty(), "{} is not quiet about {key}: {plan:?}", each.name);
         }

@@ -6,7 +6,7 @@ use super::workloads::SOUND;
 use kloop::controllers::replicaset;
 use kloop::object::{Key, Time};
 use kloop::reconcile::loops;
-use kloop::reconcile::simulate::Beaten;
+use kloop::reconcile::simulate::SimulatedTick;
 use kloop::world::{Loop, Plan, World};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn time_until_available(scene: &mut Scene, mut meddle: impl FnMut(&mut Scene)) -
         while !scene.sim.mail.is_empty() {
             scene.deliver(0);
         }
-        if beaten == Beaten::Quiet {
+        if beaten == SimulatedTick::Quiet {
             let pause = scene.sim.pause().expect("something is on its way");
             scene.sim.pass(pause.max(jiff::SignedDuration::from_millis(1)));
         }

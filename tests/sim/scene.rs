@@ -5,13 +5,13 @@ use super::witness::Witness;
 use super::workloads::{self, CRASHING, DONE, MISSING, POORLY, SOUND};
 use jiff::SignedDuration;
 use kloop::apiserver::delete::{DeleteOptions, delete};
-use kloop::apiserver::{Options, apply, create};
+use kloop::apiserver::{WriteOptions, apply, create};
 use kloop::kinds;
 use kloop::object::{Key, Object, Reason, Resource, Status, Time};
-use kloop::reconcile::simulate::{Beaten, Plan, Simulation};
-use kloop::runtime::capacity::Capacity;
-use kloop::store::Read;
-use kloop::store::Trouble;
+use kloop::reconcile::simulate::{SimulatedTick, Simulation, SimulationConfig};
+use kloop::runtime::capacity::MachineCapacity;
+use kloop::store::InjectedFault;
+use kloop::store::StoreRead;
 use kloop::world::{Loop, ProbeKind, Propagation};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub enum Chance {
     Restart,
     FullDisk,
     Edit,
-    Trouble(Trouble),
+    Trouble(InjectedFault),
 }
 
 use Chance::*;
@@ -61,9 +61,9 @@ const CHANCES: &[(usize, Chance)] = &[
 
 /// What goes wrong besides in every third run.
 const TROUBLES: &[(usize, Chance)] = &[
-    (3, Chance::Trouble(Trouble::Busy)),
-    (1, Chance::Trouble(Trouble::LostCommit)),
-    (1, Chance::Trouble(Trouble::UnknownCommit)),
+    (3, Chance::Trouble(InjectedFault::Busy)),
+    (1, Chance::Trouble(InjectedFault::LostCommit)),
+    (1, Chance::Trouble(InjectedFault::UnknownCommit)),
 ];
 
 /// A run.
@@ -95,8 +95,8 @@ pub fn begin() -> Time {
 }
 
 /// The machine of the runs.
-pub fn machine() -> Capacity {
-    Capacity {
+pub fn machine() -> MachineCapacity {
+    MachineCapacity {
         storage: 100 << 30,
         name: "here".into(),
         cpu_milli: 4000,
@@ -119,7 +119,7 @@ pub fn key_of(body: &Value) -> Key {
 impl Scene {
     /// A quiet cluster with these loops.
     pub fn new(seed: u64, loops: Vec<&'static Loop>) -> Scene {
-        let plan = Plan { seed, begin: begin(), node: Some(machine()), backoff_seconds: 10, loops };
+        let plan = SimulationConfig { seed, begin: begin(), node: Some(machine()), backoff_seconds: 10, loops };
         let mut sim = Simulation::new(plan).expect("a simulation");
         let exits = [(CRASHING, (2, 1)), (DONE, (3, 0))];
         sim.machine.knobs.exits = exits.into_iter().map(|(image, exit)| (image.to_owned(), exit)).collect();
@@ -176,10 +176,10 @@ impl Scene {
         let line = |row: &kloop::world::Row| {
             let object = row.object();
             let owner = object.controller().map(|owner| owner.name).unwrap_or_default();
-            let replicas = object.at(&["spec", "replicas"]).unwrap_or(&Value::Null);
+            let replicas = object.value_at(&["spec", "replicas"]).unwrap_or(&Value::Null);
             format!("{} of {owner:?}, replicas {replicas}, status {}", row.key, object.0["status"])
         };
-        self.sim.world().all().filter(|row| told(row.key.resource.plural())).map(|row| line(row)).collect()
+        self.sim.world().all_rows().filter(|row| told(row.key.resource.plural())).map(|row| line(row)).collect()
     }
 
     /// Tells a line of the story.
@@ -192,7 +192,7 @@ impl Scene {
         let object = Object(body.clone());
         let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
         self.tell(format!("user applies {}", body));
-        let done = self.sim.write(|ledger| apply::apply(ledger, kind, &object, true, &Options::default()));
+        let done = self.sim.write(|ledger| apply::apply(ledger, kind, &object, true, &WriteOptions::default()));
         // Another image, and nothing else, is what a rollout carries through without a loss.
         let image = "/spec/template/spec/containers/0/image";
         let same_but_image = |mut known: Value| {
@@ -248,7 +248,7 @@ impl Scene {
             Beat => {
                 let beaten = self.beat(None);
                 let is_told = self.sim.mail.is_empty() && !self.sim.has_lost();
-                if beaten == Beaten::Quiet && is_told && self.sim.pause() > Some(SignedDuration::ZERO) {
+                if beaten == SimulatedTick::Quiet && is_told && self.sim.pause() > Some(SignedDuration::ZERO) {
                     self.look();
                     self.witness.quiet();
                 }
@@ -328,7 +328,7 @@ impl Scene {
         }
     }
 
-    pub fn beat(&mut self, crash_after: Option<usize>) -> Beaten {
+    pub fn beat(&mut self, crash_after: Option<usize>) -> SimulatedTick {
         if crash_after.is_some() {
             self.full_disk(false);
         }
@@ -339,7 +339,7 @@ impl Scene {
             story.push(format!("{now}   {} {about}: {}", line.by, line.text));
         });
         let beaten = beaten.unwrap_or_else(|error| panic!("the beat failed: {error:#}"));
-        if matches!(beaten, Beaten::Busy | Beaten::Quiet) {
+        if matches!(beaten, SimulatedTick::Busy | SimulatedTick::Quiet) {
             // C16: what was decided was decided on everything that was there, its own last write among it.
             let head = self.sim.store().read().unwrap().revision().unwrap();
             assert_eq!(self.sim.world().revision, head, "C16: the picture is older than the store");
@@ -443,10 +443,10 @@ impl Scene {
         let change = json!({"metadata": {"labels": {"app": "let-go"}}});
         self.tell(format!("user relabels {key}"));
         use kloop::apiserver::patch::{PatchType, patch};
-        use kloop::apiserver::update::Part;
-        let done = self
-            .sim
-            .write(|ledger| patch(ledger, kind, &key, PatchType::Merge, &change, Part::Main, &Options::default()));
+        use kloop::apiserver::update::UpdatePart;
+        let done = self.sim.write(|ledger| {
+            patch(ledger, kind, &key, PatchType::Merge, &change, UpdatePart::Main, &WriteOptions::default())
+        });
         if let Err(status) = done {
             self.refused(&status);
         }
@@ -463,7 +463,7 @@ impl Scene {
             "ownerReferences": [reference]}});
         let kind = kinds::by_kind("v1", "ConfigMap").unwrap();
         self.tell(format!("user creates {name} below {owner}"));
-        let done = self.sim.write(|ledger| create::create(ledger, kind, &Object(body), &Options::default()));
+        let done = self.sim.write(|ledger| create::create(ledger, kind, &Object(body), &WriteOptions::default()));
         if let Err(status) = done {
             self.refused(&status);
         }
@@ -492,7 +492,7 @@ impl Scene {
             if beats > 20_000 {
                 return false;
             }
-            if beaten != Beaten::Quiet || !self.sim.mail.is_empty() {
+            if beaten != SimulatedTick::Quiet || !self.sim.mail.is_empty() {
                 continue;
             }
             // A machine never answers in no time at all.
@@ -528,7 +528,7 @@ impl Scene {
             self.apply(body);
         }
         let rows: Vec<Key> =
-            self.witness.world.all().filter(|row| row.owners.is_empty()).map(|row| row.key.clone()).collect();
+            self.witness.world.all_rows().filter(|row| row.owners.is_empty()).map(|row| row.key.clone()).collect();
         let left = |key: &Key| ["pods", "replicasets.apps"].contains(&key.resource.0) && !self.wanted.contains_key(key);
         for key in rows.into_iter().filter(left).collect::<Vec<_>>() {
             self.delete(&key, None, Propagation::Background);

@@ -3,7 +3,7 @@
 use super::changes::compare;
 use kloop::object::{Key, Object, Selector};
 use kloop::reconcile::simulate::Simulation;
-use kloop::store::{Change, LogEntry, Read};
+use kloop::store::{ChangeKind, LogEntry, StoreRead};
 use kloop::world::{Row, World};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -79,13 +79,13 @@ impl Witness {
         let wrote = !entries.is_empty();
         let mut closed = Vec::new();
         for entry in entries {
-            let (key, removed) = (&entry.change.stored().key, matches!(entry.change, Change::Removed(_)));
+            let (key, removed) = (&entry.change.stored().key, matches!(entry.change, ChangeKind::Removed(_)));
             closed.extend((removed && key.resource == "namespaces").then(|| key.name.clone()));
             self.take(entry);
         }
         // What went in one commit went together.
         for name in closed.iter().filter(|name| self.world.find("namespaces", "", name).is_none()) {
-            let left = self.world.all().find(|row| row.key.namespace == *name).map(|row| &row.key);
+            let left = self.world.all_rows().find(|row| row.key.namespace == *name).map(|row| &row.key);
             assert!(left.is_none(), "C13: namespace {name} went before {left:?}");
         }
         self.world.now = sim.now();
@@ -104,7 +104,7 @@ impl Witness {
         self.world.revision = entry.revision;
         let stored = entry.change.stored();
         // An event goes an hour after it came last, however settled everything is.
-        let expires = stored.key.resource == "events" && matches!(entry.change, Change::Removed(_));
+        let expires = stored.key.resource == "events" && matches!(entry.change, ChangeKind::Removed(_));
         self.rows += usize::from(!expires);
         (entry.revision, &*stored.key.name, stored.key.resource.0, &*stored.body).hash(&mut self.hash);
         let key = stored.key.clone();
@@ -112,7 +112,7 @@ impl Witness {
         let now = Object(serde_json::from_str(&stored.body).expect("a body is JSON"));
         assert_eq!(now.revision(), entry.revision, "{key}: resourceVersion is the revision");
         match &entry.change {
-            Change::Put(stored) => {
+            ChangeKind::Put(stored) => {
                 assert!(!self.gone.contains(&*stored.uid), "{key}: a write to uid {} that is gone", stored.uid);
                 if let Some(before) = &before {
                     compare(&key, &before.object(), &now);
@@ -134,7 +134,7 @@ impl Witness {
                 self.pods_made += usize::from(before.is_none() && key.resource == "pods");
                 self.world.put(key.clone(), stored.body.clone());
             }
-            Change::Removed(stored) => {
+            ChangeKind::Removed(stored) => {
                 let before = before.unwrap_or_else(|| panic!("{key} was removed and was not there"));
                 assert!(before.finalizers.is_empty() || now.finalizers().is_empty(), "{key} left with finalizers");
                 self.removed_rightly(&before);
@@ -143,7 +143,7 @@ impl Witness {
                 self.world.remove(&key);
             }
         }
-        self.note_job_pod(&now, matches!(entry.change, Change::Removed(_)));
+        self.note_job_pod(&now, matches!(entry.change, ChangeKind::Removed(_)));
     }
 
     /// C9: a time of a CronJob has one Job, whatever happens. C10: who has which name.
@@ -199,7 +199,7 @@ impl Witness {
         let row = row.unwrap_or_else(|| panic!("C7: {key} was adopted by {} that is not there", owner.name));
         assert!(!row.is_deleting(), "C7: {key} was adopted by {}, which goes", row.key);
         assert_eq!(row.key.namespace, key.namespace, "C7: {key} was adopted by {}", row.key);
-        let selector = row.object().at(&["spec", "selector"]).map(Selector::from_label_selector);
+        let selector = row.object().value_at(&["spec", "selector"]).map(Selector::from_label_selector);
         let selects = selector.is_some_and(|selector| selector.is_ok_and(|one| one.matches(|label| now.label(label))));
         assert!(selects || key.resource != "pods", "C7: {key} was adopted by {}, which does not select it", row.key);
     }
@@ -227,7 +227,7 @@ impl Witness {
     /// C12: once all is calm, nothing is left whose owners are all gone. C6: of a Deployment one set is in use, and no more old ones are
     /// kept than it asks for.
     pub fn tidy(&self) {
-        for row in self.world.all().filter(|row| !row.owners.is_empty() && row.key.resource != "events") {
+        for row in self.world.all_rows().filter(|row| !row.owners.is_empty() && row.key.resource != "events") {
             let lives = row.owners.iter().any(|owner| self.world.by_uid(&owner.uid).is_some());
             assert!(lives, "C12: {} is left, and its owners are gone", row.key);
         }
@@ -448,17 +448,17 @@ impl Witness {
     /// The store holds what its log says, and the control plane sees it.
     pub fn fold(&self, sim: &Simulation) {
         let stored = sim.store().read().unwrap().list_all().unwrap();
-        assert_eq!(stored.len(), self.world.all().count(), "the fold of the log has as many objects as the store");
+        assert_eq!(stored.len(), self.world.all_rows().count(), "the fold of the log has as many objects as the store");
         for one in stored {
             let row = self.world.get(&one.key).unwrap_or_else(|| panic!("{} is not in the fold", one.key));
             assert_eq!(row.object().0.to_string(), *one.body, "{}", one.key);
         }
         if sim.world().revision == self.world.revision {
-            for row in sim.world().all() {
+            for row in sim.world().all_rows() {
                 let known = self.world.get(&row.key).unwrap_or_else(|| panic!("{} is only in the picture", row.key));
                 assert_eq!(known.object(), row.object(), "the picture of {}", row.key);
             }
-            assert_eq!(sim.world().all().count(), self.world.all().count(), "the picture is whole");
+            assert_eq!(sim.world().all_rows().count(), self.world.all_rows().count(), "the picture is whole");
         }
     }
 }
@@ -477,7 +477,8 @@ fn steps(deployment: &Object) -> (i64, i64, i64) {
         return (replicas, 0, replicas);
     }
     let resolve = |name: &str, up: bool| {
-        let value = deployment.at(&["spec", "strategy", "rollingUpdate", name]).cloned().unwrap_or(Value::from("25%"));
+        let value =
+            deployment.value_at(&["spec", "strategy", "rollingUpdate", name]).cloned().unwrap_or(Value::from("25%"));
         match value.as_i64() {
             Some(number) => number,
             None => {

@@ -1,7 +1,7 @@
 //! One writer, one reader: what is written is read back.
 
 use super::*;
-use kloop::store::{Attempt, Read, StoreError};
+use kloop::store::{ContainerAttempt, StoreError, StoreRead};
 
 #[test]
 fn what_was_committed_is_read_back_by_another_connection() {
@@ -9,7 +9,7 @@ fn what_was_committed_is_read_back_by_another_connection() {
     assert_eq!(put(&mut store, "a", "one"), 1);
     assert_eq!(put(&mut store, "b", "two"), 2);
     assert_eq!(put(&mut store, "a", "three"), 3);
-    let other = Store::open(store.path(), Access::Existing).unwrap();
+    let other = Store::open(store.path(), OpenMode::Existing).unwrap();
     let snapshot = other.read().unwrap();
     assert_eq!(snapshot.revision().unwrap(), 3);
     let a = snapshot.get(&pod("a")).unwrap().unwrap();
@@ -41,7 +41,7 @@ fn a_dropped_transaction_never_was_and_wastes_no_revision() {
 fn a_snapshot_stands_still() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
-    let other = Store::open(store.path(), Access::Existing).unwrap();
+    let other = Store::open(store.path(), OpenMode::Existing).unwrap();
     let snapshot = other.read().unwrap();
     put(&mut store, "a", "two");
     assert_eq!(snapshot.revision().unwrap(), 1);
@@ -69,7 +69,7 @@ fn a_living_object_keeps_its_uid_and_a_failed_change_spoils_its_transaction() {
 #[test]
 fn side_tables_stay_outside_the_log() {
     let (_dir, mut store) = scratch();
-    let attempt = |attempt, epoch| Attempt { pod_uid: "p".into(), container: "c".into(), attempt, epoch };
+    let attempt = |attempt, epoch| ContainerAttempt { pod_uid: "p".into(), container: "c".into(), attempt, epoch };
     let mut txn = store.write(PATIENCE).unwrap();
     txn.set_meta("lease", "a").unwrap();
     txn.set_meta("lease", "b").unwrap();
@@ -99,7 +99,7 @@ fn side_tables_stay_outside_the_log() {
 fn the_attempts_of_a_pod_go_with_it() {
     let (_dir, mut store) = scratch();
     let key = pod("web");
-    let attempt = |uid: &str| Attempt { pod_uid: uid.into(), container: "c".into(), attempt: 1, epoch: 4 };
+    let attempt = |uid: &str| ContainerAttempt { pod_uid: uid.into(), container: "c".into(), attempt: 1, epoch: 4 };
     let mut txn = store.write(PATIENCE).unwrap();
     txn.put(&key, "gone", |_| "{}", "test", at(1)).unwrap();
     ["gone", "stays"].into_iter().for_each(|uid| txn.record_attempt(&attempt(uid)).unwrap());
@@ -132,7 +132,7 @@ fn pages_join_to_the_list() {
         let whole = snapshot.list(resource, namespace).unwrap();
         assert_eq!(whole.len(), snapshot.count(resource, namespace).unwrap());
         for limit in 1..4 {
-            let mut joined: Vec<kloop::store::Stored> = Vec::new();
+            let mut joined: Vec<kloop::store::StoredObject> = Vec::new();
             loop {
                 let after = joined.last().map(|last| (last.key.namespace.clone(), last.key.name.clone()));
                 let after = after.as_ref().map(|(namespace, name)| (&**namespace, &**name));

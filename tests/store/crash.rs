@@ -3,7 +3,7 @@
 //! The children are this test binary again: [`child`] does nothing unless it is told to by its environment.
 
 use super::*;
-use kloop::store::{Read, StoreError};
+use kloop::store::{StoreError, StoreRead};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub const FILE: &str = "KLOOP_TEST_STORE_FILE";
 fn child() {
     let (Ok(role), Some(path)) = (std::env::var(ROLE), std::env::var_os(FILE)) else { return };
     let (who, rounds) = role.split_once(':').unwrap();
-    let mut store = Store::open(Path::new(&path), Access::Create).unwrap();
+    let mut store = Store::open(Path::new(&path), OpenMode::Create).unwrap();
     let mut out = std::io::stdout();
     for round in 0..rounds.parse().unwrap() {
         let mut txn = store.write(PATIENCE).unwrap();
@@ -31,7 +31,7 @@ fn child() {
     }
 }
 
-fn count(found: &impl Read) -> u64 {
+fn count(found: &impl StoreRead) -> u64 {
     found.get(&pod("shared")).unwrap().map_or(0, |shared| shared.body.parse().unwrap())
 }
 
@@ -103,7 +103,7 @@ fn nothing_acknowledged_is_lost_when_writers_are_killed() {
                 acks.push(ack);
             }
         }
-        let store = match Store::open(&path, Access::Existing) {
+        let store = match Store::open(&path, OpenMode::Existing) {
             Ok(store) => store,
             Err(error) => {
                 assert!(acks.is_empty(), "{error}");
@@ -152,19 +152,19 @@ fn all_that_make_the_file_at_once_get_the_same_one() {
     std::thread::scope(|scope| {
         for writer in 0..8 {
             scope.spawn(move || {
-                let mut store = Store::open(path, Access::Create).unwrap();
+                let mut store = Store::open(path, OpenMode::Create).unwrap();
                 put(&mut store, &writer.to_string(), "mine");
             });
         }
     });
-    let store = Store::open(path, Access::Existing).unwrap();
+    let store = Store::open(path, OpenMode::Existing).unwrap();
     assert_eq!(store.read().unwrap().list_all().unwrap().len(), 8);
 }
 
 #[test]
 fn a_stopped_writer_is_named_after_the_deadline() {
     let (_dir, mut store) = scratch();
-    let mut other = Store::open(store.path(), Access::Existing).unwrap();
+    let mut other = Store::open(store.path(), OpenMode::Existing).unwrap();
     let txn = other.write(PATIENCE).unwrap();
     let busy = store.write(Duration::from_millis(5)).err().unwrap();
     let StoreError::Busy { holder_pid, .. } = busy else { panic!("{busy}") };

@@ -2,7 +2,7 @@
 
 use super::*;
 use kloop::object::Str;
-use kloop::store::{Change, Read, Retention, StoreError};
+use kloop::store::{ChangeKind, Retention, StoreError, StoreRead};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -91,7 +91,7 @@ fn compact(store: &mut Store, model: &mut Model, at_most: u64, budget: usize) {
     model.floor += passed as u64;
 }
 
-fn compare(found: &impl Read, model: &Model) {
+fn compare(found: &impl StoreRead, model: &Model) {
     assert_eq!((found.revision().unwrap(), found.floor().unwrap()), (model.head(), model.floor));
     let live: Vec<_> = found.list_all().unwrap().into_iter().map(|it| (it.key, (it.revision, it.body))).collect();
     assert_eq!(live, model.live.clone().into_iter().collect::<Vec<_>>());
@@ -106,7 +106,7 @@ fn compare(found: &impl Read, model: &Model) {
                 let stored = entry.change.stored();
                 assert_eq!(entry.revision, stored.revision);
                 assert!(stored.body.contains(&format!("\"{}\"", entry.revision)), "the body knows its revision");
-                let lives = matches!(entry.change, Change::Put(_));
+                let lives = matches!(entry.change, ChangeKind::Put(_));
                 (entry.revision, stored.key.clone(), stored.body.clone(), lives, entry.previous)
             });
             assert_eq!(entries.collect::<Vec<_>>(), model.log[revision as usize..]);
@@ -123,7 +123,7 @@ fn run(mut store: Store, steps: &[Step]) {
             Step::Reopen if store.path().exists() => {
                 let path = store.path().to_owned();
                 drop(store);
-                store = Store::open(&path, Access::Existing).unwrap();
+                store = Store::open(&path, OpenMode::Existing).unwrap();
             }
             Step::Reopen => {}
         }

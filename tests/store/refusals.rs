@@ -1,7 +1,7 @@
 //! What is refused, and that nothing in it changes.
 
 use super::*;
-use kloop::store::{OpenError, Read, Stored};
+use kloop::store::{OpenError, StoreRead, StoredObject};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +21,7 @@ fn bytes(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
 /// A small cluster's file, closed.
 fn example(dir: &Path) -> PathBuf {
     let path = dir.join("state.db");
-    let mut store = Store::open(&path, Access::Create).unwrap();
+    let mut store = Store::open(&path, OpenMode::Create).unwrap();
     for name in ["a", "b", "c"] {
         put(&mut store, name, &"text ".repeat(300));
     }
@@ -58,7 +58,7 @@ fn each_refusal_has_its_code_and_changes_nothing() {
         make(&path);
         let before = bytes(dir.path());
         // A file that is not there may be made; everything else is refused whoever asks.
-        let all = [Access::Existing, Access::Create];
+        let all = [OpenMode::Existing, OpenMode::Create];
         for access in if *name == "nothing" { &all[..1] } else { &all[..] } {
             let error = match Store::open(&path, *access).map_err(|error| (error.exit_code(), error.to_string())) {
                 Err(error) => error,
@@ -114,13 +114,13 @@ fn the_folder_must_be_ours_alone() {
     let path = example(dir.path());
     for mode in [0o770, 0o707, 0o1777] {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
-        let error = Store::open(&path, Access::Existing).err().unwrap();
+        let error = Store::open(&path, OpenMode::Existing).err().unwrap();
         assert!(matches!(error, OpenError::Unsafe { .. }), "{error}");
         assert!(error.to_string().contains("chmod go-w"), "{error}");
     }
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    Store::open(&path, Access::Existing).unwrap();
-    let below_a_file = Store::open(&path.join("state.db"), Access::Create).err().unwrap();
+    Store::open(&path, OpenMode::Existing).unwrap();
+    let below_a_file = Store::open(&path.join("state.db"), OpenMode::Create).err().unwrap();
     assert!(matches!(below_a_file, OpenError::Foreign { .. }), "{below_a_file}");
 }
 
@@ -133,11 +133,11 @@ fn another_users_file_or_folder_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = example(dir.path());
     std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
-    let error = Store::open(&path, Access::Existing).err().unwrap();
+    let error = Store::open(&path, OpenMode::Existing).err().unwrap();
     assert!(error.to_string().contains("belongs to user 12345"), "{error}");
     std::os::unix::fs::chown(&path, Some(0), None).unwrap();
     std::os::unix::fs::chown(dir.path(), Some(12345), None).unwrap();
-    let error = Store::open(&path, Access::Create).err().unwrap();
+    let error = Store::open(&path, OpenMode::Create).err().unwrap();
     assert_eq!((error.exit_code(), error.to_string().contains("belongs to user 12345")), (77, true), "{error}");
 }
 
@@ -145,7 +145,7 @@ fn another_users_file_or_folder_is_refused() {
 fn everything_made_is_closed_to_others() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a/b/state.db");
-    let mut store = Store::open(&path, Access::Create).unwrap();
+    let mut store = Store::open(&path, OpenMode::Create).unwrap();
     put(&mut store, "a", "one");
     let _hint = kloop::store::watch_hint(&store).unwrap();
     store.backup(&dir.path().join("a/copy.db")).unwrap();
@@ -188,7 +188,7 @@ fn a_file_left_open_to_others_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let path = example(dir.path());
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    Store::open(&path, Access::Existing).unwrap();
+    Store::open(&path, OpenMode::Existing).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
 }
 
@@ -197,13 +197,13 @@ fn names_that_sqlite_would_read_otherwise_are_names() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["file:x?mode=memory", ":memory:", "with space", "ünï"] {
         let path = dir.path().join(name);
-        put(&mut Store::open(&path, Access::Create).unwrap(), "a", "one");
+        put(&mut Store::open(&path, OpenMode::Create).unwrap(), "a", "one");
         assert!(path.is_file(), "{name}");
-        let again = Store::open(&path, Access::Existing).unwrap();
+        let again = Store::open(&path, OpenMode::Existing).unwrap();
         assert_eq!(again.read().unwrap().revision().unwrap(), 1);
     }
     let long = dir.path().join("x".repeat(250)).join("y".repeat(250)).join("z".repeat(250));
-    assert_eq!(Store::open(&long, Access::Create).err().unwrap().exit_code(), 74);
+    assert_eq!(Store::open(&long, OpenMode::Create).err().unwrap().exit_code(), 74);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn what_a_killed_maker_left_is_cleared_away() {
     for left in ["state.db.new", "state.db.new-journal", "state.db.new-wal"] {
         fs::write(dir.path().join(left), "half a database").unwrap();
     }
-    put(&mut Store::open(&path, Access::Create).unwrap(), "a", "one");
+    put(&mut Store::open(&path, OpenMode::Create).unwrap(), "a", "one");
     let names: Vec<_> = bytes(dir.path()).into_keys().collect();
     assert_eq!(names, ["state.db"]);
 }
@@ -256,8 +256,8 @@ fn a_cut_file_is_noticed() {
 }
 
 /// All that a control plane reads when it starts; or the exit code.
-fn everything(path: &Path) -> Result<(Vec<Stored>, Vec<kloop::store::LogEntry>), u8> {
-    let store = Store::open(path, Access::Existing).map_err(|error| error.exit_code())?;
+fn everything(path: &Path) -> Result<(Vec<StoredObject>, Vec<kloop::store::LogEntry>), u8> {
+    let store = Store::open(path, OpenMode::Existing).map_err(|error| error.exit_code())?;
     let snapshot = store.read().map_err(|error| error.exit_code())?;
     let live = snapshot.list_all().map_err(|error| error.exit_code())?;
     let log = snapshot.log_after(0, usize::MAX).map_err(|error| error.exit_code())?;

@@ -1,7 +1,7 @@
 //! The log as a watch: ordered, unique, whole, resumable, and honest about its ends.
 
 use super::*;
-use kloop::store::{Change, Hint, Read, Retention, StoreError, watch_hint};
+use kloop::store::{ChangeKind, Retention, StoreError, StoreRead, WakeHint, watch_hint};
 use std::sync::mpsc::channel;
 
 const KEEP_NOTHING: Retention = Retention { at_least: 0, at_most: 0, since: Time::UNIX_EPOCH, bytes: u64::MAX };
@@ -13,7 +13,7 @@ fn a_watcher_beside_writers_sees_each_entry_once_in_order() {
     std::thread::scope(|scope| {
         let writers = [0, 1, 2].map(|writer| {
             scope.spawn(move || {
-                let mut store = Store::open(path, Access::Existing).unwrap();
+                let mut store = Store::open(path, OpenMode::Existing).unwrap();
                 for round in 0..40 {
                     let mut txn = store.write(PATIENCE).unwrap();
                     // Two entries a transaction, to be seen together.
@@ -79,7 +79,7 @@ fn a_removal_tells_the_last_state_and_a_new_life_begins_with_no_past() {
     assert_eq!(history, snapshot.log_after(0, 10).unwrap());
     let [created, removed, again] = &history[..] else { panic!("{history:?}") };
     assert_eq!(created.previous, None);
-    let Change::Removed(last) = &removed.change else { panic!("{removed:?}") };
+    let ChangeKind::Removed(last) = &removed.change else { panic!("{removed:?}") };
     assert_eq!((&*last.uid, last.revision, &*removed.actor, removed.at), ("uid-a", 2, "gc", at(5)));
     assert!(last.body.contains("last") && last.body.contains("\"2\""));
     assert_eq!(removed.previous.as_deref(), Some(&*created.change.stored().body));
@@ -97,7 +97,7 @@ fn revisions_go_on_after_everything_was_removed_and_compacted() {
     assert_eq!(store.compact(&KEEP_NOTHING, 100).unwrap(), 2);
     let path = store.path().to_owned();
     drop(store);
-    let mut store = Store::open(&path, Access::Existing).unwrap();
+    let mut store = Store::open(&path, OpenMode::Existing).unwrap();
     assert_eq!(store.read().unwrap().history(&pod("a")).unwrap(), []);
     assert_eq!(put(&mut store, "a", "two"), 3);
     assert!(store.check().unwrap().is_empty());
@@ -161,11 +161,11 @@ fn of_large_entries_few_are_read_at_once_and_none_is_left_out() {
 #[test]
 fn a_commit_elsewhere_is_hinted_at() {
     let (_dir, store) = scratch();
-    let mut other = Store::open(store.path(), Access::Existing).unwrap();
+    let mut other = Store::open(store.path(), OpenMode::Existing).unwrap();
     let version = store.data_version().unwrap();
     let hint = watch_hint(&store).unwrap();
     let (send, woken) = channel();
-    let watch = Hint::spawn(store.path(), move || {
+    let watch = WakeHint::spawn(store.path(), move || {
         let _ = send.send(());
     });
     put(&mut other, "a", "one");
@@ -181,7 +181,7 @@ fn the_wal_is_short_again_after_a_reader_that_stayed() {
     let (_dir, mut store) = scratch();
     let wal = store.dir().join("state.db-wal");
     let length = || std::fs::metadata(&wal).unwrap().len();
-    let reader = Store::open(store.path(), Access::Existing).unwrap();
+    let reader = Store::open(store.path(), OpenMode::Existing).unwrap();
     let snapshot = reader.read().unwrap();
     let big = "x".repeat(1 << 20);
     for round in 0..40 {
@@ -225,7 +225,7 @@ fn a_backup_is_a_whole_store_and_never_overwrites() {
     assert_eq!(std::fs::read(&copy).unwrap()[18..20], [2, 2]);
     let beside = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(beside.filter(|name| name.starts_with("copy")).collect::<Vec<_>>(), ["copy.db"]);
-    let mut restored = Store::open(&copy, Access::Existing).unwrap();
+    let mut restored = Store::open(&copy, OpenMode::Existing).unwrap();
     assert_eq!(restored.read().unwrap().log_after(0, 10).unwrap().len(), 1);
     assert!(restored.check().unwrap().is_empty());
     assert_eq!(put(&mut restored, "b", "one"), 2);
@@ -235,5 +235,5 @@ fn a_backup_is_a_whole_store_and_never_overwrites() {
 fn a_store_can_be_sent_to_a_thread() {
     fn sendable<T: Send>() {}
     sendable::<Store>();
-    sendable::<Hint>();
+    sendable::<WakeHint>();
 }

@@ -1,13 +1,13 @@
 //! DefaultStorageClass and DefaultIngressClass: a claim, or an Ingress, that names no class gets the default one.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
 use crate::kinds::default_class;
 use crate::object::Resource;
 
 /// A resource whose objects get a default class.
-struct Wants {
+struct ClassTarget {
     resource: &'static str,
     /// The field of its spec that names one.
     field: &'static str,
@@ -19,15 +19,15 @@ struct Wants {
     marks: &'static [&'static str],
 }
 
-const WANTS: [Wants; 2] = [
-    Wants {
+const WANTS: [ClassTarget; 2] = [
+    ClassTarget {
         resource: "persistentvolumeclaims",
         field: "storageClassName",
         older: "volume.beta.kubernetes.io/storage-class",
         classes: Resource("storageclasses.storage.k8s.io"),
         marks: default_class::STORAGE,
     },
-    Wants {
+    ClassTarget {
         resource: "ingresses.networking.k8s.io",
         field: "ingressClassName",
         older: "kubernetes.io/ingress.class",
@@ -37,14 +37,14 @@ const WANTS: [Wants; 2] = [
 ];
 
 /// Admits a write. An empty name is a name: such a claim wants a volume of no class.
-pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let Some(wants) = WANTS.iter().find(|wants| request.creates(wants.resource)) else { return Ok(()) };
-    let named = request.object.at(&["spec", wants.field]).is_some_and(|name| !name.is_null());
+    let named = request.object.value_at(&["spec", wants.field]).is_some_and(|name| !name.is_null());
     if named || request.object.annotation(wants.older).is_some() {
         return Ok(());
     }
     let classes = ledger.list(wants.classes, None)?;
-    if let Some(class) = default_class::of(&classes, wants.marks) {
+    if let Some(class) = default_class::find_default_class(&classes, wants.marks) {
         request.object.set(&["spec", wants.field], class.name());
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
 use crate::object::{Cause, Key, Resource, Status};
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.kind.namespaced || request.old.is_some() {
         return Ok(());
     }

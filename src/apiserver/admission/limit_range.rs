@@ -1,8 +1,8 @@
 //! LimitRanger: containers that say nothing get a namespace's default requests and limits; what lies outside its bounds is refused.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Resource, Status};
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Amounts by resource.
-type Amounts = BTreeMap<String, Quantity>;
+type LimitAmounts = BTreeMap<String, Quantity>;
 
 /// Fills in defaults of new pods.
-pub fn fill(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn fill(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") {
         return Ok(());
     }
@@ -46,7 +46,7 @@ pub fn fill(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
 }
 
 /// Refuses what lies outside the bounds.
-pub fn check(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn check(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") && !request.creates("persistentvolumeclaims") {
         return Ok(());
     }
@@ -68,14 +68,14 @@ pub fn check(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
     Ok(())
 }
 
-fn ranges(ledger: &dyn Ledger, request: &Request<'_>) -> Result<Vec<Object>> {
+fn ranges(ledger: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Vec<Object>> {
     ledger.list(Resource("limitranges"), Some(request.object.namespace()))
 }
 
 /// Default requests and limits of a range's containers; those that stand in the store are complete already.
-fn defaults(range: &Object) -> (Amounts, Amounts) {
+fn defaults(range: &Object) -> (LimitAmounts, LimitAmounts) {
     let of_containers = range.items(&["spec", "limits"]).iter().filter(|limit| limit["type"] == "Container");
-    let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
+    let (mut requests, mut limits) = (LimitAmounts::new(), LimitAmounts::new());
     for limit in of_containers {
         requests.extend(amounts(&limit["defaultRequest"]));
         limits.extend(amounts(&limit["default"]));
@@ -84,7 +84,7 @@ fn defaults(range: &Object) -> (Amounts, Amounts) {
 }
 
 /// Fills in amounts that a container does not give; the names of those that were.
-fn merge(container: &mut Value, field: &str, amounts: &Amounts) -> Vec<String> {
+fn merge(container: &mut Value, field: &str, amounts: &LimitAmounts) -> Vec<String> {
     let mut set = Vec::new();
     for (name, amount) in amounts {
         if container["resources"][field][name].is_null() {
@@ -102,7 +102,7 @@ fn of_pod(limit: &Value, pod: &Object) -> Vec<String> {
     match limit["type"].as_str() {
         Some("Container") => main.iter().chain(init).flat_map(|one| outside(limit, &of(one).0, &of(one).1)).collect(),
         Some("Pod") => {
-            let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
+            let (mut requests, mut limits) = (LimitAmounts::new(), LimitAmounts::new());
             for (more_requests, more_limits) in main.iter().map(of) {
                 add(&mut requests, more_requests, |sum, more| sum + more);
                 add(&mut limits, more_limits, |sum, more| sum + more);
@@ -117,7 +117,7 @@ fn of_pod(limit: &Value, pod: &Object) -> Vec<String> {
     }
 }
 
-fn add(sum: &mut Amounts, more: Amounts, join: fn(Quantity, Quantity) -> Quantity) {
+fn add(sum: &mut LimitAmounts, more: LimitAmounts, join: fn(Quantity, Quantity) -> Quantity) {
     for (name, amount) in more {
         let known = sum.get(&name).copied();
         sum.insert(name, known.map_or(amount, |known| join(known, amount)));
@@ -125,7 +125,7 @@ fn add(sum: &mut Amounts, more: Amounts, join: fn(Quantity, Quantity) -> Quantit
 }
 
 /// The problems with requests and limits, in Kubernetes' order: too little, too much, too far apart.
-fn outside(limit: &Value, requests: &Amounts, limits: &Amounts) -> Vec<String> {
+fn outside(limit: &Value, requests: &LimitAmounts, limits: &LimitAmounts) -> Vec<String> {
     let mut problems = Vec::new();
     let kind = limit["type"].as_str().unwrap_or_default();
     for (name, least) in amounts(&limit["min"]) {
@@ -148,7 +148,7 @@ fn outside(limit: &Value, requests: &Amounts, limits: &Amounts) -> Vec<String> {
     }
     for (name, most) in amounts(&limit["maxLimitRequestRatio"]) {
         let text = format!("{name} max limit to request ratio per {kind} is {most}");
-        let given = |amounts: &Amounts| amounts.get(&name).copied().filter(|amount| !amount.is_zero());
+        let given = |amounts: &LimitAmounts| amounts.get(&name).copied().filter(|amount| !amount.is_zero());
         match (given(requests), given(limits)) {
             (None, _) => problems.push(format!("{text}, but no request is specified or request is 0")),
             (_, None) => problems.push(format!("{text}, but no limit is specified or limit is 0")),
@@ -168,8 +168,8 @@ fn of_claim(limit: &Value, claim: &Object) -> Vec<String> {
     if limit["type"] != "PersistentVolumeClaim" {
         return Vec::new();
     }
-    let requests = amounts(claim.at(&["spec", "resources", "requests"]).unwrap_or(&Value::Null));
-    let mut problems = outside(&json!({"type": limit["type"], "min": limit["min"]}), &requests, &Amounts::new());
+    let requests = amounts(claim.value_at(&["spec", "resources", "requests"]).unwrap_or(&Value::Null));
+    let mut problems = outside(&json!({"type": limit["type"], "min": limit["min"]}), &requests, &LimitAmounts::new());
     for (name, most) in amounts(&limit["max"]) {
         let text = format!("maximum {name} usage per PersistentVolumeClaim is {most}");
         match requests.get(&name) {
@@ -181,7 +181,7 @@ fn of_claim(limit: &Value, claim: &Object) -> Vec<String> {
     problems
 }
 
-fn amounts(list: &Value) -> Amounts {
+fn amounts(list: &Value) -> LimitAmounts {
     let parse = |(name, amount): (&String, &Value)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?));
     list.as_object().into_iter().flatten().filter_map(parse).collect()
 }

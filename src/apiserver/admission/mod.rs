@@ -15,13 +15,13 @@ mod service_account;
 mod service_addresses;
 mod storage_protection;
 
-use super::Result;
-use super::ledger::Ledger;
+use super::ApiResult;
+use super::ledger::Transaction;
 use crate::kinds::Kind;
 use crate::object::Object;
 
 /// A write on its way through admission.
-pub struct Request<'a> {
+pub struct AdmissionRequest<'a> {
     /// Its kind.
     pub kind: &'a Kind,
     /// The object as it is to be kept.
@@ -34,7 +34,7 @@ pub struct Request<'a> {
     pub dry_run: bool,
 }
 
-impl Request<'_> {
+impl AdmissionRequest<'_> {
     /// Whether this creates an object of the resource.
     fn creates(&self, resource: &str) -> bool {
         self.old.is_none() && self.kind.resource.0 == resource
@@ -42,10 +42,10 @@ impl Request<'_> {
 }
 
 /// One plugin.
-type Plugin = fn(&mut dyn Ledger, &mut Request<'_>) -> Result<()>;
+type AdmissionPlugin = fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>;
 
 /// Plugins that may change the object, in order.
-const MUTATING: &[Plugin] = &[
+const MUTATING: &[AdmissionPlugin] = &[
     lifecycle::admit,
     limit_range::fill,
     service_account::admit,
@@ -58,14 +58,14 @@ const MUTATING: &[Plugin] = &[
 ];
 
 /// Plugins that run on a valid object, in order. Addresses are given out last, so that nothing refused takes one.
-const VALIDATING: &[Plugin] = &[limit_range::check, quota::admit, service_addresses::admit];
+const VALIDATING: &[AdmissionPlugin] = &[limit_range::check, quota::admit, service_addresses::admit];
 
 /// Before validation.
-pub fn mutate(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn mutate(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     MUTATING.iter().try_for_each(|plugin| plugin(ledger, request))
 }
 
 /// After validation.
-pub fn validate(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn validate(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     VALIDATING.iter().try_for_each(|plugin| plugin(ledger, request))
 }

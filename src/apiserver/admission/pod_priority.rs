@@ -1,14 +1,14 @@
 //! Priority: a pod's number comes from its class, or the cluster's default class, or is zero.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
 use crate::object::{Key, Object, Resource, Status};
 
 const CLASSES: Resource = Resource("priorityclasses.scheduling.k8s.io");
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") {
         return Ok(());
     }
@@ -22,7 +22,7 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
     agree(request, "preemptionPolicy", "the string value of PreemptionPolicy", policy.into())
 }
 
-fn class_of(ledger: &dyn Ledger, request: &Request<'_>) -> Result<Option<Object>> {
+fn class_of(ledger: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Option<Object>> {
     let named = request.object.text(&["spec", "priorityClassName"]).filter(|name| !name.is_empty());
     if let Some(name) = named {
         let class = ledger.get(&Key::new(CLASSES, "", name))?;
@@ -33,13 +33,13 @@ fn class_of(ledger: &dyn Ledger, request: &Request<'_>) -> Result<Option<Object>
         return class.ok_or_else(missing).map(Some);
     }
     let classes = ledger.list(CLASSES, None)?;
-    let default = |class: &Object| class.at(&["globalDefault"]).is_some_and(|value| value == true);
+    let default = |class: &Object| class.value_at(&["globalDefault"]).is_some_and(|value| value == true);
     Ok(classes.into_iter().filter(default).min_by_key(|class| class.int(&["value"])))
 }
 
 /// The value computed here stands; a pod that brings another is refused.
-fn agree(request: &mut Request<'_>, field: &str, what: &str, computed: serde_json::Value) -> Result<()> {
-    let given = request.object.at(&["spec", field]).filter(|given| !given.is_null());
+fn agree(request: &mut AdmissionRequest<'_>, field: &str, what: &str, computed: serde_json::Value) -> ApiResult<()> {
+    let given = request.object.value_at(&["spec", field]).filter(|given| !given.is_null());
     if let Some(given) = given.filter(|given| **given != computed) {
         let plain = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let why = format!(

@@ -1,14 +1,14 @@
 //! DefaultTolerationSeconds: a pod stays five minutes on a node that stops answering, unless it says otherwise.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
 use serde_json::{Value, json};
 
 const SECONDS: i64 = 300;
 
 /// Admits a write.
-pub fn admit(_ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(_ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") {
         return Ok(());
     }

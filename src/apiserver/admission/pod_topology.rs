@@ -1,15 +1,15 @@
 //! PodTopologyLabels (KEP-4742): a pod on a node carries the node's zone and region as labels.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
 use crate::object::{Key, Object, Resource};
 
 /// Labels that are taken over.
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 /// Admits a pod that is made with its node's name.
-pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let node = request.object.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
     if request.creates("pods") && !node.is_empty() {
         copy(&labels(ledger, &node)?, request.object);
@@ -18,10 +18,10 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
 }
 
 /// The labels that a node gives its pods, as far as it has them.
-pub fn labels(ledger: &dyn Ledger, node: &str) -> Result<Vec<(&'static str, String)>> {
+pub fn labels(ledger: &dyn Transaction, node: &str) -> ApiResult<Vec<(&'static str, String)>> {
     let node = Key::new(Resource("nodes"), "", node);
     let each = LABELS.iter().map(|label| Ok(ledger.label(&node, label)?.map(|value| (*label, value))));
-    each.filter_map(Result::transpose).collect()
+    each.filter_map(ApiResult::transpose).collect()
 }
 
 /// Gives a pod the labels of its node.

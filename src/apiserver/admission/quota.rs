@@ -1,9 +1,9 @@
 //! ResourceQuota: what would use more than a namespace may is refused. It is counted as the controller counts it.
 
-use super::Request;
-use crate::apiserver::Result;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
 use crate::apiserver::create::key_of;
-use crate::apiserver::ledger::Ledger;
+use crate::apiserver::ledger::Transaction;
 use crate::controllers::resourcequota;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object, Resource, Status};
@@ -11,7 +11,7 @@ use crate::world::World;
 use serde_json::{Map, Value};
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let namespace = request.object.namespace().to_owned();
     if request.old.is_some() || namespace.is_empty() {
         return Ok(());
@@ -47,7 +47,7 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
 
 /// Returns the resources of a quota that objects of this resource use.
 fn limited(quota: &Object, resource: Resource) -> Vec<String> {
-    let hard = quota.at(&["spec", "hard"]).and_then(Value::as_object);
+    let hard = quota.value_at(&["spec", "hard"]).and_then(Value::as_object);
     let storage = |name: &str| name.ends_with("requests.storage");
     let compute = |name: &str| {
         matches!(name, "cpu" | "memory" | "ephemeral-storage")
@@ -93,7 +93,7 @@ fn exceeded(
     let amount = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| Quantity::parse(text).ok());
     let (mut requested, mut used, mut limited) = (Vec::new(), Vec::new(), Vec::new());
     for name in names {
-        let hard = amount(quota.at(&["spec", "hard", name]));
+        let hard = amount(quota.value_at(&["spec", "hard", name]));
         let (Some(hard), Some(before), Some(after)) = (hard, amount(before.get(name)), amount(after.get(name))) else {
             continue;
         };

@@ -1,8 +1,8 @@
 //! RuntimeClass: a pod that names a class that is not there is refused; a class's overhead and where it may run become the pod's.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object, Resource, Status};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::Value;
 const CLASSES: Resource = Resource("runtimeclasses.node.k8s.io");
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") {
         return Ok(());
     }
@@ -25,15 +25,17 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
     class.map_or(Ok(()), |class| schedule(request, &class))
 }
 
-fn refused(request: &Request<'_>, why: &str) -> Status {
+fn refused(request: &AdmissionRequest<'_>, why: &str) -> Status {
     Status::forbidden(request.kind.resource, request.object.name(), why)
 }
 
 /// The class alone says what it takes on top.
-fn overhead(request: &mut Request<'_>, class: Option<&Object>) -> Result<()> {
-    let given =
-        request.object.at(&["spec", "overhead"]).filter(|given| given.as_object().is_some_and(|map| !map.is_empty()));
-    let fixed = class.and_then(|class| class.at(&["overhead", "podFixed"]));
+fn overhead(request: &mut AdmissionRequest<'_>, class: Option<&Object>) -> ApiResult<()> {
+    let given = request
+        .object
+        .value_at(&["spec", "overhead"])
+        .filter(|given| given.as_object().is_some_and(|map| !map.is_empty()));
+    let fixed = class.and_then(|class| class.value_at(&["overhead", "podFixed"]));
     match (given, fixed) {
         (None, None) => Ok(()),
         (None, Some(fixed)) => {
@@ -63,10 +65,10 @@ fn are_equal(one: &Value, other: &Value) -> bool {
 }
 
 /// Nodes that the class runs on are added to what the pod asks for.
-fn schedule(request: &mut Request<'_>, class: &Object) -> Result<()> {
-    let labels = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);
+fn schedule(request: &mut AdmissionRequest<'_>, class: &Object) -> ApiResult<()> {
+    let labels = class.value_at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);
     for (label, value) in labels.into_iter().flatten() {
-        let own = request.object.at(&["spec", "nodeSelector", label]).filter(|own| *own != value);
+        let own = request.object.value_at(&["spec", "nodeSelector", label]).filter(|own| *own != value);
         if let Some(own) = own {
             let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let why = format!(

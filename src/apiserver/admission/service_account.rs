@@ -1,8 +1,8 @@
 //! ServiceAccount: a pod has an account, and its token at the usual place.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
 use crate::apiserver::rules::names;
 use crate::object::{Key, MIRROR, Object, Resource, Status};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") || request.object.annotation(MIRROR).is_some() {
         return Ok(());
     }
@@ -27,8 +27,9 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         return Err(Status::forbidden(request.kind.resource, request.object.name(), &why));
     }
-    let by_account = account.as_ref().and_then(|account| account.at(&["automountServiceAccountToken"])?.as_bool());
-    let by_pod = request.object.at(&["spec", "automountServiceAccountToken"]).and_then(Value::as_bool);
+    let by_account =
+        account.as_ref().and_then(|account| account.value_at(&["automountServiceAccountToken"])?.as_bool());
+    let by_pod = request.object.value_at(&["spec", "automountServiceAccountToken"]).and_then(Value::as_bool);
     if by_pod.or(by_account).unwrap_or(true) {
         let volume = names::generate("kube-api-access-", ledger.random());
         mount_token(request.object, &volume);

@@ -1,10 +1,10 @@
 //! Addresses and node ports of Services: given out on create, kept on update, given back with the Service.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
-use crate::apiserver::rules::addresses::{self, Holdings};
-use crate::kinds::{Errors, Path, field};
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
+use crate::apiserver::rules::addresses::{self, ServiceAllocations};
+use crate::kinds::{FieldErrors, FieldPath, field};
 use crate::object::{Key, Object};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 const HEALTH_PORT: [&str; 2] = ["spec", "healthCheckNodePort"];
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if request.kind.resource != "services" {
         return Ok(());
     }
@@ -31,7 +31,7 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
 }
 
 /// An update that names no address keeps the one it had; a type that needs none loses it.
-fn carry_over(request: &mut Request<'_>) {
+fn carry_over(request: &mut AdmissionRequest<'_>) {
     let Some(old) = request.old else { return };
     let was_external = old.text(&["spec", "type"]) == Some("ExternalName");
     let is_external = request.object.text(&["spec", "type"]) == Some("ExternalName");
@@ -39,17 +39,22 @@ fn carry_over(request: &mut Request<'_>) {
         return;
     }
     for field in ["clusterIP", "clusterIPs"] {
-        if let Some(value) = old.at(&["spec", field]) {
+        if let Some(value) = old.value_at(&["spec", field]) {
             request.object.set(&["spec", field], value.clone());
         }
     }
 }
 
-fn give_cluster_ip(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key, others: &Holdings) -> Result<()> {
+fn give_cluster_ip(
+    ledger: &mut dyn Transaction,
+    request: &mut AdmissionRequest<'_>,
+    own: &Key,
+    others: &ServiceAllocations,
+) -> ApiResult<()> {
     let is_taken = |ip: &str| others.has_address(ip, own);
     let wanted = request.object.text(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
-    let mut errors = Errors::default();
-    let path = Path::root("spec").child("clusterIPs");
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::root("spec").child("clusterIPs");
     let ip = match wanted.as_str() {
         "None" => wanted,
         "" => match addresses::free_service_ip(ledger.network(), ledger.random(), is_taken) {
@@ -78,7 +83,12 @@ fn give_cluster_ip(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key
     Ok(())
 }
 
-fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key, others: &Holdings) -> Result<()> {
+fn give_node_ports(
+    ledger: &mut dyn Transaction,
+    request: &mut AdmissionRequest<'_>,
+    own: &Key,
+    others: &ServiceAllocations,
+) -> ApiResult<()> {
     let ports_of = |service: &Object| -> Vec<u16> {
         let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port["nodePort"].as_u64());
         ports.filter(|port| *port > 0).map(|port| port as u16).collect()
@@ -87,8 +97,8 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key
     let mut given: HashSet<u16> = HashSet::new();
     let kept = request.old.map(ports_of).unwrap_or_default();
     let mut ports = request.object.items(&["spec", "ports"]).to_vec();
-    let mut errors = Errors::default();
-    let spec = request.object.at(&["spec"]).cloned().unwrap_or_default();
+    let mut errors = FieldErrors::default();
+    let spec = request.object.value_at(&["spec"]).cloned().unwrap_or_default();
     // A load balancer that does without gets those only that it names.
     let gets_more = spec["type"] != "LoadBalancer" || spec["allocateLoadBalancerNodePorts"] != false;
     let refused = |number: i64| u16::try_from(number).ok().is_none_or(|port| !addresses::NODE_PORTS.contains(&port));
@@ -96,7 +106,7 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key
         let asked = port["nodePort"].as_i64().filter(|asked| *asked != 0);
         let is_taken = |port: u16| given.contains(&port) || others.has_port(port, own);
         let kept = kept.get(index).copied().filter(|kept| !is_taken(*kept));
-        let path = Path::root("spec").child("ports").index(index).child("nodePort");
+        let path = FieldPath::root("spec").child("ports").index(index).child("nodePort");
         if let Some(number) = asked.filter(|number| refused(*number)) {
             let range = format!("{}-{}", addresses::NODE_PORTS.start(), addresses::NODE_PORTS.end());
             let detail = "provided port is not in the valid range. The range of valid ports is";
@@ -134,7 +144,7 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key
     Ok(())
 }
 
-fn refuse(request: &Request<'_>, errors: &Errors) -> Result<()> {
+fn refuse(request: &AdmissionRequest<'_>, errors: &FieldErrors) -> ApiResult<()> {
     if errors.0.is_empty() {
         return Ok(());
     }
@@ -143,7 +153,7 @@ fn refuse(request: &Request<'_>, errors: &Errors) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::apiserver::{Api, Options, create};
+    use crate::apiserver::{Api, WriteOptions, create};
     use crate::kinds;
     use crate::object::Object;
     use serde_json::{Value, json};
@@ -154,7 +164,8 @@ mod tests {
         let metadata = json!({"name": "lb", "namespace": "default"});
         let service = Object(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}));
         let kind = kinds::by_name("services").unwrap();
-        let reply = api.write(false, |ledger| create::create(ledger, kind, &service, &Options::default())).unwrap();
+        let reply =
+            api.write(false, |ledger| create::create(ledger, kind, &service, &WriteOptions::default())).unwrap();
         (reply.object, reply.warnings)
     }
 

@@ -1,11 +1,11 @@
 //! StorageObjectInUseProtection: claims and volumes carry a finalizer that keeps them while they are used.
 
-use super::Request;
-use crate::apiserver::Result;
-use crate::apiserver::ledger::Ledger;
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::ledger::Transaction;
 
 /// Admits a write.
-pub fn admit(_ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+pub fn admit(_ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let finalizer = match request.kind.resource.0 {
         "persistentvolumes" => "kubernetes.io/pv-protection",
         "persistentvolumeclaims" => "kubernetes.io/pvc-protection",

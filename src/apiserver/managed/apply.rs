@@ -2,12 +2,12 @@
 //!
 //! The rules are those of sigs.k8s.io/structured-merge-diff (merge) and k8s.io/apimachinery (managedfields).
 
-use super::entries::{self, Entry, Operation};
-use super::fields::Set;
-use super::shape::Type;
+use super::entries::{self, ManagerEntry, ManagerOperation};
+use super::fields::FieldSet;
+use super::shape::ValueShape;
 use super::typed;
 use super::update::owned;
-use crate::apiserver::Result;
+use crate::apiserver::ApiResult;
 use crate::apiserver::apply::{LAST_APPLIED, last_applied};
 use crate::kinds::{Kind, UnknownField};
 use crate::object::{Cause, Object, Reason, Status, Time, time};
@@ -21,7 +21,7 @@ pub const KUBECTL: &str = "kubectl";
 
 /// The field manager of a server-side apply, and its options.
 #[derive(Clone, Copy, Debug)]
-pub struct Applier<'a> {
+pub struct FieldApplier<'a> {
     /// Its name.
     pub manager: &'a str,
     /// The part of the object that it applies: `status`, or empty for the object itself.
@@ -33,7 +33,7 @@ pub struct Applier<'a> {
 }
 
 /// The object with a configuration applied to it, its managers noted; the object alone is still to pass the pipeline.
-pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: Applier) -> Result<Object> {
+pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: FieldApplier) -> ApiResult<Object> {
     let wanted = wanted(kind, config, who.subresource)?;
     let applied = merged(kind, live, config, &wanted, who);
     let applied = match applied {
@@ -42,7 +42,7 @@ pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: Applier
             if !left.is_empty() {
                 return Err(refusal(kind, config, &left));
             }
-            merged(kind, live, config, &wanted, Applier { force: true, ..who })
+            merged(kind, live, config, &wanted, FieldApplier { force: true, ..who })
         }
         done => done,
     };
@@ -54,14 +54,14 @@ pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: Applier
 }
 
 /// The fields that a configuration sets.
-fn wanted(kind: &Kind, config: &Object, subresource: &str) -> Result<Set> {
+fn wanted(kind: &Kind, config: &Object, subresource: &str) -> ApiResult<FieldSet> {
     let wrong = |why: String| {
         let (version, name) = (kind.api_version(), config.name());
         let version = if version.contains('/') { version } else { format!("/{version}") };
         let place = format!("{}/{name}; {version}, Kind={}", config.namespace(), kind.kind);
         Status::new(Reason::Unknown, format!("failed to create typed patch object ({place}): {why}"))
     };
-    let of = Type::of(kind);
+    let of = ValueShape::for_kind(kind);
     if kind.custom.is_none() {
         let mut unknown = Vec::new();
         let read = kind.normalized(&config.0, &mut |field| unknown.push(field));
@@ -73,10 +73,10 @@ fn wanted(kind: &Kind, config: &Object, subresource: &str) -> Result<Set> {
         }
     }
     let fields = owned(kind, typed::fields(&config.0, of).map_err(wrong)?, subresource);
-    Ok(if subresource == "status" { fields.only("f:status") } else { fields })
+    Ok(if subresource == "status" { fields.restricted_to("f:status") } else { fields })
 }
 
-fn undeclared(config: &Value, of: Type, unknown: &[UnknownField]) -> String {
+fn undeclared(config: &Value, of: ValueShape, unknown: &[UnknownField]) -> String {
     let each = unknown
         .iter()
         .map(|field| format!("{}: field not declared in schema", typed::told_path(config, of, &field.path)));
@@ -85,20 +85,20 @@ fn undeclared(config: &Value, of: Type, unknown: &[UnknownField]) -> String {
 }
 
 /// Fields that others own and that would change, with their owner.
-type Conflicts = Vec<(Entry, Set)>;
+type Conflicts = Vec<(ManagerEntry, FieldSet)>;
 
 fn merged(
     kind: &Kind,
     live: Option<&Object>,
     config: &Object,
-    wanted: &Set,
-    who: Applier,
+    wanted: &FieldSet,
+    who: FieldApplier,
 ) -> std::result::Result<Object, Conflicts> {
-    let of = Type::of(kind);
-    let mut entries = live.map(|live| before(kind, live, who.now)).unwrap_or_default();
-    let mut own = Entry {
+    let of = ValueShape::for_kind(kind);
+    let mut entries = live.map(|live| owners_before(kind, live, who.now)).unwrap_or_default();
+    let mut own = ManagerEntry {
         manager: who.manager.to_owned(),
-        operation: Operation::Apply,
+        operation: ManagerOperation::Apply,
         api_version: kind.api_version(),
         subresource: who.subresource.to_owned(),
         time: None,
@@ -140,15 +140,15 @@ fn merged(
 }
 
 /// Returns the managers of an object. Fields of an object without recorded managers get a single owner.
-fn before(kind: &Kind, live: &Object, now: Time) -> Vec<Entry> {
+fn owners_before(kind: &Kind, live: &Object, now: Time) -> Vec<ManagerEntry> {
     let entries = entries::read(live);
     if !entries.is_empty() {
         return entries;
     }
-    let all = typed::created(&live.0, Type::of(kind)).added;
-    vec![Entry {
+    let all = typed::created(&live.0, ValueShape::for_kind(kind)).added;
+    vec![ManagerEntry {
         manager: BEFORE.to_owned(),
-        operation: Operation::Update,
+        operation: ManagerOperation::Update,
         api_version: kind.api_version(),
         subresource: String::new(),
         time: Some(time::rfc3339(now)),
@@ -158,10 +158,10 @@ fn before(kind: &Kind, live: &Object, now: Time) -> Vec<Entry> {
 
 /// The merged object without what this manager has applied before, unless somebody owns it: another manager, or this one by what it applies
 /// now. What nobody owns was set by the server, and stays.
-fn pruned(merged: Value, of: Type, last: &Set, owned: &Set) -> Value {
-    let named = |set: &Set| typed::with_named(set, of);
+fn pruned(merged: Value, of: ValueShape, last: &FieldSet, owned: &FieldSet) -> Value {
+    let named = |set: &FieldSet| typed::with_named(set, of);
     let all = |value: &Value| named(&typed::fields(value, of).unwrap_or_default());
-    let without = |places: &Set| typed::without(&merged, places, of).unwrap_or_else(|| json!({}));
+    let without = |places: &FieldSet| typed::remove_fields(&merged, places, of).unwrap_or_else(|| json!({}));
     let (last, everything) = (named(last), all(&merged));
     // First all that was applied goes with all that is below it, then what is owned comes back, then what was never this manager's.
     let rest = all(&without(&last));
@@ -170,7 +170,7 @@ fn pruned(merged: Value, of: Type, last: &Set, owned: &Set) -> Value {
 }
 
 /// The conflicts that kubectl does not have with itself: what it has applied on the client's side, and what still stands so, it takes over.
-fn conflicts_but(kind: &Kind, conflicts: &Conflicts, live: Option<&Object>, who: Applier) -> Conflicts {
+fn conflicts_but(kind: &Kind, conflicts: &Conflicts, live: Option<&Object>, who: FieldApplier) -> Conflicts {
     let own =
         live.filter(|_| who.manager == KUBECTL).and_then(|live| applied_by_client(kind, live)).unwrap_or_default();
     let left = conflicts.iter().map(|(entry, fields)| (entry.clone(), fields.difference(&own)));
@@ -178,12 +178,12 @@ fn conflicts_but(kind: &Kind, conflicts: &Conflicts, live: Option<&Object>, who:
 }
 
 /// The fields that stand as they were applied on the client's side.
-fn applied_by_client(kind: &Kind, live: &Object) -> Option<Set> {
+fn applied_by_client(kind: &Kind, live: &Object) -> Option<FieldSet> {
     let last: Value = serde_json::from_str(live.annotation(LAST_APPLIED)?).ok()?;
     if last["apiVersion"] != live.0["apiVersion"] {
         return None;
     }
-    let of = Type::of(kind);
+    let of = ValueShape::for_kind(kind);
     let changes = typed::changes(&last, &live.0, of);
     let fields = typed::fields(&last, of).ok()?;
     Some(fields.difference(&changes.added).difference(&changes.modified).difference(&changes.removed))
@@ -191,7 +191,7 @@ fn applied_by_client(kind: &Kind, live: &Object) -> Option<Set> {
 
 /// The refusal, as Kubernetes words it.
 fn refusal(kind: &Kind, config: &Object, conflicts: &Conflicts) -> Status {
-    let mut conflicts: Vec<(&Entry, Vec<String>)> =
+    let mut conflicts: Vec<(&ManagerEntry, Vec<String>)> =
         conflicts.iter().map(|(entry, fields)| (entry, fields.paths())).collect();
     conflicts.sort_by_key(|(entry, _)| (&entry.manager, entry.operation, &entry.subresource));
     let causes: Vec<Cause> =
@@ -207,21 +207,21 @@ fn refusal(kind: &Kind, config: &Object, conflicts: &Conflicts) -> Status {
             format!("Apply failed with {} conflicts: {}", several.len(), each.join("\n"))
         }
     };
-    Status { causes, ..Status::new(Reason::Conflict, message).about(kind.resource, config.name()) }
+    Status { causes, ..Status::new(Reason::Conflict, message).with_details(kind.resource, config.name()) }
 }
 
-fn cause(entry: &Entry, path: &str) -> Cause {
+fn cause(entry: &ManagerEntry, path: &str) -> Cause {
     let message = format!("conflict with {}", told(entry));
     Cause { reason: "FieldManagerConflict".to_owned(), field: path.to_owned(), message }
 }
 
 /// A manager as it is told.
-fn told(entry: &Entry) -> String {
+fn told(entry: &ManagerEntry) -> String {
     let mut told = format!("{:?}", entry.manager);
     if !entry.subresource.is_empty() {
         told += &format!(" with subresource {:?}", entry.subresource);
     }
-    if entry.operation == Operation::Update {
+    if entry.operation == ManagerOperation::Update {
         told += &format!(" using {}", entry.api_version);
     }
     told

@@ -9,21 +9,21 @@ use std::collections::BTreeMap;
 
 /// Paths below one place, and whether the place itself is one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Set {
+pub struct FieldSet {
     /// Whether the place itself is in the set.
     pub member: bool,
-    below: BTreeMap<String, Set>,
+    below: BTreeMap<String, FieldSet>,
 }
 
-impl Set {
+impl FieldSet {
     /// A place, and nothing below it.
-    pub fn leaf() -> Set {
-        Set { member: true, below: BTreeMap::new() }
+    pub fn leaf() -> FieldSet {
+        FieldSet { member: true, below: BTreeMap::new() }
     }
 
     /// The same with the place itself, or without.
-    pub fn with_member(self, member: bool) -> Set {
-        Set { member, ..self }
+    pub fn with_member(self, member: bool) -> FieldSet {
+        FieldSet { member, ..self }
     }
 
     /// Whether nothing is in it.
@@ -32,29 +32,29 @@ impl Set {
     }
 
     /// Returns the fields below one step.
-    pub fn at(&self, step: &str) -> Option<&Set> {
+    pub fn child(&self, step: &str) -> Option<&FieldSet> {
         self.below.get(step)
     }
 
     /// Each step with what is below it.
-    pub fn steps(&self) -> impl Iterator<Item = (&str, &Set)> {
+    pub fn steps(&self) -> impl Iterator<Item = (&str, &FieldSet)> {
         self.below.iter().map(|(step, set)| (step.as_str(), set))
     }
 
     /// Whether a path is in it.
     pub fn has(&self, path: &[&str]) -> bool {
-        path.iter().try_fold(self, |set, step| set.at(step)).is_some_and(|set| set.member)
+        path.iter().try_fold(self, |set, step| set.child(step)).is_some_and(|set| set.member)
     }
 
     /// Puts a set below one step; an empty one is left out.
-    pub fn put(&mut self, step: impl Into<String>, set: Set) {
+    pub fn put(&mut self, step: impl Into<String>, set: FieldSet) {
         if !set.is_empty() {
             self.below.insert(step.into(), set);
         }
     }
 
     /// The same without some steps and all below them.
-    pub fn without(mut self, steps: &[&str]) -> Set {
+    pub fn excluding(mut self, steps: &[&str]) -> FieldSet {
         for step in steps {
             self.below.remove(*step);
         }
@@ -62,19 +62,19 @@ impl Set {
     }
 
     /// Takes out one step with all below it.
-    pub fn take(&mut self, step: &str) -> Set {
+    pub fn remove(&mut self, step: &str) -> FieldSet {
         self.below.remove(step).unwrap_or_default()
     }
 
     /// One step alone, with all below it.
-    pub fn only(mut self, step: &str) -> Set {
-        let mut only = Set::default();
-        only.put(step, self.take(step));
+    pub fn restricted_to(mut self, step: &str) -> FieldSet {
+        let mut only = FieldSet::default();
+        only.put(step, self.remove(step));
         only
     }
 
     /// Returns the union.
-    pub fn union(mut self, other: &Set) -> Set {
+    pub fn union(mut self, other: &FieldSet) -> FieldSet {
         self.member |= other.member;
         for (step, theirs) in &other.below {
             let own = self.below.remove(step).unwrap_or_default();
@@ -84,14 +84,14 @@ impl Set {
     }
 
     /// Returns the fields that are only in this set.
-    pub fn difference(&self, other: &Set) -> Set {
+    pub fn difference(&self, other: &FieldSet) -> FieldSet {
         let mut rest = self.clone();
         rest.subtract(other);
         rest
     }
 
     /// Takes out what is in the other.
-    pub fn subtract(&mut self, other: &Set) {
+    pub fn subtract(&mut self, other: &FieldSet) {
         self.member &= !other.member;
         for (step, theirs) in &other.below {
             if let Some(own) = self.below.get_mut(step) {
@@ -104,10 +104,10 @@ impl Set {
     }
 
     /// Returns the intersection.
-    pub fn intersection(&self, other: &Set) -> Set {
-        let mut both = Set { member: self.member && other.member, below: BTreeMap::new() };
+    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        let mut both = FieldSet { member: self.member && other.member, below: BTreeMap::new() };
         for (step, own) in &self.below {
-            if let Some(theirs) = other.at(step) {
+            if let Some(theirs) = other.child(step) {
                 both.put(step.as_str(), own.intersection(theirs));
             }
         }
@@ -116,7 +116,7 @@ impl Set {
 
     /// As Kubernetes keeps it.
     pub fn into_json(self) -> Value {
-        let inner = |set: Set| {
+        let inner = |set: FieldSet| {
             let is_both = set.member && !set.below.is_empty();
             let mut inner = set.into_json();
             if is_both {
@@ -128,8 +128,8 @@ impl Set {
     }
 
     /// Reads what [`Set::into_json`] writes; what is no map of steps is no set.
-    pub fn from_json(json: &Value) -> Option<Set> {
-        let mut set = Set::default();
+    pub fn from_json(json: &Value) -> Option<FieldSet> {
+        let mut set = FieldSet::default();
         for (step, inner) in json.as_object()? {
             let known = ["f:", "k:", "v:", "i:"].iter().any(|mark| step.starts_with(mark));
             if step != "." && !known {
@@ -138,7 +138,7 @@ impl Set {
             if step == "." {
                 continue;
             }
-            let mut below = Set::from_json(inner)?;
+            let mut below = FieldSet::from_json(inner)?;
             let inner = inner.as_object()?;
             below.member = inner.is_empty() || inner.contains_key(".");
             set.put(step.as_str(), below);
@@ -187,8 +187,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn set(json: Value) -> Set {
-        Set::from_json(&json).unwrap()
+    fn set(json: Value) -> FieldSet {
+        FieldSet::from_json(&json).unwrap()
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(fields.paths(), told);
         assert!(fields.has(&["f:data", "f:a"]) && !fields.has(&["f:spec"]) && !fields.has(&["f:spec", "f:x"]));
         for wrong in [json!([]), json!({"data": {}}), json!({"f:a": 1}), json!({"f:a": {"b": {}}}), Value::Null] {
-            assert_eq!(Set::from_json(&wrong), None, "{wrong}");
+            assert_eq!(FieldSet::from_json(&wrong), None, "{wrong}");
         }
     }
 
@@ -220,21 +220,21 @@ mod tests {
         assert_eq!(one().union(&other).into_json(), both);
         assert_eq!(one().difference(&other).into_json(), json!({"f:a": {}, "f:c": {"f:d": {}}}));
         assert_eq!(one().intersection(&other).into_json(), json!({"f:a": {"f:b": {}}}));
-        assert_eq!(one().without(&["f:a"]).into_json(), json!({"f:c": {"f:d": {}}}));
+        assert_eq!(one().excluding(&["f:a"]).into_json(), json!({"f:c": {"f:d": {}}}));
         assert!(one().difference(&one()).is_empty());
     }
 
-    fn any_set() -> impl Strategy<Value = Set> {
-        let leaf = any::<bool>().prop_map(|member| Set { member, ..Set::default() });
+    fn any_set() -> impl Strategy<Value = FieldSet> {
+        let leaf = any::<bool>().prop_map(|member| FieldSet { member, ..FieldSet::default() });
         let any = leaf.prop_recursive(4, 24, 4, |inner| {
             let step = prop::sample::select(vec!["f:a", "f:b", "k:{\"name\":\"x\"}", "v:1"]);
             (any::<bool>(), prop::collection::vec((step, inner), 0..4)).prop_map(|(member, inner)| {
-                let mut set = Set { member, ..Set::default() };
+                let mut set = FieldSet { member, ..FieldSet::default() };
                 inner.into_iter().for_each(|(step, below)| set.put(step, below));
                 set
             })
         });
-        any.prop_map(|set| Set { member: false, ..set })
+        any.prop_map(|set| FieldSet { member: false, ..set })
     }
 
     proptest! {
@@ -244,7 +244,7 @@ mod tests {
             prop_assert_eq!(a.intersection(&b), b.intersection(&a));
             prop_assert_eq!(a.difference(&b).union(&a.intersection(&b)), a.clone());
             prop_assert!(a.difference(&b).intersection(&b).is_empty());
-            prop_assert_eq!(Set::from_json(&a.clone().into_json()), Some(a));
+            prop_assert_eq!(FieldSet::from_json(&a.clone().into_json()), Some(a));
         }
     }
 }

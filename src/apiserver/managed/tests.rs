@@ -1,8 +1,8 @@
 //! Tests of the effect of applies and other writes on an object and its managers.
 
-use super::apply::{Applier, applied};
+use super::apply::{FieldApplier, applied};
 use super::update::{created, updated};
-use crate::apiserver::Manager;
+use crate::apiserver::FieldManager;
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Time};
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ impl Story {
     }
 
     fn try_apply(&mut self, manager: &str, rest: Value, force: bool) -> Result<(), String> {
-        let who = Applier { manager, subresource: "", force, now: now() };
+        let who = FieldApplier { manager, subresource: "", force, now: now() };
         let config = body(self.kind, rest);
         let done = applied(self.kind, self.live.as_ref(), &config, who).map_err(|status| status.message)?;
         self.live = Some(done);
@@ -64,7 +64,7 @@ impl Story {
 
     /// An ordinary write: the object becomes this.
     fn write(mut self, name: &str, subresource: &'static str, rest: Value) -> Story {
-        let manager = Manager { name: name.to_owned(), subresource };
+        let manager = FieldManager { name: name.to_owned(), subresource };
         let mut new = body(self.kind, rest);
         match &self.live {
             None => created(self.kind, &mut new, &manager, now()),
@@ -343,7 +343,7 @@ fn account_is_given_up_when_asked_for() {
     for (list, is_kept) in [(json!([]), true), (Value::Null, true), (json!([{}]), false)] {
         let mut new = story.live().clone();
         new.set(&["metadata", "managedFields"], list);
-        let manager = Manager { name: "b".to_owned(), subresource: "" };
+        let manager = FieldManager { name: "b".to_owned(), subresource: "" };
         updated(story.kind, story.live(), &mut new, Some(&manager), now());
         assert_eq!(super::is_tracked(&new), is_kept);
         if is_kept {

@@ -2,27 +2,27 @@
 //!
 //! Never: knows who set what. The rules are those of sigs.k8s.io/structured-merge-diff (typed).
 
-use super::fields::{Set, told};
-use super::shape::{List, Type};
+use super::fields::{FieldSet, told};
+use super::shape::{ListShape, ValueShape};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Description of a type error, with the path.
-pub type Wrong = String;
+pub type TypeMismatch = String;
 
 /// Differences between two versions of an object.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub struct FieldChanges {
     /// Fields only in the new version.
-    pub added: Set,
+    pub added: FieldSet,
     /// Fields in both, with different values.
-    pub modified: Set,
+    pub modified: FieldSet,
     /// Fields only in the old version.
-    pub removed: Set,
+    pub removed: FieldSet,
 }
 
-impl Changes {
-    fn put(&mut self, step: impl Into<String>, below: Changes) {
+impl FieldChanges {
+    fn put(&mut self, step: impl Into<String>, below: FieldChanges) {
         let step = step.into();
         for (all, below) in
             [(&mut self.added, below.added), (&mut self.modified, below.modified), (&mut self.removed, below.removed)]
@@ -35,8 +35,8 @@ impl Changes {
 }
 
 /// The step that leads to an item of a list.
-fn step(item: &Value, list: &List) -> Result<String, Wrong> {
-    let List::Keyed(keys) = list else { return Ok(format!("v:{item}")) };
+fn step(item: &Value, list: &ListShape) -> Result<String, TypeMismatch> {
+    let ListShape::Keyed(keys) = list else { return Ok(format!("v:{item}")) };
     let mut found = Map::new();
     for (key, default) in keys {
         let value = item.get(*key).or(default.as_ref()).ok_or_else(|| {
@@ -48,17 +48,17 @@ fn step(item: &Value, list: &List) -> Result<String, Wrong> {
 }
 
 /// The items of a list by their steps, in order. Of two with the same step the first counts.
-fn items<'v>(list: &'v [Value], by: &List) -> Vec<(String, &'v Value)> {
+fn items<'v>(list: &'v [Value], by: &ListShape) -> Vec<(String, &'v Value)> {
     let mut seen = BTreeSet::new();
     let steps = list.iter().enumerate().map(|(index, item)| (step(item, by).unwrap_or(format!("i:{index}")), item));
     steps.filter(|(step, _)| seen.insert(step.clone())).collect()
 }
 
 /// Whether a value holds fields or items that have owners of their own.
-fn is_open(value: &Value, of: Type) -> bool {
+fn is_open(value: &Value, of: ValueShape) -> bool {
     match value {
         Value::Object(_) => !of.is_atomic(),
-        Value::Array(_) => !matches!(of.list(), List::Atomic),
+        Value::Array(_) => !matches!(of.list(), ListShape::Atomic),
         _ => false,
     }
 }
@@ -72,21 +72,21 @@ fn is_hollow(value: Option<&Value>) -> bool {
     }
 }
 
-fn typed(of: Type, name: &str) -> (Type, bool) {
-    of.field(name).unwrap_or((Type::Unknown, false))
+fn typed(of: ValueShape, name: &str) -> (ValueShape, bool) {
+    of.field(name).unwrap_or((ValueShape::Unknown, false))
 }
 
 /// The fields that a body sets, or what is wrong with it.
-pub fn fields(value: &Value, of: Type) -> Result<Set, Wrong> {
+pub fn fields(value: &Value, of: ValueShape) -> Result<FieldSet, TypeMismatch> {
     let set = fields_at(value, of, &mut String::new())?;
     Ok(set.with_member(false))
 }
 
-fn fields_at(value: &Value, of: Type, path: &mut String) -> Result<Set, Wrong> {
+fn fields_at(value: &Value, of: ValueShape, path: &mut String) -> Result<FieldSet, TypeMismatch> {
     if !is_open(value, of) {
-        return Ok(if value.is_null() { Set::default() } else { Set::leaf() });
+        return Ok(if value.is_null() { FieldSet::default() } else { FieldSet::leaf() });
     }
-    let mut set = Set::default();
+    let mut set = FieldSet::default();
     let length = path.len();
     for (name, inner) in value.as_object().into_iter().flatten() {
         path.push_str(&told(&format!("f:{name}")));
@@ -113,8 +113,8 @@ fn fields_at(value: &Value, of: Type, path: &mut String) -> Result<Set, Wrong> {
 }
 
 /// All that is in a value, as something new.
-fn whole(value: &Value, of: Type) -> Set {
-    let mut set = Set::leaf();
+fn whole(value: &Value, of: ValueShape) -> FieldSet {
+    let mut set = FieldSet::leaf();
     if is_open(value, of) {
         for (name, inner) in value.as_object().into_iter().flatten() {
             set.put(format!("f:{name}"), whole(inner, typed(of, name).0));
@@ -127,15 +127,15 @@ fn whole(value: &Value, of: Type) -> Set {
 }
 
 /// Returns the fields of a new object. Structs that Go holds by value count as present before.
-pub fn created(value: &Value, of: Type) -> Changes {
-    Changes { added: created_at(value, of).with_member(false), ..Changes::default() }
+pub fn created(value: &Value, of: ValueShape) -> FieldChanges {
+    FieldChanges { added: created_at(value, of).with_member(false), ..FieldChanges::default() }
 }
 
-fn created_at(value: &Value, of: Type) -> Set {
+fn created_at(value: &Value, of: ValueShape) -> FieldSet {
     if !of.is_in_place() || !is_open(value, of) {
         return whole(value, of);
     }
-    let mut set = Set::default();
+    let mut set = FieldSet::default();
     for (name, inner) in value.as_object().into_iter().flatten() {
         set.put(format!("f:{name}"), created_at(inner, typed(of, name).0));
     }
@@ -146,14 +146,14 @@ fn created_at(value: &Value, of: Type) -> Set {
 }
 
 /// Compares two versions.
-pub fn changes(old: &Value, new: &Value, of: Type) -> Changes {
-    let mut changes = Changes::default();
+pub fn changes(old: &Value, new: &Value, of: ValueShape) -> FieldChanges {
+    let mut changes = FieldChanges::default();
     if old == new {
         return changes;
     }
     let is_leaf = is_hollow(Some(old)) && is_hollow(Some(new));
     if is_leaf || !(is_open(old, of) || old.is_null()) || !(is_open(new, of) || new.is_null()) {
-        changes.modified = Set::leaf();
+        changes.modified = FieldSet::leaf();
         return changes;
     }
     let empty = Map::new();
@@ -162,11 +162,11 @@ pub fn changes(old: &Value, new: &Value, of: Type) -> Changes {
     for (name, was) in old_map {
         let is = new_map.get(name);
         if is != Some(was) {
-            changes.put(format!("f:{name}"), between(Some(was), is, typed(of, name).0));
+            changes.put(format!("f:{name}"), compare(Some(was), is, typed(of, name).0));
         }
     }
     for (name, is) in new_map.iter().filter(|(name, _)| !old_map.contains_key(*name)) {
-        changes.put(format!("f:{name}"), between(None, Some(is), typed(of, name).0));
+        changes.put(format!("f:{name}"), compare(None, Some(is), typed(of, name).0));
     }
     if old.is_array() || new.is_array() {
         let list = |value| -> BTreeMap<String, &Value> {
@@ -174,26 +174,26 @@ pub fn changes(old: &Value, new: &Value, of: Type) -> Changes {
         };
         let (olds, news) = (list(old), list(new));
         for (step, was) in &olds {
-            changes.put(step.as_str(), between(Some(was), news.get(step).copied(), of.item()));
+            changes.put(step.as_str(), compare(Some(was), news.get(step).copied(), of.item()));
         }
         for (step, is) in news.iter().filter(|(step, _)| !olds.contains_key(*step)) {
-            changes.put(step.as_str(), between(None, Some(is), of.item()));
+            changes.put(step.as_str(), compare(None, Some(is), of.item()));
         }
     }
     changes
 }
 
-fn between(old: Option<&Value>, new: Option<&Value>, of: Type) -> Changes {
+fn compare(old: Option<&Value>, new: Option<&Value>, of: ValueShape) -> FieldChanges {
     match (old, new) {
         (Some(old), Some(new)) => changes(old, new, of),
-        (None, Some(new)) => Changes { added: whole(new, of), ..Changes::default() },
-        (Some(old), None) => Changes { removed: whole(old, of), ..Changes::default() },
-        (None, None) => Changes::default(),
+        (None, Some(new)) => FieldChanges { added: whole(new, of), ..FieldChanges::default() },
+        (Some(old), None) => FieldChanges { removed: whole(old, of), ..FieldChanges::default() },
+        (None, None) => FieldChanges::default(),
     }
 }
 
 /// The live value with what is applied set in it.
-pub fn merge(live: &Value, applied: &Value, of: Type) -> Value {
+pub fn merge(live: &Value, applied: &Value, of: ValueShape) -> Value {
     match (live, applied) {
         (Value::Object(live), Value::Object(applied)) if !of.is_atomic() => {
             let mut merged = live.clone();
@@ -206,7 +206,7 @@ pub fn merge(live: &Value, applied: &Value, of: Type) -> Value {
             }
             merged.into()
         }
-        (Value::Array(live), Value::Array(applied)) if !matches!(of.list(), List::Atomic) => {
+        (Value::Array(live), Value::Array(applied)) if !matches!(of.list(), ListShape::Atomic) => {
             merge_lists(live, applied, of).into()
         }
         (Value::Object(_) | Value::Array(_), Value::Null) if is_open(live, of) => live.clone(),
@@ -215,7 +215,7 @@ pub fn merge(live: &Value, applied: &Value, of: Type) -> Value {
 }
 
 /// Items of both are merged in the order in which they are applied; the other ones of the live list stay where they are among them.
-fn merge_lists(live: &[Value], applied: &[Value], of: Type) -> Vec<Value> {
+fn merge_lists(live: &[Value], applied: &[Value], of: ValueShape) -> Vec<Value> {
     let by = of.list();
     let (live, applied) = (items(live, &by), items(applied, &by));
     let standing: BTreeMap<&String, &Value> = live.iter().map(|(step, item)| (step, *item)).collect();
@@ -243,14 +243,14 @@ fn merge_lists(live: &[Value], applied: &[Value], of: Type) -> Vec<Value> {
 }
 
 /// The value without the places of a set, and what is below them. None when nothing is left of a map or list in which something was.
-pub fn without(value: &Value, places: &Set, of: Type) -> Option<Value> {
+pub fn remove_fields(value: &Value, places: &FieldSet, of: ValueShape) -> Option<Value> {
     if is_hollow(Some(value)) || !is_open(value, of) {
         return Some(value.clone());
     }
-    let keep = |step: &str, inner: &Value, of: Type| match places.at(step) {
+    let keep = |step: &str, inner: &Value, of: ValueShape| match places.child(step) {
         None => Some(inner.clone()),
         Some(below) if below.member => None,
-        Some(below) => without(inner, below, of),
+        Some(below) => remove_fields(inner, below, of),
     };
     match value {
         Value::Object(map) => {
@@ -274,8 +274,8 @@ pub fn without(value: &Value, places: &Set, of: Type) -> Option<Value> {
 }
 
 /// The set, and the fields on the way to its paths, as far as types name them: the entries of maps and the items of lists are not.
-pub fn with_named(set: &Set, of: Type) -> Set {
-    let mut all = Set::default().with_member(set.member);
+pub fn with_named(set: &FieldSet, of: ValueShape) -> FieldSet {
+    let mut all = FieldSet::default().with_member(set.member);
     for (step, below) in set.steps() {
         let mut named = with_named(below, of.step(step));
         let is_named = step.strip_prefix("f:").and_then(|name| of.field(name)).is_some_and(|(_, is_named)| is_named);
@@ -286,7 +286,7 @@ pub fn with_named(set: &Set, of: Type) -> Set {
 }
 
 /// A path of the decoder, `spec.containers[0].image`, as it is told here: with the keys of items.
-pub fn told_path(value: &Value, of: Type, path: &str) -> String {
+pub fn told_path(value: &Value, of: ValueShape, path: &str) -> String {
     let mut told = String::new();
     let (mut value, mut of) = (value, of);
     for name in path.split('.') {
@@ -297,7 +297,7 @@ pub fn told_path(value: &Value, of: Type, path: &str) -> String {
         for index in indexes.split(['[', ']']).filter_map(|index| index.parse::<usize>().ok()) {
             value = &value[index];
             let by = of.list();
-            let step = if matches!(by, List::Atomic) { Err(String::new()) } else { step(value, &by) };
+            let step = if matches!(by, ListShape::Atomic) { Err(String::new()) } else { step(value, &by) };
             told += &super::fields::told(&step.unwrap_or(format!("i:{index}")));
             of = of.item();
         }

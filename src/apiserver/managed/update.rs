@@ -1,10 +1,10 @@
 //! Ownership after an ordinary write: the writer owns the fields that it changed, and the previous owners lose them.
 
-use super::entries::{self, Entry, Operation};
-use super::fields::Set;
-use super::shape::Type;
-use super::typed::{self, Changes};
-use crate::apiserver::Manager;
+use super::entries::{self, ManagerEntry, ManagerOperation};
+use super::fields::FieldSet;
+use super::shape::ValueShape;
+use super::typed::{self, FieldChanges};
+use crate::apiserver::FieldManager;
 use crate::kinds::Kind;
 use crate::object::{Object, Time, time};
 
@@ -23,14 +23,14 @@ const NOBODYS: [&str; 10] = [
 ];
 
 /// Notes in a new object that the writer has set all that is in it.
-pub fn created(kind: &Kind, object: &mut Object, manager: &Manager, now: Time) {
+pub fn created(kind: &Kind, object: &mut Object, manager: &FieldManager, now: Time) {
     let mut entries = Vec::new();
-    credit(kind, &mut entries, typed::created(&object.0, Type::of(kind)), manager, now);
+    credit(kind, &mut entries, typed::created(&object.0, ValueShape::for_kind(kind)), manager, now);
     entries::write(object, entries);
 }
 
 /// Notes in a changed object what the writer has changed. Nothing is noted where nobody has kept account so far.
-pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&Manager>, now: Time) {
+pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&FieldManager>, now: Time) {
     if entries::forgets(new) {
         new.unset(&["metadata", "managedFields"]);
         return;
@@ -46,7 +46,7 @@ pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&Man
         }
         return;
     };
-    let changes = typed::changes(&old.0, &new.0, Type::of(kind));
+    let changes = typed::changes(&old.0, &new.0, ValueShape::for_kind(kind));
     let mut owners = if has_own { entries::read(new) } else { Vec::new() };
     if owners.is_empty() {
         owners = entries::read(old);
@@ -56,19 +56,19 @@ pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&Man
 }
 
 /// Gives the writer what it has changed.
-fn credit(kind: &Kind, entries: &mut Vec<Entry>, changes: Changes, manager: &Manager, now: Time) {
-    let Changes { added, modified, removed } = changes;
+fn credit(kind: &Kind, entries: &mut Vec<ManagerEntry>, changes: FieldChanges, manager: &FieldManager, now: Time) {
+    let FieldChanges { added, modified, removed } = changes;
     let won = owned(kind, added.union(&modified), manager.subresource);
     if won.is_empty() && removed.is_empty() {
         return;
     }
-    let mut own = Entry {
+    let mut own = ManagerEntry {
         manager: manager.name.clone(),
-        operation: Operation::Update,
+        operation: ManagerOperation::Update,
         api_version: kind.api_version(),
         subresource: manager.subresource.to_owned(),
         time: Some(time::rfc3339(now)),
-        fields: Set::default(),
+        fields: FieldSet::default(),
     };
     for entry in entries.iter_mut() {
         entry.fields.subtract(&won);
@@ -85,14 +85,14 @@ fn credit(kind: &Kind, entries: &mut Vec<Entry>, changes: Changes, manager: &Man
 }
 
 /// The fields that a writer of this part may own.
-pub fn owned(kind: &Kind, mut fields: Set, subresource: &str) -> Set {
+pub fn owned(kind: &Kind, mut fields: FieldSet, subresource: &str) -> FieldSet {
     let part: &[&str] = match subresource {
         "" if kind.status => &["f:status"],
         "status" => &["f:spec"],
         _ => &[],
     };
-    let metadata = fields.take("f:metadata").without(&NOBODYS).with_member(false);
-    let mut rest = fields.without(&["f:apiVersion", "f:kind"]).without(part);
+    let metadata = fields.remove("f:metadata").excluding(&NOBODYS).with_member(false);
+    let mut rest = fields.excluding(&["f:apiVersion", "f:kind"]).excluding(part);
     rest.put("f:metadata", metadata);
     rest
 }

@@ -12,8 +12,8 @@ const SERVICES: std::ops::RangeInclusive<u8> = 128..=191;
 
 /// Exclusive allocations of all Services: cluster addresses and node ports.
 #[derive(Clone, Default)]
-pub struct Holdings {
-    services: HashMap<Key, Held>,
+pub struct ServiceAllocations {
+    services: HashMap<Key, ServiceAllocation>,
     addresses: HashMap<String, Key>,
     ports: HashMap<u16, Key>,
 }
@@ -21,29 +21,29 @@ pub struct Holdings {
 /// Allocations of one Service, parsed from its text without decoding the rest.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Held {
-    spec: HeldSpec,
+pub struct ServiceAllocation {
+    spec: AllocationSpec,
 }
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct HeldSpec {
+struct AllocationSpec {
     #[serde(rename = "clusterIP")]
     cluster_ip: String,
-    ports: Vec<HeldPort>,
+    ports: Vec<AllocationPort>,
     health_check_node_port: u16,
 }
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct HeldPort {
+struct AllocationPort {
     node_port: u16,
 }
 
-impl Held {
+impl ServiceAllocation {
     /// Reads a Service's allocations from its object.
-    pub fn by(service: &Object) -> Held {
-        Held::deserialize(&service.0).unwrap_or_default()
+    pub fn from_service(service: &Object) -> ServiceAllocation {
+        ServiceAllocation::deserialize(&service.0).unwrap_or_default()
     }
 
     fn ports(&self) -> impl Iterator<Item = u16> {
@@ -52,9 +52,9 @@ impl Held {
     }
 }
 
-impl Holdings {
+impl ServiceAllocations {
     /// A Service holds this from now on, instead of what it held before.
-    pub fn put(&mut self, service: &Key, held: Held) {
+    pub fn put(&mut self, service: &Key, held: ServiceAllocation) {
         self.remove(service);
         self.addresses.insert(held.spec.cluster_ip.clone(), service.clone());
         self.ports.extend(held.ports().map(|port| (port, service.clone())));
@@ -122,10 +122,12 @@ mod tests {
         let key = |name: &str| Key::new(Resource("services"), "default", name);
         let held = |ip: &str, port: u16| {
             let ports = json!([{"port": 80}, {"port": 81, "nodePort": port}]);
-            Held::by(&Object(json!({"spec": {"clusterIP": ip, "ports": ports, "healthCheckNodePort": port + 1}})))
+            ServiceAllocation::from_service(&Object(
+                json!({"spec": {"clusterIP": ip, "ports": ports, "healthCheckNodePort": port + 1}}),
+            ))
         };
         let (a, b) = (key("a"), key("b"));
-        let mut holdings = Holdings::default();
+        let mut holdings = ServiceAllocations::default();
         holdings.put(&a, held("127.9.128.20", 30_000));
         assert!(holdings.has_address("127.9.128.20", &b) && !holdings.has_address("127.9.128.20", &a));
         assert!(holdings.has_port(30_000, &b) && holdings.has_port(30_001, &b) && !holdings.has_port(0, &b));

@@ -1,6 +1,6 @@
 //! The form of a field manager's name (`apimachinery/pkg/apis/meta/v1/validation`: `ValidateFieldManager`).
 
-use crate::kinds::{Errors, Path, field};
+use crate::kinds::{FieldErrors, FieldPath, field};
 use crate::object::{Resource, Status};
 
 /// The longest name, in bytes.
@@ -8,7 +8,7 @@ const MAX_BYTES: usize = 128;
 
 /// Refuses a name that is too long or cannot be printed. `of`: `CreateOptions`, the options that it is part of.
 pub fn check(name: &str, of: &str) -> Result<(), Status> {
-    let (path, mut errors) = (Path::root("fieldManager"), Errors::default());
+    let (path, mut errors) = (FieldPath::root("fieldManager"), FieldErrors::default());
     if name.len() > MAX_BYTES {
         errors.too_long(&path, MAX_BYTES);
     }

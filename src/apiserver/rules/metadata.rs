@@ -10,7 +10,7 @@ const OWNED: [&str; 5] = ["uid", "creationTimestamp", "deletionTimestamp", "dele
 /// Carries over what a writer may not change.
 pub fn carry_over(new: &mut Object, old: &Object) {
     for field in OWNED {
-        match old.at(&["metadata", field]) {
+        match old.value_at(&["metadata", field]) {
             Some(value) => new.set(&["metadata", field], value.clone()),
             None => {
                 new.unset(&["metadata", field]);
@@ -26,7 +26,7 @@ pub fn spec_differs(new: &Object, old: &Object) -> bool {
 }
 
 /// Whether the two are the same but for the revision, and for when their managers wrote: such a write is not made.
-pub fn same(new: &Object, old: &Object) -> bool {
+pub fn is_unchanged(new: &Object, old: &Object) -> bool {
     let (of_new, of_old) = (&new.0["metadata"], &old.0["metadata"]);
     !differs(&new.0, &old.0, &["metadata"])
         && !differs(of_new, of_old, &["resourceVersion", "managedFields"])
@@ -52,7 +52,7 @@ fn differs(new: &Value, old: &Value, except: &[&str]) -> bool {
 /// Drops maps and lists that Kubernetes does not store when they are empty.
 pub fn drop_empty(object: &mut Object) {
     for field in ["labels", "annotations", "finalizers", "ownerReferences", "managedFields"] {
-        let empty = match object.at(&["metadata", field]) {
+        let empty = match object.value_at(&["metadata", field]) {
             Some(Value::Object(map)) => map.is_empty(),
             Some(Value::Array(list)) => list.is_empty(),
             Some(Value::Null) => true,

@@ -53,7 +53,7 @@ pub fn refresh(node: &mut Object, heard: Time) {
 }
 
 /// The lease of a node; none for one that no control plane of ours runs.
-pub fn of(node: &Object, heard: Time) -> Option<Object> {
+pub fn lease_for_node(node: &Object, heard: Time) -> Option<Object> {
     let heard = last_heard(node, heard)?;
     let metadata = &node.0["metadata"];
     Some(Object(json!({
@@ -81,14 +81,14 @@ mod tests {
                 "status": {"nodeInfo": {"containerRuntimeVersion": runtime}}}))
         };
         let heard = Time::from_second(1_700_000_000).unwrap();
-        let lease = of(&node("", "kloop://0.1.0"), heard).unwrap();
+        let lease = lease_for_node(&node("", "kloop://0.1.0"), heard).unwrap();
         assert_eq!(lease.0["spec"]["renewTime"], "2023-11-14T22:13:20.000000Z");
         assert_eq!((lease.namespace(), lease.name()), ("kube-node-lease", "n"));
-        assert!(of(&node(SIMULATED, ""), heard).is_some());
-        assert!(of(&node("", "containerd://2"), heard).is_none());
+        assert!(lease_for_node(&node(SIMULATED, ""), heard).is_some());
+        assert!(lease_for_node(&node("", "containerd://2"), heard).is_none());
         let mut stopped = node(SIMULATED, "");
         stopped.set(&["metadata", "annotations", STOPPED], "2023-11-14T22:00:00Z");
-        assert_eq!(of(&stopped, heard).unwrap().0["spec"]["renewTime"], "2023-11-14T22:00:00.000000Z");
+        assert_eq!(lease_for_node(&stopped, heard).unwrap().0["spec"]["renewTime"], "2023-11-14T22:00:00.000000Z");
     }
 
     #[test]

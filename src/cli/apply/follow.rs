@@ -1,17 +1,17 @@
 //! `kloop apply --watch`: the cluster follows its manifests, as GitOps has it. What changes in the files is applied a moment later, and what
 //! was changed by hand goes back with the next look. What cannot be read or applied is told, and tried again: nothing is pruned meanwhile.
 
-use super::{Args, once, prune};
+use super::{Args, apply_once, prune};
 use crate::apiserver::create::key_of;
-use crate::cli::{Context, Failure, Outcome, flags, kustomize};
+use crate::cli::{CliResult, CommandContext, Failure, flags, kustomize};
 use crate::kinds;
 use crate::object::Object;
-use crate::runtime::touched::Touched;
+use crate::runtime::debounced_watch::DebouncedWatch;
 use std::path::{Path, PathBuf};
 
 /// Flags of following.
 #[derive(clap::Args)]
-pub struct Following {
+pub struct FollowFlags {
     /// Watch the files, such as a checkout of a repository, and apply them again when they change. With --prune, objects that are taken
     /// out of them are deleted.
     #[arg(long)]
@@ -26,7 +26,7 @@ pub struct Following {
 const NEVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Applies again and again, until it is interrupted.
-pub fn run(args: &Args, context: &mut Context) -> Outcome {
+pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
     args.check(context)?;
     let interval = flags::duration("interval", &args.follow.interval)?.unwrap_or(NEVER);
     let mut folders = watched(args)?;
@@ -36,8 +36,8 @@ pub fn run(args: &Args, context: &mut Context) -> Outcome {
         // A change may add folders to a kustomization or remove some.
         folders = watched(args).unwrap_or(folders);
         // The watch comes first: what changes while it is applied is seen afterwards.
-        let touched = Touched::watch(&folders, args.files.recursive);
-        match once(args, context, before.is_some()) {
+        let touched = DebouncedWatch::watch(&folders, args.files.recursive);
+        match apply_once(args, context, before.is_some()) {
             Ok(applied) => {
                 said.clear();
                 let gone = before.replace(applied).unwrap_or_default();
@@ -56,7 +56,7 @@ pub fn run(args: &Args, context: &mut Context) -> Outcome {
 
 /// Deletes objects that were applied before and are in no file any more, of any kind and namespace; kubectl's pruning
 /// knows only common kinds, in the namespaces that are still named.
-fn prune_rest(args: &Args, context: &mut Context, before: &[Object], now: &[Object]) -> Outcome {
+fn prune_rest(args: &Args, context: &mut CommandContext, before: &[Object], now: &[Object]) -> CliResult {
     if !args.pruning.prune {
         return Ok(());
     }
@@ -73,7 +73,7 @@ fn prune_rest(args: &Args, context: &mut Context, before: &[Object], now: &[Obje
 }
 
 /// Returns the folders to watch for changes of the manifests.
-fn watched(args: &Args) -> Outcome<Vec<PathBuf>> {
+fn watched(args: &Args) -> CliResult<Vec<PathBuf>> {
     if args.files.kustomize.is_empty() {
         return args.files.filenames.iter().map(|name| folder(name)).collect();
     }
@@ -86,7 +86,7 @@ fn watched(args: &Args) -> Outcome<Vec<PathBuf>> {
 }
 
 /// Returns the folder to watch for a file name.
-fn folder(name: &str) -> Outcome<PathBuf> {
+fn folder(name: &str) -> CliResult<PathBuf> {
     let path = Path::new(name);
     if name == "-" || name.contains("://") {
         return Err(Failure::plain("--watch needs files or folders: standard input and addresses cannot be watched"));
@@ -102,10 +102,10 @@ fn folder(name: &str) -> Outcome<PathBuf> {
 }
 
 /// Reports a repeated failure only once.
-fn tell_once(context: &mut Context, failure: &Failure, said: &mut String) {
+fn tell_once(context: &mut CommandContext, failure: &Failure, said: &mut String) {
     let text = failure.to_string();
     if text != *said {
-        context.tell(&text);
+        context.print_notice(&text);
         *said = text;
     }
 }

@@ -2,19 +2,19 @@
 
 use crate::apiserver::apply::LAST_APPLIED;
 use crate::apiserver::patch::{PatchType, patch};
-use crate::apiserver::update::Part;
+use crate::apiserver::update::UpdatePart;
 use crate::cli::files::{self, FileFlags};
 use crate::cli::flags::{DryRun, PrintFlags, WriteFlags};
 use crate::cli::targets::{self, ScopeFlags};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::yaml;
 use serde_json::{Value, json};
 
 /// The verbs.
 #[derive(clap::Subcommand)]
-pub enum Verb {
-    ViewLastApplied(View),
-    SetLastApplied(Set),
+pub enum LastAppliedVerb {
+    ViewLastApplied(ViewLastAppliedArgs),
+    SetLastApplied(SetLastAppliedArgs),
 }
 
 /// View the latest last-applied-configuration annotations by type/name or file.
@@ -28,7 +28,7 @@ kloop apply view-last-applied deployment/nginx
 # View the last-applied-configuration annotations by file in JSON
 kloop apply view-last-applied -f deploy.yaml -o json"
 )]
-pub struct View {
+pub struct ViewLastAppliedArgs {
     /// TYPE NAME, TYPE/NAME, or TYPE with -l or --all.
     words: Vec<String>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ kloop apply set-last-applied -f deploy.yaml
 # Set the last-applied-configuration of a resource to match the contents of a file; will create the annotation if it does not already exist
 kloop apply set-last-applied -f deploy.yaml --create-annotation=true"
 )]
-pub struct Set {
+pub struct SetLastAppliedArgs {
     #[command(flatten)]
     files: FileFlags,
     #[command(flatten)]
@@ -62,20 +62,20 @@ pub struct Set {
 }
 
 /// Runs one of them.
-pub fn run(verb: Verb, context: &mut Context) -> Outcome {
+pub fn run(verb: LastAppliedVerb, context: &mut CommandContext) -> CliResult {
     match verb {
-        Verb::ViewLastApplied(args) => view(&args, context),
-        Verb::SetLastApplied(args) => set(&args, context),
+        LastAppliedVerb::ViewLastApplied(args) => view(&args, context),
+        LastAppliedVerb::SetLastApplied(args) => set(&args, context),
     }
 }
 
-fn view(args: &View, context: &mut Context) -> Outcome {
+fn view(args: &ViewLastAppliedArgs, context: &mut CommandContext) -> CliResult {
     if !matches!(args.output.as_str(), "yaml" | "json") {
         let text = format!("Unexpected -o output mode: {}, the flag 'output' must be one of yaml|json", args.output);
         return Err(Failure::Usage("apply view-last-applied".into(), text));
     }
-    let (targets, failures) = targets::find(context, &args.scope.of(&args.words))?;
-    Failure::all(failures)?;
+    let (targets, failures) = targets::find(context, &args.scope.with_arguments(&args.words))?;
+    Failure::from_failures(failures)?;
     for target in targets {
         let text = target.object.annotation(LAST_APPLIED);
         let remembered = text.and_then(|text| serde_json::from_str::<Value>(text).ok()).ok_or_else(|| {
@@ -98,11 +98,11 @@ fn view(args: &View, context: &mut Context) -> Outcome {
     Ok(())
 }
 
-fn set(args: &Set, context: &mut Context) -> Outcome {
+fn set(args: &SetLastAppliedArgs, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let dry_run = args.write.dry_run(context)?;
     let (manifests, failures) = files::read(&args.files)?;
-    Failure::all(failures)?;
+    Failure::from_failures(failures)?;
     for manifest in manifests {
         let (kind, key) = targets::named(context, &manifest)?;
         let mut object = manifest.object.clone();
@@ -126,7 +126,7 @@ fn set(args: &Set, context: &mut Context) -> Outcome {
             _ => {
                 let api = context.api()?;
                 api.write(options.dry_run, |ledger| {
-                    patch(ledger, kind, &key, PatchType::Merge, &change, Part::Main, &options)
+                    patch(ledger, kind, &key, PatchType::Merge, &change, UpdatePart::Main, &options)
                 })?
                 .into_object()
             }

@@ -4,15 +4,15 @@ use super::Args;
 use crate::apiserver::apply::LAST_APPLIED;
 use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
-use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::DryRun;
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Selector};
 
 /// Flags of pruning.
 #[derive(clap::Args)]
-pub struct Flags {
+pub struct PruneFlags {
     /// Automatically delete resource objects, that do not appear in the configs and are created by either apply or create
     /// --save-config. Should be used with either -l or --all.
     #[arg(long)]
@@ -49,9 +49,9 @@ const DEFAULT: [&str; 16] = [
     "core/v1/PersistentVolume",
 ];
 
-impl Flags {
+impl PruneFlags {
     /// Refuses a prune of everything that was not asked for with `--all`.
-    pub fn check(&self) -> Outcome {
+    pub fn check(&self) -> CliResult {
         if self.prune && !self.all && self.selector.is_none() {
             return Err(Failure::plain(
                 "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all \
@@ -65,12 +65,12 @@ impl Flags {
     }
 
     /// The labels that manifests and pruned objects have to have.
-    pub fn labels(&self) -> Outcome<Option<Selector>> {
+    pub fn labels(&self) -> CliResult<Option<Selector>> {
         let parsed = self.selector.as_deref().map(Selector::parse).transpose();
         parsed.map_err(|error| Failure::plain(error.to_string()))
     }
 
-    fn kinds(&self) -> Outcome<Vec<&'static Kind>> {
+    fn kinds(&self) -> CliResult<Vec<&'static Kind>> {
         let default = DEFAULT.map(str::to_owned);
         let names = if self.prune_allowlist.is_empty() { &default[..] } else { &self.prune_allowlist };
         names.iter().map(|name| kind(name)).collect()
@@ -78,7 +78,7 @@ impl Flags {
 }
 
 /// The kind of `GROUP/VERSION/KIND`.
-fn kind(name: &str) -> Outcome<&'static Kind> {
+fn kind(name: &str) -> CliResult<&'static Kind> {
     let parts: Vec<&str> = name.split('/').collect();
     let [group, version, word] = parts[..] else {
         let text = format!("invalid GroupVersionKind format: {name}, please follow <group/version/kind>");
@@ -90,8 +90,8 @@ fn kind(name: &str) -> Outcome<&'static Kind> {
 }
 
 /// Deletes what was applied before and is not among `applied`, in the namespaces of these.
-pub fn run(args: &Args, context: &mut Context, applied: &[Object], dry_run: DryRun) -> Outcome {
-    let wanted = Wanted { labels: args.pruning.labels()?, fields: None };
+pub fn run(args: &Args, context: &mut CommandContext, applied: &[Object], dry_run: DryRun) -> CliResult {
+    let wanted = ListSelection { labels: args.pruning.labels()?, fields: None };
     let mut namespaces: Vec<&str> = applied.iter().map(Object::namespace).filter(|name| !name.is_empty()).collect();
     namespaces.sort_unstable();
     namespaces.dedup();
@@ -109,7 +109,13 @@ pub fn run(args: &Args, context: &mut Context, applied: &[Object], dry_run: DryR
 }
 
 /// Deletes one object, and says so.
-pub fn remove(args: &Args, context: &mut Context, kind: &'static Kind, object: &Object, dry_run: DryRun) -> Outcome {
+pub fn remove(
+    args: &Args,
+    context: &mut CommandContext,
+    kind: &'static Kind,
+    object: &Object,
+    dry_run: DryRun,
+) -> CliResult {
     if dry_run != DryRun::Client {
         let options = DeleteOptions { uid: Some(object.uid().to_owned()), ..DeleteOptions::default() };
         let key = key_of(kind, object);

@@ -3,7 +3,7 @@
 use crate::apiserver::apply::{self, LAST_APPLIED};
 use crate::apiserver::create::key_of;
 use crate::cli::files::Manifest;
-use crate::cli::{Context, Failure};
+use crate::cli::{CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::object::{Object, Status, yaml};
 use crate::show::go_syntax;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Tells what was tried. The patch is made once more for it: nobody needs it otherwise.
 pub fn patch(
-    context: &mut Context,
+    context: &mut CommandContext,
     manifest: &Manifest,
     kind: &'static Kind,
     object: &Object,

@@ -1,13 +1,13 @@
 //! `kloop apply --server-side`: what is applied is merged by who has set which fields, without the note of what was applied last.
 
-use super::Unapplied;
+use super::ApplyFailure;
 use crate::apiserver::apply::Applied;
 use crate::apiserver::apply_patch::apply_as_kubectl;
 use crate::apiserver::managed::apply::KUBECTL;
-use crate::apiserver::{Ledger, Options};
+use crate::apiserver::{Transaction, WriteOptions};
 use crate::cli::files::Manifest;
 use crate::cli::flags::DryRun;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{CliResult, Failure};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
 
@@ -38,7 +38,7 @@ See https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts"
 
 impl ServerSide {
     /// Refuses what does not go together.
-    pub fn check(&self, dry_run: DryRun, force: bool) -> Outcome {
+    pub fn check(&self, dry_run: DryRun, force: bool) -> CliResult {
         let wrong = match (self.server_side, self.force_conflicts) {
             (false, true) => "--force-conflicts only works with --server-side",
             (true, _) if dry_run == DryRun::Client => {
@@ -51,29 +51,29 @@ impl ServerSide {
     }
 
     /// Returns the field manager of a server-side apply.
-    pub fn applier(&self, asked: Option<&str>) -> Option<Applier> {
+    pub fn applier(&self, asked: Option<&str>) -> Option<ServerSideApplier> {
         let manager = asked.unwrap_or(KUBECTL).to_owned();
-        self.server_side.then_some(Applier { manager, force: self.force_conflicts })
+        self.server_side.then_some(ServerSideApplier { manager, force: self.force_conflicts })
     }
 }
 
 /// Field manager and options of a server-side apply.
-pub struct Applier {
+pub struct ServerSideApplier {
     manager: String,
     force: bool,
 }
 
-impl Applier {
+impl ServerSideApplier {
     /// Applies one manifest.
     pub fn apply(
         &self,
-        ledger: &mut dyn Ledger,
+        ledger: &mut dyn Transaction,
         (manifest, kind): (&Manifest, &Kind),
         object: &Object,
-        options: &Options,
-    ) -> Result<Applied, Unapplied> {
+        options: &WriteOptions,
+    ) -> Result<Applied, ApplyFailure> {
         let done = apply_as_kubectl(ledger, kind, object, (&self.manager, self.force), options);
-        done.map_err(|status| Unapplied::Failed(refused(status, manifest)))
+        done.map_err(|status| ApplyFailure::Failed(refused(status, manifest)))
     }
 }
 

@@ -4,7 +4,7 @@
 //! shell in the middle of a line has no place for errors. Words are only offered when no shell would read anything into
 //! them: the names of roles may be `$(reboot)`.
 
-use super::state::State;
+use super::state::CompletionState;
 use crate::cli::{grammar, help};
 use crate::show::print;
 use clap::builder::StyledStr;
@@ -86,24 +86,24 @@ fn ask_state(command: Command, before: &[OsString]) -> Command {
         path = if path.is_empty() { verb.to_owned() } else { format!("{path} {verb}") };
         last = Some(inner);
     }
-    let state = Arc::new(State::of(last));
-    let with = |arg: Arg, state: &Arc<State>| match completer(arg.get_id().as_str(), &path, state) {
+    let state = Arc::new(CompletionState::from_matches(last));
+    let with = |arg: Arg, state: &Arc<CompletionState>| match completer(arg.get_id().as_str(), &path, state) {
         Some(completer) => arg.add(completer),
         None => arg,
     };
-    fn each(command: Command, with: &dyn Fn(Arg) -> Arg) -> Command {
-        command.mut_args(with).mut_subcommands(|inner| each(inner, with))
+    fn map_arguments(command: Command, with: &dyn Fn(Arg) -> Arg) -> Command {
+        command.mut_args(with).mut_subcommands(|inner| map_arguments(inner, with))
     }
-    each(command, &|arg| with(arg, &state))
+    map_arguments(command, &|arg| with(arg, &state))
 }
 
 /// Returns the completer for an argument of a verb; `None` for free text.
-fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueCompleter> {
+fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option<ArgValueCompleter> {
     let listed =
         |list: Vec<String>| Some(ArgValueCompleter::new(move |word: &OsStr| offer(word, list.iter().cloned())));
     let texts = |list: &[&str]| listed(list.iter().map(|text| (*text).to_owned()).collect());
     let state = Arc::clone(state);
-    let ask = |ask: fn(&State, &str) -> Vec<String>| {
+    let ask = |ask: fn(&CompletionState, &str) -> Vec<String>| {
         Some(ArgValueCompleter::new(move |word: &OsStr| {
             offer(word, ask(&state, word.to_str().unwrap_or_default()).into_iter())
         }))
@@ -123,10 +123,10 @@ fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueC
         ("shells", _) => texts(&["bash", "zsh", "fish", "man"]),
         ("words", "help") => listed(help_words()),
         ("words", "explain") => ask(|state, _| state.types()),
-        ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(State::pods),
+        ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(CompletionState::pods),
         ("names", "cordon" | "uncordon" | "drain") => ask(|state, _| state.names("nodes")),
         ("image", "image") => ask(|state, _| state.images()),
-        ("words", _) => ask(State::targets),
+        ("words", _) => ask(CompletionState::targets),
         _ => None,
     }
 }

@@ -1,13 +1,13 @@
 //! Manual pages, made from the grammar of the command line: `kloop.1` and one page for each command.
 
-use crate::cli::{Context, Failure, Outcome, grammar};
+use crate::cli::{CliResult, CommandContext, Failure, grammar};
 use anyhow::Context as _;
 use clap::Command;
 use clap_mangen::Man;
 use std::path::Path;
 
 /// Prints `kloop.1`, or writes all pages into a folder and names it. Fails when the folder cannot be made or written.
-pub fn write(folder: Option<&Path>, context: &mut Context) -> Outcome {
+pub fn write(folder: Option<&Path>, context: &mut CommandContext) -> CliResult {
     let Some(folder) = folder else {
         let mut page = Vec::new();
         Man::new(grammar::command()).render(&mut page).context("cannot render the manual page")?;

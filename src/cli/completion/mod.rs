@@ -9,7 +9,7 @@ mod state;
 
 pub use answer::answer;
 
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use std::path::Path;
 
 /// The shells and their scripts.
@@ -44,7 +44,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let wrong = |text: String| Failure::Usage("completion".into(), text);
     let shell = match &args.shells[..] {
         [word] if word == "man" => return man::write(None, context),

@@ -5,24 +5,24 @@ use crate::cli::context::{default_namespace, state_path};
 use crate::kinds::image::recipe;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Resource};
-use crate::store::Access;
+use crate::store::OpenMode;
 use clap::ArgMatches;
 use std::path::PathBuf;
 
 /// Options in the words before the cursor.
 #[derive(Default)]
-pub struct State {
+pub struct CompletionState {
     path: Option<PathBuf>,
     namespace: Option<String>,
     words: Vec<String>,
 }
 
-impl State {
+impl CompletionState {
     /// Takes from the innermost verb's matches which cluster and namespace are meant, and what is named already.
-    pub fn of(matches: Option<&ArgMatches>) -> State {
-        let Some(matches) = matches else { return State::default() };
+    pub fn from_matches(matches: Option<&ArgMatches>) -> CompletionState {
+        let Some(matches) = matches else { return CompletionState::default() };
         let words = matches.try_get_many::<String>("words").ok().flatten();
-        State {
+        CompletionState {
             path: matches.try_get_one::<PathBuf>("state").ok().flatten().cloned(),
             namespace: matches.try_get_one::<String>("namespace").ok().flatten().cloned(),
             words: words.into_iter().flatten().cloned().collect(),
@@ -58,7 +58,7 @@ impl State {
     /// All types.
     pub fn types(&self) -> Vec<String> {
         self.learn();
-        kinds::all().map(|kind| kind.resource.plural().to_owned()).collect()
+        kinds::all_kinds().map(|kind| kind.resource.plural().to_owned()).collect()
     }
 
     /// Whoever opens a cluster learns of its custom kinds.
@@ -106,7 +106,7 @@ impl State {
         let key = Key::new(Resource("pods"), &self.namespace(), name);
         let found = self.open().and_then(|api| api.look(|ledger| crate::apiserver::read::get(ledger, &key)).ok());
         let names = |pod: &Object, list: &str| -> Vec<String> {
-            let containers = pod.at(&["spec", list]).and_then(|list| list.as_array()).into_iter().flatten();
+            let containers = pod.value_at(&["spec", list]).and_then(|list| list.as_array()).into_iter().flatten();
             containers.filter_map(|container| container["name"].as_str()).map(str::to_owned).collect()
         };
         found.map(|pod| [names(&pod, "containers"), names(&pod, "initContainers")].concat()).unwrap_or_default()
@@ -125,15 +125,15 @@ impl State {
     }
 
     fn open(&self) -> Option<Api> {
-        Api::open(&state_path(self.path.as_ref()), Access::Existing, "kloop").ok()
+        Api::open(&state_path(self.path.as_ref()), OpenMode::Existing, "kloop").ok()
     }
 }
 
 /// `pods`, `deployments`; after a comma the next one.
 fn types(word: &str) -> Vec<String> {
     let (first, _) = word.rsplit_once(',').map_or(("", word), |(first, last)| (&word[..=first.len()], last));
-    let mut names: Vec<&str> = kinds::all().map(|kind| kind.resource.plural()).collect();
-    names.extend(kinds::all().flat_map(|kind| kind.categories));
+    let mut names: Vec<&str> = kinds::all_kinds().map(|kind| kind.resource.plural()).collect();
+    names.extend(kinds::all_kinds().flat_map(|kind| kind.categories));
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(|name| format!("{first}{name}")).collect()

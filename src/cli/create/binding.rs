@@ -1,15 +1,15 @@
 //! `kloop create rolebinding` and `clusterrolebinding`.
 
-use super::generate::Generate;
-use crate::cli::set::subject::Subjects;
-use crate::cli::{Context, Failure, Outcome};
+use super::generate::GeneratorFlags;
+use crate::cli::set::subject::BindingSubjects;
+use crate::cli::{CliResult, CommandContext, Failure};
 use serde_json::json;
 
 /// Flags of both.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// ClusterRole this binding should reference.
     #[arg(long, default_value = "", value_name = "NAME")]
     clusterrole: String,
@@ -17,11 +17,11 @@ pub struct Args {
     #[arg(long, default_value = "", value_name = "NAME")]
     role: String,
     #[command(flatten)]
-    subjects: Subjects,
+    subjects: BindingSubjects,
 }
 
 /// Runs the verb, for `RoleBinding` or `ClusterRoleBinding`.
-pub fn run(args: Args, context: &mut Context, kind: &str) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext, kind: &str) -> CliResult {
     let name = args.generate.name(&format!("create {}", kind.to_lowercase()))?;
     let (role_kind, role) = match (args.clusterrole.as_str(), args.role.as_str()) {
         ("", "") | (_, _) if args.clusterrole.is_empty() == args.role.is_empty() => {

@@ -1,8 +1,8 @@
 //! `kloop create configmap`.
 
-use super::generate::Generate;
-use super::sources::Sources;
-use crate::cli::{Context, Outcome};
+use super::generate::GeneratorFlags;
+use super::sources::DataSourceFlags;
+use crate::cli::{CliResult, CommandContext};
 use base64::Engine;
 use serde_json::{Map, json};
 
@@ -31,13 +31,13 @@ kloop create configmap my-config --from-env-file=path/to/foo.env"
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     #[command(flatten)]
-    sources: Sources,
+    sources: DataSourceFlags,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create configmap")?;
     let (mut data, mut binary) = (Map::new(), Map::new());
     for (key, value) in args.sources.read("ConfigMap", name)? {

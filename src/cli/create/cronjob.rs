@@ -1,8 +1,8 @@
 //! `kloop create cronjob`.
 
-use super::generate::Generate;
+use super::generate::GeneratorFlags;
 use super::job::job_spec;
-use crate::cli::{Context, Outcome};
+use crate::cli::{CliResult, CommandContext};
 use serde_json::json;
 
 /// Create a cron job with the specified name.
@@ -18,7 +18,7 @@ kloop create cronjob my-job --image=busybox --schedule=\"*/1 * * * *\" -- date"
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// Image name to run.
     #[arg(long, required = true, value_name = "IMAGE")]
     image: String,
@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create cronjob")?;
     let spec = job_spec(name, &args.image, &args.command, &args.restart);
     let body = json!({

@@ -1,7 +1,7 @@
 //! `kloop create deployment`.
 
-use super::generate::Generate;
-use crate::cli::{Context, Failure, Outcome};
+use super::generate::GeneratorFlags;
+use crate::cli::{CliResult, CommandContext, Failure};
 use serde_json::{Value, json};
 
 /// Create a deployment with the specified name.
@@ -23,7 +23,7 @@ kloop create deployment my-dep --image=busybox --port=5701"
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// Image names to run. A deployment can have multiple images set for multi-container pod.
     #[arg(long, required = true, value_name = "IMAGE")]
     image: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create deployment")?;
     if args.image.len() > 1 && !args.command.is_empty() {
         return Err(Failure::plain("cannot specify multiple --image options and command"));

@@ -1,10 +1,10 @@
 //! `kloop create -f`: new objects, from manifests.
 
 use crate::apiserver::create::create;
-use crate::apiserver::{FieldValidation, Ledger};
+use crate::apiserver::{FieldValidation, Transaction};
 use crate::cli::files::{self, FileFlags, Manifest};
 use crate::cli::flags::{DryRun, MakeFlags};
-use crate::cli::{Context, Failure, Outcome, targets};
+use crate::cli::{CliResult, CommandContext, Failure, targets};
 use crate::kinds::Kind;
 use crate::object::Object;
 
@@ -18,7 +18,7 @@ pub struct FromFiles {
 }
 
 /// Runs the verb.
-pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
+pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
@@ -34,18 +34,18 @@ pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
     }
     if dry_run == DryRun::Client {
         for (place, _, kind, object) in ready {
-            let told = args.make.change.tell(context, kind, &object, "created", dry_run);
+            let told = args.make.change.print_change(context, kind, &object, "created", dry_run);
             refused.extend(told.err().map(|failure| (place, failure)));
         }
     } else {
-        let write = |ledger: &mut dyn Ledger, (_, _, kind, object): &(_, _, &'static Kind, _)| {
+        let write = |ledger: &mut dyn Transaction, (_, _, kind, object): &(_, _, &'static Kind, _)| {
             create(ledger, kind, object, &options)
         };
         let ended = context.write_each(options.dry_run, ready, write, |context, (place, manifest, kind, _), done| {
             let told = match done {
                 Ok(done) => {
                     context.warn(&done.warnings);
-                    args.make.change.tell(context, kind, &done.object, "created", dry_run)
+                    args.make.change.print_change(context, kind, &done.object, "created", dry_run)
                 }
                 Err(status) => Err(Failure::in_manifest(status, "creating", manifest)),
             };
@@ -55,17 +55,17 @@ pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
     }
     refused.sort_by_key(|(place, _)| *place);
     failures.extend(refused.into_iter().map(|(_, failure)| failure));
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
 /// Returns the object to send for a manifest.
 fn sent(
     args: &FromFiles,
-    context: &Context,
+    context: &CommandContext,
     manifest: &Manifest,
     validation: FieldValidation,
     dry_run: DryRun,
-) -> Outcome<(&'static Kind, Object)> {
+) -> CliResult<(&'static Kind, Object)> {
     let (kind, key) = targets::locate_for(context, manifest, dry_run)?;
     let mut object = targets::placed(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;

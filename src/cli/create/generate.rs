@@ -6,24 +6,24 @@ use crate::apiserver::create::create;
 use crate::apiserver::patch::{PatchType, patched};
 use crate::cli::flags::{DryRun, MakeFlags};
 use crate::cli::relative::{current_folder, record};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::Object;
 use serde_json::Value;
 
 /// Flags of all generators.
 #[derive(clap::Args)]
-pub struct Generate {
+pub struct GeneratorFlags {
     /// The new object's name.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     #[command(flatten)]
-    making: Making,
+    making: CreateFlags,
 }
 
-impl Generate {
+impl GeneratorFlags {
     /// The one name; `verb` is `create configmap`.
-    pub fn name(&self, verb: &str) -> Outcome<&str> {
+    pub fn name(&self, verb: &str) -> CliResult<&str> {
         match &self.names[..] {
             [name] => Ok(name),
             names => Err(Failure::Usage(verb.into(), format!("exactly one NAME is required, got {}", names.len()))),
@@ -32,7 +32,7 @@ impl Generate {
 
     /// Creates the object. `what` goes into the message of a refusal, `failed to create WHAT: ...`; without one the refusal is
     /// told as it is.
-    pub fn create(&self, context: &mut Context, body: Value, what: Option<&str>) -> Outcome {
+    pub fn create(&self, context: &mut CommandContext, body: Value, what: Option<&str>) -> CliResult {
         let done = self.making.create(context, body, "created");
         done.map_err(|failure| match (failure, what) {
             (Failure::Api { status, .. }, Some(what)) if status.exit_code.is_none() => {
@@ -45,32 +45,32 @@ impl Generate {
 
 /// Flags of every verb that makes an object of flags.
 #[derive(clap::Args)]
-pub struct Making {
+pub struct CreateFlags {
     #[command(flatten)]
     make: MakeFlags,
 }
 
-impl Making {
+impl CreateFlags {
     /// Creates the object and says `service/web <word>`, or prints it.
-    pub fn create(&self, context: &mut Context, body: Value, word: &str) -> Outcome {
+    pub fn create(&self, context: &mut CommandContext, body: Value, word: &str) -> CliResult {
         let dry_run = self.dry_run(context)?;
         let object = self.commit(context, Object(body), dry_run)?;
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
-        self.make.change.tell(context, kind, &object, word, dry_run)
+        self.make.change.print_change(context, kind, &object, word, dry_run)
     }
 
     /// Parses `--dry-run`.
-    pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
+    pub fn dry_run(&self, context: &mut CommandContext) -> CliResult<DryRun> {
         self.make.change.dry_run(context)
     }
 
     /// Creates the object and says nothing.
-    pub fn create_quietly(&self, context: &mut Context, body: Value) -> Outcome<Object> {
+    pub fn create_quietly(&self, context: &mut CommandContext, body: Value) -> CliResult<Object> {
         let dry_run = self.dry_run(context)?;
         self.commit(context, Object(body), dry_run)
     }
 
-    fn commit(&self, context: &mut Context, mut object: Object, dry_run: DryRun) -> Outcome<Object> {
+    fn commit(&self, context: &mut CommandContext, mut object: Object, dry_run: DryRun) -> CliResult<Object> {
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(object) };
         // A manifest for later keeps quiet about a namespace that nobody asked for.
         if kind.namespaced && (dry_run != DryRun::Client || context.globals.namespace.is_some()) {
@@ -105,7 +105,7 @@ pub struct Overrides {
 
 impl Overrides {
     /// The object with them.
-    pub fn apply(&self, body: Value) -> Outcome<Value> {
+    pub fn apply(&self, body: Value) -> CliResult<Value> {
         let Some(text) = &self.overrides else { return Ok(body) };
         let language = match self.override_type.as_str() {
             "merge" => PatchType::Merge,

@@ -1,7 +1,7 @@
 //! `kloop create ingress`.
 
-use super::generate::Generate;
-use crate::cli::{Context, Failure, Outcome, pairs};
+use super::generate::GeneratorFlags;
+use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use serde_json::{Map, Value, json};
 
 /// Create an ingress with the specified name.
@@ -20,7 +20,7 @@ kloop create ingress ingdefault --default-backend=defaultsvc:http --rule=\"foo.c
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// Rule in format host/path=service:port[,tls=secretname]. Paths containing the leading character '*' are considered pathType=Prefix.
     #[arg(long, value_name = "RULE")]
     rule: Vec<String>,
@@ -36,18 +36,18 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create ingress")?;
     if args.rule.is_empty() && args.default_backend.is_empty() {
         let text = "not enough information provided: every ingress has to either specify a default-backend (which catches all traffic) or a list of rules (which catch specific paths)";
         return Err(Failure::plain(text));
     }
-    let rules = args.rule.iter().map(|text| Rule::parse(text)).collect::<Outcome<Vec<Rule>>>()?;
+    let rules = args.rule.iter().map(|text| IngressRuleArg::parse(text)).collect::<CliResult<Vec<IngressRuleArg>>>()?;
     let mut body = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": name},
         "spec": {}, "status": {"loadBalancer": {}},
     });
-    let annotations: Map<String, Value> = pairs::parse(&args.annotation, "annotation", false)?
+    let annotations: Map<String, Value> = key_changes::parse(&args.annotation, "annotation", false)?
         .set
         .into_iter()
         .map(|(key, value)| (key, value.into()))
@@ -73,15 +73,15 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     args.generate.create(context, body, Some("ingress"))
 }
 
-struct Rule {
+struct IngressRuleArg {
     host: String,
     path: Value,
     /// The secret, empty for the controller's own certificate.
     tls: Option<String>,
 }
 
-impl Rule {
-    fn parse(text: &str) -> Outcome<Rule> {
+impl IngressRuleArg {
+    fn parse(text: &str) -> CliResult<IngressRuleArg> {
         let wrong = || {
             let form = "host/path=svcname:svcport[,tls[=secret]]";
             Failure::plain(format!("rule {text} is invalid and should be in format {form}"))
@@ -99,7 +99,7 @@ impl Rule {
         };
         let backend = backend(service).ok_or_else(wrong)?;
         let path = json!({"backend": backend, "path": format!("/{path}"), "pathType": kind});
-        Ok(Rule { host: host.into(), path, tls })
+        Ok(IngressRuleArg { host: host.into(), path, tls })
     }
 }
 
@@ -113,7 +113,7 @@ fn backend(text: &str) -> Option<Value> {
 }
 
 /// One rule a host, in order of the first mention.
-fn by_host(rules: &[Rule]) -> Vec<Value> {
+fn by_host(rules: &[IngressRuleArg]) -> Vec<Value> {
     let mut hosts: Vec<(&str, Vec<Value>)> = Vec::new();
     for rule in rules {
         match hosts.iter_mut().find(|(host, _)| *host == rule.host) {
@@ -128,7 +128,7 @@ fn by_host(rules: &[Rule]) -> Vec<Value> {
     hosts.into_iter().map(rule).collect()
 }
 
-fn certificates(rules: &[Rule]) -> Vec<Value> {
+fn certificates(rules: &[IngressRuleArg]) -> Vec<Value> {
     let mut secrets: Vec<(&str, Vec<&str>)> = Vec::new();
     for rule in rules {
         let Some(secret) = rule.tls.as_deref() else { continue };

@@ -1,9 +1,9 @@
 //! `kloop create job`, from an image or from a CronJob.
 
-use super::generate::Generate;
+use super::generate::GeneratorFlags;
 use crate::apiserver::read;
 use crate::cli::targets::{self, Targets};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::{Key, Object};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ kloop create job test-job --from=cronjob/a-cronjob"
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// Image name to run.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create job")?;
     let body = match (&args.image, &args.from) {
         (Some(image), None) => job(name, job_spec(name, image, &args.command, "Never")),
@@ -62,7 +62,7 @@ pub fn job_spec(name: &str, image: &str, command: &[String], restart: &str) -> V
     json!({"template": {"metadata": {}, "spec": {"containers": [container], "restartPolicy": restart}}})
 }
 
-fn from_cron_job(context: &mut Context, name: &str, from: &str) -> Outcome<Value> {
+fn from_cron_job(context: &mut CommandContext, name: &str, from: &str) -> CliResult<Value> {
     let Targets::Named(named) = targets::parse(&[from.to_owned()])? else {
         return Err(Failure::plain("from must be an existing cronjob: cronjob/NAME"));
     };
@@ -74,7 +74,7 @@ fn from_cron_job(context: &mut Context, name: &str, from: &str) -> Outcome<Value
     }
     let key = Key::new(kind.resource, context.namespace(), cron_job);
     let cron_job: Object = context.look(|ledger| read::get(ledger, &key))?;
-    let template = |field: &[&str]| cron_job.at(&[&["spec", "jobTemplate"], field].concat()).cloned();
+    let template = |field: &[&str]| cron_job.value_at(&[&["spec", "jobTemplate"], field].concat()).cloned();
     let mut body = Object(job(name, template(&["spec"]).unwrap_or(json!({}))));
     if let Some(labels) = template(&["metadata", "labels"]) {
         body.set(&["metadata", "labels"], labels);

@@ -21,7 +21,7 @@ mod serviceaccount;
 pub mod sources;
 mod token;
 
-use super::{Context, Outcome};
+use super::{CliResult, CommandContext};
 use clap::Subcommand;
 
 /// Create a resource from a file or from stdin.
@@ -114,7 +114,7 @@ kloop create rolebinding admin-binding --role=admin --serviceaccount=monitoring:
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let Some(generator) = args.generator else { return files::run(args.files, context) };
     match generator {
         Generator::Clusterrole(args) => role::run(args, context, "ClusterRole"),

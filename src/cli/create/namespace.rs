@@ -1,7 +1,7 @@
 //! `kloop create namespace`.
 
-use super::generate::Generate;
-use crate::cli::{Context, Outcome};
+use super::generate::GeneratorFlags;
+use crate::cli::{CliResult, CommandContext};
 use serde_json::json;
 
 /// Create a namespace with the specified name.
@@ -14,11 +14,11 @@ kloop create namespace my-namespace"
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create namespace")?;
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {}, "status": {}});
     args.generate.create(context, body, None)

@@ -1,7 +1,7 @@
 //! `kloop create poddisruptionbudget`.
 
-use super::generate::Generate;
-use crate::cli::{Context, Failure, Outcome, pairs};
+use super::generate::GeneratorFlags;
+use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use serde_json::{Map, Value, json};
 
 /// Create a pod disruption budget with the specified name.
@@ -19,7 +19,7 @@ kloop create pdb my-pdb --selector=app=nginx --min-available=50%"
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// The maximum number or percentage of unavailable pods this budget requires.
     #[arg(long, default_value = "", value_name = "N")]
     max_unavailable: String,
@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create poddisruptionbudget")?;
     if args.selector.is_empty() {
         return Err(Failure::plain("a selector must be specified"));
@@ -45,8 +45,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         _ => return Err(Failure::plain("min-available and max-unavailable cannot be both specified")),
     };
     let words: Vec<String> = args.selector.split(',').map(str::to_owned).collect();
-    let labels: Map<String, Value> =
-        pairs::parse(&words, "selector", false)?.set.into_iter().map(|(key, value)| (key, value.into())).collect();
+    let labels: Map<String, Value> = key_changes::parse(&words, "selector", false)?
+        .set
+        .into_iter()
+        .map(|(key, value)| (key, value.into()))
+        .collect();
     let body = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
         "spec": {field: value, "selector": {"matchLabels": labels}},

@@ -1,7 +1,7 @@
 //! `kloop create priorityclass`.
 
-use super::generate::Generate;
-use crate::cli::{Context, Outcome};
+use super::generate::GeneratorFlags;
+use crate::cli::{CliResult, CommandContext};
 use serde_json::json;
 
 /// Create a priority class with the specified name.
@@ -17,7 +17,7 @@ kloop create priorityclass default-priority --value=1000 --global-default=true -
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// The value of this priority class.
     #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
     value: i32,
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create priorityclass")?;
     let mut body = json!({
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},

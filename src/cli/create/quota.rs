@@ -1,7 +1,7 @@
 //! `kloop create quota`.
 
-use super::generate::Generate;
-use crate::cli::{Context, Failure, Outcome, pairs};
+use super::generate::GeneratorFlags;
+use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use crate::object::Quantity;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ kloop create quota best-effort --hard=pods=100 --scopes=BestEffort"
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// A comma-delimited set of resource=quantity pairs that define a hard limit.
     #[arg(long, value_delimiter = ',', value_name = "RESOURCE=QUANTITY")]
     hard: Vec<String>,
@@ -28,10 +28,10 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create quota")?;
     let mut hard = Map::new();
-    for (resource, amount) in pairs::parse(&args.hard, "resource", false)?.set {
+    for (resource, amount) in key_changes::parse(&args.hard, "resource", false)?.set {
         Quantity::parse(&amount).map_err(|error| Failure::plain(error.to_string()))?;
         hard.insert(resource, Value::from(amount));
     }

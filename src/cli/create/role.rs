@@ -1,14 +1,14 @@
 //! `kloop create role` and `clusterrole`.
 
-use super::generate::Generate;
-use crate::cli::{Context, Failure, Outcome, pairs, targets};
+use super::generate::GeneratorFlags;
+use crate::cli::{CliResult, CommandContext, Failure, key_changes, targets};
 use serde_json::{Map, Value, json};
 
 /// Flags of both.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// Verb that applies to the resources contained in the rule.
     #[arg(long, value_delimiter = ',', value_name = "VERB")]
     verb: Vec<String>,
@@ -47,11 +47,11 @@ const KNOWN: [&str; 16] = [
 ];
 
 /// Runs the verb, for `Role` or `ClusterRole`.
-pub fn run(args: Args, context: &mut Context, kind: &str) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext, kind: &str) -> CliResult {
     let name = args.generate.name(&format!("create {}", kind.to_lowercase()))?;
     let mut body = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
     if kind == "ClusterRole" && !args.aggregation_rule.is_empty() {
-        let labels: Map<String, Value> = pairs::parse(&args.aggregation_rule, "aggregation rule", false)?
+        let labels: Map<String, Value> = key_changes::parse(&args.aggregation_rule, "aggregation rule", false)?
             .set
             .into_iter()
             .map(|(key, value)| (key, value.into()))
@@ -64,7 +64,7 @@ pub fn run(args: Args, context: &mut Context, kind: &str) -> Outcome {
     args.generate.create(context, body, Some(&kind.to_lowercase()))
 }
 
-fn rules(args: &Args, context: &mut Context, kind: &str) -> Outcome<Vec<Value>> {
+fn rules(args: &Args, context: &mut CommandContext, kind: &str) -> CliResult<Vec<Value>> {
     let mut verbs: Vec<&str> = Vec::new();
     for verb in args.verb.iter().map(String::as_str) {
         if !verbs.contains(&verb) {
@@ -109,7 +109,7 @@ fn rules(args: &Args, context: &mut Context, kind: &str) -> Outcome<Vec<Value>> 
 }
 
 /// The group and the resource, with its subresource, that a word names.
-fn resource(text: &str) -> Outcome<(String, String)> {
+fn resource(text: &str) -> CliResult<(String, String)> {
     if text == "*" {
         return Ok(("*".into(), "*".into()));
     }

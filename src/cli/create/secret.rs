@@ -1,8 +1,8 @@
 //! `kloop create secret`: generic, tls, docker-registry.
 
-use super::generate::Generate;
-use super::sources::Sources;
-use crate::cli::{Context, Failure, Outcome, input};
+use super::generate::GeneratorFlags;
+use super::sources::DataSourceFlags;
+use crate::cli::{CliResult, CommandContext, Failure, input};
 use crate::object::cause;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,11 +20,11 @@ use serde_json::{Map, Value, json};
 #[command(override_usage = "(docker-registry | generic | tls)")]
 pub struct Args {
     #[command(subcommand)]
-    form: Form,
+    form: SecretCommand,
 }
 
 #[derive(Subcommand)]
-enum Form {
+enum SecretCommand {
     DockerRegistry(DockerRegistry),
     Generic(Generic),
     Tls(Tls),
@@ -40,7 +40,7 @@ kloop create secret docker-registry my-secret --docker-server=DOCKER_REGISTRY_SE
 )]
 struct DockerRegistry {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// Email for Docker registry.
     #[arg(long, default_value = "", value_name = "EMAIL")]
     docker_email: String,
@@ -71,9 +71,9 @@ kloop create secret generic my-secret --from-env-file=path/to/foo.env --from-env
 )]
 struct Generic {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     #[command(flatten)]
-    sources: Sources,
+    sources: DataSourceFlags,
     /// The type of secret to create.
     #[arg(long = "type", default_value = "", value_name = "TYPE")]
     kind: String,
@@ -92,7 +92,7 @@ kloop create secret tls tls-secret --cert=path/to/tls.crt --key=path/to/tls.key"
 )]
 struct Tls {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// Path to PEM encoded public key certificate.
     #[arg(long, required = true, value_name = "PATH")]
     cert: String,
@@ -102,15 +102,21 @@ struct Tls {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.form {
-        Form::DockerRegistry(args) => docker_registry(args, context),
-        Form::Generic(args) => generic(args, context),
-        Form::Tls(args) => tls(args, context),
+        SecretCommand::DockerRegistry(args) => docker_registry(args, context),
+        SecretCommand::Generic(args) => generic(args, context),
+        SecretCommand::Tls(args) => tls(args, context),
     }
 }
 
-fn create(generate: &Generate, context: &mut Context, name: &str, kind: &str, data: Vec<(String, Vec<u8>)>) -> Outcome {
+fn create(
+    generate: &GeneratorFlags,
+    context: &mut CommandContext,
+    name: &str,
+    kind: &str,
+    data: Vec<(String, Vec<u8>)>,
+) -> CliResult {
     let data: Map<String, Value> = data.into_iter().map(|(key, value)| (key, STANDARD.encode(value).into())).collect();
     let mut body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
     if !data.is_empty() {
@@ -122,13 +128,13 @@ fn create(generate: &Generate, context: &mut Context, name: &str, kind: &str, da
     generate.create(context, body, Some("secret"))
 }
 
-fn generic(args: Generic, context: &mut Context) -> Outcome {
+fn generic(args: Generic, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create secret generic")?;
     let data = args.sources.read("Secret", name)?;
     create(&args.generate, context, name, &args.kind, data)
 }
 
-fn docker_registry(args: DockerRegistry, context: &mut Context) -> Outcome {
+fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create secret docker-registry")?;
     for (flag, value) in [("docker-username", &args.docker_username), ("docker-password", &args.docker_password)] {
         if value.is_empty() {
@@ -156,7 +162,7 @@ fn docker_registry(args: DockerRegistry, context: &mut Context) -> Outcome {
     create(&args.generate, context, name, "kubernetes.io/dockerconfigjson", data)
 }
 
-fn tls(args: Tls, context: &mut Context) -> Outcome {
+fn tls(args: Tls, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create secret tls")?;
     let read = |path: &str| {
         input::read(path).map_err(|error| match error.kind() {

@@ -1,7 +1,7 @@
 //! `kloop create service`: one form for each type.
 
-use super::generate::Generate;
-use crate::cli::{Context, Failure, Outcome};
+use super::generate::GeneratorFlags;
+use crate::cli::{CliResult, CommandContext, Failure};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 #[command(override_usage = "(clusterip | externalname | loadbalancer | nodeport)")]
 pub struct Args {
     #[command(subcommand)]
-    form: Form,
+    form: ServiceCommand,
 }
 
 #[derive(Subcommand)]
-enum Form {
+enum ServiceCommand {
     /// Create a ClusterIP service.
     #[command(
         override_usage = "NAME [--tcp=<port>:<targetPort>] [--dry-run=server|client|none]",
@@ -25,7 +25,7 @@ kloop create service clusterip my-cs --tcp=5678:8080
 # Create a new ClusterIP service named my-cs (in headless mode)
 kloop create service clusterip my-cs --clusterip=\"None\""
     )]
-    Clusterip(Common),
+    Clusterip(ServiceFlags),
     /// Create an ExternalName service.
     #[command(
         override_usage = "NAME --external-name external.name [--dry-run=server|client|none]",
@@ -33,7 +33,7 @@ kloop create service clusterip my-cs --clusterip=\"None\""
 # Create a new ExternalName service named my-ns
 kloop create service externalname my-ns --external-name bar.com"
     )]
-    Externalname(Common),
+    Externalname(ServiceFlags),
     /// Create a LoadBalancer service.
     #[command(
         override_usage = "NAME [--tcp=port:targetPort] [--dry-run=server|client|none]",
@@ -41,7 +41,7 @@ kloop create service externalname my-ns --external-name bar.com"
 # Create a new LoadBalancer service named my-lbs
 kloop create service loadbalancer my-lbs --tcp=5678:8080"
     )]
-    Loadbalancer(Common),
+    Loadbalancer(ServiceFlags),
     /// Create a NodePort service.
     #[command(
         override_usage = "NAME [--tcp=port:targetPort] [--dry-run=server|client|none]",
@@ -49,13 +49,13 @@ kloop create service loadbalancer my-lbs --tcp=5678:8080"
 # Create a new NodePort service named my-ns
 kloop create service nodeport my-ns --tcp=5678:8080"
     )]
-    Nodeport(Common),
+    Nodeport(ServiceFlags),
 }
 
 #[derive(clap::Args)]
-struct Common {
+struct ServiceFlags {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
     /// Port pairs can be specified as 'PORT:TARGETPORT'.
     #[arg(long, value_delimiter = ',', value_name = "PORT[:TARGET]")]
     tcp: Vec<String>,
@@ -71,16 +71,16 @@ struct Common {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.form {
-        Form::Clusterip(args) => one(args, context, "ClusterIP"),
-        Form::Externalname(args) => one(args, context, "ExternalName"),
-        Form::Loadbalancer(args) => one(args, context, "LoadBalancer"),
-        Form::Nodeport(args) => one(args, context, "NodePort"),
+        ServiceCommand::Clusterip(args) => create_service(args, context, "ClusterIP"),
+        ServiceCommand::Externalname(args) => create_service(args, context, "ExternalName"),
+        ServiceCommand::Loadbalancer(args) => create_service(args, context, "LoadBalancer"),
+        ServiceCommand::Nodeport(args) => create_service(args, context, "NodePort"),
     }
 }
 
-fn one(args: Common, context: &mut Context, kind: &str) -> Outcome {
+fn create_service(args: ServiceFlags, context: &mut CommandContext, kind: &str) -> CliResult {
     let name = args.generate.name(&format!("create service {}", kind.to_lowercase()))?;
     let headless = args.clusterip.as_deref() == Some("None");
     if kind == "ExternalName" && args.external_name.is_none() {
@@ -89,7 +89,7 @@ fn one(args: Common, context: &mut Context, kind: &str) -> Outcome {
     if args.tcp.is_empty() && !headless && kind != "ExternalName" {
         return Err(Failure::plain("at least one tcp port specifier must be provided"));
     }
-    let mut ports = args.tcp.iter().map(|text| port(text)).collect::<Outcome<Vec<Value>>>()?;
+    let mut ports = args.tcp.iter().map(|text| port(text)).collect::<CliResult<Vec<Value>>>()?;
     if let Some(port) = ports.first_mut().filter(|_| args.node_port > 0) {
         port["nodePort"] = args.node_port.into();
     }
@@ -111,7 +111,7 @@ fn one(args: Common, context: &mut Context, kind: &str) -> Outcome {
 }
 
 /// `80:8080`, `443`, `80:http`.
-fn port(text: &str) -> Outcome<Value> {
+fn port(text: &str) -> CliResult<Value> {
     let (port, target) = text.split_once(':').unwrap_or((text, text));
     let number = port
         .parse::<u16>()

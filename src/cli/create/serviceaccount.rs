@@ -1,7 +1,7 @@
 //! `kloop create serviceaccount`.
 
-use super::generate::Generate;
-use crate::cli::{Context, Outcome};
+use super::generate::GeneratorFlags;
+use crate::cli::{CliResult, CommandContext};
 use serde_json::json;
 
 /// Create a service account with the specified name.
@@ -14,11 +14,11 @@ kloop create serviceaccount my-service-account"
 )]
 pub struct Args {
     #[command(flatten)]
-    generate: Generate,
+    generate: GeneratorFlags,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create serviceaccount")?;
     let body = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
     args.generate.create(context, body, Some("serviceaccount"))

@@ -1,12 +1,12 @@
 //! Sources of data for config maps and secrets: literals, files, folders, env files.
 
-use crate::cli::{Failure, Outcome, input};
+use crate::cli::{CliResult, Failure, input};
 use crate::object::cause;
 use std::path::Path;
 
 /// Flags that say so.
 #[derive(clap::Args)]
-pub struct Sources {
+pub struct DataSourceFlags {
     /// Specify a key and literal value to insert (i.e. mykey=somevalue).
     #[arg(long, value_name = "KEY=VALUE")]
     from_literal: Vec<String>,
@@ -19,15 +19,15 @@ pub struct Sources {
 }
 
 /// Entries by their keys.
-pub type Data = Vec<(String, Vec<u8>)>;
+pub type DataEntries = Vec<(String, Vec<u8>)>;
 
-impl Sources {
+impl DataSourceFlags {
     /// All entries. `kind` and `name` are of the object that they are for.
-    pub fn read(&self, kind: &str, name: &str) -> Outcome<Data> {
+    pub fn read(&self, kind: &str, name: &str) -> CliResult<DataEntries> {
         if !self.from_env_file.is_empty() && (!self.from_file.is_empty() || !self.from_literal.is_empty()) {
             return Err(Failure::plain("from-env-file cannot be combined with from-file or from-literal"));
         }
-        let mut data = Data::new();
+        let mut data = DataEntries::new();
         for source in &self.from_file {
             from_file(source, &mut data)?;
         }
@@ -46,7 +46,7 @@ impl Sources {
 }
 
 /// That the keys may be keys, and that no two are the same. `kind` and `name` are of the object that they are for.
-pub fn check_keys(data: &Data, kind: &str, name: &str) -> Outcome {
+pub fn check_keys(data: &DataEntries, kind: &str, name: &str) -> CliResult {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     for (at, (key, _)) in data.iter().enumerate() {
         if key.is_empty() || !key.chars().all(allowed) {
@@ -71,7 +71,7 @@ fn reading<'a>(path: &'a str) -> impl Fn(std::io::Error) -> Failure + 'a {
     }
 }
 
-fn from_file(source: &str, data: &mut Data) -> Outcome {
+fn from_file(source: &str, data: &mut DataEntries) -> CliResult {
     let (key, path) = match source.split_once('=') {
         Some(("", _)) => return Err(Failure::plain(format!("key name for file path {} missing", &source[1..]))),
         Some((key, "")) => return Err(Failure::plain(format!("file path for key name {key} missing"))),
@@ -98,7 +98,7 @@ fn from_file(source: &str, data: &mut Data) -> Outcome {
 }
 
 /// `KEY=VALUE` lines; `KEY` alone takes the value of this process's environment.
-fn from_env_file(path: &str, data: &mut Data) -> Outcome {
+fn from_env_file(path: &str, data: &mut DataEntries) -> CliResult {
     let text = input::read_to_string(path).map_err(reading(path))?;
     for line in text.trim_start_matches('\u{feff}').lines() {
         let line = line.trim_start();

@@ -1,7 +1,7 @@
 //! `kloop create token`: what a service account shows to an API that asks who calls. kloop's asks nobody.
 
 use crate::apiserver::read;
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::{Key, Resource};
 
 /// Request a service account token: refused, because kloop's API does not use them.
@@ -19,7 +19,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let [name] = &args.names[..] else {
         let text = format!("exactly one NAME is required, got {}", args.names.len());
         return Err(Failure::Usage("create token".into(), text));

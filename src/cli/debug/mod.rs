@@ -5,14 +5,14 @@
 mod profile;
 mod shape;
 
-use super::one_pod::{self, Wish};
-use super::patience::Patience;
-use super::{Context, Failure, Outcome, attach, input, pairs};
+use super::deadline::Deadline;
+use super::one_pod::{self, SessionOptions};
+use super::{CliResult, CommandContext, Failure, attach, input, key_changes};
 use crate::apiserver::create::{create, key_of};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::patch::{PatchType, patch, patched};
-use crate::apiserver::update::Part;
-use crate::apiserver::{Options, read};
+use crate::apiserver::update::UpdatePart;
+use crate::apiserver::{WriteOptions, read};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, cause, yaml};
 use serde_json::{Map, Value, json};
@@ -73,7 +73,7 @@ pub struct Args {
     #[arg(long, value_name = "POLICY")]
     image_pull_policy: Option<String>,
     #[command(flatten)]
-    keep: profile::Keep,
+    keep: profile::CopyOptions,
     /// Options are "legacy", "general", "baseline", "restricted", "netadmin" or "sysadmin".
     #[arg(long, default_value = "general", value_name = "PROFILE")]
     profile: String,
@@ -108,11 +108,14 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     check(&args, context)?;
     let pods = kinds::by_name("pods").ok_or_else(|| Failure::plain("there are no pods"))?;
-    let wanted =
-        args.words.iter().map(|word| one_pod::named(word, pods)).collect::<Outcome<Vec<(&'static Kind, String)>>>()?;
+    let wanted = args
+        .words
+        .iter()
+        .map(|word| one_pod::named(word, pods))
+        .collect::<CliResult<Vec<(&'static Kind, String)>>>()?;
     for (kind, name) in wanted {
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);
         let object = context.look(|ledger| read::get(ledger, &key))?;
@@ -138,7 +141,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     Ok(())
 }
 
-fn check(args: &Args, context: &mut Context) -> Outcome {
+fn check(args: &Args, context: &mut CommandContext) -> CliResult {
     let no_image = args.image.is_none();
     let copies = args.copy_to.is_some();
     let refusal = match () {
@@ -170,7 +173,7 @@ fn check(args: &Args, context: &mut Context) -> Outcome {
     }
     profile::check(&args.profile)?;
     if args.profile == "legacy" {
-        context.tell(
+        context.print_notice(
             "--profile=legacy is deprecated and planned to be removed in v1.39. It is recommended to specify other profile, for example \"--profile=general\".",
         );
     }
@@ -183,16 +186,16 @@ fn check(args: &Args, context: &mut Context) -> Outcome {
 }
 
 /// Adds an ephemeral container to a pod.
-fn add(args: &Args, pods: &'static Kind, pod: &Object, context: &mut Context) -> Outcome<(Object, String)> {
+fn add(args: &Args, pods: &'static Kind, pod: &Object, context: &mut CommandContext) -> CliResult<(Object, String)> {
     let mut changed = pod.clone();
     let name = shape::add_ephemeral(args, &mut changed, context)?;
-    profile::apply(args, &mut changed, &name, profile::Style::Ephemeral);
+    profile::apply(args, &mut changed, &name, profile::DebugStyle::Ephemeral);
     customize(args, pods, &mut changed, &name, "ephemeralContainers")?;
     let added = changed.items(&["spec", "ephemeralContainers"]).to_vec();
     let change = json!({"spec": {"ephemeralContainers": added}});
     let key = key_of(pods, pod);
-    let part = Part::EphemeralContainers;
-    let options = Options::default();
+    let part = UpdatePart::EphemeralContainers;
+    let options = WriteOptions::default();
     let reply = context
         .api()?
         .write(false, |ledger| patch(ledger, pods, &key, PatchType::Strategic, &change, part, &options))?;
@@ -201,11 +204,11 @@ fn add(args: &Args, pods: &'static Kind, pod: &Object, context: &mut Context) ->
 }
 
 /// Makes a copy of a pod with a container more, or one changed.
-fn copy(args: &Args, pods: &'static Kind, pod: &Object, context: &mut Context) -> Outcome<(Object, String)> {
-    let images = pairs::parse(&args.set_image, "image", false)?.set;
+fn copy(args: &Args, pods: &'static Kind, pod: &Object, context: &mut CommandContext) -> CliResult<(Object, String)> {
+    let images = key_changes::parse(&args.set_image, "image", false)?.set;
     let (mut copied, name) = shape::copy(args, pod, &images, context)?;
     if !name.is_empty() {
-        profile::apply(args, &mut copied, &name, profile::Style::Copy);
+        profile::apply(args, &mut copied, &name, profile::DebugStyle::Copy);
         customize(args, pods, &mut copied, &name, "containers")?;
     }
     let made = make(pods, copied, context)?;
@@ -216,14 +219,14 @@ fn copy(args: &Args, pods: &'static Kind, pod: &Object, context: &mut Context) -
     Ok((made, name))
 }
 
-fn make(pods: &'static Kind, pod: Object, context: &mut Context) -> Outcome<Object> {
-    let reply = context.api()?.write(false, |ledger| create(ledger, pods, &pod, &Options::default()))?;
+fn make(pods: &'static Kind, pod: Object, context: &mut CommandContext) -> CliResult<Object> {
+    let reply = context.api()?.write(false, |ledger| create(ledger, pods, &pod, &WriteOptions::default()))?;
     context.warn(&reply.warnings);
     Ok(reply.into_object())
 }
 
 /// `--custom`: what the user wants otherwise than the profile made it.
-fn customize(args: &Args, pods: &Kind, pod: &mut Object, container: &str, list: &str) -> Outcome {
+fn customize(args: &Args, pods: &Kind, pod: &mut Object, container: &str, list: &str) -> CliResult {
     let Some(path) = &args.custom else { return Ok(()) };
     let unread = |error: String| {
         Failure::plain(format!(
@@ -250,8 +253,8 @@ fn customize(args: &Args, pods: &Kind, pod: &mut Object, container: &str, list: 
 }
 
 /// Attaches to the new container once it runs; of one that has ended already only its words are left.
-fn stand_before(args: &Args, pods: &Kind, pod: &Object, container: &str, context: &mut Context) -> Outcome {
-    let patience = Patience::with_control_plane(context, None)?;
+fn stand_before(args: &Args, pods: &Kind, pod: &Object, container: &str, context: &mut CommandContext) -> CliResult {
+    let patience = Deadline::with_control_plane(context, None)?;
     let key = key_of(pods, pod);
     let pod = loop {
         let found = context.look(|ledger| read::get(ledger, &key))?;
@@ -266,5 +269,5 @@ fn stand_before(args: &Args, pods: &Kind, pod: &Object, container: &str, context
         context.warn(warning.as_slice());
         patience.wait();
     };
-    attach::meet(&pod, container, Wish { stdin: args.stdin, tty: args.tty, quiet: args.quiet }, context)
+    attach::meet(&pod, container, SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet }, context)
 }

@@ -1,13 +1,13 @@
 //! Profiles: what a kind of debugging needs of a container and its pod (KEP-1441).
 
 use super::Args;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{CliResult, Failure};
 use crate::object::Object;
 use serde_json::{Map, Value, json};
 
 /// The parts of the original that a copy keeps.
 #[derive(clap::Args)]
-pub struct Keep {
+pub struct CopyOptions {
     /// If true, keep the original pod annotations. (This flag only works when used with '--copy-to')
     #[arg(long)]
     keep_annotations: bool,
@@ -30,7 +30,7 @@ pub struct Keep {
 
 /// Target and method of debugging.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Style {
+pub enum DebugStyle {
     /// A pod, by one more container in it.
     Ephemeral,
     /// A pod, by a copy.
@@ -42,7 +42,7 @@ pub enum Style {
 const PROFILES: [&str; 6] = ["legacy", "general", "baseline", "restricted", "netadmin", "sysadmin"];
 
 /// Refuses a profile that nobody knows.
-pub fn check(profile: &str) -> Outcome {
+pub fn check(profile: &str) -> CliResult {
     match PROFILES.contains(&profile) {
         true => Ok(()),
         false => Err(Failure::plain(format!("unknown profile: {profile}"))),
@@ -50,15 +50,15 @@ pub fn check(profile: &str) -> Outcome {
 }
 
 /// Gives a container, and its pod, what the profile says.
-pub fn apply(args: &Args, pod: &mut Object, container: &str, style: Style) {
+pub fn apply(args: &Args, pod: &mut Object, container: &str, style: DebugStyle) {
     let profile = args.profile.as_str();
-    if style == Style::Copy {
+    if style == DebugStyle::Copy {
         trim(&args.keep, pod, profile == "legacy");
-        if profile != "legacy" && pod.at(&["spec", "shareProcessNamespace"]).is_none() {
+        if profile != "legacy" && pod.value_at(&["spec", "shareProcessNamespace"]).is_none() {
             pod.set(&["spec", "shareProcessNamespace"], true);
         }
     }
-    if style == Style::Node {
+    if style == DebugStyle::Node {
         if ["legacy", "general", "netadmin", "sysadmin"].contains(&profile) {
             ["hostNetwork", "hostPID", "hostIPC"].iter().for_each(|field| pod.set(&["spec", field], true));
         }
@@ -67,7 +67,7 @@ pub fn apply(args: &Args, pod: &mut Object, container: &str, style: Style) {
         }
     }
     let Some(spec) = find(pod, container) else { return };
-    if style == Style::Node && ["legacy", "general", "sysadmin"].contains(&profile) {
+    if style == DebugStyle::Node && ["legacy", "general", "sysadmin"].contains(&profile) {
         spec["volumeMounts"] = json!([{"name": "host-root", "mountPath": "/host"}]);
     }
     secure(profile, spec, style);
@@ -79,10 +79,10 @@ fn find<'a>(pod: &'a mut Object, container: &str) -> Option<&'a mut Value> {
     lists.filter_map(|(_, list)| list.as_array_mut()).flatten().find(|one| one["name"] == container)
 }
 
-fn secure(profile: &str, container: &mut Value, style: Style) {
+fn secure(profile: &str, container: &mut Value, style: DebugStyle) {
     let Some(fields) = container.as_object_mut() else { return };
     match profile {
-        "general" if style == Style::Node => drop(fields.remove("securityContext")),
+        "general" if style == DebugStyle::Node => drop(fields.remove("securityContext")),
         "general" => add_capabilities(fields, &["SYS_PTRACE"]),
         "baseline" => drop(fields.remove("securityContext")),
         "restricted" => {
@@ -109,7 +109,7 @@ fn add_capabilities(fields: &mut Map<String, Value>, names: &[&str]) {
 }
 
 /// Takes away what a copy is not to have: by its labels it would belong to somebody, by its probes it would be ended.
-fn trim(keep: &Keep, pod: &mut Object, only_labels: bool) {
+fn trim(keep: &CopyOptions, pod: &mut Object, only_labels: bool) {
     if !keep.keep_labels {
         pod.unset(&["metadata", "labels"]);
     }
@@ -150,7 +150,7 @@ mod tests {
         ];
         for (profile, expected) in table {
             let mut container = json!({"name": "d"});
-            secure(profile, &mut container, Style::Ephemeral);
+            secure(profile, &mut container, DebugStyle::Ephemeral);
             assert_eq!(container["securityContext"], expected, "{profile}");
         }
         assert!(check("odd").is_err());
@@ -162,7 +162,7 @@ mod tests {
             "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
             "spec": {"initContainers": [{"name": "i"}], "containers": [{"name": "c", "livenessProbe": {}, "startupProbe": {}}]},
         });
-        let keep = Keep {
+        let keep = CopyOptions {
             keep_annotations: false,
             keep_init_containers: true,
             keep_labels: false,

@@ -1,9 +1,9 @@
 //! The containers and pods that debugging adds, before a profile is applied to them.
 
 use super::Args;
-use crate::apiserver::front::random;
+use crate::apiserver::api::random;
 use crate::apiserver::rules::names;
-use crate::cli::{Context, Failure, Outcome, pairs};
+use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use crate::object::Object;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 
 /// Adds an ephemeral container; its name.
-pub fn add_ephemeral(args: &Args, pod: &mut Object, context: &mut Context) -> Outcome<String> {
+pub fn add_ephemeral(args: &Args, pod: &mut Object, context: &mut CommandContext) -> CliResult<String> {
     let name = name(args, pod, context)?;
     let mut container = json!({"name": name, "terminationMessagePolicy": "File"});
     fill(args, &mut container)?;
@@ -25,7 +25,7 @@ pub fn add_ephemeral(args: &Args, pod: &mut Object, context: &mut Context) -> Ou
 }
 
 /// A pod on a node, and its container's name.
-pub fn for_node(args: &Args, node: &str, context: &mut Context) -> Outcome<(Object, String)> {
+pub fn for_node(args: &Args, node: &str, context: &mut CommandContext) -> CliResult<(Object, String)> {
     let container = args.container.clone().unwrap_or_else(|| "debugger".into());
     let pod = names::generate(&format!("node-debugger-{node}-"), random());
     if !args.quiet {
@@ -44,7 +44,7 @@ pub fn for_node(args: &Args, node: &str, context: &mut Context) -> Outcome<(Obje
             "tolerations": [{"operator": "Exists"}],
         },
     }));
-    super::profile::apply(args, &mut pod, &container, super::profile::Style::Node);
+    super::profile::apply(args, &mut pod, &container, super::profile::DebugStyle::Node);
     Ok((pod, container))
 }
 
@@ -53,9 +53,9 @@ pub fn copy(
     args: &Args,
     pod: &Object,
     images: &[(String, String)],
-    context: &mut Context,
-) -> Outcome<(Object, String)> {
-    let mut spec = pod.at(&["spec"]).cloned().unwrap_or_default();
+    context: &mut CommandContext,
+) -> CliResult<(Object, String)> {
+    let mut spec = pod.value_at(&["spec"]).cloned().unwrap_or_default();
     if let Some(fields) = spec.as_object_mut() {
         fields.remove("ephemeralContainers");
         if !args.same_node {
@@ -72,7 +72,8 @@ pub fn copy(
             container["image"] = image.as_str().into();
         }
     }
-    let metadata = ["labels", "annotations"].map(|field| pod.at(&["metadata", field]).cloned().unwrap_or(json!({})));
+    let metadata =
+        ["labels", "annotations"].map(|field| pod.value_at(&["metadata", field]).cloned().unwrap_or(json!({})));
     let [labels, annotations] = metadata;
     let mut copied = Object(json!({
         "apiVersion": "v1", "kind": "Pod", "spec": spec,
@@ -101,7 +102,7 @@ pub fn copy(
 }
 
 /// Sets the fields of a container from the flags.
-fn fill(args: &Args, container: &mut Value) -> Outcome {
+fn fill(args: &Args, container: &mut Value) -> CliResult {
     if !args.command.is_empty() {
         if let Some(fields) = container.as_object_mut().filter(|_| !args.arguments_only) {
             fields.remove("args");
@@ -114,7 +115,7 @@ fn fill(args: &Args, container: &mut Value) -> Outcome {
     if let Some(policy) = &args.image_pull_policy {
         container["imagePullPolicy"] = policy.as_str().into();
     }
-    let env = pairs::parse(&args.env, "env", false)?.set;
+    let env = key_changes::parse(&args.env, "env", false)?.set;
     if !env.is_empty() {
         let env = env.into_iter().map(|(name, value)| json!({"name": name, "value": value}));
         container["env"] = env.collect::<Vec<_>>().into();
@@ -125,7 +126,7 @@ fn fill(args: &Args, container: &mut Value) -> Outcome {
 }
 
 /// The name that is asked for, or a new one.
-fn name(args: &Args, pod: &Object, context: &mut Context) -> Outcome<String> {
+fn name(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult<String> {
     if let Some(name) = &args.container {
         return Ok(name.clone());
     }

@@ -1,12 +1,12 @@
 //! `kloop get --raw`: the answer of the REST API to a path, without any server.
 
 use super::Args;
-use crate::cli::patience::Patience;
-use crate::cli::{Context, Failure, Outcome};
-use crate::serve::{self, Body, Request, Watching};
+use crate::cli::deadline::Deadline;
+use crate::cli::{CliResult, CommandContext, Failure};
+use crate::serve::{self, ActiveWatch, AnswerBody, ApiRequest};
 
 /// Asks, and prints what comes back as it is.
-pub fn run(path: &str, args: &Args, context: &mut Context) -> Outcome {
+pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
     if !args.which.is_empty() || !args.which.files.is_empty() {
         return Err(Failure::plain("arguments may not be passed when --raw is specified"));
     }
@@ -21,16 +21,18 @@ pub fn run(path: &str, args: &Args, context: &mut Context) -> Outcome {
     if !path.starts_with('/') {
         return Err(Failure::plain(format!("parse {path:?}: invalid URI for request")));
     }
-    let request = Request { host: "localhost".into(), ..Request::new("GET", path) };
+    let request = ApiRequest { host: "localhost".into(), ..ApiRequest::new("GET", path) };
     match serve::ask(context.api_for(true)?, &request)?.body {
-        Body::Whole(bytes) => context.print(&String::from_utf8_lossy(&bytes)),
-        Body::Watch(watching) => follow(*watching, context),
-        Body::Log(logs) => logs.into_iter().try_for_each(|piece| context.print(&String::from_utf8_lossy(&piece?))),
+        AnswerBody::Whole(bytes) => context.print(&String::from_utf8_lossy(&bytes)),
+        AnswerBody::Watch(watching) => follow(*watching, context),
+        AnswerBody::Log(logs) => {
+            logs.into_iter().try_for_each(|piece| context.print(&String::from_utf8_lossy(&piece?)))
+        }
     }
 }
 
-fn follow(mut watching: Watching, context: &mut Context) -> Outcome {
-    let patience = Patience::new(context, watching.timeout)?;
+fn follow(mut watching: ActiveWatch, context: &mut CommandContext) -> CliResult {
+    let patience = Deadline::new(context, watching.timeout)?;
     let mut lines = std::mem::take(&mut watching.first);
     loop {
         context.print(&String::from_utf8_lossy(&lines))?;

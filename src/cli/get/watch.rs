@@ -1,18 +1,18 @@
 //! `kloop get -w`: first what there is, then every change as a row.
 
-use super::{Args, Format};
+use super::{Args, OutputFormat};
 use crate::apiserver::read;
-use crate::apiserver::watch::{EventKind, Watched, events_after};
-use crate::cli::patience::Patience;
+use crate::apiserver::watch::{EventKind, WatchSelection, events_after};
+use crate::cli::deadline::Deadline;
 use crate::cli::targets::{self, Targets};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::object::selector::FieldSelector;
-use crate::show::print::Printer;
+use crate::show::print::ObjectPrinter;
 use crate::show::table::{self, Table};
 
-pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
+pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> CliResult {
     let (kind, name) = match targets::parse(&args.which.words)? {
         Targets::Named(named) => match &named[..] {
             [(kind, name)] => (*kind, Some(name.clone())),
@@ -31,7 +31,7 @@ pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
     }
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| kind.namespaced && !args.all_namespaces);
-    let mut show = Rows::new(args, format, kind);
+    let mut show = WatchPrinter::new(args, format, kind);
     let mut revision = context.api()?.read(|snapshot| snapshot.revision())?;
     if !args.watch_only {
         let objects = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
@@ -42,8 +42,8 @@ pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
         show.print(context, EventKind::Added, &objects)?;
     }
     let timeout = context.globals.request_timeout()?;
-    let patience = Patience::new(context, timeout)?;
-    let watched = Watched { kind, namespace, wanted: &wanted };
+    let patience = Deadline::new(context, timeout)?;
+    let watched = WatchSelection { kind, namespace, wanted: &wanted };
     loop {
         let (events, last) = {
             let snapshot = context.api()?.store().read().map_err(|error| Failure::plain(error.to_string()))?;
@@ -60,24 +60,24 @@ pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
 }
 
 /// Prints rows or objects as they come.
-struct Rows {
+struct WatchPrinter {
     kind: &'static Kind,
-    tables: table::Printer,
-    objects: Option<Printer>,
+    tables: table::TablePrinter,
+    objects: Option<ObjectPrinter>,
     events: bool,
     prefix: bool,
 }
 
-impl Rows {
-    fn new(args: &Args, format: &Format, kind: &'static Kind) -> Rows {
-        let wide = matches!(format, Format::Table { wide: true });
-        let objects = (!matches!(format, Format::Table { .. }))
-            .then(|| Printer::new(format.clone(), args.print.show_managed_fields));
-        let tables = table::Printer::new(args.table_options(wide, kind.namespaced));
-        Rows { kind, tables, objects, events: args.output_watch_events, prefix: args.show_kind }
+impl WatchPrinter {
+    fn new(args: &Args, format: &OutputFormat, kind: &'static Kind) -> WatchPrinter {
+        let wide = matches!(format, OutputFormat::Table { wide: true });
+        let objects = (!matches!(format, OutputFormat::Table { .. }))
+            .then(|| ObjectPrinter::new(format.clone(), args.print.show_managed_fields));
+        let tables = table::TablePrinter::new(args.table_options(wide, kind.namespaced));
+        WatchPrinter { kind, tables, objects, events: args.output_watch_events, prefix: args.show_kind }
     }
 
-    fn print(&mut self, context: &mut Context, event: EventKind, objects: &[Object]) -> Outcome {
+    fn print(&mut self, context: &mut CommandContext, event: EventKind, objects: &[Object]) -> CliResult {
         let singular = self.kind.qualified_singular();
         let mut text = String::new();
         match &mut self.objects {
@@ -93,7 +93,7 @@ impl Rows {
             }
             None if objects.is_empty() => {}
             None => {
-                let table = Table::of(self.kind.resource.0, objects, context.now());
+                let table = Table::for_resource(self.kind.resource.0, objects, context.now());
                 text = match self.events {
                     true => self.tables.print_event(event.word(), &table, &singular, self.prefix),
                     false => self.tables.print(&table, &singular, self.prefix),

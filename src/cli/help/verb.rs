@@ -2,7 +2,7 @@
 
 use super::topics::{ALL, Topic, similar};
 use super::{below, page, pager};
-use crate::cli::{Context, Failure, Outcome, grammar};
+use crate::cli::{CliResult, CommandContext, Failure, grammar};
 use clap::Command;
 
 /// Show the help of a command, or a topic of the documentation.
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let mut grammar = grammar::command();
     grammar.build();
     if let [name] = &args.words[..]

@@ -1,15 +1,15 @@
 //! `kloop image list`: Image objects, recipes of common images, and whether their programs are on this machine.
 
-use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::PrintFlags;
-use crate::cli::{Context, Outcome};
+use crate::cli::{CliResult, CommandContext};
 use crate::kinds::image::recipe::{self, Recipe};
 use crate::kinds::image::{Image, KIND};
 use crate::kinds::typed;
 use crate::kinds::view::Column;
 use crate::object::Object;
 use crate::runtime::image::{Environment, programs};
-use crate::show::print::{Format, Printer};
+use crate::show::print::{ObjectPrinter, OutputFormat};
 use crate::show::table::{self, Table};
 
 /// The label of recipes, which are compiled in.
@@ -40,23 +40,23 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let mut images = context.look(|ledger| read::list(ledger, &KIND, None, &Wanted::default()))?;
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    let mut images = context.look(|ledger| read::list(ledger, &KIND, None, &ListSelection::default()))?;
     images.extend(recipe::all().iter().map(object));
-    match args.print.format(args.no_headers, true)?.unwrap_or(Format::Table { wide: false }) {
-        Format::Table { wide } => {
-            let options = table::Options { no_headers: args.no_headers, wide, ..table::Options::default() };
-            let mut table = Table::of(KIND.resource.0, &images, context.now());
+    match args.print.format(args.no_headers, true)?.unwrap_or(OutputFormat::Table { wide: false }) {
+        OutputFormat::Table { wide } => {
+            let options = table::TableOptions { no_headers: args.no_headers, wide, ..table::TableOptions::default() };
+            let mut table = Table::for_resource(KIND.resource.0, &images, context.now());
             let environment = Environment::of_this_process();
             table.columns.insert(ENTRYPOINT, Column::text("Program"));
             for (row, image) in table.rows.iter_mut().zip(&images) {
                 row.cells.insert(ENTRYPOINT, program(image, environment.path()).into());
             }
-            let text = table::Printer::new(options).print(&table, &KIND.qualified_singular(), false);
+            let text = table::TablePrinter::new(options).print(&table, &KIND.qualified_singular(), false);
             context.print(&text)
         }
         format => {
-            let mut printer = Printer::new(format, args.print.show_managed_fields);
+            let mut printer = ObjectPrinter::new(format, args.print.show_managed_fields);
             let text = printer.list(images.into_iter().map(|image| image.0).collect())?;
             context.print(&text)
         }

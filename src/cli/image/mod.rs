@@ -6,7 +6,7 @@ mod list;
 mod resolve;
 mod set;
 
-use super::{Context, Outcome};
+use super::{CliResult, CommandContext};
 use clap::Subcommand;
 
 /// Manage which programs the images of containers are on this machine.
@@ -29,21 +29,21 @@ kloop image set registry.example.com/team/web --entrypoint './web.py --port 8080
 )]
 pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ImageVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum ImageVerb {
     List(list::Args),
     Resolve(resolve::Args),
     Set(Box<set::Args>),
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.verb {
-        Verb::List(args) => list::run(args, context),
-        Verb::Resolve(args) => resolve::run(args, context),
-        Verb::Set(args) => set::run(*args, context),
+        ImageVerb::List(args) => list::run(args, context),
+        ImageVerb::Resolve(args) => resolve::run(args, context),
+        ImageVerb::Set(args) => set::run(*args, context),
     }
 }

@@ -1,11 +1,11 @@
 //! `kloop image resolve`: what an image is on this machine, by which rule, and what else was tried.
 
-use crate::apiserver::read::{self, Wanted};
-use crate::cli::{Context, Failure, Outcome};
+use crate::apiserver::read::{self, ListSelection};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::image::{KIND, pattern::is_path, reference};
 use crate::kinds::view::{Describe, brief_words, view_words};
 use crate::kubelet::image;
-use crate::runtime::image::{Asked, Environment, find, programs};
+use crate::runtime::image::{Environment, ImageQuery, find, programs};
 use crate::show::describe::render;
 
 /// Show which program an image is on this machine, by which rule, and what else was tried.
@@ -32,20 +32,20 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if !is_path(&args.image)
         && let Err(why) = reference::parse(&args.image)
     {
         return Err(Failure::plain(format!("couldn't parse image name {:?}: {why}", args.image)));
     }
     context.may_be_new();
-    let objects = context.look(|ledger| read::list(ledger, &KIND, None, &Wanted::default()))?;
-    let object = image::among(objects.iter(), &args.image);
+    let objects = context.look(|ledger| read::list(ledger, &KIND, None, &ListSelection::default()))?;
+    let object = image::best_match(objects.iter(), &args.image);
     let environment = Environment::of_this_process();
     let path = programs::search_path(object.as_ref().map(|image| image.path()).unwrap_or_default(), environment.path());
     let brought = object.as_ref().map(|image| image.start(&image.env().collect::<Vec<_>>()));
     let here = std::env::current_dir().ok();
-    let asked = Asked {
+    let asked = ImageQuery {
         image: &args.image,
         object: brought.as_ref(),
         manifest_dir: here.as_deref().and_then(|folder| folder.to_str()),

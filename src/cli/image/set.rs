@@ -5,7 +5,7 @@ use crate::cli::change::change;
 use crate::cli::flags::{ChangeFlags, DryRun};
 use crate::cli::relative::{current_folder, record};
 use crate::cli::targets::Target;
-use crate::cli::{Context, Failure, Outcome, pairs};
+use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use crate::kinds::image::{KIND, pattern, recipe};
 use crate::object::{Key, Object};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     context.may_be_new();
     let dry_run = args.change.dry_run(context)?;
     if let Err(why) = pattern::parse(&args.pattern) {
@@ -96,7 +96,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             Ok(())
         })?;
         let done = if reply.changed { "configured" } else { "unchanged" };
-        return args.change.tell(context, &KIND, &reply.object, done, dry_run);
+        return args.change.print_change(context, &KIND, &reply.object, done, dry_run);
     }
     let mut object =
         Object(json!({"apiVersion": KIND.api_version(), "kind": KIND.kind, "metadata": {"name": name}, "spec": {}}));
@@ -106,12 +106,12 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         DryRun::Client => object,
         _ => context.api()?.write(options.dry_run, |ledger| create(ledger, &KIND, &object, &options))?.into_object(),
     };
-    args.change.tell(context, &KIND, &object, "created", dry_run)
+    args.change.print_change(context, &KIND, &object, "created", dry_run)
 }
 
 impl Args {
     /// The object's name, and the object when it is there. One that was named for another pattern is left alone.
-    fn place(&self, context: &mut Context) -> Outcome<(String, Option<Object>)> {
+    fn place(&self, context: &mut CommandContext) -> CliResult<(String, Option<Object>)> {
         let names = self.name.clone().map_or_else(|| names_of(&self.pattern), |name| vec![name]);
         for name in names {
             let key = Key::new(KIND.resource, "", &name);
@@ -128,9 +128,9 @@ impl Args {
     }
 
     /// Returns the fields that the flags set; null removes one.
-    fn fields(&self) -> Outcome<Vec<(&'static str, Value)>> {
+    fn fields(&self) -> CliResult<Vec<(&'static str, Value)>> {
         let mut fields = self.recipe_fields()?;
-        let mut words = |field: &'static str, flag: &str, text: &Option<String>| -> Outcome {
+        let mut words = |field: &'static str, flag: &str, text: &Option<String>| -> CliResult {
             if let Some(text) = text {
                 let words = split(text)
                     .map_err(|why| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {why}")))?;
@@ -155,7 +155,7 @@ impl Args {
             fields.extend(text.as_ref().map(|text| (field, value(text))));
         }
         if !self.env.is_empty() {
-            let env = pairs::parse(&self.env, "env", false)?.set;
+            let env = key_changes::parse(&self.env, "env", false)?.set;
             let env: Vec<Value> = env.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
             fields.push(("env", json!(env)));
         }
@@ -170,7 +170,7 @@ impl Args {
     }
 
     /// The fields of the recipe that it begins with.
-    fn recipe_fields(&self) -> Outcome<Vec<(&'static str, Value)>> {
+    fn recipe_fields(&self) -> CliResult<Vec<(&'static str, Value)>> {
         let Some(name) = &self.from else { return Ok(Vec::new()) };
         let recipe = recipe::named(name).ok_or_else(|| {
             let names: Vec<&str> = recipe::all().iter().map(|recipe| recipe.name).collect();

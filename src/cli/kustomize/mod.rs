@@ -3,9 +3,9 @@
 pub mod build;
 
 use super::files::Manifest;
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::object::{cause, yaml};
-use build::{Files, Found, Resource};
+use build::{BuildResource, FileAccess, FoundPath};
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -50,21 +50,21 @@ pub struct Args {
 }
 
 /// The files of this machine; knows afterwards which folders were looked into.
-struct Disk {
+struct DiskFiles {
     unrestricted: bool,
     folders: RefCell<BTreeSet<PathBuf>>,
     /// Files and bytes that may still be read: kustomizations that each name two others double with every level.
     left: Cell<(usize, u64)>,
 }
 
-impl Disk {
-    fn new(unrestricted: bool) -> Disk {
-        Disk { unrestricted, folders: RefCell::default(), left: Cell::new((MOST_READS, MOST_READ)) }
+impl DiskFiles {
+    fn new(unrestricted: bool) -> DiskFiles {
+        DiskFiles { unrestricted, folders: RefCell::default(), left: Cell::new((MOST_READS, MOST_READ)) }
     }
 }
 
-impl Files for Disk {
-    fn find(&self, path: &Path) -> Result<Found, String> {
+impl FileAccess for DiskFiles {
+    fn find(&self, path: &Path) -> Result<FoundPath, String> {
         let at = path.canonicalize().map_err(|error| {
             let missing = missing(path);
             // It may come.
@@ -74,7 +74,7 @@ impl Files for Disk {
         let is_folder = at.is_dir();
         let folder = if is_folder { Some(at.as_path()) } else { at.parent() };
         self.folders.borrow_mut().extend(folder.map(Path::to_owned));
-        Ok(if is_folder { Found::Folder(at) } else { Found::File(at) })
+        Ok(if is_folder { FoundPath::Folder(at) } else { FoundPath::File(at) })
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
@@ -114,7 +114,7 @@ fn missing(path: &Path) -> &Path {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let unrestricted = match args.load_restrictor.as_str() {
         "LoadRestrictionsNone" => true,
         "LoadRestrictionsRootOnly" => false,
@@ -125,32 +125,32 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
     };
     let mut warnings = Vec::new();
-    let built = build::build(&Disk::new(unrestricted), &args.folder, &mut warnings);
-    warnings.iter().for_each(|warning| context.tell(warning));
+    let built = build::build(&DiskFiles::new(unrestricted), &args.folder, &mut warnings);
+    warnings.iter().for_each(|warning| context.print_notice(warning));
     let built = built.map_err(Failure::plain)?;
     match &args.output {
         Some(folder) if folder.is_dir() => {
             built.iter().try_for_each(|one| write(&folder.join(file_name(one)), &text(one)))
         }
-        Some(file) => write(file, &all(&built)),
-        None => context.print(&all(&built)),
+        Some(file) => write(file, &print_all(&built)),
+        None => context.print(&print_all(&built)),
     }
 }
 
-fn write(path: &Path, text: &str) -> Outcome {
+fn write(path: &Path, text: &str) -> CliResult {
     std::fs::write(path, text).map_err(|error| Failure::plain(format!("open {}: {}", path.display(), cause(error))))
 }
 
-fn text(resource: &Resource) -> String {
+fn text(resource: &BuildResource) -> String {
     yaml::to_yaml(&resource.object.0)
 }
 
-fn all(resources: &[Resource]) -> String {
+fn print_all(resources: &[BuildResource]) -> String {
     resources.iter().map(text).collect::<Vec<_>>().join("---\n")
 }
 
 /// `apps_v1_deployment_web.yaml`, with the namespace in front if there is one.
-fn file_name(resource: &Resource) -> String {
+fn file_name(resource: &BuildResource) -> String {
     let object = &resource.object;
     let version = object.api_version().replace('/', "_");
     let parts = [object.namespace(), &version, object.kind(), object.name()];
@@ -160,10 +160,10 @@ fn file_name(resource: &Resource) -> String {
 
 /// Builds the kustomization of a folder and returns manifests; deprecated fields are reported once while they stay the
 /// same.
-pub fn manifests(folder: &str) -> Outcome<Vec<Manifest>> {
+pub fn manifests(folder: &str) -> CliResult<Vec<Manifest>> {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut warnings = Vec::new();
-    let built = build::build(&Disk::new(false), folder, &mut warnings);
+    let built = build::build(&DiskFiles::new(false), folder, &mut warnings);
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if *told != warnings {
         warnings.iter().for_each(|warning| eprintln!("{warning}"));
@@ -174,7 +174,7 @@ pub fn manifests(folder: &str) -> Outcome<Vec<Manifest>> {
 
 /// The folders whose files a build of this one depends on, as far as it gets.
 pub fn folders(folder: &str) -> Vec<PathBuf> {
-    let disk = Disk::new(false);
+    let disk = DiskFiles::new(false);
     // Errors are reported when the result is used.
     let _ = build::build(&disk, folder, &mut Vec::new());
     disk.folders.into_inner().into_iter().collect()

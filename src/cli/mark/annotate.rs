@@ -1,8 +1,8 @@
 //! `kloop annotate`.
 
-use super::{Flags, Mark};
-use crate::cli::pairs::{self, Pairs};
-use crate::cli::{Context, Failure, Outcome};
+use super::{MarkFlags, MarkKind};
+use crate::cli::key_changes::{self, KeyChanges};
+use crate::cli::{CliResult, CommandContext, Failure};
 
 /// Update the annotations on a resource.
 ///
@@ -27,17 +27,17 @@ kloop annotate pods foo description-"
 )]
 pub struct Args {
     #[command(flatten)]
-    flags: Flags,
+    flags: MarkFlags,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let mark = Mark { noun: "annotation", field: "annotations", parse, taken, done: |_, _| "annotated" };
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    let mark = MarkKind { noun: "annotation", field: "annotations", parse, taken, done: |_, _| "annotated" };
     super::run(&args.flags, context, &mark)
 }
 
-fn parse(words: &[String]) -> Outcome<Pairs> {
-    let parsed = pairs::parse(words, "annotation", true)?;
+fn parse(words: &[String]) -> CliResult<KeyChanges> {
+    let parsed = key_changes::parse(words, "annotation", true)?;
     let both: Vec<&str> =
         parsed.remove.iter().filter(|key| parsed.set.iter().any(|(set, _)| set == *key)).map(String::as_str).collect();
     if both.is_empty() {

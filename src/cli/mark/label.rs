@@ -1,8 +1,8 @@
 //! `kloop label`.
 
-use super::{Flags, Mark};
-use crate::cli::pairs::{self, Pairs};
-use crate::cli::{Context, Failure, Outcome};
+use super::{MarkFlags, MarkKind};
+use crate::cli::key_changes::{self, KeyChanges};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::label;
 
 /// Update the labels on a resource.
@@ -34,16 +34,16 @@ kloop label pods foo bar-"
 )]
 pub struct Args {
     #[command(flatten)]
-    flags: Flags,
+    flags: MarkFlags,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let mark = Mark { noun: "label", field: "labels", parse, taken, done };
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    let mark = MarkKind { noun: "label", field: "labels", parse, taken, done };
     super::run(&args.flags, context, &mark)
 }
 
-fn parse(words: &[String]) -> Outcome<Pairs> {
+fn parse(words: &[String]) -> CliResult<KeyChanges> {
     for word in words {
         let Some((_, value)) = word.split_once('=') else { continue };
         if value.contains('=') {
@@ -54,7 +54,7 @@ fn parse(words: &[String]) -> Outcome<Pairs> {
             return Err(Failure::plain(format!("invalid label value: {word:?}: {}", problems.join(";"))));
         }
     }
-    let parsed = pairs::parse(words, "label", true)?;
+    let parsed = key_changes::parse(words, "label", true)?;
     if parsed.set.iter().any(|(key, _)| parsed.remove.contains(key)) {
         return Err(Failure::plain("can not both modify and remove a label in the same command"));
     }
@@ -72,7 +72,7 @@ fn taken(taken: &[(&str, &str)]) -> String {
     }
 }
 
-fn done(pairs: &Pairs, changed: bool) -> &'static str {
+fn done(pairs: &KeyChanges, changed: bool) -> &'static str {
     match (changed, pairs.set.is_empty(), pairs.remove.is_empty()) {
         (false, _, _) => "not labeled",
         (true, true, _) => "unlabeled",

@@ -7,15 +7,15 @@ pub mod label;
 
 use super::change::change;
 use super::flags::{ChangeFlags, DryRun};
-use super::pairs::{self, Pairs};
+use super::key_changes::{self, KeyChanges};
 use super::targets::{self, Scope, ScopeFlags, Target};
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use serde_json::{Map, Value};
 
 /// Flags of both verbs.
 #[derive(clap::Args)]
-struct Flags {
+struct MarkFlags {
     /// TYPE NAME or TYPE/NAME, then KEY=VALUE to set and KEY- to remove.
     #[arg(value_name = "WORD")]
     words: Vec<String>,
@@ -42,31 +42,32 @@ struct Flags {
 }
 
 /// The difference between labels and annotations.
-struct Mark {
+struct MarkKind {
     /// `label`.
     noun: &'static str,
     /// Their map in the metadata.
     field: &'static str,
     /// Reads the pairs.
-    parse: fn(&[String]) -> Outcome<Pairs>,
+    parse: fn(&[String]) -> CliResult<KeyChanges>,
     /// Says what is wrong with keys that have other values already; nothing when none has.
     taken: fn(&[(&str, &str)]) -> String,
     /// Returns the result's text, from the pairs and whether the object changed.
-    done: fn(&Pairs, bool) -> &'static str,
+    done: fn(&KeyChanges, bool) -> &'static str,
 }
 
-fn run(flags: &Flags, context: &mut Context, mark: &Mark) -> Outcome {
-    let (resources, changes) = pairs::divide(&flags.words, mark.noun)?;
+fn run(flags: &MarkFlags, context: &mut CommandContext, mark: &MarkKind) -> CliResult {
+    let (resources, changes) = key_changes::divide(&flags.words, mark.noun)?;
     let pairs = (mark.parse)(&changes)?;
     if resources.is_empty() && flags.scope.files.is_empty() {
         let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
         return Err(Failure::plain(text));
     }
-    if pairs == Pairs::default() && !flags.list {
+    if pairs == KeyChanges::default() && !flags.list {
         return Err(Failure::plain(format!("at least one {} update is required", mark.noun)));
     }
     let dry_run = flags.change.dry_run(context)?;
-    let scope = Scope { local: flags.local, all_namespaces: flags.all_namespaces, ..flags.scope.of(&resources) };
+    let scope =
+        Scope { local: flags.local, all_namespaces: flags.all_namespaces, ..flags.scope.with_arguments(&resources) };
     let (found, mut failures) = targets::find(context, &scope)?;
     if flags.resource_version.is_some() && found.len() > 1 {
         return Err(Failure::plain("--resource-version may only be used with a single resource"));
@@ -74,18 +75,18 @@ fn run(flags: &Flags, context: &mut Context, mark: &Mark) -> Outcome {
     for target in &found {
         let done = match flags.list {
             true => list(context, target, mark, found.len() == 1),
-            false => one(flags, context, target, mark, &pairs, dry_run),
+            false => mark_object(flags, context, target, mark, &pairs, dry_run),
         };
         failures.extend(done.err());
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
-fn list(context: &mut Context, target: &Target, mark: &Mark, single: bool) -> Outcome {
+fn list(context: &mut CommandContext, target: &Target, mark: &MarkKind, single: bool) -> CliResult {
     let mut text = String::new();
     if !single {
         let (kind, group) = (target.kind.kind, target.kind.resource.group());
-        context.tell(&format!("Listing {} for {kind}.{group}/{}:", mark.field, target.object.name()));
+        context.print_notice(&format!("Listing {} for {kind}.{group}/{}:", mark.field, target.object.name()));
     }
     for (key, value) in target.object.pairs(&["metadata", mark.field]) {
         let indent = if single { "" } else { " " };
@@ -94,7 +95,14 @@ fn list(context: &mut Context, target: &Target, mark: &Mark, single: bool) -> Ou
     context.print(&text)
 }
 
-fn one(flags: &Flags, context: &mut Context, target: &Target, mark: &Mark, pairs: &Pairs, dry_run: DryRun) -> Outcome {
+fn mark_object(
+    flags: &MarkFlags,
+    context: &mut CommandContext,
+    target: &Target,
+    mark: &MarkKind,
+    pairs: &KeyChanges,
+    dry_run: DryRun,
+) -> CliResult {
     let dry_run_here = if flags.local { DryRun::Client } else { dry_run };
     let mut missing = Vec::new();
     let reply = change(context, target, dry_run_here, |object| {
@@ -113,10 +121,10 @@ fn one(flags: &Flags, context: &mut Context, target: &Target, mark: &Mark, pairs
         }
     }
     let word = (mark.done)(pairs, reply.changed);
-    flags.change.tell(context, target.kind, &reply.object, word, dry_run)
+    flags.change.print_change(context, target.kind, &reply.object, word, dry_run)
 }
 
-fn refuse_taken(object: &Object, mark: &Mark, pairs: &Pairs) -> Outcome {
+fn refuse_taken(object: &Object, mark: &MarkKind, pairs: &KeyChanges) -> CliResult {
     let other = |(key, value): &(String, String)| {
         let now = object.text(&["metadata", mark.field, key])?;
         (now != value).then(|| (key.clone(), now.to_owned()))
@@ -127,13 +135,13 @@ fn refuse_taken(object: &Object, mark: &Mark, pairs: &Pairs) -> Outcome {
 }
 
 /// Sets and removes; gives the keys that were to be removed and are not there.
-fn edit(object: &mut Object, field: &str, pairs: &Pairs) -> Vec<String> {
+fn edit(object: &mut Object, field: &str, pairs: &KeyChanges) -> Vec<String> {
     for (key, value) in &pairs.set {
         object.set(&["metadata", field, key], value.as_str());
     }
     let missing: Vec<String> =
         pairs.remove.iter().filter(|key| !object.unset(&["metadata", field, key])).cloned().collect();
-    if object.at(&["metadata", field]).and_then(Value::as_object).is_some_and(Map::is_empty) {
+    if object.value_at(&["metadata", field]).and_then(Value::as_object).is_some_and(Map::is_empty) {
         object.unset(&["metadata", field]);
     }
     missing

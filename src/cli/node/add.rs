@@ -1,10 +1,10 @@
 //! `kloop node add`: one more node, beside the one that this machine is.
 
 use super::taint;
-use crate::apiserver::Options;
+use crate::apiserver::WriteOptions;
 use crate::apiserver::create::create;
 use crate::cli::flags::{ChangeFlags, DryRun};
-use crate::cli::{Context, Failure, Outcome, pairs, targets};
+use crate::cli::{CliResult, CommandContext, Failure, key_changes, targets};
 use crate::object::quantity::Quantity;
 use crate::reconcile::node::{LOCAL, SIMULATED, additional};
 use crate::runtime::capacity;
@@ -51,7 +51,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
     let mut capacity = capacity::of_this_machine(Some(&args.name), &context.state());
     if let Some(cpu) = &args.cpu {
@@ -65,21 +65,21 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     })?;
     let runtime = if args.simulated { SIMULATED } else { LOCAL };
     let mut node = additional(&capacity, runtime, context.now());
-    for (key, value) in pairs::parse(&args.label, "label", false)?.set {
+    for (key, value) in key_changes::parse(&args.label, "label", false)?.set {
         node.set(&["metadata", "labels", &key], value);
     }
-    let taints = args.taint.iter().map(|text| taint::read(text)).collect::<Outcome<Vec<Value>>>()?;
+    let taints = args.taint.iter().map(|text| taint::read(text)).collect::<CliResult<Vec<Value>>>()?;
     if !taints.is_empty() {
         node.set(&["spec", "taints"], taints);
     }
     let kind = targets::kind("nodes")?;
     // As nodes that join do: nobody has written them by hand.
-    let options = Options { dry_run: dry_run == DryRun::Server, ..Options::default() };
+    let options = WriteOptions { dry_run: dry_run == DryRun::Server, ..WriteOptions::default() };
     let reply = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &node, &options))?;
-    args.change.tell(context, kind, &reply.object, "added", dry_run)
+    args.change.print_change(context, kind, &reply.object, "added", dry_run)
 }
 
-fn amount(flag: &str, text: &str) -> Outcome<Quantity> {
+fn amount(flag: &str, text: &str) -> CliResult<Quantity> {
     let parsed = Quantity::parse(text).ok().filter(|amount| !amount.is_negative());
     parsed.ok_or_else(|| {
         Failure::plain(format!(

@@ -2,7 +2,7 @@
 
 use super::{cordon_one, find};
 use crate::cli::flags::WriteFlags;
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 
 /// Flags of both.
 #[derive(clap::Args)]
@@ -18,12 +18,12 @@ pub struct Args {
 }
 
 /// Runs the verb: cordons, or uncordons.
-pub fn run(args: Args, context: &mut Context, cordon: bool) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext, cordon: bool) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
     let verb = if cordon { "cordon" } else { "uncordon" };
     let (found, mut failures) = find(context, verb, &args.names, args.selector.as_deref())?;
     for target in &found {
         failures.extend(cordon_one(context, target, cordon, dry_run).err());
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }

@@ -4,11 +4,11 @@ use super::{cordon_one, find};
 use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::evict::evict;
-use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::read::{self, ListSelection};
+use crate::cli::deadline::Deadline;
 use crate::cli::flags::{self, DryRun, WriteFlags};
-use crate::cli::patience::Patience;
 use crate::cli::targets;
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::selector::{FieldSelector, Selector};
 use crate::object::{Key, MIRROR, Object, Reason, Resource, Status, time};
 use jiff::SignedDuration;
@@ -76,11 +76,11 @@ const REACHED: &str = "global timeout reached";
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
     let timeout = flags::duration("timeout", &args.timeout)?;
     let (found, failures) = find(context, "drain", &args.names, args.selector.as_deref())?;
-    Failure::all(failures)?;
+    Failure::from_failures(failures)?;
     for target in &found {
         cordon_one(context, target, true, dry_run)?;
     }
@@ -93,23 +93,24 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             continue;
         }
         let why = together(&errors);
-        context.tell(&format!("error: unable to drain node {name:?} due to error: {why}, continuing command..."));
+        context
+            .print_notice(&format!("error: unable to drain node {name:?} due to error: {why}, continuing command..."));
         failed.push((name, errors));
     }
     if failed.is_empty() {
         return Ok(());
     }
-    context.tell("There are pending nodes to be drained:");
+    context.print_notice("There are pending nodes to be drained:");
     for (name, _) in &failed {
-        context.tell(&format!(" {name}"));
+        context.print_notice(&format!(" {name}"));
     }
     // For one node, each cause is a line; for several, each node is.
     match &failed[..] {
         [(_, errors)] if args.disable_eviction && errors[0].starts_with(REACHED) => {
-            context.tell(&format!("error: {}", errors[0]));
+            context.print_notice(&format!("error: {}", errors[0]));
         }
-        [(_, errors)] => errors.iter().for_each(|error| context.tell(error)),
-        several => several.iter().for_each(|(_, errors)| context.tell(&together(errors))),
+        [(_, errors)] => errors.iter().for_each(|error| context.print_notice(error)),
+        several => several.iter().for_each(|(_, errors)| context.print_notice(&together(errors))),
     }
     Err(Failure::Code(1))
 }
@@ -125,11 +126,11 @@ fn together(errors: &[String]) -> String {
 /// Moves the pods of one node away; the errors that stand against it.
 fn drain(
     args: &Args,
-    context: &mut Context,
+    context: &mut CommandContext,
     node: &str,
     timeout: Option<Duration>,
     dry_run: DryRun,
-) -> Outcome<Vec<String>> {
+) -> CliResult<Vec<String>> {
     let chosen = chosen(args, context, node)?;
     if !chosen.errors.is_empty() {
         return Ok(chosen.errors);
@@ -145,43 +146,43 @@ fn drain(
 }
 
 /// Prints the pods that remain on a node that could not be drained.
-fn tell_pending(args: &Args, context: &mut Context, node: &str, error: &str) -> Outcome {
+fn tell_pending(args: &Args, context: &mut CommandContext, node: &str, error: &str) -> CliResult {
     let left = chosen(args, context, node)?;
     if !left.pods.is_empty() {
-        context.tell(&format!("There are pending pods in node {node:?} when an error occurred: {error}"));
-        left.pods.iter().for_each(|pod| context.tell(&format!("pod/{}", pod.name())));
+        context.print_notice(&format!("There are pending pods in node {node:?} when an error occurred: {error}"));
+        left.pods.iter().for_each(|pod| context.print_notice(&format!("pod/{}", pod.name())));
     }
     if !left.errors.is_empty() {
         let errors = together(&left.errors);
-        context.tell(&format!("Following errors occurred while getting the list of pods to delete:\n{errors}"));
+        context.print_notice(&format!("Following errors occurred while getting the list of pods to delete:\n{errors}"));
     }
     Ok(())
 }
 
-fn chosen(args: &Args, context: &mut Context, node: &str) -> Outcome<Chosen> {
+fn chosen(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<DrainSelection> {
     let pods = pods_of(args, context, node)?;
-    Chosen::of(args, context, pods)
+    DrainSelection::from_pods(args, context, pods)
 }
 
-fn pods_of(args: &Args, context: &mut Context, node: &str) -> Outcome<Vec<Object>> {
+fn pods_of(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<Vec<Object>> {
     let wrong = |error: &dyn std::fmt::Display| Failure::plain(error.to_string());
     let labels = args.pod_selector.as_deref().map(Selector::parse).transpose().map_err(|error| wrong(&error))?;
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
-    let wanted = Wanted { labels, fields: Some(fields) };
+    let wanted = ListSelection { labels, fields: Some(fields) };
     let pods = targets::kind("pods")?;
     context.look(|ledger| read::list(ledger, pods, None, &wanted))
 }
 
 /// Pods to evict, and the obstacles.
 #[derive(Default)]
-struct Chosen {
+struct DrainSelection {
     pods: Vec<Object>,
     warnings: Vec<String>,
     errors: Vec<String>,
 }
 
 /// Result of one of kubectl's pod filters.
-enum Judged {
+enum DrainFilterResult {
     /// It goes.
     Goes,
     /// It goes, with a warning.
@@ -192,22 +193,22 @@ enum Judged {
     Refused(String),
 }
 
-impl Chosen {
-    fn of(args: &Args, context: &mut Context, pods: Vec<Object>) -> Outcome<Chosen> {
-        let mut chosen = Chosen::default();
+impl DrainSelection {
+    fn from_pods(args: &Args, context: &mut CommandContext, pods: Vec<Object>) -> CliResult<DrainSelection> {
+        let mut chosen = DrainSelection::default();
         let (mut warnings, mut errors) = (Vec::new(), Vec::new());
         for pod in pods {
             let name = format!("{}/{}", pod.namespace(), pod.name());
             match judge(args, context, &pod)? {
-                Judged::Goes => chosen.pods.push(pod),
-                Judged::Warned(warning) => {
+                DrainFilterResult::Goes => chosen.pods.push(pod),
+                DrainFilterResult::Warned(warning) => {
                     note(&mut warnings, warning, name);
                     chosen.pods.push(pod);
                 }
-                Judged::Stays(warning) => {
+                DrainFilterResult::Stays(warning) => {
                     warning.into_iter().for_each(|text| note(&mut warnings, text.into(), name.clone()))
                 }
-                Judged::Refused(error) => note(&mut errors, error, name),
+                DrainFilterResult::Refused(error) => note(&mut errors, error, name),
             }
         }
         let told = |(what, names): (String, Vec<String>)| format!("{what}: {}", names.join(", "));
@@ -227,52 +228,54 @@ fn note(said: &mut Vec<(String, Vec<String>)>, what: String, name: String) {
 
 /// The filters of kubectl in their order: the first that keeps a pod ends it, the last that warns is heard
 /// (`pkg/drain/filters.go`).
-fn judge(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Judged> {
+fn judge(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<DrainFilterResult> {
     let ended = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
     let skip = args.skip_wait_for_delete_timeout;
     if pod.annotation(MIRROR).is_some() || is_late(pod, skip, context) {
-        return Ok(Judged::Stays(None));
+        return Ok(DrainFilterResult::Stays(None));
     }
     let owner = pod.controller();
-    let mut judged = Judged::Goes;
+    let mut judged = DrainFilterResult::Goes;
     if let Some(owner) = owner.as_ref().filter(|owner| owner.kind == "DaemonSet" && !ended) {
         let key = Key::new(Resource("daemonsets.apps"), pod.namespace(), &owner.name);
         if context.look(|ledger| ledger.exists(&key))? {
             return Ok(match args.ignore_daemonsets {
-                true => Judged::Stays(Some("ignoring DaemonSet-managed Pods")),
-                false => Judged::Refused("DaemonSet-managed Pods (use --ignore-daemonsets to ignore)".into()),
+                true => DrainFilterResult::Stays(Some("ignoring DaemonSet-managed Pods")),
+                false => {
+                    DrainFilterResult::Refused("DaemonSet-managed Pods (use --ignore-daemonsets to ignore)".into())
+                }
             });
         }
         let missing = Status::not_found(key.resource, &key.name).message;
         if !args.force {
-            return Ok(Judged::Refused(missing));
+            return Ok(DrainFilterResult::Refused(missing));
         }
-        judged = Judged::Warned(missing);
+        judged = DrainFilterResult::Warned(missing);
     }
     if ended {
-        return Ok(Judged::Goes);
+        return Ok(DrainFilterResult::Goes);
     }
     if pod.items(&["spec", "volumes"]).iter().any(|volume| volume.get("emptyDir").is_some()) {
         if !args.delete_emptydir_data {
             let text = "Pods with local storage (use --delete-emptydir-data to override)";
-            return Ok(Judged::Refused(text.into()));
+            return Ok(DrainFilterResult::Refused(text.into()));
         }
-        judged = Judged::Goes;
+        judged = DrainFilterResult::Goes;
     }
     Ok(match (owner, args.force) {
         (Some(_), _) => judged,
-        (None, true) => Judged::Warned("deleting Pods that declare no controller".into()),
-        (None, false) => Judged::Refused("Pods that declare no controller (use --force to override)".into()),
+        (None, true) => DrainFilterResult::Warned("deleting Pods that declare no controller".into()),
+        (None, false) => DrainFilterResult::Refused("Pods that declare no controller (use --force to override)".into()),
     })
 }
 
 /// Whether a pod is marked for deletion for longer than is to be waited.
-fn is_late(pod: &Object, skip: i64, context: &Context) -> bool {
+fn is_late(pod: &Object, skip: i64, context: &CommandContext) -> bool {
     pod.deletion().is_some_and(|at| skip > 0 && context.now().duration_since(at).as_secs() > skip)
 }
 
 /// A pod on its way.
-struct Going {
+struct PodToEvict {
     pod: Object,
     /// When it is tried again. None once it was accepted.
     retry: Option<Instant>,
@@ -281,22 +284,22 @@ struct Going {
 /// Evicts all, trying again what is refused for now, and waits until all are gone; the errors of those that do not go.
 fn remove(
     args: &Args,
-    context: &mut Context,
+    context: &mut CommandContext,
     pods: Vec<Object>,
     timeout: Option<Duration>,
     dry_run: DryRun,
-) -> Outcome<Vec<String>> {
+) -> CliResult<Vec<String>> {
     if dry_run != DryRun::None {
         let word = if args.disable_eviction { "deleting" } else { "evicting" };
         for pod in &pods {
             let text = format!("{word} pod {}/{}{}", pod.namespace(), pod.name(), dry_run.suffix());
-            if dry_run == DryRun::Client { context.say(&text)? } else { context.tell(&text) }
+            if dry_run == DryRun::Client { context.say(&text)? } else { context.print_notice(&text) }
         }
         return Ok(Vec::new());
     }
-    let patience = Patience::with_control_plane(context, timeout.filter(|timeout| !timeout.is_zero()))?;
+    let patience = Deadline::with_control_plane(context, timeout.filter(|timeout| !timeout.is_zero()))?;
     let now = Instant::now();
-    let mut going: Vec<Going> = pods.into_iter().map(|pod| Going { pod, retry: Some(now) }).collect();
+    let mut going: Vec<PodToEvict> = pods.into_iter().map(|pod| PodToEvict { pod, retry: Some(now) }).collect();
     let mut errors = Vec::new();
     loop {
         let mut tried = Vec::new();
@@ -306,9 +309,9 @@ fn remove(
                 continue;
             }
             match remove_one(args, context, &one.pod)? {
-                Removed::Accepted => tried.push(Going { retry: None, ..one }),
-                Removed::Later => tried.push(Going { retry: Some(Instant::now() + RETRY), ..one }),
-                Removed::Never(error) => errors.push(error),
+                EvictionTry::Accepted => tried.push(PodToEvict { retry: None, ..one }),
+                EvictionTry::Later => tried.push(PodToEvict { retry: Some(Instant::now() + RETRY), ..one }),
+                EvictionTry::Never(error) => errors.push(error),
             }
         }
         going = tried;
@@ -324,13 +327,13 @@ fn remove(
 }
 
 /// Messages after the timeout: one for each evicted pod, or one for all deleted ones.
-fn late(args: &Args, going: &[Going], timeout: Duration) -> Vec<String> {
+fn late(args: &Args, going: &[PodToEvict], timeout: Duration) -> Vec<String> {
     let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
     let reached = format!("{REACHED}: {}", time::format_duration(timeout));
     if args.disable_eviction {
         return vec![reached];
     }
-    let told = |Going { pod, retry }: &Going| match retry {
+    let told = |PodToEvict { pod, retry }: &PodToEvict| match retry {
         Some(_) => format!("error when evicting pods/{:?} -n {:?}: {reached}", pod.name(), pod.namespace()),
         None => format!(
             "error when waiting for pod {:?} in namespace {:?} to terminate: {reached}",
@@ -342,18 +345,18 @@ fn late(args: &Args, going: &[Going], timeout: Duration) -> Vec<String> {
 }
 
 /// Result of one attempt.
-enum Removed {
+enum EvictionTry {
     Accepted,
     Later,
     Never(String),
 }
 
 /// Evicts, or deletes, one pod.
-fn remove_one(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Removed> {
-    let Some(kind) = crate::kinds::by_name("pods") else { return Ok(Removed::Accepted) };
+fn remove_one(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<EvictionTry> {
+    let Some(kind) = crate::kinds::by_name("pods") else { return Ok(EvictionTry::Accepted) };
     let (name, namespace) = (pod.name(), pod.namespace());
     if !args.disable_eviction {
-        context.tell(&format!("evicting pod {namespace}/{name}"));
+        context.print_notice(&format!("evicting pod {namespace}/{name}"));
     }
     let key = key_of(kind, pod);
     let grace = Some(args.grace_period).filter(|grace| *grace >= 0);
@@ -363,22 +366,22 @@ fn remove_one(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Remov
         false => evict(ledger, &key, &options, false),
     });
     Ok(match done {
-        Ok(_) => Removed::Accepted,
-        Err(status) if status.reason == Reason::NotFound => Removed::Accepted,
+        Ok(_) => EvictionTry::Accepted,
+        Err(status) if status.reason == Reason::NotFound => EvictionTry::Accepted,
         Err(Status { reason: Reason::TooManyRequests, message, .. }) => {
             let why = format!("error when evicting pods/{name:?} -n {namespace:?} (will retry after 5s): {message}");
-            context.tell(&why);
-            Removed::Later
+            context.print_notice(&why);
+            EvictionTry::Later
         }
-        Err(status) if args.disable_eviction => Removed::Never(status.message),
+        Err(status) if args.disable_eviction => EvictionTry::Never(status.message),
         Err(status) => {
-            Removed::Never(format!("error when evicting pods/{name:?} -n {namespace:?}: {}", status.message))
+            EvictionTry::Never(format!("error when evicting pods/{name:?} -n {namespace:?}: {}", status.message))
         }
     })
 }
 
 /// Those that are not gone yet; says of the others that they are, or that they are waited for no longer.
-fn still_there(args: &Args, context: &mut Context, going: Vec<Going>) -> Outcome<Vec<Going>> {
+fn still_there(args: &Args, context: &mut CommandContext, going: Vec<PodToEvict>) -> CliResult<Vec<PodToEvict>> {
     let mut still = Vec::new();
     for one in going {
         let key = Key::new(Resource("pods"), one.pod.namespace(), one.pod.name());

@@ -12,8 +12,8 @@ pub mod taint;
 use super::change::change;
 use super::flags::DryRun;
 use super::targets::{self, Target};
-use super::{Context, Failure, Outcome};
-use crate::apiserver::read::{self, Wanted};
+use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::read::{self, ListSelection};
 use crate::object::selector::Selector;
 use crate::object::{Key, Object};
 use clap::Subcommand;
@@ -33,11 +33,11 @@ kloop node stop node-1"
 )]
 pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: NodeVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum NodeVerb {
     Add(add::Args),
     Stop(stop::Args),
     /// Start a stopped node: it sends heartbeats and runs its pods again.
@@ -47,27 +47,27 @@ enum Verb {
 # Let node-1 beat again
 kloop node start node-1"
     )]
-    Start(stop::Start),
+    Start(stop::StartArgs),
     Remove(remove::Args),
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.verb {
-        Verb::Add(args) => add::run(args, context),
-        Verb::Stop(args) => stop::run(args, context),
-        Verb::Start(args) => stop::start(args, context),
-        Verb::Remove(args) => remove::run(args, context),
+        NodeVerb::Add(args) => add::run(args, context),
+        NodeVerb::Stop(args) => stop::run(args, context),
+        NodeVerb::Start(args) => stop::start(args, context),
+        NodeVerb::Remove(args) => remove::run(args, context),
     }
 }
 
 /// The nodes of these names, or of a selector.
 fn find(
-    context: &mut Context,
+    context: &mut CommandContext,
     verb: &str,
     names: &[String],
     selector: Option<&str>,
-) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+) -> CliResult<(Vec<Target>, Vec<Failure>)> {
     let kind = targets::kind("nodes")?;
     match (names, selector) {
         ([], None) => {
@@ -78,7 +78,7 @@ fn find(
         }
         ([], Some(selector)) => {
             let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
-            let wanted = Wanted { labels: Some(labels), fields: None };
+            let wanted = ListSelection { labels: Some(labels), fields: None };
             let nodes = context.look(|ledger| read::list(ledger, kind, None, &wanted))?;
             return Ok((nodes.into_iter().map(|object| Target { kind, object }).collect(), Vec::new()));
         }
@@ -96,11 +96,11 @@ fn find(
 }
 
 fn is_cordoned(node: &Object) -> bool {
-    node.at(&["spec", "unschedulable"]).is_some_and(|value| value == true)
+    node.value_at(&["spec", "unschedulable"]).is_some_and(|value| value == true)
 }
 
 /// Makes a node refuse new pods, or take them again; says what was done.
-fn cordon_one(context: &mut Context, target: &Target, cordon: bool, dry_run: DryRun) -> Outcome {
+fn cordon_one(context: &mut CommandContext, target: &Target, cordon: bool, dry_run: DryRun) -> CliResult {
     let reply = change(context, target, dry_run, |node| {
         if is_cordoned(node) != cordon {
             if cordon {

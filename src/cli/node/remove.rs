@@ -4,7 +4,7 @@ use super::find;
 use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::cli::flags::WriteFlags;
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 
 /// Remove a node from the cluster. Its pods are deleted when the loss is noticed; drain the node first to move them.
 ///
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
     let (found, mut failures) = find(context, "node remove", &args.names, None)?;
     for target in &found {
@@ -37,5 +37,5 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             Err(status) => failures.push(status.into()),
         }
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }

@@ -1,14 +1,14 @@
 //! `kloop node stop` and `start`: a node whose heartbeats end, and come back.
 
 use super::find;
-use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::read::{self, ListSelection};
 use crate::cli::change::change;
 use crate::cli::flags::WriteFlags;
-use crate::cli::{Context, Failure, Outcome, targets};
+use crate::cli::{CliResult, CommandContext, Failure, targets};
 use crate::object::selector::FieldSelector;
 use crate::object::{Reason, Status, time};
 use crate::reconcile::node::STOPPED;
-use crate::runtime::{bury, folder};
+use crate::runtime::{folder, reap_dead_shim};
 
 /// Stop a node: it sends no heartbeats, and its pods are not managed.
 ///
@@ -37,7 +37,7 @@ pub struct Args {
 
 /// Arguments of `start`.
 #[derive(clap::Args)]
-pub struct Start {
+pub struct StartArgs {
     /// NODE.
     #[arg(value_name = "NODE")]
     names: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Start {
 }
 
 /// Runs `stop`.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
     let (found, mut failures) = find(context, "node stop", &args.names, None)?;
     for target in &found {
@@ -70,11 +70,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             Err(failure) => failures.push(failure),
         }
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
 /// Runs `start`.
-pub fn start(args: Start, context: &mut Context) -> Outcome {
+pub fn start(args: StartArgs, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
     let (found, mut failures) = find(context, "node start", &args.names, None)?;
     for target in &found {
@@ -89,17 +89,17 @@ pub fn start(args: Start, context: &mut Context) -> Outcome {
             Err(failure) => failures.push(failure),
         }
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
 /// Ends what runs of the pods on a node. Gives how many pods had anything.
-fn kill(context: &mut Context, node: &str) -> Outcome<usize> {
+fn kill(context: &mut CommandContext, node: &str) -> CliResult<usize> {
     let wrong = |error: &dyn std::fmt::Display| Failure::from(Status::new(Reason::BadRequest, error.to_string()));
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
     let kind = targets::kind("pods")?;
-    let wanted = Wanted { labels: None, fields: Some(fields) };
+    let wanted = ListSelection { labels: None, fields: Some(fields) };
     let pods = context.look(|ledger| read::list(ledger, kind, None, &wanted))?;
     let home = context.api()?.store().home().to_owned();
     let holders = pods.iter().filter_map(|pod| folder::holder(&folder::pod(&home, pod.local_uid())));
-    Ok(holders.map(bury::end_shim).count())
+    Ok(holders.map(reap_dead_shim::end_shim).count())
 }

@@ -3,7 +3,7 @@
 use crate::cli::change::change;
 use crate::cli::flags::{ChangeFlags, DryRun, ValidateFlag};
 use crate::cli::targets::{self, ScopeFlags, Target};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::{Object, label};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub struct Args {
 
 /// One taint that is to be there, or to be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Taint {
+struct TaintChange {
     key: String,
     value: String,
     /// Empty, in a removal, for every effect.
@@ -51,17 +51,17 @@ struct Taint {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Changes {
-    add: Vec<Taint>,
-    remove: Vec<Taint>,
+struct TaintChanges {
+    add: Vec<TaintChange>,
+    remove: Vec<TaintChange>,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let is_change = |word: &String| word.contains([':', '=']) || word.ends_with('-');
     let at = args.words.iter().position(is_change).unwrap_or(args.words.len());
     let (resources, changes) = args.words.split_at(at);
-    let changes = Changes::parse(changes).map_err(|text| Failure::Usage("taint".into(), text))?;
+    let changes = TaintChanges::parse(changes).map_err(|text| Failure::Usage("taint".into(), text))?;
     let plain = |text: &str| Err(Failure::Usage("taint".into(), text.into()));
     match resources.first().map(|kind| targets::kind(kind.split('/').next().unwrap_or(kind))).transpose()? {
         None => return plain("one or more resources must be specified as <resource> <name>"),
@@ -70,24 +70,26 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
         Some(_) => {}
     }
-    if changes == Changes::default() {
+    if changes == TaintChanges::default() {
         return plain("at least one taint update is required");
     }
     let dry_run = args.change.dry_run(context)?;
-    targets::each(context, &args.scope.of(resources), |context, target| one(&args, context, target, &changes, dry_run))
+    targets::for_each_target(context, &args.scope.with_arguments(resources), |context, target| {
+        taint_node(&args, context, target, &changes, dry_run)
+    })
 }
 
-impl Changes {
-    fn parse(words: &[String]) -> Result<Changes, String> {
-        let mut changes = Changes::default();
+impl TaintChanges {
+    fn parse(words: &[String]) -> Result<TaintChanges, String> {
+        let mut changes = TaintChanges::default();
         for word in words {
             match word.strip_suffix('-') {
                 Some(gone) => {
                     let (key, effect) = gone.split_once(':').unwrap_or((gone, ""));
                     let key = key.split('=').next().unwrap_or(key);
-                    changes.remove.push(Taint { key: key.into(), value: String::new(), effect: effect.into() });
+                    changes.remove.push(TaintChange { key: key.into(), value: String::new(), effect: effect.into() });
                 }
-                None => changes.add.push(Taint::parse(word)?),
+                None => changes.add.push(TaintChange::parse(word)?),
             }
         }
         Ok(changes)
@@ -95,13 +97,13 @@ impl Changes {
 }
 
 /// The taint that `KEY=VALUE:EFFECT` asks for, as it stands in a node's spec.
-pub fn read(text: &str) -> Outcome<Value> {
-    let parsed = Taint::parse(text).map_err(|text| Failure::Usage("node add".into(), text))?;
+pub fn read(text: &str) -> CliResult<Value> {
+    let parsed = TaintChange::parse(text).map_err(|text| Failure::Usage("node add".into(), text))?;
     Ok(parsed.to_value())
 }
 
-impl Taint {
-    fn parse(text: &str) -> Result<Taint, String> {
+impl TaintChange {
+    fn parse(text: &str) -> Result<TaintChange, String> {
         let (pair, effect) = text.rsplit_once(':').unwrap_or((text, ""));
         let (key, value) = if text.contains(':') { pair.split_once('=').unwrap_or((pair, "")) } else { (text, "") };
         let problems = [label::key_problems(key), label::value_problems(value)].concat();
@@ -111,7 +113,7 @@ impl Taint {
         if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
             return Err(format!("invalid taint effect: {effect}, unsupported taint effect"));
         }
-        Ok(Taint { key: key.into(), value: value.into(), effect: effect.into() })
+        Ok(TaintChange { key: key.into(), value: value.into(), effect: effect.into() })
     }
 
     /// The same key, and the same effect or any.
@@ -128,7 +130,13 @@ impl Taint {
     }
 }
 
-fn one(args: &Args, context: &mut Context, target: &Target, changes: &Changes, dry_run: DryRun) -> Outcome {
+fn taint_node(
+    args: &Args,
+    context: &mut CommandContext,
+    target: &Target,
+    changes: &TaintChanges,
+    dry_run: DryRun,
+) -> CliResult {
     let reply = change(context, target, dry_run, |node| edit(node, changes, args.overwrite))?;
     let word = match (changes.add.is_empty(), changes.remove.is_empty(), args.overwrite) {
         (true, _, _) => "untainted",
@@ -139,7 +147,7 @@ fn one(args: &Args, context: &mut Context, target: &Target, changes: &Changes, d
     args.change.print.result(context, &reply.object, &line)
 }
 
-fn edit(node: &mut Object, changes: &Changes, overwrite: bool) -> Outcome {
+fn edit(node: &mut Object, changes: &TaintChanges, overwrite: bool) -> CliResult {
     let mut taints = node.items(&["spec", "taints"]).to_vec();
     for gone in &changes.remove {
         let before = taints.len();
@@ -163,7 +171,7 @@ fn edit(node: &mut Object, changes: &Changes, overwrite: bool) -> Outcome {
         )));
     }
     let kept = taints.iter().filter(|taint| !changes.add.iter().any(|new| new.covers(taint))).cloned();
-    let all: Vec<Value> = changes.add.iter().map(Taint::to_value).chain(kept).collect();
+    let all: Vec<Value> = changes.add.iter().map(TaintChange::to_value).chain(kept).collect();
     if all.is_empty() {
         node.unset(&["spec", "taints"]);
     } else {
@@ -176,14 +184,14 @@ fn edit(node: &mut Object, changes: &Changes, overwrite: bool) -> Outcome {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Changes, String> {
-        Changes::parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    fn parse(text: &str) -> Result<TaintChanges, String> {
+        TaintChanges::parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn taints_are_read() {
         let changes = parse("a=b:NoSchedule c:NoExecute d- e:NoSchedule-").unwrap();
-        let taint = |key: &str, value: &str, effect: &str| Taint {
+        let taint = |key: &str, value: &str, effect: &str| TaintChange {
             key: key.into(),
             value: value.into(),
             effect: effect.into(),
@@ -204,7 +212,7 @@ mod tests {
         edit(&mut node, &changes, true).unwrap();
         assert_eq!(node.items(&["spec", "taints"]), [json!({"key": "a", "effect": "NoSchedule", "value": "b"})]);
         edit(&mut node, &parse("a-").unwrap(), false).unwrap();
-        assert!(node.at(&["spec", "taints"]).is_none());
+        assert!(node.value_at(&["spec", "taints"]).is_none());
         assert_eq!(
             edit(&mut node, &parse("a-").unwrap(), false).unwrap_err().to_string(),
             "error: taint \"a\" not found"

@@ -2,15 +2,15 @@
 
 mod ports;
 
-use super::one_pod::{self, Restarts};
+use super::one_pod::{self, RestartRank};
 use super::targets;
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::Api;
-use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::read::{self, ListSelection};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Resource, Status, cause};
 use crate::runtime::relay;
-use ports::{Meant, Pair};
+use ports::{PortPair, TargetPorts};
 use signal_hook::consts::SIGINT;
 use std::future::ready;
 use std::io::{self, Write};
@@ -77,7 +77,7 @@ struct Target {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (name, words) = match &args.words[..] {
         [] | [_] => {
             let text = "TYPE/NAME and list of ports are required for port-forward";
@@ -95,7 +95,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     let addresses = addresses(&args.address)?;
     let pairs = asked.iter().map(|(word, numbers)| Ok((word.clone(), ports::pair(numbers)?)));
-    let pairs = pairs.collect::<Outcome<Vec<_>>>()?;
+    let pairs = pairs.collect::<CliResult<Vec<_>>>()?;
     let plain = |error: io::Error| Failure::plain(cause(error));
     let interrupt = interrupt().map_err(plain)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(plain)?;
@@ -111,13 +111,13 @@ fn interrupt() -> io::Result<UnixStream> {
 }
 
 /// Local address to listen on. `localhost` is two addresses, of which one is enough.
-struct Place {
+struct LocalAddress {
     at: IpAddr,
     is_one_of_two: bool,
 }
 
-fn addresses(words: &[String]) -> Outcome<Vec<Place>> {
-    let mut places: Vec<Place> = Vec::new();
+fn addresses(words: &[String]) -> CliResult<Vec<LocalAddress>> {
+    let mut places: Vec<LocalAddress> = Vec::new();
     for word in words {
         let found = match word.as_str() {
             "localhost" => vec![IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)],
@@ -128,7 +128,7 @@ fn addresses(words: &[String]) -> Outcome<Vec<Place>> {
         for at in found {
             match places.iter_mut().find(|known| known.at == at) {
                 Some(known) => known.is_one_of_two |= is_one_of_two,
-                None => places.push(Place { at, is_one_of_two }),
+                None => places.push(LocalAddress { at, is_one_of_two }),
             }
         }
     }
@@ -136,7 +136,12 @@ fn addresses(words: &[String]) -> Outcome<Vec<Place>> {
     Ok(places)
 }
 
-async fn forward(target: Rc<Target>, pairs: Vec<(String, Pair)>, places: Vec<Place>, interrupt: UnixStream) -> Outcome {
+async fn forward(
+    target: Rc<Target>,
+    pairs: Vec<(String, PortPair)>,
+    places: Vec<LocalAddress>,
+    interrupt: UnixStream,
+) -> CliResult {
     let mut open = Vec::new();
     for (word, pair) in &pairs {
         match listen(pair, &places).await {
@@ -158,7 +163,7 @@ async fn forward(target: Rc<Target>, pairs: Vec<(String, Pair)>, places: Vec<Pla
 }
 
 /// Listens at a port of all places; what kubectl says when that cannot be.
-async fn listen(asked: &Pair, places: &[Place]) -> Result<Vec<(SocketAddr, TcpListener)>, String> {
+async fn listen(asked: &PortPair, places: &[LocalAddress]) -> Result<Vec<(SocketAddr, TcpListener)>, String> {
     let (mut open, mut errors, mut is_vital) = (Vec::new(), Vec::new(), false);
     // Whether one of the two was asked for, and whether one was had.
     let (mut of_two, mut one_of_two) = (false, false);
@@ -217,7 +222,7 @@ fn is_lost(found: &Result<Object, Status>, uid: &str) -> bool {
 }
 
 impl Target {
-    fn find(name: &str, context: &mut Context) -> Outcome<Target> {
+    fn find(name: &str, context: &mut CommandContext) -> CliResult<Target> {
         let (kind, name) = one_pod::named(name, targets::kind("pods")?)?;
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);
         let mut target = Target { api: context.take_api()?, kind, key, uid: String::new() };
@@ -225,25 +230,25 @@ impl Target {
         Ok(target)
     }
 
-    fn named(&self) -> Outcome<Object> {
+    fn named(&self) -> CliResult<Object> {
         Ok(self.named_now()?)
     }
 
     /// The ports that these words name, of this pod: the remote one as it was written, and both as numbers, if such they are.
-    fn asked(&self, words: &[String], pod: &Object) -> Outcome<Vec<(String, (String, String))>> {
+    fn asked(&self, words: &[String], pod: &Object) -> CliResult<Vec<(String, (String, String))>> {
         let service = self.service()?;
-        let meant = Meant { service: service.as_ref(), pod };
-        let words = words.iter().map(|word| ports::words(word)).collect::<Outcome<Vec<_>>>()?;
+        let meant = TargetPorts { service: service.as_ref(), pod };
+        let words = words.iter().map(|word| ports::words(word)).collect::<CliResult<Vec<_>>>()?;
         words.iter().try_for_each(|words| meant.check_protocol(words.remote))?;
         words.iter().map(|words| Ok((words.remote.to_owned(), meant.numbers(words)?))).collect()
     }
 
-    fn service(&self) -> Outcome<Option<Object>> {
+    fn service(&self) -> CliResult<Option<Object>> {
         (self.kind.kind == "Service").then(|| self.named()).transpose()
     }
 
     /// Waits until somebody has typed Ctrl-C, which is as it should be; or until what was named is gone, or is a pod that has ended.
-    async fn lost(&self, interrupt: &tokio::net::UnixStream) -> Outcome {
+    async fn lost(&self, interrupt: &tokio::net::UnixStream) -> CliResult {
         while timeout(LOOK, interrupt.readable()).await.is_err() {
             if is_lost(&self.named_now(), &self.uid) {
                 return Err(Failure::plain("lost connection to pod"));
@@ -257,24 +262,24 @@ impl Target {
     }
 
     /// A pod that runs and belongs to what was named: rather one that stays than one that ends, and of those the likeliest.
-    fn running(&self) -> Outcome<Option<Object>> {
+    fn running(&self) -> CliResult<Option<Object>> {
         let named = self.named()?;
         let mut pods = match (kinds::by_resource(PODS), targets::selector_of(self.kind, &named)) {
             (Some(pods), labels @ Some(_)) => {
-                let wanted = Wanted { labels, fields: None };
+                let wanted = ListSelection { labels, fields: None };
                 self.api.look(|ledger| read::list(ledger, pods, Some(&self.key.namespace), &wanted))?
             }
             _ => vec![named],
         };
         pods.retain(|pod| pod.text(&["status", "phase"]) == Some("Running"));
-        let rank = |pod: &Object| (pod.deletion().is_some(), one_pod::rank(pod, Restarts::Few));
+        let rank = |pod: &Object| (pod.deletion().is_some(), one_pod::rank(pod, RestartRank::Few));
         Ok(pods.into_iter().min_by_key(rank))
     }
 
     /// Returns the current address behind the port.
     fn place(&self, word: &str) -> Option<SocketAddr> {
         let (service, pod) = (self.service().ok()?, self.running().ok()??);
-        let port = Meant { service: service.as_ref(), pod: &pod }.remote(word).ok()?.parse().ok()?;
+        let port = TargetPorts { service: service.as_ref(), pod: &pod }.remote(word).ok()?.parse().ok()?;
         Some(SocketAddr::new(pod.text(&["status", "podIP"])?.parse().ok()?, port))
     }
 }

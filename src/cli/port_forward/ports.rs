@@ -3,12 +3,12 @@
 //!
 //! Never: listens, or asks for an object.
 
-use crate::cli::{Failure, Outcome};
+use crate::cli::{CliResult, Failure};
 use crate::object::Object;
 use serde_json::Value;
 
 /// One pair of ports as it is written.
-pub struct Words<'a> {
+pub struct PortArgument<'a> {
     local: &'a str,
     /// A number, or the name of a port.
     pub remote: &'a str,
@@ -16,33 +16,33 @@ pub struct Words<'a> {
 
 /// A port of this machine, 0 for any, and the pod's port that it leads to.
 #[derive(Debug, PartialEq)]
-pub struct Pair {
+pub struct PortPair {
     pub local: u16,
     pub remote: u16,
 }
 
 /// Splits `5000`, `8888:5000`, `:5000` and `8443:https`.
-pub fn words(word: &str) -> Outcome<Words<'_>> {
+pub fn words(word: &str) -> CliResult<PortArgument<'_>> {
     match word.split(':').collect::<Vec<_>>()[..] {
-        [both] => Ok(Words { local: both, remote: both }),
-        [local, remote] => Ok(Words { local, remote }),
+        [both] => Ok(PortArgument { local: both, remote: both }),
+        [local, remote] => Ok(PortArgument { local, remote }),
         _ => Err(Failure::plain(format!("invalid port format '{word}'"))),
     }
 }
 
 /// Ports of the target: the Service's, where one was named, and those of the pod behind it.
 #[derive(Clone, Copy)]
-pub struct Meant<'a> {
+pub struct TargetPorts<'a> {
     /// The Service.
     pub service: Option<&'a Object>,
     /// The pod.
     pub pod: &'a Object,
 }
 
-impl Meant<'_> {
+impl TargetPorts<'_> {
     /// A pair as text, its names replaced.
-    pub fn numbers(&self, words: &Words<'_>) -> Outcome<(String, String)> {
-        let Words { local, remote } = *words;
+    pub fn numbers(&self, words: &PortArgument<'_>) -> CliResult<(String, String)> {
+        let PortArgument { local, remote } = *words;
         if remote.is_empty() && self.service.is_none() {
             return Err(Failure::plain("remote port cannot be empty"));
         }
@@ -53,7 +53,7 @@ impl Meant<'_> {
     }
 
     /// The pod's port that is meant.
-    pub fn remote(&self, word: &str) -> Outcome<String> {
+    pub fn remote(&self, word: &str) -> CliResult<String> {
         let number = self.named(word)?;
         let Some(service) = self.service else { return Ok(number) };
         let port = service.items(&["spec", "ports"]).iter().find(|one| one["port"].as_i64() == number.parse().ok());
@@ -67,7 +67,7 @@ impl Meant<'_> {
     }
 
     /// Refuses a port that is there for datagrams alone.
-    pub fn check_protocol(&self, word: &str) -> Outcome {
+    pub fn check_protocol(&self, word: &str) -> CliResult {
         let number = self.named(word)?;
         let ports: Vec<(&Value, &str)> = match self.service {
             Some(service) => service.items(&["spec", "ports"]).iter().map(|one| (one, "port")).collect(),
@@ -84,7 +84,7 @@ impl Meant<'_> {
     }
 
     /// A port's number: as it is written, or that of the port with this name.
-    fn named(&self, word: &str) -> Outcome<String> {
+    fn named(&self, word: &str) -> CliResult<String> {
         if let Ok(number) = word.parse::<i64>() {
             return Ok(if self.service.is_some() { number.to_string() } else { word.to_owned() });
         }
@@ -94,7 +94,7 @@ impl Meant<'_> {
         found.map(|one| one["port"].to_string()).ok_or_else(missing)
     }
 
-    fn of_pod(&self, name: &str) -> Outcome<String> {
+    fn of_pod(&self, name: &str) -> CliResult<String> {
         let found = container_ports(self.pod).find(|one| name_of(one) == name);
         let missing = || Failure::plain(format!("Pod '{}' does not have a named port '{name}'", self.pod.name()));
         found.map(|one| one["containerPort"].to_string()).ok_or_else(missing)
@@ -111,15 +111,15 @@ fn container_ports(pod: &Object) -> impl Iterator<Item = &Value> {
 }
 
 /// The numbers of a pair, if both can be ports.
-pub fn pair((local, remote): &(String, String)) -> Outcome<Pair> {
+pub fn pair((local, remote): &(String, String)) -> CliResult<PortPair> {
     let local = if local.is_empty() { 0 } else { number("local", local)? };
     match number("remote", remote)? {
         0 => Err(Failure::plain("remote port must be > 0")),
-        remote => Ok(Pair { local, remote }),
+        remote => Ok(PortPair { local, remote }),
     }
 }
 
-fn number(which: &str, word: &str) -> Outcome<u16> {
+fn number(which: &str, word: &str) -> CliResult<u16> {
     let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     let why = if is_number { "value out of range" } else { "invalid syntax" };
     word.parse().ok().filter(|_| is_number).ok_or_else(|| {
@@ -147,7 +147,7 @@ mod tests {
         let pod = Object(json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"ports": [
             {"name": "http", "containerPort": 8080}, {"name": "talk", "containerPort": 9000, "protocol": "UDP"},
         ]}]}}));
-        let meant = Meant { service, pod: &pod };
+        let meant = TargetPorts { service, pod: &pod };
         let read = || {
             let words = words(word)?;
             meant.check_protocol(words.remote)?;

@@ -1,10 +1,10 @@
 //! `kloop rollout history`: the revisions of a workload, or one of them.
 
-use super::revisions::{self, CHANGE_CAUSE, Revision, described};
-use super::{each, group_kind};
+use super::revisions::{self, CHANGE_CAUSE, WorkloadRevision, described};
+use super::{for_each_workload, group_kind};
 use crate::cli::flags::PrintFlags;
-use crate::cli::targets::{Target, Which};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::targets::{Target, TargetFlags};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use crate::show::columns;
 
@@ -21,7 +21,7 @@ kloop rollout history daemonset/abc --revision=3"
 )]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     #[command(flatten)]
     print: PrintFlags,
     /// See the details, including the pod template, of the revision specified.
@@ -30,15 +30,15 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.revision < 0 {
         return Err(Failure::plain("revision must be a positive integer: -1"));
     }
-    each(context, &args.which, |context, target| one(&args, context, target))
+    for_each_workload(context, &args.which, |context, target| print_history(&args, context, target))
 }
 
-fn one(args: &Args, context: &mut Context, target: &Target) -> Outcome {
-    let Some(revisions) = revisions::of(context, target)? else {
+fn print_history(args: &Args, context: &mut CommandContext, target: &Target) -> CliResult {
+    let Some(revisions) = revisions::workload_revisions(context, target)? else {
         let kind = group_kind(target);
         return Err(Failure::plain(format!("no history viewer has been implemented for {kind:?}")));
     };
@@ -61,7 +61,7 @@ fn one(args: &Args, context: &mut Context, target: &Target) -> Outcome {
     context.print(&text)
 }
 
-fn table(revisions: &[Revision]) -> String {
+fn table(revisions: &[WorkloadRevision]) -> String {
     let mut text = "REVISION\tCHANGE-CAUSE\n".to_owned();
     for revision in revisions {
         let cause = crate::show::escape::cell(revision.cause().unwrap_or("<none>"));
@@ -71,7 +71,7 @@ fn table(revisions: &[Revision]) -> String {
 }
 
 /// The template, with the cause of the revision among its annotations.
-fn template(revision: &Revision) -> String {
+fn template(revision: &WorkloadRevision) -> String {
     let mut template = Object(revision.template.clone());
     if let Some(cause) = revision.cause() {
         template.set(&["metadata", "annotations", CHANGE_CAUSE], cause);

@@ -9,8 +9,8 @@ mod revisions;
 mod status;
 mod undo;
 
-use super::targets::{self, Target, Which};
-use super::{Context, Failure, Outcome};
+use super::targets::{self, Target, TargetFlags};
+use super::{CliResult, CommandContext, Failure};
 use clap::Subcommand;
 
 /// Manage the rollout of one or many resources.
@@ -34,11 +34,11 @@ kloop rollout restart deployment --selector=app=nginx"
 )]
 pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: RolloutVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum RolloutVerb {
     History(history::Args),
     /// Mark the provided resource as paused: its template may change, and no rollout starts.
     #[command(
@@ -62,25 +62,29 @@ kloop rollout resume deployment/nginx"
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.verb {
-        Verb::History(args) => history::run(args, context),
-        Verb::Pause(args) => pause::run(args, context, true),
-        Verb::Restart(args) => restart::run(args, context),
-        Verb::Resume(args) => pause::run(args, context, false),
-        Verb::Status(args) => status::run(args, context),
-        Verb::Undo(args) => undo::run(args, context),
+        RolloutVerb::History(args) => history::run(args, context),
+        RolloutVerb::Pause(args) => pause::run(args, context, true),
+        RolloutVerb::Restart(args) => restart::run(args, context),
+        RolloutVerb::Resume(args) => pause::run(args, context, false),
+        RolloutVerb::Status(args) => status::run(args, context),
+        RolloutVerb::Undo(args) => undo::run(args, context),
     }
 }
 
 /// Does one thing to each object that a rollout verb is about.
-fn each(context: &mut Context, which: &Which, one: impl FnMut(&mut Context, &Target) -> Outcome) -> Outcome {
+fn for_each_workload(
+    context: &mut CommandContext,
+    which: &TargetFlags,
+    one: impl FnMut(&mut CommandContext, &Target) -> CliResult,
+) -> CliResult {
     required(which)?;
-    targets::each(context, &which.scope(), one)
+    targets::for_each_target(context, &which.scope(), one)
 }
 
 /// Refuses a command that names nothing.
-fn required(which: &Which) -> Outcome {
+fn required(which: &TargetFlags) -> CliResult {
     if which.is_empty() { Err(Failure::plain("required resource not specified")) } else { Ok(()) }
 }
 
@@ -93,6 +97,6 @@ fn group_kind(target: &Target) -> String {
 }
 
 /// `deployments.apps "web" why`.
-fn about(target: &Target, why: &str) -> Failure {
+fn rollout_failure(target: &Target, why: &str) -> Failure {
     Failure::plain(format!("{} {:?} {why}", target.kind.resource, target.object.name()))
 }

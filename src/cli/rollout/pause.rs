@@ -1,38 +1,38 @@
 //! `kloop rollout pause` and `resume`: `spec.paused` of a Deployment.
 
-use super::{about, each};
+use super::{for_each_workload, rollout_failure};
 use crate::cli::change::change;
 use crate::cli::flags::{ChangeFlags, DryRun};
-use crate::cli::targets::{Target, Which};
-use crate::cli::{Context, Outcome};
+use crate::cli::targets::{Target, TargetFlags};
+use crate::cli::{CliResult, CommandContext};
 
 /// Flags of both.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     #[command(flatten)]
     change: ChangeFlags,
 }
 
 /// Runs the verb: pauses, or resumes.
-pub fn run(args: Args, context: &mut Context, paused: bool) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext, paused: bool) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
-    each(context, &args.which, |context, target| one(&args, context, target, paused, dry_run))
+    for_each_workload(context, &args.which, |context, target| set_paused(&args, context, target, paused, dry_run))
 }
 
-fn one(args: &Args, context: &mut Context, target: &Target, paused: bool, dry_run: DryRun) -> Outcome {
+fn set_paused(args: &Args, context: &mut CommandContext, target: &Target, paused: bool, dry_run: DryRun) -> CliResult {
     if target.kind.resource != "deployments.apps" {
         let word = if paused { "pausing" } else { "resuming" };
-        return Err(about(target, &format!("{word} is not supported")));
+        return Err(rollout_failure(target, &format!("{word} is not supported")));
     }
     let reply = change(context, target, dry_run, |object| {
-        if object.at(&["spec", "paused"]).is_some_and(|value| value == true) == paused {
-            return Err(about(target, if paused { "is already paused" } else { "is not paused" }));
+        if object.value_at(&["spec", "paused"]).is_some_and(|value| value == true) == paused {
+            return Err(rollout_failure(target, if paused { "is already paused" } else { "is not paused" }));
         }
         object.set(&["spec", "paused"], paused);
         Ok(())
     })?;
     let word = if paused { "paused" } else { "resumed" };
-    args.change.tell(context, target.kind, &reply.object, word, dry_run)
+    args.change.print_change(context, target.kind, &reply.object, word, dry_run)
 }

@@ -1,10 +1,10 @@
 //! `kloop rollout restart`: a new moment in the template's annotations, so that all pods are replaced.
 
-use super::{about, each};
+use super::{for_each_workload, rollout_failure};
 use crate::cli::change::change;
 use crate::cli::flags::{ChangeFlags, DryRun};
-use crate::cli::targets::{Target, Which};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::targets::{Target, TargetFlags};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::time;
 
 /// Restart a resource: its pods are replaced as in a rollout.
@@ -26,7 +26,7 @@ kloop rollout restart deployment --selector=app=nginx"
 )]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     #[command(flatten)]
     change: ChangeFlags,
 }
@@ -34,19 +34,19 @@ pub struct Args {
 const RESTARTED_AT: [&str; 5] = ["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"];
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
-    each(context, &args.which, |context, target| one(&args, context, target, dry_run))
+    for_each_workload(context, &args.which, |context, target| restart_object(&args, context, target, dry_run))
 }
 
-fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> Outcome {
+fn restart_object(args: &Args, context: &mut CommandContext, target: &Target, dry_run: DryRun) -> CliResult {
     if !["deployments.apps", "daemonsets.apps", "statefulsets.apps"].contains(&target.kind.resource.0) {
-        return Err(about(target, "restarting is not supported"));
+        return Err(rollout_failure(target, "restarting is not supported"));
     }
     let now = time::rfc3339(context.now());
     let reply = change(context, target, dry_run, |object| {
-        if object.at(&["spec", "paused"]).is_some_and(|value| value == true) {
-            return Err(about(target, "can't restart paused deployment (run rollout resume first)"));
+        if object.value_at(&["spec", "paused"]).is_some_and(|value| value == true) {
+            return Err(rollout_failure(target, "can't restart paused deployment (run rollout resume first)"));
         }
         if object.text(&RESTARTED_AT) == Some(&now) {
             return Err(Failure::plain(format!(
@@ -58,5 +58,5 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> 
         object.set(&RESTARTED_AT, now);
         Ok(())
     })?;
-    args.change.tell(context, target.kind, &reply.object, "restarted", dry_run)
+    args.change.print_change(context, target.kind, &reply.object, "restarted", dry_run)
 }

@@ -2,7 +2,7 @@
 
 use crate::apiserver::create::key_of;
 use crate::cli::targets::Target;
-use crate::cli::{Context, Outcome};
+use crate::cli::{CliResult, CommandContext};
 use crate::kinds::view::{Describe, containers};
 use crate::object::{Object, Resource, merge};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// One revision.
-pub struct Revision {
+pub struct WorkloadRevision {
     /// Its number, counted up.
     pub number: i64,
     /// The pod template it stands for.
@@ -22,7 +22,7 @@ pub struct Revision {
     pub object: Object,
 }
 
-impl Revision {
+impl WorkloadRevision {
     /// Why it came to be.
     pub fn cause(&self) -> Option<&str> {
         self.object.annotation(CHANGE_CAUSE).filter(|cause| !cause.is_empty())
@@ -30,7 +30,7 @@ impl Revision {
 }
 
 /// The revisions of a workload by their numbers; none when the kind keeps no revisions.
-pub fn of(context: &mut Context, target: &Target) -> Outcome<Option<Vec<Revision>>> {
+pub fn workload_revisions(context: &mut CommandContext, target: &Target) -> CliResult<Option<Vec<WorkloadRevision>>> {
     let resource = match target.kind.resource.0 {
         "deployments.apps" => Resource("replicasets.apps"),
         "daemonsets.apps" | "statefulsets.apps" => Resource("controllerrevisions.apps"),
@@ -39,33 +39,37 @@ pub fn of(context: &mut Context, target: &Target) -> Outcome<Option<Vec<Revision
     let namespace = key_of(target.kind, &target.object).namespace;
     let objects = context.look(|ledger| ledger.list(resource, Some(&namespace)))?;
     let owned = |object: &Object| object.controller().is_some_and(|owner| owner.uid == target.object.uid());
-    let mut revisions: Vec<Revision> =
+    let mut revisions: Vec<WorkloadRevision> =
         objects.into_iter().filter(owned).filter_map(|object| revision(target, object)).collect();
     revisions.sort_by_key(|revision| revision.number);
     Ok(Some(revisions))
 }
 
-fn revision(target: &Target, object: Object) -> Option<Revision> {
+fn revision(target: &Target, object: Object) -> Option<WorkloadRevision> {
     if object.kind() == "ReplicaSet" {
         let number = object.annotation("deployment.kubernetes.io/revision")?.parse().ok()?;
-        let template = object.at(&["spec", "template"])?.clone();
-        return Some(Revision { number, template, object });
+        let template = object.value_at(&["spec", "template"])?.clone();
+        return Some(WorkloadRevision { number, template, object });
     }
     let restored = restored(target, &object)?;
-    Some(Revision { number: object.int(&["revision"])?, template: restored.at(&["spec", "template"])?.clone(), object })
+    Some(WorkloadRevision {
+        number: object.int(&["revision"])?,
+        template: restored.value_at(&["spec", "template"])?.clone(),
+        object,
+    })
 }
 
 /// The workload as a ControllerRevision, whose data is a patch, makes it.
 fn restored(target: &Target, revision: &Object) -> Option<Object> {
     let schema = merge::schema_for(&target.kind.api_version(), target.kind.kind)?;
-    merge::strategic_merge(&target.object.0, revision.at(&["data"])?, schema).ok().map(Object)
+    merge::strategic_merge(&target.object.0, revision.value_at(&["data"])?, schema).ok().map(Object)
 }
 
 /// A template without the label that tells ReplicaSets apart.
 pub fn without_hash(template: &Value) -> Value {
     let mut template = Object(template.clone());
     template.unset(&["metadata", "labels", TEMPLATE_HASH]);
-    if template.at(&["metadata", "labels"]) == Some(&json!({})) {
+    if template.value_at(&["metadata", "labels"]) == Some(&json!({})) {
         template.unset(&["metadata", "labels"]);
     }
     template.0

@@ -2,10 +2,10 @@
 
 use super::{group_kind, required};
 use crate::apiserver::create::key_of;
+use crate::cli::deadline::Deadline;
 use crate::cli::flags;
-use crate::cli::patience::Patience;
-use crate::cli::targets::{self, Target, Which};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::targets::{self, Target, TargetFlags};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 
 /// Show the status of the rollout.
@@ -23,7 +23,7 @@ kloop rollout status deployment/nginx"
 )]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     /// Watch the status of the rollout until it's done.
     #[arg(short, long, default_value_t = true)]
     watch: bool,
@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.revision < 0 {
         return Err(Failure::plain(format!("revision must be a positive integer: {}", args.revision)));
     }
@@ -44,20 +44,20 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     required(&args.which)?;
     let (found, mut failures) = targets::find(context, &args.which.scope())?;
     if found.is_empty() && failures.is_empty() {
-        context.tell(&format!("No resources found in {} namespace.", context.namespace().to_owned()));
+        context.print_notice(&format!("No resources found in {} namespace.", context.namespace().to_owned()));
         return Ok(());
     }
     for target in &found {
-        let patience = Patience::with_control_plane(context, timeout)?;
+        let patience = Deadline::with_control_plane(context, timeout)?;
         if let Err(failure) = follow(&args, context, target, &patience) {
             failures.push(failure);
         }
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
 /// Tells each new state of one rollout until it is done.
-fn follow(args: &Args, context: &mut Context, target: &Target, patience: &Patience) -> Outcome {
+fn follow(args: &Args, context: &mut CommandContext, target: &Target, patience: &Deadline) -> CliResult {
     let key = key_of(target.kind, &target.object);
     let mut told = 0;
     loop {
@@ -67,7 +67,7 @@ fn follow(args: &Args, context: &mut Context, target: &Target, patience: &Patien
         };
         if object.revision() != told {
             told = object.revision();
-            let Stage { sentence, done } = stage(target, &object, args.revision)?;
+            let RolloutStage { sentence, done } = stage(target, &object, args.revision)?;
             context.say(&sentence)?;
             if done || !args.watch {
                 return Ok(());
@@ -81,20 +81,20 @@ fn follow(args: &Args, context: &mut Context, target: &Target, patience: &Patien
 
 /// Progress of a rollout.
 #[derive(Debug, PartialEq, Eq)]
-struct Stage {
+struct RolloutStage {
     sentence: String,
     done: bool,
 }
 
-fn waiting(sentence: impl Into<String>) -> Outcome<Stage> {
-    Ok(Stage { sentence: sentence.into(), done: false })
+fn waiting(sentence: impl Into<String>) -> CliResult<RolloutStage> {
+    Ok(RolloutStage { sentence: sentence.into(), done: false })
 }
 
-fn done(sentence: impl Into<String>) -> Outcome<Stage> {
-    Ok(Stage { sentence: sentence.into(), done: true })
+fn done(sentence: impl Into<String>) -> CliResult<RolloutStage> {
+    Ok(RolloutStage { sentence: sentence.into(), done: true })
 }
 
-fn stage(target: &Target, object: &Object, revision: i64) -> Outcome<Stage> {
+fn stage(target: &Target, object: &Object, revision: i64) -> CliResult<RolloutStage> {
     match target.kind.resource.0 {
         "deployments.apps" => deployment(object, revision),
         "daemonsets.apps" => rolling_only(object).and_then(|()| daemon_set(object)),
@@ -106,7 +106,7 @@ fn stage(target: &Target, object: &Object, revision: i64) -> Outcome<Stage> {
     }
 }
 
-fn rolling_only(object: &Object) -> Outcome {
+fn rolling_only(object: &Object) -> CliResult {
     match object.text(&["spec", "updateStrategy", "type"]) {
         None | Some("RollingUpdate") => Ok(()),
         Some(_) => Err(Failure::plain("rollout status is only available for RollingUpdate strategy type")),
@@ -117,7 +117,7 @@ fn status(object: &Object, field: &str) -> i64 {
     object.int(&["status", field]).unwrap_or(0)
 }
 
-fn deployment(object: &Object, revision: i64) -> Outcome<Stage> {
+fn deployment(object: &Object, revision: i64) -> CliResult<RolloutStage> {
     let name = object.name();
     if revision > 0 {
         let running = object.annotation("deployment.kubernetes.io/revision").and_then(|text| text.parse().ok());
@@ -152,7 +152,7 @@ fn deployment(object: &Object, revision: i64) -> Outcome<Stage> {
     done(format!("deployment {name:?} successfully rolled out"))
 }
 
-fn daemon_set(object: &Object) -> Outcome<Stage> {
+fn daemon_set(object: &Object) -> CliResult<RolloutStage> {
     if object.generation() > status(object, "observedGeneration") {
         return waiting("Waiting for daemon set spec update to be observed...");
     }
@@ -169,7 +169,7 @@ fn daemon_set(object: &Object) -> Outcome<Stage> {
     done(format!("daemon set {name:?} successfully rolled out"))
 }
 
-fn stateful_set(object: &Object) -> Outcome<Stage> {
+fn stateful_set(object: &Object) -> CliResult<RolloutStage> {
     let observed = status(object, "observedGeneration");
     if observed == 0 || object.generation() > observed {
         return waiting("Waiting for statefulset spec update to be observed...");
@@ -179,7 +179,7 @@ fn stateful_set(object: &Object) -> Outcome<Stage> {
         return waiting(format!("Waiting for {} pods to be ready...", wanted - ready));
     }
     let updated = status(object, "updatedReplicas");
-    if let Some(rolling) = object.at(&["spec", "updateStrategy", "rollingUpdate"]) {
+    if let Some(rolling) = object.value_at(&["spec", "updateStrategy", "rollingUpdate"]) {
         let partition = rolling["partition"].as_i64().unwrap_or(0);
         if updated < wanted - partition {
             return waiting(format!(

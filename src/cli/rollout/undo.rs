@@ -1,12 +1,12 @@
 //! `kloop rollout undo`: back to an earlier revision's template.
 
-use super::revisions::{self, Revision, described, without_hash};
-use super::{each, group_kind};
+use super::revisions::{self, WorkloadRevision, described, without_hash};
+use super::{for_each_workload, group_kind};
 use crate::apiserver::apply::LAST_APPLIED;
 use crate::cli::change::change;
 use crate::cli::flags::{ChangeFlags, DryRun};
-use crate::cli::targets::{Target, Which};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::targets::{Target, TargetFlags};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ kloop rollout undo --dry-run=server deployment/abc"
 )]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: TargetFlags,
     #[command(flatten)]
     change: ChangeFlags,
     /// The revision to rollback to. Default to 0 (last revision).
@@ -45,13 +45,13 @@ const KEPT: [&str; 6] = [
 ];
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
-    each(context, &args.which, |context, target| one(&args, context, target, dry_run))
+    for_each_workload(context, &args.which, |context, target| undo_object(&args, context, target, dry_run))
 }
 
-fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> Outcome {
-    let Some(revisions) = revisions::of(context, target)? else {
+fn undo_object(args: &Args, context: &mut CommandContext, target: &Target, dry_run: DryRun) -> CliResult {
+    let Some(revisions) = revisions::workload_revisions(context, target)? else {
         let kind = group_kind(target);
         return Err(Failure::plain(format!("no rollbacker has been implemented for {kind:?}")));
     };
@@ -64,12 +64,12 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> 
     let template = without_hash(&to.template);
     let mut skipped = false;
     let reply = change(context, target, dry_run, |object| {
-        if object.at(&["spec", "paused"]).is_some_and(|value| value == true) {
+        if object.value_at(&["spec", "paused"]).is_some_and(|value| value == true) {
             let text =
                 "you cannot rollback a paused deployment; resume it first with 'kloop rollout resume' and try again";
             return Err(Failure::plain(text));
         }
-        skipped = object.at(&["spec", "template"]).is_some_and(|now| without_hash(now) == template);
+        skipped = object.value_at(&["spec", "template"]).is_some_and(|now| without_hash(now) == template);
         if !skipped {
             object.set(&["spec", "template"], template);
             if to.object.kind() == "ReplicaSet" {
@@ -85,7 +85,7 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> 
     args.change.print.result(context, &reply.object, &format!("{name} {word}{}", dry_run.suffix()))
 }
 
-fn warn_of_apply(context: &mut Context, target: &Target) {
+fn warn_of_apply(context: &mut CommandContext, target: &Target) {
     if target.object.annotation(LAST_APPLIED).is_some() {
         context.warn(&[format!(
             "resource {}/{} was previously managed with 'kloop apply'. Rolling back will not update the {LAST_APPLIED} \
@@ -98,7 +98,7 @@ fn warn_of_apply(context: &mut Context, target: &Target) {
 }
 
 /// The revision asked for; the one before the newest when none was.
-fn choose<'a>(target: &Target, revisions: &'a [Revision], wanted: i64) -> Outcome<&'a Revision> {
+fn choose<'a>(target: &Target, revisions: &'a [WorkloadRevision], wanted: i64) -> CliResult<&'a WorkloadRevision> {
     let is_deployment = target.kind.resource == "deployments.apps";
     if wanted == 0 {
         let previous = revisions.len().checked_sub(2).and_then(|at| revisions.get(at));
@@ -138,6 +138,6 @@ mod tests {
             "deployment.kubernetes.io/revision": "1", "kubernetes.io/change-cause": "first"}}}));
         restore_annotations(&mut deployment, &set);
         let expected = json!({"deployment.kubernetes.io/revision": "3", "kubernetes.io/change-cause": "first"});
-        assert_eq!(deployment.at(&["metadata", "annotations"]), Some(&expected));
+        assert_eq!(deployment.value_at(&["metadata", "annotations"]), Some(&expected));
     }
 }

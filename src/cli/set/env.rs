@@ -1,10 +1,10 @@
 //! `kloop set env`: environment variables of containers.
 
-use super::{Edit, Setting, Words, containers, containers_mut, pod_spec, pod_spec_path};
+use super::{ObjectEdit, SetFlags, SetVerbText, containers, containers_mut, pod_spec, pod_spec_path};
 use crate::apiserver::read;
-use crate::cli::pairs::{self, Pairs};
+use crate::cli::key_changes::{self, KeyChanges};
 use crate::cli::targets::{self, Target, Targets};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::{Key, Object};
 use base64::Engine;
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     #[command(flatten)]
-    setting: Setting,
+    setting: SetFlags,
     /// The names of containers in the selected pod templates to change; wildcards are allowed.
     #[arg(short, long, default_value = "*", value_name = "CONTAINER")]
     containers: String,
@@ -66,10 +66,10 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let (resources, mut changes) = pairs::divide(&args.words, "environment")?;
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    let (resources, mut changes) = key_changes::divide(&args.words, "environment")?;
     changes.extend(args.env.iter().cloned());
-    let Pairs { set, remove } = pairs::parse(&changes, "environment", true)?;
+    let KeyChanges { set, remove } = key_changes::parse(&changes, "environment", true)?;
     if let Some((key, _)) = set.iter().find(|(key, _)| remove.contains(key)) {
         let text = format!("can not both modify and remove an environment variable in the same command: {key}");
         return Err(Failure::plain(text));
@@ -84,11 +84,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if let Some(from) = &args.from {
         variables.extend(references(&args, context, from)?);
     }
-    let words = Words { updated: "env", patched: "env update to pod template:" };
+    let words = SetVerbText { updated: "env", patched: "env update to pod template:" };
     let (pattern, overwrite) = (args.containers.clone(), args.overwrite);
     args.setting.update(context, &resources, words, |_, target| {
         let (kind, variables, remove, pattern) = (target.kind, variables.clone(), remove.clone(), pattern.clone());
-        let edit: Edit = Box::new(move |object| {
+        let edit: ObjectEdit = Box::new(move |object| {
             for container in containers_mut(pod_spec(kind, object)?, |name| matches(&pattern, name)) {
                 change(container, &variables, &remove, overwrite)?;
             }
@@ -106,7 +106,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Variables that refer to the keys of a config map or a secret.
-fn references(args: &Args, context: &mut Context, from: &str) -> Outcome<Vec<Value>> {
+fn references(args: &Args, context: &mut CommandContext, from: &str) -> CliResult<Vec<Value>> {
     let form = || Failure::plain(format!("error parsing --from {from:?}: must be configmap/NAME or secret/NAME"));
     let Targets::Named(named) = targets::parse(&[from.to_owned()])? else { return Err(form()) };
     let Some((kind, name)) = named.first() else { return Err(form()) };
@@ -117,7 +117,7 @@ fn references(args: &Args, context: &mut Context, from: &str) -> Outcome<Vec<Val
     };
     let key = Key::new(kind.resource, context.namespace(), name);
     let object = context.look(|ledger| read::get(ledger, &key))?;
-    let keys = object.at(&["data"]).and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let keys = object.value_at(&["data"]).and_then(Value::as_object).into_iter().flat_map(Map::keys);
     let mut variables = Vec::new();
     for key in keys.filter(|key| args.keys.is_empty() || args.keys.contains(key)) {
         let variable = variable_of(key);
@@ -135,7 +135,7 @@ fn variable_of(key: &str) -> String {
     key.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' }).collect()
 }
 
-fn change(container: &mut Map<String, Value>, new: &[Value], remove: &[String], overwrite: bool) -> Outcome {
+fn change(container: &mut Map<String, Value>, new: &[Value], remove: &[String], overwrite: bool) -> CliResult {
     let mut variables: Vec<Value> = container.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
     variables.retain(|variable| !remove.iter().any(|name| variable["name"] == name.as_str()));
     for variable in new {
@@ -157,20 +157,20 @@ fn change(container: &mut Map<String, Value>, new: &[Value], remove: &[String], 
     Ok(())
 }
 
-fn list(args: &Args, context: &mut Context, resources: &[String]) -> Outcome {
+fn list(args: &Args, context: &mut CommandContext, resources: &[String]) -> CliResult {
     let (found, failures) = targets::find(context, &args.setting.scope(resources))?;
     for target in &found {
         let mut object = target.object.clone();
         pod_spec(target.kind, &mut object)?;
-        let Some(spec) = pod_spec_path(target.kind).and_then(|path| target.object.at(path)) else { continue };
+        let Some(spec) = pod_spec_path(target.kind).and_then(|path| target.object.value_at(path)) else { continue };
         for container in containers(spec).filter(|one| matches(&args.containers, one["name"].as_str().unwrap_or(""))) {
             list_one(args, context, target, container)?;
         }
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
-fn list_one(args: &Args, context: &mut Context, target: &Target, container: &Value) -> Outcome {
+fn list_one(args: &Args, context: &mut CommandContext, target: &Target, container: &Value) -> CliResult {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = target.kind.kind;
     context.say(&format!("# {kind} {}, container {}", target.object.name(), text(&container["name"])))?;
@@ -202,8 +202,8 @@ fn described(source: &Value) -> String {
 }
 
 /// The value that a reference leads to, if it can be told here.
-fn resolved(context: &mut Context, target: &Target, source: &Value) -> Option<String> {
-    let get = |context: &mut Context, kind: &str, reference: &Value| -> Option<Object> {
+fn resolved(context: &mut CommandContext, target: &Target, source: &Value) -> Option<String> {
+    let get = |context: &mut CommandContext, kind: &str, reference: &Value| -> Option<Object> {
         let resource = kinds::by_name(kind)?.resource;
         let key = Key::new(resource, target.object.namespace(), reference["name"].as_str()?);
         context.look(|ledger| ledger.get(&key)).ok().flatten()

@@ -1,8 +1,8 @@
 //! `kloop set image`: new images for containers.
 
-use super::{Edit, Setting, Words, containers_mut, pod_spec};
+use super::{ObjectEdit, SetFlags, SetVerbText, containers_mut, pod_spec};
 use crate::cli::relative::{current_folder, record};
-use crate::cli::{Context, Failure, Outcome, pairs};
+use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use crate::kinds::Kind;
 use crate::kinds::image::pattern::is_path;
 use crate::object::Object;
@@ -26,13 +26,13 @@ pub struct Args {
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     #[command(flatten)]
-    setting: Setting,
+    setting: SetFlags,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let (resources, images) = pairs::divide(&args.words, "image")?;
-    let images = pairs::parse(&images, "image", false)?.set;
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    let (resources, images) = key_changes::divide(&args.words, "image")?;
+    let images = key_changes::parse(&images, "image", false)?.set;
     if resources.is_empty() && args.setting.scope.files.is_empty() {
         let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
         return Err(Failure::plain(text));
@@ -45,10 +45,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             "all containers are already specified by *, but saw more than one container_name=container_image pairs";
         return Err(Failure::plain(text));
     }
-    let words = Words { updated: "image", patched: "image update to pod template:" };
+    let words = SetVerbText { updated: "image", patched: "image update to pod template:" };
     args.setting.update(context, &resources, words, |_, target| {
         let (kind, images) = (target.kind, images.clone());
-        let edit: Edit = Box::new(move |object| set(kind, object, &images));
+        let edit: ObjectEdit = Box::new(move |object| set(kind, object, &images));
         Ok(edit)
     })
 }
@@ -58,7 +58,7 @@ fn resources_are_wrong(resources: &[String]) -> bool {
     crate::cli::targets::parse(resources).is_err()
 }
 
-fn set(kind: &Kind, object: &mut Object, images: &[(String, String)]) -> Outcome {
+fn set(kind: &Kind, object: &mut Object, images: &[(String, String)]) -> CliResult {
     let spec = pod_spec(kind, object)?;
     let mut failures = Vec::new();
     for (wanted, image) in images {
@@ -75,7 +75,7 @@ fn set(kind: &Kind, object: &mut Object, images: &[(String, String)]) -> Outcome
     {
         record(object, &here);
     }
-    Failure::all(failures)
+    Failure::from_failures(failures)
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     use crate::kinds;
     use serde_json::json;
 
-    fn set_images(images: &[(&str, &str)]) -> Outcome<String> {
+    fn set_images(images: &[(&str, &str)]) -> CliResult<String> {
         let kind = kinds::by_name("deployment").unwrap();
         let mut object = Object(json!({"spec": {"template": {"spec": {
             "containers": [{"name": "web", "image": "a:1"}, {"name": "side", "image": "b:1"}],

@@ -12,7 +12,7 @@ pub mod subject;
 use super::change::change;
 use super::flags::{ChangeFlags, DryRun};
 use super::targets::{self, Scope, ScopeFlags, Target};
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::object::Object;
 use clap::Subcommand;
@@ -25,11 +25,11 @@ use serde_json::Value;
 #[command(override_usage = "SUBCOMMAND")]
 pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SetVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum SetVerb {
     Env(env::Args),
     Image(image::Args),
     Resources(resources::Args),
@@ -40,20 +40,20 @@ enum Verb {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.verb {
-        Verb::Env(args) => env::run(args, context),
-        Verb::Image(args) => image::run(args, context),
-        Verb::Resources(args) => resources::run(args, context),
-        Verb::Selector(args) => selector::run(args, context),
-        Verb::Serviceaccount(args) => serviceaccount::run(args, context),
-        Verb::Subject(args) => subject::run(args, context),
+        SetVerb::Env(args) => env::run(args, context),
+        SetVerb::Image(args) => image::run(args, context),
+        SetVerb::Resources(args) => resources::run(args, context),
+        SetVerb::Selector(args) => selector::run(args, context),
+        SetVerb::Serviceaccount(args) => serviceaccount::run(args, context),
+        SetVerb::Subject(args) => subject::run(args, context),
     }
 }
 
 /// Flags that all of them take.
 #[derive(clap::Args)]
-struct Setting {
+struct SetFlags {
     #[command(flatten)]
     scope: ScopeFlags,
     #[command(flatten)]
@@ -63,9 +63,9 @@ struct Setting {
     local: bool,
 }
 
-impl Setting {
+impl SetFlags {
     /// Refuses flags that do not go together, and a command that names nothing.
-    fn check(&self, resources: &[String], dry_run: DryRun) -> Outcome {
+    fn check(&self, resources: &[String], dry_run: DryRun) -> CliResult {
         if self.scope.all && self.scope.select.selector.is_some() {
             return Err(Failure::plain("cannot set --all and --selector at the same time"));
         }
@@ -81,27 +81,34 @@ impl Setting {
     }
 
     fn scope<'a>(&'a self, resources: &'a [String]) -> Scope<'a> {
-        Scope { local: self.local, ..self.scope.of(resources) }
+        Scope { local: self.local, ..self.scope.with_arguments(resources) }
     }
 
     /// Changes each object and says `<name> <what> updated` of those that changed. `edit` may fail; `what` goes into the error
     /// of a refused write.
     fn update(
         &self,
-        context: &mut Context,
+        context: &mut CommandContext,
         resources: &[String],
-        what: Words,
-        mut edit: impl FnMut(&mut Context, &Target) -> Outcome<Edit>,
-    ) -> Outcome {
+        what: SetVerbText,
+        mut edit: impl FnMut(&mut CommandContext, &Target) -> CliResult<ObjectEdit>,
+    ) -> CliResult {
         let dry_run = self.change.dry_run(context)?;
         self.check(resources, dry_run)?;
-        targets::each(context, &self.scope(resources), |context, target| {
+        targets::for_each_target(context, &self.scope(resources), |context, target| {
             let edit = edit(context, target)?;
-            self.one(context, target, dry_run, what, edit)
+            self.edit_object(context, target, dry_run, what, edit)
         })
     }
 
-    fn one(&self, context: &mut Context, target: &Target, dry_run: DryRun, what: Words, edit: Edit) -> Outcome {
+    fn edit_object(
+        &self,
+        context: &mut CommandContext,
+        target: &Target,
+        dry_run: DryRun,
+        what: SetVerbText,
+        edit: ObjectEdit,
+    ) -> CliResult {
         let kept = if self.local { DryRun::Client } else { dry_run };
         let reply = change(context, target, kept, edit).map_err(|failure| match failure {
             Failure::Api { status, .. } => Failure::plain(format!("failed to patch {} {status}", what.patched)),
@@ -117,11 +124,11 @@ impl Setting {
 }
 
 /// Change of an object.
-type Edit = Box<dyn FnOnce(&mut Object) -> Outcome>;
+type ObjectEdit = Box<dyn FnOnce(&mut Object) -> CliResult>;
 
 /// Names of a verb in its messages.
 #[derive(Clone, Copy)]
-struct Words {
+struct SetVerbText {
     /// `deployment.apps/web <image> updated`.
     updated: &'static str,
     /// `failed to patch <image update to pod template>`.
@@ -142,7 +149,7 @@ fn pod_spec_path(kind: &Kind) -> Option<&'static [&'static str]> {
 }
 
 /// The pod spec of an object of a kind that has one.
-fn pod_spec<'a>(kind: &Kind, object: &'a mut Object) -> Outcome<&'a mut Value> {
+fn pod_spec<'a>(kind: &Kind, object: &'a mut Object) -> CliResult<&'a mut Value> {
     let found =
         pod_spec_path(kind).and_then(|path| path.iter().try_fold(&mut object.0, |value, name| value.get_mut(*name)));
     found.ok_or_else(|| {

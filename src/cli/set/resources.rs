@@ -1,7 +1,7 @@
 //! `kloop set resources`: requests and limits of containers.
 
-use super::{Edit, Setting, Words, containers_mut, pod_spec};
-use crate::cli::{Context, Failure, Outcome, pairs};
+use super::{ObjectEdit, SetFlags, SetVerbText, containers_mut, pod_spec};
+use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use crate::object::Quantity;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub struct Args {
     /// TYPE NAME or TYPE/NAME.
     words: Vec<String>,
     #[command(flatten)]
-    setting: Setting,
+    setting: SetFlags,
     /// The names of containers in the selected pod templates to change, all containers are selected by default.
     #[arg(short, long, default_value = "*", value_name = "CONTAINER")]
     containers: String,
@@ -36,17 +36,17 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.limits.is_empty() && args.requests.is_empty() {
         let text = "you must specify an update to requests or limits (in the form of --requests/--limits)";
         return Err(Failure::plain(text));
     }
     let wanted = [("limits", amounts(&args.limits)?), ("requests", amounts(&args.requests)?)];
-    let words = Words { updated: "resource requirements", patched: "resources update to pod template" };
+    let words = SetVerbText { updated: "resource requirements", patched: "resources update to pod template" };
     let only = args.containers.clone();
     args.setting.update(context, &args.words, words, |_, target| {
         let (kind, wanted, only) = (target.kind, wanted.clone(), only.clone());
-        let edit: Edit = Box::new(move |object| {
+        let edit: ObjectEdit = Box::new(move |object| {
             let found = containers_mut(pod_spec(kind, object)?, |name| only == "*" || only == name);
             if found.is_empty() {
                 return Err(Failure::plain(format!("unable to find container named {only}")));
@@ -73,9 +73,9 @@ fn set(resources: &mut Value, field: &str, resource: &str, amount: &str) {
 }
 
 /// Reads `cpu=100m,memory=64Mi`.
-fn amounts(text: &str) -> Outcome<Vec<(String, String)>> {
+fn amounts(text: &str) -> CliResult<Vec<(String, String)>> {
     let words: Vec<String> = text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
-    let pairs = pairs::parse(&words, "resource", false)
+    let pairs = key_changes::parse(&words, "resource", false)
         .map_err(|_| Failure::plain(format!("invalid argument syntax {text}, expected <resource>=<value>")))?;
     for (_, amount) in &pairs.set {
         Quantity::parse(amount).map_err(|error| Failure::plain(error.to_string()))?;

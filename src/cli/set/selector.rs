@@ -1,9 +1,9 @@
 //! `kloop set selector`: which pods a Service is for.
 
-use super::{Edit, Setting, Words};
-use crate::cli::{Context, Failure, Outcome};
+use super::{ObjectEdit, SetFlags, SetVerbText};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Selector;
-use crate::object::selector::Op;
+use crate::object::selector::SelectorOp;
 use serde_json::{Map, Value};
 
 /// Set the selector on a resource (Services only).
@@ -18,21 +18,21 @@ pub struct Args {
     /// TYPE NAME or TYPE/NAME, then the selector, such as 'app=web,tier=front'.
     words: Vec<String>,
     #[command(flatten)]
-    setting: Setting,
+    setting: SetFlags,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let at = args.words.iter().position(|word| word.contains('=')).unwrap_or(args.words.len());
     let (resources, selector) = args.words.split_at(at);
     let [selector] = selector else {
         return Err(Failure::plain("one selector is required, such as 'app=web,tier=front'"));
     };
     let pairs = pairs(selector)?;
-    let words = Words { updated: "selector", patched: "selector" };
+    let words = SetVerbText { updated: "selector", patched: "selector" };
     args.setting.update(context, resources, words, |_, target| {
         let (kind, pairs) = (target.kind, pairs.clone());
-        let edit: Edit = Box::new(move |object| {
+        let edit: ObjectEdit = Box::new(move |object| {
             if kind.resource != "services" {
                 return Err(Failure::plain(format!("selector for {} is not supported", kind.kind)));
             }
@@ -44,12 +44,12 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 /// A Service selects by equality alone.
-fn pairs(text: &str) -> Outcome<Map<String, Value>> {
+fn pairs(text: &str) -> CliResult<Map<String, Value>> {
     let selector = Selector::parse(text).map_err(|error| Failure::plain(error.to_string()))?;
     let mut pairs = Map::new();
     for requirement in selector.requirements() {
         match (requirement.op, &requirement.values[..]) {
-            (Op::In | Op::Equals, [value]) => {
+            (SelectorOp::In | SelectorOp::Equals, [value]) => {
                 pairs.insert(requirement.key.clone(), value.as_str().into());
             }
             _ => return Err(Failure::plain(format!("{text}: a Service selects by KEY=VALUE only"))),

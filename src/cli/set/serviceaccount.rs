@@ -1,7 +1,7 @@
 //! `kloop set serviceaccount`: who a workload's pods are.
 
-use super::{Edit, Setting, Words, pod_spec};
-use crate::cli::{Context, Failure, Outcome};
+use super::{ObjectEdit, SetFlags, SetVerbText, pod_spec};
+use crate::cli::{CliResult, CommandContext, Failure};
 
 /// Update the service account of pod template resources.
 #[derive(clap::Args)]
@@ -15,18 +15,18 @@ pub struct Args {
     /// TYPE NAME or TYPE/NAME, then the service account.
     words: Vec<String>,
     #[command(flatten)]
-    setting: Setting,
+    setting: SetFlags,
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let Some((account, resources)) = args.words.split_last() else {
         return Err(Failure::plain("serviceaccount is required"));
     };
-    let words = Words { updated: "serviceaccount", patched: "ServiceAccountName" };
+    let words = SetVerbText { updated: "serviceaccount", patched: "ServiceAccountName" };
     args.setting.update(context, resources, words, |_, target| {
         let (kind, account) = (target.kind, account.clone());
-        let edit: Edit = Box::new(move |object| {
+        let edit: ObjectEdit = Box::new(move |object| {
             let spec = pod_spec(kind, object)?;
             // The old name of the field follows the new one: a difference would count as a second wish.
             spec["serviceAccountName"] = account.as_str().into();

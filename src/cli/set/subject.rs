@@ -1,7 +1,7 @@
 //! `kloop set subject`: whom a role binding is for.
 
-use super::{Edit, Setting, Words};
-use crate::cli::{Context, Failure, Outcome};
+use super::{ObjectEdit, SetFlags, SetVerbText};
+use crate::cli::{CliResult, CommandContext, Failure};
 use serde_json::{Value, json};
 
 /// Update the user, group, or service account in a role binding or cluster role binding.
@@ -19,14 +19,14 @@ pub struct Args {
     /// TYPE NAME or TYPE/NAME.
     words: Vec<String>,
     #[command(flatten)]
-    setting: Setting,
+    setting: SetFlags,
     #[command(flatten)]
-    subjects: Subjects,
+    subjects: BindingSubjects,
 }
 
 /// Subjects of a binding.
 #[derive(clap::Args)]
-pub struct Subjects {
+pub struct BindingSubjects {
     /// Usernames to bind to the role.
     #[arg(long, value_name = "NAME")]
     user: Vec<String>,
@@ -38,9 +38,9 @@ pub struct Subjects {
     serviceaccount: Vec<String>,
 }
 
-impl Subjects {
+impl BindingSubjects {
     /// As a binding has them.
-    pub fn values(&self) -> Outcome<Vec<Value>> {
+    pub fn values(&self) -> CliResult<Vec<Value>> {
         let named =
             |kind: &str, name: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
         let users = self.user.iter().map(|name| named("User", name));
@@ -57,15 +57,15 @@ impl Subjects {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let subjects = args.subjects.values()?;
     if subjects.is_empty() {
         return Err(Failure::plain("you must specify at least one value of user, group or serviceaccount"));
     }
-    let words = Words { updated: "subjects", patched: "subjects" };
+    let words = SetVerbText { updated: "subjects", patched: "subjects" };
     args.setting.update(context, &args.words, words, |_, target| {
         let (kind, subjects) = (target.kind, subjects.clone());
-        let edit: Edit = Box::new(move |object| {
+        let edit: ObjectEdit = Box::new(move |object| {
             if !["rolebindings", "clusterrolebindings"].contains(&kind.resource.plural()) {
                 return Err(Failure::plain("setting subjects is only supported for RoleBinding/ClusterRoleBinding"));
             }

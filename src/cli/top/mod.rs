@@ -6,9 +6,9 @@
 mod node;
 mod pod;
 
-use super::{Context, Failure, Outcome};
+use super::{CliResult, CommandContext, Failure};
 use crate::object::Time;
-use crate::show::usage::Order;
+use crate::show::usage::UsageSort;
 use clap::Subcommand;
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ kloop top node"
 )]
 pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: TopVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum TopVerb {
     #[command(visible_aliases = ["pods", "po"])]
     Pod(pod::Args),
     #[command(visible_aliases = ["nodes", "no"])]
@@ -42,15 +42,15 @@ enum Verb {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.verb {
-        Verb::Pod(args) => pod::run(args, context),
-        Verb::Node(args) => node::run(args, context),
+        TopVerb::Pod(args) => pod::run(args, context),
+        TopVerb::Node(args) => node::run(args, context),
     }
 }
 
-fn order(text: &str) -> Outcome<Order> {
-    Order::parse(text).ok_or_else(|| Failure::plain("--sort-by accepts only cpu or memory"))
+fn order(text: &str) -> CliResult<UsageSort> {
+    UsageSort::parse(text).ok_or_else(|| Failure::plain("--sort-by accepts only cpu or memory"))
 }
 
 /// Measures, waits a moment, and measures again; each with its time.

@@ -2,15 +2,15 @@
 //! known.
 
 use super::{order, pod, twice};
-use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets::{self, kind};
-use crate::cli::{Context, Failure, Outcome};
-use crate::kinds::pod::facts::Requests;
+use crate::cli::{CliResult, CommandContext, Failure};
+use crate::kinds::pod::facts::PodRequests;
 use crate::object::{Key, Object, Reason, Status};
 use crate::reconcile::node::{LOCAL, RUNTIME};
 use crate::runtime::usage;
-use crate::show::usage::{Node, nodes};
+use crate::show::usage::{NodeUsage, nodes};
 use crate::world::usage::Usage;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let order = order(&args.sort_by)?;
     if args.names.len() > 1 {
         return Err(Failure::Usage("top node".into(), "node [NAME | -l label]".into()));
@@ -68,15 +68,16 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let added: Vec<&str> = found.iter().filter(is_added).map(Object::name).collect();
     let of_nodes = by_pods(&added, context)?;
     let [(before, first), (after, second)] = twice(usage::of_machine);
-    let of_machine = first.zip(second).and_then(|(first, second)| Usage::between((before, first), (after, second)));
+    let of_machine =
+        first.zip(second).and_then(|(first, second)| Usage::from_samples((before, first), (after, second)));
     let node = |node: &Object| {
         let is_machine = node.annotation(RUNTIME).is_none();
         let part = if args.show_capacity { "capacity" } else { "allocatable" };
         let list = node
-            .at(&["status", part])
+            .value_at(&["status", part])
             .and_then(|list| serde_json::from_value::<BTreeMap<String, Quantity>>(list.clone()).ok());
-        let offers = Requests::of(list.as_ref());
-        Node {
+        let offers = PodRequests::from_list(list.as_ref());
+        NodeUsage {
             name: node.name().to_owned(),
             usage: of_nodes.get(node.name()).copied().or(of_machine.filter(|_| is_machine)),
             capacity: Usage {
@@ -90,7 +91,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 /// Usage of these nodes' pods, which run on this machine beside those of other nodes.
-fn by_pods(added: &[&str], context: &mut Context) -> Outcome<BTreeMap<String, Usage>> {
+fn by_pods(added: &[&str], context: &mut CommandContext) -> CliResult<BTreeMap<String, Usage>> {
     let mut sums: BTreeMap<String, Usage> = added.iter().map(|name| ((*name).to_owned(), Usage::default())).collect();
     let Some(state) = context.existing()?.map(|api| api.store().home().to_owned()).filter(|_| !sums.is_empty()) else {
         return Ok(sums);
@@ -108,11 +109,11 @@ fn by_pods(added: &[&str], context: &mut Context) -> Outcome<BTreeMap<String, Us
     Ok(sums)
 }
 
-fn found(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {
+fn found(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let kind = kind("nodes")?;
     let Some(name) = args.names.first() else {
         let select = SelectFlags { selector: args.selector.clone(), ..SelectFlags::default() };
-        let wanted: Wanted = targets::wanted(&select, kind)?;
+        let wanted: ListSelection = targets::wanted(&select, kind)?;
         return context.look(|ledger| read::list(ledger, kind, None, &wanted));
     };
     let name = name.strip_prefix("node/").or(name.strip_prefix("nodes/")).unwrap_or(name);

@@ -1,14 +1,14 @@
 //! `kloop top pod`: what pods use.
 
 use super::{order, twice};
-use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets::{self, kind};
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::{Key, Object, Reason, Status};
 use crate::runtime::usage;
-use crate::show::usage::{Options, Pod, pods};
-use crate::world::usage::{Sample, Usage};
+use crate::show::usage::{PodUsage, UsageOptions, pods};
+use crate::world::usage::{Usage, UsageSample};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -60,7 +60,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let order = order(&args.sort_by)?;
     if args.names.len() > 1 {
         return Err(Failure::Usage("top pod".into(), "pod [NAME | -l label]".into()));
@@ -76,7 +76,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if measured.is_empty() {
         return nothing(&args, named, &found, context);
     }
-    let options = Options {
+    let options = UsageOptions {
         no_headers: args.no_headers,
         with_namespace: args.all_namespaces,
         containers: args.containers,
@@ -87,11 +87,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     context.print(&pods(measured, &options))
 }
 
-fn found(args: &Args, named: Option<&str>, context: &mut Context) -> Outcome<Vec<Object>> {
+fn found(args: &Args, named: Option<&str>, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let kind = kind("pods")?;
     let namespace = context.namespace().to_owned();
     let Some(name) = named else {
-        let wanted: Wanted = targets::wanted(&args.select, kind)?;
+        let wanted: ListSelection = targets::wanted(&args.select, kind)?;
         let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
         return context.look(|ledger| read::list(ledger, kind, namespace, &wanted));
     };
@@ -105,24 +105,24 @@ fn found(args: &Args, named: Option<&str>, context: &mut Context) -> Outcome<Vec
 }
 
 /// Usage of the pods that run on this machine.
-pub(super) fn measure(state: &Path, pods: &[Object]) -> Vec<Pod> {
+pub(super) fn measure(state: &Path, pods: &[Object]) -> Vec<PodUsage> {
     let sample =
-        || -> Vec<BTreeMap<String, Sample>> { pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect() };
+        || -> Vec<BTreeMap<String, UsageSample>> { pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect() };
     let [(before, first), (after, second)] = twice(sample);
     let rows = pods.iter().zip(first.iter().zip(&second)).map(|(pod, (first, second))| {
-        let rate = |(name, later): (&String, &Sample)| {
+        let rate = |(name, later): (&String, &UsageSample)| {
             // One that has begun meanwhile began with nothing.
             let earlier = first.get(name).copied().unwrap_or_default();
-            Some((name.clone(), Usage::between((before, earlier), (after, later.not_before(earlier)))?))
+            Some((name.clone(), Usage::from_samples((before, earlier), (after, later.not_before(earlier)))?))
         };
         let containers = second.iter().filter_map(rate).collect();
-        Pod { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), containers }
+        PodUsage { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), containers }
     });
     rows.filter(|pod| !pod.containers.is_empty()).collect()
 }
 
 /// Says why nothing is shown, in kubectl's words.
-fn nothing(args: &Args, named: Option<&str>, pods: &[Object], context: &mut Context) -> Outcome {
+fn nothing(args: &Args, named: Option<&str>, pods: &[Object], context: &mut CommandContext) -> CliResult {
     if let Some(name) = named {
         let namespace = context.namespace();
         let message = format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found");
@@ -132,6 +132,6 @@ fn nothing(args: &Args, named: Option<&str>, pods: &[Object], context: &mut Cont
         return Err(Failure::plain("metrics not available yet"));
     }
     let place = if args.all_namespaces { String::new() } else { format!(" in {} namespace.", context.namespace()) };
-    context.tell(&format!("No resources found{place}"));
+    context.print_notice(&format!("No resources found{place}"));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `kloop why` without a name: one line for each root cause.
 
 use super::{coloured, one_line};
-use crate::reconcile::why::{Answer, Link, Standing};
+use crate::reconcile::why::{CauseChain, CauseLink, ConvergenceState};
 use crate::show::escape;
 use colored::Colorize;
 
@@ -10,15 +10,15 @@ const NAMED: usize = 3;
 
 /// A root cause, and the objects that it keeps from being as they were asked for.
 struct Cause<'a> {
-    standing: Standing,
-    link: &'a Link,
+    standing: ConvergenceState,
+    link: &'a CauseLink,
     next: String,
     about: Vec<&'a str>,
 }
 
 /// One line for each root cause, those first that are stuck. Without a control plane nothing else matters, and nothing else is said.
-pub fn lines(answers: &[Answer]) -> String {
-    if let Some(plane) = answers.iter().find_map(Answer::missing_control_plane) {
+pub fn lines(answers: &[CauseChain]) -> String {
+    if let Some(plane) = answers.iter().find_map(CauseChain::missing_control_plane) {
         let next = plane.next.clone().unwrap_or_default();
         return line(&Cause { standing: plane.standing, link: plane, next: format!("run: {next}"), about: Vec::new() });
     }
@@ -40,14 +40,14 @@ pub fn lines(answers: &[Answer]) -> String {
 }
 
 /// The link on which the others wait: the one that is stuck, else the last one that is on its way.
-fn root(answer: &Answer) -> Option<&Link> {
-    let on_its_way = || answer.links.iter().rev().find(|link| link.standing == Standing::Converging);
+fn root(answer: &CauseChain) -> Option<&CauseLink> {
+    let on_its_way = || answer.links.iter().rev().find(|link| link.standing == ConvergenceState::Converging);
     answer.cause().or_else(on_its_way).or(answer.links.get(answer.place))
 }
 
 /// Whether two links tell of one cause. A program that failed by itself is a cause of its own, whatever others say.
-fn is_same(one: &Link, other: &Link) -> bool {
-    let said = |link: &Link| (link.seen.clone(), link.wanted.clone(), link.error.clone());
+fn is_same(one: &CauseLink, other: &CauseLink) -> bool {
+    let said = |link: &CauseLink| (link.seen.clone(), link.wanted.clone(), link.error.clone());
     let is_program = one.log.is_some() || other.log.is_some();
     said(one) == said(other) && !is_program && one.by == other.by
 }
@@ -80,19 +80,19 @@ fn names(about: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn answer(about: &str, links: &[(&str, Standing, &str)]) -> Answer {
-        let link = |(what, standing, seen): &(&str, Standing, &str)| {
-            let mut link = Link::default();
+    fn answer(about: &str, links: &[(&str, ConvergenceState, &str)]) -> CauseChain {
+        let link = |(what, standing, seen): &(&str, ConvergenceState, &str)| {
+            let mut link = CauseLink::default();
             (link.what, link.seen, link.standing) = ((*what).to_owned(), (*seen).to_owned(), *standing);
             (link.next, link.by) = (Some("mend it".to_owned()), "kubelet");
             link
         };
-        Answer { about: about.to_owned(), links: links.iter().map(link).collect(), place: 0 }
+        CauseChain { about: about.to_owned(), links: links.iter().map(link).collect(), place: 0 }
     }
 
     #[test]
     fn one_root_cause_is_one_line() {
-        use Standing::{Converging, Stuck};
+        use ConvergenceState::{Converging, Stuck};
         let stuck =
             |name: &str| answer(name, &[(name, Converging, "0 ready"), ("container app", Stuck, "no image a:1")]);
         let moving = answer("deployment/slow", &[("deployment/slow", Converging, "1 of 2 ready")]);
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn programs_that_fail_are_causes_of_their_own() {
         let of = |name: &str| {
-            let mut answer = answer(name, &[("container app", Standing::Stuck, "CrashLoopBackOff")]);
+            let mut answer = answer(name, &[("container app", ConvergenceState::Stuck, "CrashLoopBackOff")]);
             answer.links[0].log = Some(("uid".into(), "app".into()));
             answer
         };
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn without_a_control_plane_it_says_only_that() {
-        let plane = ("control plane", Standing::Stuck, "none runs");
-        let of = |name: &str| answer(name, &[plane, (name, Standing::Stuck, "0 ready")]);
+        let plane = ("control plane", ConvergenceState::Stuck, "none runs");
+        let of = |name: &str| answer(name, &[plane, (name, ConvergenceState::Stuck, "0 ready")]);
         colored::control::set_override(false);
         assert_eq!(
             lines(&[of("deployment/a"), of("pod/b")]),

@@ -10,13 +10,13 @@ mod rolling;
 mod tests;
 
 use super::claim::Owner;
-use super::pods::{self, Allowance, BATCH, BURST, from_template};
+use super::pods::{self, BATCH, BURST, PodCreationBudget, from_template};
 use super::revisions::{self, History, REVISION_HASH};
 use super::{percent, status};
 use crate::object::time::Shift;
 use crate::object::{Key, Object};
-use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
-use placement::Fit;
+use crate::world::{EventType, Loop, Phase, Plan, Row, World, WriteVerb};
+use placement::NodeFit;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 /// A DaemonSet being thought about.
-struct Set<'w> {
+struct DaemonSetState<'w> {
     world: &'w World,
     owner: Owner<'w>,
     object: Object,
@@ -44,7 +44,7 @@ struct Set<'w> {
     hash: String,
     min_ready: i64,
     /// Every node, and whether a pod belongs there.
-    nodes: Vec<(&'w Arc<Row>, Fit)>,
+    nodes: Vec<(&'w Arc<Row>, NodeFit)>,
     /// Its pods by the node that they are on or meant for.
     pods: BTreeMap<String, Vec<&'w Arc<Row>>>,
     plan: Plan,
@@ -67,9 +67,9 @@ fn plan(world: &World, key: &Key) -> Plan {
     for pod in rows {
         by_node.entry(placement::node_of(pod)).or_default().push(pod);
     }
-    let template = object.at(&["spec", "template"]).unwrap_or(&Value::Null);
+    let template = object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
     let pod = placement::tolerant(from_template(&owner, template));
-    let set = Set {
+    let set = DaemonSetState {
         world,
         hash: history.newest_hash(&owner).to_owned(),
         min_ready: object.int(&["spec", "minReadySeconds"]).unwrap_or(0),
@@ -83,7 +83,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     set.think()
 }
 
-impl<'w> Set<'w> {
+impl<'w> DaemonSetState<'w> {
     fn think(mut self) -> Plan {
         self.place();
         if self.plan.is_empty() {
@@ -96,31 +96,31 @@ impl<'w> Set<'w> {
         self.count()
     }
 
-    fn on(&self, node: &str) -> Vec<&'w Arc<Row>> {
+    fn pods_on_node(&self, node: &str) -> Vec<&'w Arc<Row>> {
         self.pods.get(node).cloned().unwrap_or_default()
     }
 
     /// One pod on every node that fits, none elsewhere.
     fn place(&mut self) {
-        let allowance = Allowance::of(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
+        let allowance = PodCreationBudget::from_last_plan(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
         let mut left = allowance.limit(BATCH);
         for (node, fit) in self.nodes.clone() {
-            let pods = self.on(&node.key.name);
+            let pods = self.pods_on_node(&node.key.name);
             match fit {
                 _ if pods::is_full(&self.plan) => {}
-                Fit::Run if pods.is_empty() && left > 0 => {
+                NodeFit::Run if pods.is_empty() && left > 0 => {
                     left -= 1;
                     self.make(&node.key.name);
                 }
-                Fit::Run | Fit::Stay => self.thin_out(&pods),
-                Fit::Leave => {
+                NodeFit::Run | NodeFit::Stay => self.thin_out(&pods),
+                NodeFit::Leave => {
                     for pod in pods.into_iter().filter(|pod| !pod.is_deleting()).take(BURST) {
                         self.delete(pod, "its node does not fit any more");
                     }
                 }
             }
         }
-        allowance.tell(self.owner.row, &mut self.plan);
+        allowance.report_refusal(self.owner.row, &mut self.plan);
         let known: BTreeSet<&str> = self.nodes.iter().map(|(node, _)| &*node.key.name).collect();
         let lost: Vec<&Arc<Row>> = self
             .pods
@@ -161,7 +161,7 @@ impl<'w> Set<'w> {
     /// Replaces a pod that has ended: the first at once, the next ones of the same template later and later, so that one that fails
     /// again and again leaves the machine in peace. How often it failed is written on the pod.
     fn retry(&mut self, pod: &Row, has_other: bool) {
-        let failures = retries::of(pod, &self.hash);
+        let failures = retries::failed_before(pod, &self.hash);
         let until = retries::until(pod, failures, self.world.now);
         if self.world.now < until {
             self.plan.wait(format!("pod {} has ended and is made again soon", pod.key.name));
@@ -176,7 +176,7 @@ impl<'w> Set<'w> {
         self.plan.event(self.owner.row, kind, reason, message);
         self.delete(pod, "it has ended");
         if !has_other {
-            let failures = retries::after(pod, failures, self.world.now);
+            let failures = retries::failures_for_successor(pod, failures, self.world.now);
             self.make_after(&node, failures);
         }
     }
@@ -188,7 +188,7 @@ impl<'w> Set<'w> {
     /// Makes the pod of a node, after so many that have ended.
     fn make_after(&mut self, node: &str, failures: u32) {
         let row = self.owner.row;
-        let template = self.object.at(&["spec", "template"]).unwrap_or(&Value::Null);
+        let template = self.object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
         let mut pod = placement::tied(placement::tolerant(from_template(&self.owner, template)), node);
         let generation = self.object.annotation("deprecated.daemonset.template.generation").unwrap_or("1").to_owned();
         pod.set(&["metadata", "labels", REVISION_HASH], self.hash.as_str());
@@ -199,7 +199,7 @@ impl<'w> Set<'w> {
         let name = pods::free_name(self.world, "pods", row, &format!("{}-", row.key.name), self.plan.writes.len());
         pod.set(&["metadata", "name"], name.as_str());
         self.plan.event(row, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
-        self.plan.write(Verb::Create(pod), format!("node {node} has none"));
+        self.plan.write(WriteVerb::Create(pod), format!("node {node} has none"));
     }
 
     fn delete(&mut self, pod: &Row, why: &str) {
@@ -225,12 +225,12 @@ impl<'w> Set<'w> {
 
     /// Number of nodes that should run a pod.
     fn desired(&self) -> i64 {
-        self.nodes.iter().filter(|(_, fit)| *fit == Fit::Run).count() as i64
+        self.nodes.iter().filter(|(_, fit)| *fit == NodeFit::Run).count() as i64
     }
 
     fn bound(&self, name: &str, default: i64) -> i64 {
-        let value = self.object.at(&["spec", "updateStrategy", "rollingUpdate", name]);
-        percent::of(value, self.desired(), true).unwrap_or(default)
+        let value = self.object.value_at(&["spec", "updateStrategy", "rollingUpdate", name]);
+        percent::resolve_percent(value, self.desired(), true).unwrap_or(default)
     }
 
     fn surge(&self) -> i64 {
@@ -240,8 +240,8 @@ impl<'w> Set<'w> {
     fn count(mut self) -> Plan {
         let (mut current, mut misplaced, mut ready, mut available, mut updated) = (0, 0, 0, 0, 0);
         for (node, fit) in self.nodes.clone() {
-            let pods = self.on(&node.key.name);
-            if fit != Fit::Run {
+            let pods = self.pods_on_node(&node.key.name);
+            if fit != NodeFit::Run {
                 misplaced += i64::from(!pods.is_empty());
                 continue;
             }
@@ -254,7 +254,7 @@ impl<'w> Set<'w> {
             updated += i64::from(pod.label(REVISION_HASH) == Some(&self.hash));
         }
         let desired = self.desired();
-        let mut new = status::of(&self.object);
+        let mut new = status::status_map(&self.object);
         for (name, count) in [
             ("desiredNumberScheduled", desired),
             ("currentNumberScheduled", current),

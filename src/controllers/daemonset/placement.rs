@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Suitability of a node for a pod of the set.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(super) enum NodeFit {
     /// One has to run there.
     Run,
     /// One that runs there may stay, none is made: a taint keeps new pods away.
@@ -29,7 +29,7 @@ const TOLERATED: [(&str, &str); 6] = [
 /// A pod with the tolerations of daemon pods.
 pub(super) fn tolerant(mut pod: Object) -> Object {
     let mut tolerations = pod.items(&["spec", "tolerations"]).to_vec();
-    let host_network = pod.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
+    let host_network = pod.value_at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
     let network = ("node.kubernetes.io/network-unavailable", "NoSchedule");
     for (key, effect) in TOLERATED.into_iter().chain(host_network.then_some(network)) {
         let toleration = json!({ "key": key, "operator": "Exists", "effect": effect });
@@ -62,19 +62,19 @@ pub(super) fn node_of(pod: &Row) -> String {
 }
 
 /// Whether a pod of the set belongs on a node.
-pub(super) fn fit(node: &Row, pod: &Object) -> Fit {
+pub(super) fn fit(node: &Row, pod: &Object) -> NodeFit {
     let named = pod.text(&["spec", "nodeName"]).is_none_or(|name| name.is_empty() || name == &*node.key.name);
     if !named || !selected(node, pod) || node.is_deleting() {
-        return Fit::Leave;
+        return NodeFit::Leave;
     }
     let tolerations = pod.items(&["spec", "tolerations"]);
     let taints = node.node().map_or(&[][..], |fields| &fields.taints);
     let borne = |effect: &str, key: &str, value: &str| tolerations.iter().any(|one| tolerates(one, effect, key, value));
     let repels = |effect: &str| taints.iter().any(|one| one.effect == effect && !borne(effect, &one.key, &one.value));
     match (repels("NoExecute"), repels("NoSchedule")) {
-        (true, _) => Fit::Leave,
-        (_, true) => Fit::Stay,
-        _ => Fit::Run,
+        (true, _) => NodeFit::Leave,
+        (_, true) => NodeFit::Stay,
+        _ => NodeFit::Run,
     }
 }
 
@@ -90,7 +90,7 @@ fn tolerates(toleration: &Value, effect: &str, key: &str, value: &str) -> bool {
 fn selected(node: &Row, pod: &Object) -> bool {
     let by_selector = pod.pairs(&["spec", "nodeSelector"]).all(|(key, value)| node.label(key) == Some(value));
     let required = ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
-    let by_affinity = pod.at(&required).is_none_or(|required| {
+    let by_affinity = pod.value_at(&required).is_none_or(|required| {
         required["nodeSelectorTerms"].as_array().into_iter().flatten().any(|term| matches(node, term))
     });
     by_selector && by_affinity

@@ -15,7 +15,7 @@ const PAUSE: i64 = 1;
 const LONGEST: i64 = 15 * 60;
 
 /// Returns how many pods failed before this one; a new template starts at zero.
-pub fn of(pod: &Row, hash: &str) -> u32 {
+pub fn failed_before(pod: &Row, hash: &str) -> u32 {
     let same = pod.label(REVISION_HASH) == Some(hash) && pod.mentions(ANNOTATION);
     let written = || pod.body().annotation(ANNOTATION).and_then(|text| text.parse().ok());
     same.then(written).flatten().unwrap_or(0)
@@ -29,7 +29,7 @@ pub fn until(pod: &Row, before: u32, now: Time) -> Time {
 }
 
 /// Returns the failure count for the successor: zero after a run twice as long as the longest backoff.
-pub fn after(pod: &Row, before: u32, now: Time) -> u32 {
+pub fn failures_for_successor(pod: &Row, before: u32, now: Time) -> u32 {
     let age = pod.created.map_or(0, |created| now.duration_since(created).as_secs());
     if age > 2 * LONGEST { 1 } else { before.saturating_add(1) }
 }

@@ -1,12 +1,12 @@
 //! Replacing the pods of old templates, within `maxUnavailable` or `maxSurge`.
 
-use super::{Fit, Set};
+use super::{DaemonSetState, NodeFit};
 use crate::controllers::pods::{self, BATCH, BURST};
 use crate::controllers::revisions::REVISION_HASH;
 use crate::world::Row;
 use std::sync::Arc;
 
-impl<'w> Set<'w> {
+impl<'w> DaemonSetState<'w> {
     pub(super) fn roll(&mut self) {
         if self.object.text(&["spec", "updateStrategy", "type"]) == Some("OnDelete") {
             return;
@@ -14,7 +14,7 @@ impl<'w> Set<'w> {
         let nodes: Vec<String> = self
             .nodes
             .iter()
-            .filter(|(_, fit)| *fit != Fit::Leave)
+            .filter(|(_, fit)| *fit != NodeFit::Leave)
             .map(|(node, _)| node.key.name.to_string())
             .collect();
         if self.surge() > 0 { self.roll_surging(nodes) } else { self.roll_in_place(nodes) }
@@ -22,7 +22,7 @@ impl<'w> Set<'w> {
 
     /// The pods of the newest and of an older template on a node, without those that are ending.
     fn pair(&self, node: &str) -> (Option<&'w Arc<Row>>, Option<&'w Arc<Row>>) {
-        let live = || self.on(node).into_iter().filter(|pod| !pod.is_deleting());
+        let live = || self.pods_on_node(node).into_iter().filter(|pod| !pod.is_deleting());
         let is_new = |pod: &&Arc<Row>| pod.label(REVISION_HASH) == Some(&self.hash);
         (live().find(|pod| is_new(pod)), live().find(|pod| !is_new(pod)))
     }

@@ -14,9 +14,9 @@ mod tests;
 use super::claim::Owner;
 use super::{percent, pods, status};
 use crate::object::{Key, Object};
-use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
-use sets::{REVISION, Set};
+use sets::{REVISION, ReplicaSetState};
 use std::sync::Arc;
 
 const ROOT: &str = "deployments.apps";
@@ -42,7 +42,7 @@ fn recreating(world: &World, pod: &Row) -> Option<Key> {
 }
 
 /// Settings of a Deployment, with percentages resolved.
-struct Spec {
+struct DeploymentSettings {
     replicas: i64,
     recreate: bool,
     paused: bool,
@@ -62,9 +62,9 @@ struct Rollout<'w> {
     world: &'w World,
     owner: Owner<'w>,
     object: Object,
-    spec: Spec,
+    spec: DeploymentSettings,
     /// Its ReplicaSets, oldest first.
-    sets: Vec<Set<'w>>,
+    sets: Vec<ReplicaSetState<'w>>,
     /// Index of the ReplicaSet that has the Deployment's template.
     new: Option<usize>,
     conditions: Vec<Value>,
@@ -91,7 +91,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 fn refuse(row: &Row) -> Plan {
     let mut plan = Plan::nothing();
     let object = row.object();
-    let mut new = status::of(&object);
+    let mut new = status::status_map(&object);
     if new.get("observedGeneration") != Some(&row.generation.into()) {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         plan.event(row, EventType::Warning, "SelectingAll", message);
@@ -101,16 +101,16 @@ fn refuse(row: &Row) -> Plan {
     plan
 }
 
-impl Spec {
-    fn of(object: &Object) -> Spec {
+impl DeploymentSettings {
+    fn from_object(object: &Object) -> DeploymentSettings {
         let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
         let recreate = object.text(&["spec", "strategy", "type"]) == Some("Recreate");
         let (surge, unavailable) = if recreate { (0, 0) } else { fenceposts(object, replicas) };
         let bounded = |name: &str| object.int(&["spec", name]).filter(|value| *value != i64::from(i32::MAX));
-        Spec {
+        DeploymentSettings {
             replicas,
             recreate,
-            paused: object.at(&["spec", "paused"]) == Some(&Value::Bool(true)),
+            paused: object.value_at(&["spec", "paused"]) == Some(&Value::Bool(true)),
             min_ready: object.int(&["spec", "minReadySeconds"]).unwrap_or(0),
             surge,
             unavailable: unavailable.min(replicas),
@@ -124,8 +124,8 @@ impl Spec {
 /// be unavailable.
 fn fenceposts(object: &Object, replicas: i64) -> (i64, i64) {
     let resolve = |name: &str, up: bool| {
-        let value = object.at(&["spec", "strategy", "rollingUpdate", name]);
-        percent::of(Some(value.unwrap_or(&json!("25%"))), replicas, up).unwrap_or(0)
+        let value = object.value_at(&["spec", "strategy", "rollingUpdate", name]);
+        percent::resolve_percent(Some(value.unwrap_or(&json!("25%"))), replicas, up).unwrap_or(0)
     };
     let (surge, unavailable) = (resolve("maxSurge", true), resolve("maxUnavailable", false));
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
@@ -134,11 +134,20 @@ fn fenceposts(object: &Object, replicas: i64) -> (i64, i64) {
 impl<'w> Rollout<'w> {
     fn new(world: &'w World, owner: Owner<'w>, rows: Vec<&'w Arc<Row>>, template: u64) -> Rollout<'w> {
         let object = owner.row.object();
-        let mut sets: Vec<Set> = rows.into_iter().map(Set::new).collect();
+        let mut sets: Vec<ReplicaSetState> = rows.into_iter().map(ReplicaSetState::new).collect();
         sets.sort_by(|a, b| a.row.created.cmp(&b.row.created).then_with(|| a.row.key.name.cmp(&b.row.key.name)));
         let new = sets.iter().position(|set| set.fields().is_some_and(|fields| fields.template == template));
         let conditions = object.items(&["status", "conditions"]).to_vec();
-        Rollout { world, owner, spec: Spec::of(&object), object, sets, new, conditions, plan: Plan::nothing() }
+        Rollout {
+            world,
+            owner,
+            spec: DeploymentSettings::from_object(&object),
+            object,
+            sets,
+            new,
+            conditions,
+            plan: Plan::nothing(),
+        }
     }
 
     fn think(mut self) -> Plan {
@@ -169,7 +178,8 @@ impl<'w> Rollout<'w> {
 
     /// Scaling is due when a running set was last sized for another number of replicas.
     fn is_scaling(&self) -> bool {
-        let sized_otherwise = |set: &Set| set.replicas > 0 && set.desired().is_some_and(|n| n != self.spec.replicas);
+        let sized_otherwise =
+            |set: &ReplicaSetState| set.replicas > 0 && set.desired().is_some_and(|n| n != self.spec.replicas);
         self.sets.iter().any(sized_otherwise)
     }
 
@@ -203,7 +213,7 @@ impl<'w> Rollout<'w> {
         }
         let mut object = self.object.clone();
         object.set(&["metadata", "annotations", REVISION], revision.as_str());
-        self.plan.write(Verb::Update(object), format!("the newest ReplicaSet is revision {revision}"));
+        self.plan.write(WriteVerb::Update(object), format!("the newest ReplicaSet is revision {revision}"));
         self.write_sets();
         true
     }
@@ -211,7 +221,7 @@ impl<'w> Rollout<'w> {
     /// Makes the ReplicaSet of the Deployment's template.
     fn make_new_set(&mut self) {
         let collisions = self.object.int(&["status", "collisionCount"]);
-        let template = self.object.at(&["spec", "template"]).cloned().unwrap_or(Value::Null);
+        let template = self.object.value_at(&["spec", "template"]).cloned().unwrap_or(Value::Null);
         let hash = pods::template_hash(&template, collisions);
         let name = format!("{}-{hash}", self.owner.row.key.name);
         if self.world.find(SETS, &self.owner.row.key.namespace, &name).is_some() {
@@ -219,7 +229,7 @@ impl<'w> Rollout<'w> {
         }
         let replicas = if self.spec.recreate { self.spec.replicas } else { self.room_for_new(0) };
         let set = sets::make(self, template, &hash, &name, replicas);
-        self.plan.write(Verb::Create(set), "no ReplicaSet has the Deployment's template");
+        self.plan.write(WriteVerb::Create(set), "no ReplicaSet has the Deployment's template");
         if replicas > 0 {
             self.say_scaled(&name, 0, replicas);
         }
@@ -255,7 +265,8 @@ impl<'w> Rollout<'w> {
     /// Deletes old ReplicaSets beyond the history limit, lowest revision first, once their status reports no pods.
     fn clean_up(&mut self) {
         let Some(limit) = self.spec.history else { return };
-        let mut old: Vec<&Set> = self.old().map(|at| &self.sets[at]).filter(|set| !set.row.is_deleting()).collect();
+        let mut old: Vec<&ReplicaSetState> =
+            self.old().map(|at| &self.sets[at]).filter(|set| !set.row.is_deleting()).collect();
         let excess = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         old.sort_by_key(|set| (set.revision(), set.row.created));
         for set in old.into_iter().take(excess).filter(|set| set.is_empty()) {
@@ -276,14 +287,14 @@ impl<'w> Rollout<'w> {
     fn write_sets(&mut self) {
         for set in &mut self.sets {
             if let Some((object, why)) = set.take_edit() {
-                self.plan.write(Verb::Update(object), why);
+                self.plan.write(WriteVerb::Update(object), why);
             }
         }
     }
 
     fn finish(mut self) -> Plan {
         self.write_sets();
-        let mut new = status::of(&self.object);
+        let mut new = status::status_map(&self.object);
         status::conditions(&mut new, std::mem::take(&mut self.conditions));
         let original = self.owner.row.object();
         status::write(&mut self.plan, original, new.into(), "the rollout's status changed");

@@ -1,6 +1,6 @@
 //! A Deployment's status: counts, and the conditions Available, Progressing and ReplicaFailure.
 
-use super::{Rollout, Set};
+use super::{ReplicaSetState, Rollout};
 use crate::controllers::status;
 use crate::object::time::Shift;
 use crate::object::{Time, time};
@@ -14,7 +14,7 @@ const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 
 /// Replica counts for the status.
 #[derive(Clone, Copy, PartialEq)]
-struct Tally {
+struct ReplicaCounts {
     replicas: i64,
     updated: i64,
     ready: i64,
@@ -39,7 +39,7 @@ impl Rollout<'_> {
         self.judge_failures();
     }
 
-    fn judge_progress(&mut self, before: Tally, now: Tally) {
+    fn judge_progress(&mut self, before: ReplicaCounts, now: ReplicaCounts) {
         let reason = self.progressing_reason();
         if now.replicas == now.updated && reason.as_deref() == Some(COMPLETE) {
             return;
@@ -132,7 +132,9 @@ impl Rollout<'_> {
 
     /// A ReplicaSet that cannot make its pods says so; the Deployment repeats it.
     fn judge_failures(&mut self) {
-        let failure = |set: &Set| status::find(set.object().items(&["status", "conditions"]), REPLICA_FAILURE).cloned();
+        let failure = |set: &ReplicaSetState| {
+            status::find(set.object().items(&["status", "conditions"]), REPLICA_FAILURE).cloned()
+        };
         let newest = self.new.and_then(|new| failure(&self.sets[new]));
         let running = |at: &usize| self.sets[*at].replicas > 0;
         let found = newest.or_else(|| self.old().filter(running).find_map(|at| failure(&self.sets[at])));
@@ -151,9 +153,9 @@ impl Rollout<'_> {
         now.updated == wanted && now.replicas == wanted && now.available == wanted
     }
 
-    fn counted(&self) -> Tally {
+    fn counted(&self) -> ReplicaCounts {
         let count = |name: &str| self.object.int(&["status", name]).unwrap_or(0);
-        Tally {
+        ReplicaCounts {
             replicas: count("replicas"),
             updated: count("updatedReplicas"),
             ready: count("readyReplicas"),
@@ -161,9 +163,9 @@ impl Rollout<'_> {
         }
     }
 
-    fn tally(&self) -> Tally {
-        let sum = |count: fn(&Set) -> i64| self.sets.iter().map(count).sum();
-        Tally {
+    fn tally(&self) -> ReplicaCounts {
+        let sum = |count: fn(&ReplicaSetState) -> i64| self.sets.iter().map(count).sum();
+        ReplicaCounts {
             replicas: sum(|set| set.counts().replicas),
             updated: self.new.map_or(0, |new| self.sets[new].counts().replicas),
             ready: sum(|set| set.counts().ready),
@@ -171,11 +173,11 @@ impl Rollout<'_> {
         }
     }
 
-    fn count(&mut self) -> Tally {
+    fn count(&mut self) -> ReplicaCounts {
         let now = self.tally();
         let terminating: i64 = self.sets.iter().map(|set| set.counts().terminating).sum();
         let missing = (self.total() - now.available).max(0);
-        let mut new = status::of(&self.object);
+        let mut new = status::status_map(&self.object);
         for (name, count) in [
             ("replicas", now.replicas),
             ("updatedReplicas", now.updated),
@@ -199,9 +201,9 @@ impl Rollout<'_> {
     }
 }
 
-impl Tally {
+impl ReplicaCounts {
     /// Whether the rollout made progress.
-    fn is_ahead_of(self, before: Tally) -> bool {
+    fn is_ahead_of(self, before: ReplicaCounts) -> bool {
         self.updated > before.updated
             || self.replicas - self.updated < before.replicas - before.updated
             || self.ready > before.ready

@@ -1,7 +1,7 @@
 //! The steps of a rollout: how many pods the new ReplicaSet may gain, and how many the old ones must give.
 
 use super::Rollout;
-use super::sets::Set;
+use super::sets::ReplicaSetState;
 use crate::world::{Phase, Row};
 
 impl Rollout<'_> {
@@ -56,7 +56,7 @@ impl Rollout<'_> {
     /// though it was scaled down, counts; Kubernetes looks at `spec.replicas` alone and can exceed the surge for a moment.
     /// The pods themselves are counted: the set's status may not yet tell of those that it has just made.
     pub(super) fn room_for_new(&self, size: i64) -> i64 {
-        let pods = |set: &Set| {
+        let pods = |set: &ReplicaSetState| {
             let pods = self.world.controlled("pods", &set.row.uid);
             pods.filter(|pod| pod.is_active_pod()).count() as i64
         };
@@ -85,16 +85,16 @@ impl Rollout<'_> {
         if old.is_empty() || spare <= 0 {
             return false;
         }
-        let mut taken = self.take(&old, spare, |available, size| size - available);
+        let mut taken = self.scale_down_up_to(&old, spare, |available, size| size - available);
         let available: i64 = self.sets.iter().map(|set| set.available()).sum();
         if available > floor {
-            taken += self.take(&old, available - floor, |_, size| size);
+            taken += self.scale_down_up_to(&old, available - floor, |_, size| size);
         }
         taken > 0
     }
 
     /// Takes up to `budget` pods from sets in order, from each at most what `from` says of its available pods and size.
-    fn take(&mut self, sets: &[usize], mut budget: i64, from: impl Fn(i64, i64) -> i64) -> i64 {
+    fn scale_down_up_to(&mut self, sets: &[usize], mut budget: i64, from: impl Fn(i64, i64) -> i64) -> i64 {
         let mut taken = 0;
         for at in sets {
             let size = self.sets[*at].replicas;

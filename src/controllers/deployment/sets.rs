@@ -3,7 +3,7 @@
 use super::Rollout;
 use crate::object::Object;
 use crate::world::workload::POD_TEMPLATE_HASH;
-use crate::world::{Counts, Row, WorkloadFields};
+use crate::world::{ReplicaStatus, Row, WorkloadFields};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const NOT_SHARED: &[&str] = &[
 ];
 
 /// A ReplicaSet: as it is, and as wanted so far.
-pub(super) struct Set<'w> {
+pub(super) struct ReplicaSetState<'w> {
     pub row: &'w Arc<Row>,
     /// `spec.replicas` as wanted so far.
     pub replicas: i64,
@@ -37,17 +37,17 @@ pub(super) struct Set<'w> {
     edited: Option<String>,
 }
 
-impl<'w> Set<'w> {
-    pub fn new(row: &'w Arc<Row>) -> Set<'w> {
+impl<'w> ReplicaSetState<'w> {
+    pub fn new(row: &'w Arc<Row>) -> ReplicaSetState<'w> {
         let replicas = row.workload().map_or(0, |fields| fields.replicas);
-        Set { row, replicas, object: row.object(), edited: None }
+        ReplicaSetState { row, replicas, object: row.object(), edited: None }
     }
 
     pub fn fields(&self) -> Option<&'w WorkloadFields> {
         self.row.workload()
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ReplicaStatus {
         self.fields().map(|fields| fields.counts).unwrap_or_default()
     }
 
@@ -153,7 +153,7 @@ impl<'w> Set<'w> {
 pub(super) fn make(rollout: &Rollout, template: Value, hash: &str, name: &str, replicas: i64) -> Object {
     let owner = &rollout.owner;
     let mut template = Object(template);
-    let mut selector = Object(rollout.object.at(&["spec", "selector"]).cloned().unwrap_or(Value::Null));
+    let mut selector = Object(rollout.object.value_at(&["spec", "selector"]).cloned().unwrap_or(Value::Null));
     selector.set(&["matchLabels", POD_TEMPLATE_HASH], hash);
     template.set(&["metadata", "labels", POD_TEMPLATE_HASH], hash);
     let mut annotations = serde_json::Map::new();

@@ -3,7 +3,7 @@
 
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
-use crate::world::facts::Autoscaler;
+use crate::world::facts::AutoscalerMemory;
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const DOWNSCALE_WINDOW: i64 = 300;
 
 /// A size, and what was decided on the way to it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Normalized {
+pub struct NormalizedReplicas {
     /// The size.
     pub replicas: i64,
     /// Reason and message of `AbleToScale`.
@@ -32,10 +32,10 @@ const TOO_FAST_DOWN: (&str, &str, &str) =
     ("True", "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
 
 /// The size to go to now, for one that metrics ask for.
-pub fn normalize(hpa: &Object, memory: &Autoscaler, current: i64, wanted: i64, now: Time) -> Normalized {
+pub fn normalize(hpa: &Object, memory: &AutoscalerMemory, current: i64, wanted: i64, now: Time) -> NormalizedReplicas {
     let (stable, able) = stabilized(hpa, memory, current, wanted, now);
     let (replicas, limited) = limited(hpa, memory, current, stable, now);
-    Normalized { replicas, able, limited }
+    NormalizedReplicas { replicas, able, limited }
 }
 
 fn window(hpa: &Object, direction: &str) -> i64 {
@@ -46,7 +46,7 @@ fn window(hpa: &Object, direction: &str) -> i64 {
 /// Up: the lowest recommendation of the window; down: the highest.
 fn stabilized(
     hpa: &Object,
-    memory: &Autoscaler,
+    memory: &AutoscalerMemory,
     current: i64,
     wanted: i64,
     now: Time,
@@ -74,7 +74,7 @@ fn stabilized(
 
 fn limited(
     hpa: &Object,
-    memory: &Autoscaler,
+    memory: &AutoscalerMemory,
     current: i64,
     wanted: i64,
     now: Time,
@@ -91,8 +91,8 @@ fn limited(
     if wanted < bound { (bound, why) } else { (wanted, WITHIN) }
 }
 
-fn fastest_up(hpa: &Object, memory: &Autoscaler, current: i64, now: Time) -> i64 {
-    let Some(rules) = hpa.at(&["spec", "behavior", "scaleUp"]) else { return (2 * current).max(4) };
+fn fastest_up(hpa: &Object, memory: &AutoscalerMemory, current: i64, now: Time) -> i64 {
+    let Some(rules) = hpa.value_at(&["spec", "behavior", "scaleUp"]) else { return (2 * current).max(4) };
     let bound = |kind: &str, value: i64, added: i64, removed: i64| {
         let start = current - added + removed;
         if kind == "Pods" { start.saturating_add(value) } else { percent_up(start, value) }
@@ -105,8 +105,8 @@ fn percent_up(start: i64, percent: i64) -> i64 {
     (start.saturating_mul(100 + percent) + 99) / 100
 }
 
-fn fastest_down(hpa: &Object, memory: &Autoscaler, current: i64, now: Time) -> i64 {
-    let Some(rules) = hpa.at(&["spec", "behavior", "scaleDown"]) else { return i64::MIN };
+fn fastest_down(hpa: &Object, memory: &AutoscalerMemory, current: i64, now: Time) -> i64 {
+    let Some(rules) = hpa.value_at(&["spec", "behavior", "scaleDown"]) else { return i64::MIN };
     let bound = |kind: &str, value: i64, added: i64, removed: i64| {
         let start = current - added + removed;
         if kind == "Pods" {
@@ -121,7 +121,7 @@ fn fastest_down(hpa: &Object, memory: &Autoscaler, current: i64, now: Time) -> i
 /// The bound of the policy that changes the most, or the least; none when this direction is switched off.
 fn picked(
     rules: &Value,
-    memory: &Autoscaler,
+    memory: &AutoscalerMemory,
     now: Time,
     bound: impl Fn(&str, i64, i64, i64) -> i64,
     most: fn(i64, i64) -> i64,
@@ -146,7 +146,7 @@ fn picked(
 /// Relative deviation from the target that causes no scaling.
 pub fn tolerance(hpa: &Object, is_up: bool) -> f64 {
     let direction = if is_up { "scaleUp" } else { "scaleDown" };
-    let text = hpa.at(&["spec", "behavior", direction, "tolerance"]).and_then(Value::as_str);
+    let text = hpa.value_at(&["spec", "behavior", direction, "tolerance"]).and_then(Value::as_str);
     let own = text.and_then(|text| crate::object::Quantity::parse(text).ok());
     own.map_or(0.1, |amount| amount.milli() as f64 / 1000.0)
 }
@@ -160,7 +160,7 @@ mod tests {
         Time::from_second(1_000_000 + second).unwrap()
     }
 
-    fn sizes(spec: Value, memory: &Autoscaler, cases: &[(i64, i64, i64, &str)]) {
+    fn sizes(spec: Value, memory: &AutoscalerMemory, cases: &[(i64, i64, i64, &str)]) {
         let hpa = Object(json!({"spec": spec}));
         for (current, wanted, expected, why) in cases {
             let found = normalize(&hpa, memory, *current, *wanted, at(0));
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn without_behavior_it_doubles_at_most_and_waits_before_it_shrinks() {
         let spec = json!({"minReplicas": 2, "maxReplicas": 50});
-        let fresh = Autoscaler::default();
+        let fresh = AutoscalerMemory::default();
         let cases = [
             (1, 3, 3, "ReadyForNewScale"),
             (1, 9, 4, "ScaleUpLimit"),
@@ -182,7 +182,8 @@ mod tests {
             (10, 5, 5, "ReadyForNewScale"),
         ];
         sizes(spec.clone(), &fresh, &cases);
-        let busy = Autoscaler { recommendations: vec![(at(-400), 10), (at(-200), 8)], ..Autoscaler::default() };
+        let busy =
+            AutoscalerMemory { recommendations: vec![(at(-400), 10), (at(-200), 8)], ..AutoscalerMemory::default() };
         sizes(spec, &busy, &[(10, 5, 8, "ScaleDownStabilized"), (8, 9, 9, "ReadyForNewScale")]);
     }
 
@@ -193,12 +194,12 @@ mod tests {
         let down = json!({"selectPolicy": "Max", "stabilizationWindowSeconds": 0, "policies": [policy("Percent", 50)]});
         let spec = json!({"maxReplicas": 100, "behavior": {"scaleUp": up, "scaleDown": down}});
         let cases = [(2, 9, 4, "ScaleUpLimit"), (10, 99, 13, "ScaleUpLimit"), (10, 1, 5, "ScaleDownLimit")];
-        sizes(spec.clone(), &Autoscaler::default(), &cases);
-        let moved = Autoscaler { scalings: vec![(at(-30), 2), (at(-90), 7)], ..Autoscaler::default() };
+        sizes(spec.clone(), &AutoscalerMemory::default(), &cases);
+        let moved = AutoscalerMemory { scalings: vec![(at(-30), 2), (at(-90), 7)], ..AutoscalerMemory::default() };
         sizes(spec.clone(), &moved, &[(10, 99, 11, "ScaleUpLimit")]);
-        let calm = Autoscaler { recommendations: vec![(at(-30), 3)], ..Autoscaler::default() };
+        let calm = AutoscalerMemory { recommendations: vec![(at(-30), 3)], ..AutoscalerMemory::default() };
         sizes(spec, &calm, &[(2, 9, 3, "ScaleUpStabilized")]);
         let off = json!({"maxReplicas": 9, "behavior": {"scaleDown": {"selectPolicy": "Disabled", "stabilizationWindowSeconds": 0}}});
-        sizes(off, &Autoscaler::default(), &[(5, 1, 5, "ScaleDownLimit")]);
+        sizes(off, &AutoscalerMemory::default(), &[(5, 1, 5, "ScaleDownLimit")]);
     }
 }

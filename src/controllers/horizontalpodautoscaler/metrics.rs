@@ -1,6 +1,6 @@
 //! Metrics of an autoscaler: the replicas that each one proposes, and the combined result.
 
-use super::replicas::{Measured, Proposal, Target, propose};
+use super::replicas::{MeasuredResource, ReplicaProposal, Target, propose};
 use crate::object::{Object, Quantity};
 use crate::world::{Row, World};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A metric that says nothing.
 #[derive(Debug)]
-pub struct Silent {
+pub struct MissingMetric {
     /// Reason of the condition and the event.
     pub reason: &'static str,
     /// The sentence.
@@ -16,7 +16,7 @@ pub struct Silent {
 }
 
 /// Combined result of all metrics.
-pub struct Verdict {
+pub struct MetricsResult {
     /// The size that they ask for.
     pub replicas: i64,
     /// The metric that asked for it, in Kubernetes' words.
@@ -24,16 +24,21 @@ pub struct Verdict {
     /// `status.currentMetrics`.
     pub current: Vec<Value>,
     /// The first metric that says nothing.
-    pub silent: Option<(Silent, usize)>,
+    pub silent: Option<(MissingMetric, usize)>,
 }
 
 /// Asks every metric. The largest size counts; while a metric is silent nothing shrinks, and when all are, nothing changes.
-pub fn ask(world: &World, hpa: &Object, pods: &[Arc<Row>], current: i64) -> Result<Verdict, (Silent, usize)> {
+pub fn ask(
+    world: &World,
+    hpa: &Object,
+    pods: &[Arc<Row>],
+    current: i64,
+) -> Result<MetricsResult, (MissingMetric, usize)> {
     let metrics = hpa.items(&["spec", "metrics"]);
-    let mut verdict = Verdict { replicas: 0, by: String::new(), current: Vec::new(), silent: None };
+    let mut verdict = MetricsResult { replicas: 0, by: String::new(), current: Vec::new(), silent: None };
     let mut silent = 0;
     for metric in metrics {
-        match one(world, hpa, pods, metric, current) {
+        match evaluate_metric(world, hpa, pods, metric, current) {
             Ok((proposal, name)) => {
                 verdict.current.push(status(metric, &proposal));
                 if verdict.by.is_empty() || proposal.replicas > verdict.replicas {
@@ -49,17 +54,17 @@ pub fn ask(world: &World, hpa: &Object, pods: &[Arc<Row>], current: i64) -> Resu
     }
     match verdict.silent.take() {
         Some(first) if silent >= metrics.len() || verdict.replicas < current => Err(first),
-        first => Ok(Verdict { silent: first, ..verdict }),
+        first => Ok(MetricsResult { silent: first, ..verdict }),
     }
 }
 
-fn one(
+fn evaluate_metric(
     world: &World,
     hpa: &Object,
     pods: &[Arc<Row>],
     metric: &Value,
     current: i64,
-) -> Result<(Proposal, String), Silent> {
+) -> Result<(ReplicaProposal, String), MissingMetric> {
     let (part, reason, word) = match metric["type"].as_str().unwrap_or_default() {
         "Resource" => ("resource", "FailedGetResourceMetric", "resource"),
         "ContainerResource" => ("containerResource", "FailedGetContainerResourceMetric", "container resource"),
@@ -67,7 +72,7 @@ fn one(
     };
     let source = &metric[part];
     let resource = source["name"].as_str().unwrap_or_default();
-    let measured = Measured { resource, container: source["container"].as_str() };
+    let measured = MeasuredResource { resource, container: source["container"].as_str() };
     let target = &source["target"];
     let (target, name, what) = match target["averageUtilization"].as_i64() {
         Some(percent) => (
@@ -86,20 +91,20 @@ fn one(
         let message = format!(
             "failed to get {resource} {what}: unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
         );
-        return Err(Silent { reason, message });
+        return Err(MissingMetric { reason, message });
     }
-    let failed = |why| Silent { reason, message: format!("failed to get {resource} {what}: {why}") };
+    let failed = |why| MissingMetric { reason, message: format!("failed to get {resource} {what}: {why}") };
     Ok((propose(world, hpa, pods, measured, target, current).map_err(failed)?, name))
 }
 
 /// Reports a metric from an adapter (custom or external metrics), which kloop does not have.
-fn not_served(metric: &Value, kind: &str) -> Silent {
+fn not_served(metric: &Value, kind: &str) -> MissingMetric {
     let (part, reason, api) = match kind {
         "Pods" => ("pods", "FailedGetPodsMetric", "custom"),
         "Object" => ("object", "FailedGetObjectMetric", "custom"),
         "External" => ("external", "FailedGetExternalMetric", "external"),
         other => {
-            return Silent {
+            return MissingMetric {
                 reason: "InvalidMetricSourceType",
                 message: format!("unknown metric source type {other:?}"),
             };
@@ -109,11 +114,11 @@ fn not_served(metric: &Value, kind: &str) -> Silent {
     let message = format!(
         "unable to get metric {name}: unable to fetch metrics from {api} metrics API: no {api} metrics API registered"
     );
-    Silent { reason, message }
+    MissingMetric { reason, message }
 }
 
 /// An entry of `status.currentMetrics`.
-fn status(metric: &Value, proposal: &Proposal) -> Value {
+fn status(metric: &Value, proposal: &ReplicaProposal) -> Value {
     let kind = metric["type"].as_str().unwrap_or_default();
     let part = if kind == "Resource" { "resource" } else { "containerResource" };
     let name = &metric[part]["name"];

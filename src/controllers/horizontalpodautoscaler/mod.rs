@@ -11,8 +11,8 @@ mod replicas;
 use super::status;
 use crate::kinds;
 use crate::object::{Key, Object, time};
-use crate::world::facts::Autoscaler;
-use crate::world::{Effect, EventType, Loop, Memory, Plan, PodFacts, Row, Verb, World};
+use crate::world::facts::AutoscalerMemory;
+use crate::world::{Effect, EventType, Loop, Memory, Plan, PodFacts, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -55,11 +55,11 @@ fn target<'w>(world: &'w World, hpa: &Key, object: &Object) -> Result<&'w Arc<Ro
 }
 
 /// Evaluation of one autoscaler in progress.
-struct Autoscaling<'w> {
+struct AutoscalerState<'w> {
     world: &'w World,
     row: &'w Row,
     object: Object,
-    memory: Autoscaler,
+    memory: AutoscalerMemory,
     status: Map<String, Value>,
     conditions: Vec<Value>,
     plan: Plan,
@@ -68,11 +68,11 @@ struct Autoscaling<'w> {
 fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return Plan::nothing() };
     let object = row.object();
-    let mut scaling = Autoscaling {
+    let mut scaling = AutoscalerState {
         world,
         row,
         memory: world.facts.autoscalers.get(&row.uid).cloned().unwrap_or_default(),
-        status: status::of(&object),
+        status: status::status_map(&object),
         conditions: object.items(&["status", "conditions"]).to_vec(),
         plan: Plan::nothing(),
         object,
@@ -84,7 +84,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     scaling.finish()
 }
 
-impl Autoscaling<'_> {
+impl AutoscalerState<'_> {
     fn say(&mut self, kind: &str, value: &str, reason: &str, message: &str) {
         status::set(&mut self.conditions, status::condition(kind, value, reason, message, self.world.now));
     }
@@ -119,7 +119,7 @@ impl Autoscaling<'_> {
             self.status.entry("desiredReplicas").or_insert(current.into());
             return;
         }
-        let wanted = self.plan.writes.iter().any(|write| matches!(write.verb, Verb::Update(_)));
+        let wanted = self.plan.writes.iter().any(|write| matches!(write.verb, WriteVerb::Update(_)));
         if !wanted {
             self.status.insert("desiredReplicas".into(), current.into());
         }
@@ -207,7 +207,7 @@ impl Autoscaling<'_> {
     }
 
     /// Reports a failure at every evaluation, as Kubernetes does; the event recorder aggregates repetitions.
-    fn fail(&mut self, silent: &metrics::Silent, count: usize) {
+    fn fail(&mut self, silent: &metrics::MissingMetric, count: usize) {
         let message = format!("the HPA was unable to compute the replica count: {}", silent.message);
         let all = self.object.items(&["spec", "metrics"]).len();
         let first = &silent.message;
@@ -223,7 +223,7 @@ impl Autoscaling<'_> {
         let mut body = scaled.object();
         body.set(&["spec", "replicas"], wanted);
         self.event(EventType::Normal, "SuccessfulRescale", format!("New size: {wanted}; reason: {why}"));
-        self.plan.write(Verb::Update(body), why);
+        self.plan.write(WriteVerb::Update(body), why);
         let message = format!("the HPA controller was able to update the target scale to {wanted}");
         self.say("AbleToScale", "True", "SucceededRescale", &message);
         self.status.insert("lastScaleTime".into(), time::rfc3339(now).into());
@@ -269,7 +269,7 @@ fn bounded(object: &Object, current: i64) -> (i64, Option<&'static str>) {
 #[cfg(test)]
 mod tests {
     use crate::controllers::testing::cluster;
-    use crate::world::facts::Measured;
+    use crate::world::facts::ContainerUsage;
     use crate::world::usage::Usage;
     use crate::world::{ContainerFacts, ContainerState};
     use serde_json::json;
@@ -322,9 +322,10 @@ spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
             facts.containers.insert("c".into(), ContainerFacts::new(0, state));
             let usage = Usage { cpu_milli: milli, memory: 1 << 20, swap: 0 };
             let sample = Default::default();
-            facts
-                .usage
-                .insert("c".into(), Measured { since: now, at: now, sample, usage, throttling: sample.throttling });
+            facts.usage.insert(
+                "c".into(),
+                ContainerUsage { since: now, at: now, sample, usage, throttling: sample.throttling },
+            );
             let mut pod = row.object();
             pod.set(&["status", "startTime"], "2025-12-31T00:00:00Z");
             cluster.write_status(pod);

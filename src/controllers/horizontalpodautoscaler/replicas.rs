@@ -16,7 +16,7 @@ const INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
 
 /// The measured resource, of one container or of all.
 #[derive(Clone, Copy)]
-pub struct Measured<'a> {
+pub struct MeasuredResource<'a> {
     /// `cpu` or `memory`.
     pub resource: &'a str,
     /// `containerResource.container`.
@@ -34,7 +34,7 @@ pub enum Target {
 
 /// Result of one metric.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Proposal {
+pub struct ReplicaProposal {
     /// Proposed size.
     pub replicas: i64,
     /// Average utilization in percent of the requests.
@@ -45,7 +45,7 @@ pub struct Proposal {
 
 /// The pods of a workload, sorted by what is known of them.
 #[derive(Default)]
-struct Groups {
+struct PodGroups {
     /// Usage of each pod that counts.
     metrics: BTreeMap<String, i64>,
     ready: i64,
@@ -60,10 +60,10 @@ pub fn propose(
     world: &World,
     hpa: &Object,
     pods: &[Arc<Row>],
-    measured: Measured,
+    measured: MeasuredResource,
     target: Target,
     current: i64,
-) -> Result<Proposal, String> {
+) -> Result<ReplicaProposal, String> {
     if pods.is_empty() {
         return Err("no pods returned by selector while calculating replica count".into());
     }
@@ -86,7 +86,7 @@ pub fn propose(
     let ratio = |metrics: &BTreeMap<String, i64>| ratio(metrics, &requests, target);
     let first = ratio(&known)?;
     let (average, utilization) = told(&known, &requests, target);
-    let proposal = |replicas| Proposal { replicas, utilization, average };
+    let proposal = |replicas| ReplicaProposal { replicas, utilization, average };
     let settled = |ratio: f64| (ratio - 1.0).abs() <= tolerance(hpa, ratio > 1.0);
     let counts_unready = !groups.unready.is_empty() && first > 1.0;
     if !counts_unready && groups.missing.is_empty() {
@@ -137,8 +137,8 @@ fn told(metrics: &BTreeMap<String, i64>, requests: &BTreeMap<String, i64>, targe
     (average, utilization)
 }
 
-fn group(world: &World, pods: &[(Arc<Row>, Object)], measured: Measured) -> Groups {
-    let mut groups = Groups::default();
+fn group(world: &World, pods: &[(Arc<Row>, Object)], measured: MeasuredResource) -> PodGroups {
+    let mut groups = PodGroups::default();
     for (row, body) in pods {
         let name = row.key.name.to_string();
         let phase = row.pod().map(|fields| fields.phase);
@@ -175,9 +175,9 @@ fn is_unready(now: Time, pod: &Object, facts: Option<&PodFacts>) -> bool {
 }
 
 /// Returns the usage of a pod or one of its containers; `None` when any value is missing.
-fn usage(facts: Option<&PodFacts>, measured: Measured) -> Option<i64> {
+fn usage(facts: Option<&PodFacts>, measured: MeasuredResource) -> Option<i64> {
     let all = facts?.usage.iter().filter(|(name, _)| measured.container.is_none_or(|wanted| &***name == wanted));
-    let of = |usage: &crate::world::facts::Measured| match measured.resource {
+    let of = |usage: &crate::world::facts::ContainerUsage| match measured.resource {
         "cpu" => usage.usage.cpu_milli,
         _ => usage.usage.memory,
     };
@@ -185,7 +185,7 @@ fn usage(facts: Option<&PodFacts>, measured: Measured) -> Option<i64> {
 }
 
 /// Returns the requests of each pod; every container must have one.
-fn requests(pods: &[(Arc<Row>, Object)], measured: Measured) -> Result<BTreeMap<String, i64>, String> {
+fn requests(pods: &[(Arc<Row>, Object)], measured: MeasuredResource) -> Result<BTreeMap<String, i64>, String> {
     let mut requests = BTreeMap::new();
     for (row, body) in pods {
         let sidecars = body.items(&["spec", "initContainers"]).iter().filter(|one| one["restartPolicy"] == "Always");

@@ -1,7 +1,7 @@
 //! The end of Jobs: first the interim condition (SuccessCriteriaMet, FailureTarget), then, when every pod has ended and
 //! is counted, the final one (Complete, Failed) (KEP-3998).
 
-use super::{Job, index_of, policy};
+use super::{JobState, index_of, policy};
 use crate::controllers::pods::BURST;
 use crate::controllers::status;
 use crate::object::time::Shift;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Final condition of a Job, with reason and message.
-pub(super) struct Verdict {
+pub(super) struct JobOutcome {
     pub success: bool,
     pub reason: String,
     pub message: String,
@@ -22,43 +22,44 @@ pub fn is_finished(conditions: &[Value]) -> bool {
     status::is_true(conditions, "Complete") || status::is_true(conditions, "Failed")
 }
 
-impl Verdict {
-    fn failure(reason: &str, message: &str) -> Verdict {
-        Verdict { success: false, reason: reason.into(), message: message.into() }
+impl JobOutcome {
+    fn failure(reason: &str, message: &str) -> JobOutcome {
+        JobOutcome { success: false, reason: reason.into(), message: message.into() }
     }
 
-    fn success(reason: &str, message: &str) -> Verdict {
-        Verdict { success: true, reason: reason.into(), message: message.into() }
+    fn success(reason: &str, message: &str) -> JobOutcome {
+        JobOutcome { success: true, reason: reason.into(), message: message.into() }
     }
 
     /// The verdict that was given earlier; it stands.
-    fn given(conditions: &[Value]) -> Option<Verdict> {
+    fn given(conditions: &[Value]) -> Option<JobOutcome> {
         let given = |kind, success| {
             let condition = status::find(conditions, kind).filter(|condition| condition["status"] == "True")?;
             let text = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
-            Some(Verdict { success, reason: text("reason"), message: text("message") })
+            Some(JobOutcome { success, reason: text("reason"), message: text("message") })
         };
         given("FailureTarget", false).or_else(|| given("SuccessCriteriaMet", true))
     }
 }
 
-impl Job<'_> {
+impl JobState<'_> {
     /// Returns the final condition when the Job ends now.
-    pub(super) fn verdict(&mut self) -> Option<Verdict> {
-        if let Some(given) = Verdict::given(&self.conditions) {
+    pub(super) fn verdict(&mut self) -> Option<JobOutcome> {
+        if let Some(given) = JobOutcome::given(&self.conditions) {
             return Some(given);
         }
         if let Some(message) = policy::failing(&self.object, &self.pods) {
-            return Some(Verdict::failure("PodFailurePolicy", &message));
+            return Some(JobOutcome::failure("PodFailurePolicy", &message));
         }
         if self.all_failed() > self.spec.backoff_limit || self.restarts_exceed_limit() {
-            return Some(Verdict::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
+            return Some(JobOutcome::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
         }
         if self.is_past_deadline() {
-            return Some(Verdict::failure("DeadlineExceeded", "Job was active longer than specified deadline"));
+            return Some(JobOutcome::failure("DeadlineExceeded", "Job was active longer than specified deadline"));
         }
         self.index_verdict().or_else(|| {
-            self.is_done().then(|| Verdict::success("CompletionsReached", "Reached expected number of succeeded pods"))
+            self.is_done()
+                .then(|| JobOutcome::success("CompletionsReached", "Reached expected number of succeeded pods"))
         })
     }
 
@@ -89,7 +90,7 @@ impl Job<'_> {
     }
 
     /// Returns the final condition that failed or sufficient indexes cause.
-    fn index_verdict(&mut self) -> Option<Verdict> {
+    fn index_verdict(&mut self) -> Option<JobOutcome> {
         let completions = self.spec.completions.filter(|_| self.spec.indexed)?;
         if let Some(limit) = self.spec.backoff_limit_per_index {
             // An index without a pod has no failures, and there can be many.
@@ -109,19 +110,19 @@ impl Job<'_> {
             let failed = self.failed_indexes.len();
             if self.object.int(&["spec", "maxFailedIndexes"]).is_some_and(|most| failed > most) {
                 let message = "Job has exceeded the specified maximal number of failed indexes";
-                return Some(Verdict::failure("MaxFailedIndexesExceeded", message));
+                return Some(JobOutcome::failure("MaxFailedIndexesExceeded", message));
             }
             if failed > 0 && self.completed.len() + failed >= completions && self.active().next().is_none() {
-                return Some(Verdict::failure("FailedIndexes", "Job has failed indexes"));
+                return Some(JobOutcome::failure("FailedIndexes", "Job has failed indexes"));
             }
         }
         let message = policy::succeeding(&self.object, &self.completed, completions)?;
-        Some(Verdict::success("SuccessPolicy", &message))
+        Some(JobOutcome::success("SuccessPolicy", &message))
     }
 
     /// Ends the Job: no pod is left running, then the counters are closed.
-    pub(super) fn finish(&mut self, verdict: &Verdict) {
-        let Verdict { success, reason, message } = verdict;
+    pub(super) fn finish(&mut self, verdict: &JobOutcome) {
+        let JobOutcome { success, reason, message } = verdict;
         let (target, end) = if *success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
         if !status::is_true(&self.conditions, target) {
             self.set_condition(target, "True", reason, message);

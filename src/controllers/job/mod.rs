@@ -19,7 +19,7 @@ use super::pods::{BURST, concerned, is_full, without_finalizer};
 use super::status;
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Time, time};
-use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
+use crate::world::{EventType, Loop, Phase, Plan, Row, World, WriteVerb};
 use indexes::Indexes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         }
         return plan;
     }
-    Job::new(world, owner, object, pods, plan).think()
+    JobState::new(world, owner, object, pods, plan).think()
 }
 
 /// Removes the finalizer from pods whose Job is gone, because nothing else would.
@@ -81,11 +81,11 @@ fn is_tracked(pod: &Row) -> bool {
 }
 
 fn free(pod: &Row, why: &str, plan: &mut Plan) {
-    plan.write(Verb::Update(without_finalizer(pod.object(), TRACKING)), why);
+    plan.write(WriteVerb::Update(without_finalizer(pod.object(), TRACKING)), why);
 }
 
 /// Settings of a Job.
-struct Spec {
+struct JobSettings {
     parallelism: i64,
     /// None: a work queue, done when one pod has succeeded and none runs.
     completions: Option<i64>,
@@ -100,21 +100,21 @@ struct Spec {
 
 /// Uids of ended pods on their way into the counters.
 #[derive(Clone, Default)]
-struct Uncounted {
+struct UncountedPods {
     succeeded: BTreeSet<String>,
     failed: BTreeSet<String>,
 }
 
 /// A Job being thought about.
-struct Job<'w> {
+struct JobState<'w> {
     world: &'w World,
     owner: Owner<'w>,
     object: Object,
-    spec: Spec,
+    spec: JobSettings,
     pods: Vec<&'w Arc<Row>>,
     succeeded: i64,
     failed: i64,
-    uncounted: Uncounted,
+    uncounted: UncountedPods,
     completed: Indexes,
     failed_indexes: Indexes,
     conditions: Vec<Value>,
@@ -122,29 +122,29 @@ struct Job<'w> {
     plan: Plan,
 }
 
-impl Spec {
-    fn of(object: &Object) -> Spec {
+impl JobSettings {
+    fn from_object(object: &Object) -> JobSettings {
         let int = |name: &str| object.int(&["spec", name]);
-        Spec {
+        JobSettings {
             parallelism: int("parallelism").unwrap_or(1),
             completions: int("completions").or_else(|| int("parallelism").is_none().then_some(1)),
             indexed: object.text(&["spec", "completionMode"]) == Some("Indexed"),
             backoff_limit: int("backoffLimit").unwrap_or(6),
             backoff_limit_per_index: int("backoffLimitPerIndex"),
-            suspended: object.at(&["spec", "suspend"]) == Some(&Value::Bool(true)),
+            suspended: object.value_at(&["spec", "suspend"]) == Some(&Value::Bool(true)),
             active_deadline: int("activeDeadlineSeconds"),
             replace_only_failed: object.text(&["spec", "podReplacementPolicy"]) == Some("Failed"),
         }
     }
 }
 
-impl Uncounted {
-    fn of(object: &Object) -> Uncounted {
+impl UncountedPods {
+    fn from_object(object: &Object) -> UncountedPods {
         let uids = |name: &str| {
             let items = object.items(&["status", "uncountedTerminatedPods", name]).iter();
             items.filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        Uncounted { succeeded: uids("succeeded"), failed: uids("failed") }
+        UncountedPods { succeeded: uids("succeeded"), failed: uids("failed") }
     }
 
     fn has(&self, uid: &str) -> bool {
@@ -166,18 +166,18 @@ impl Uncounted {
     }
 }
 
-impl<'w> Job<'w> {
-    fn new(world: &'w World, owner: Owner<'w>, object: Object, pods: Vec<&'w Arc<Row>>, plan: Plan) -> Job<'w> {
-        let spec = Spec::of(&object);
+impl<'w> JobState<'w> {
+    fn new(world: &'w World, owner: Owner<'w>, object: Object, pods: Vec<&'w Arc<Row>>, plan: Plan) -> JobState<'w> {
+        let spec = JobSettings::from_object(&object);
         let below = spec.completions.unwrap_or(0);
         let indexes = |name: &str| Indexes::parse(object.text(&["status", name]).unwrap_or_default(), below);
-        Job {
+        JobState {
             world,
             owner,
             pods,
             succeeded: object.int(&["status", "succeeded"]).unwrap_or(0),
             failed: object.int(&["status", "failed"]).unwrap_or(0),
-            uncounted: Uncounted::of(&object),
+            uncounted: UncountedPods::from_object(&object),
             completed: indexes("completedIndexes"),
             failed_indexes: indexes("failedIndexes"),
             conditions: object.items(&["status", "conditions"]).to_vec(),
@@ -304,7 +304,7 @@ impl<'w> Job<'w> {
     }
 
     fn write_status(mut self) -> Plan {
-        let mut new = status::of(&self.object);
+        let mut new = status::status_map(&self.object);
         let ready = self.active().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();
         status::count(&mut new, "active", self.active().count() as i64);
         status::count(&mut new, "succeeded", self.succeeded);

@@ -1,10 +1,10 @@
 //! Number and shape of the pods that a Job needs now.
 
-use super::{INDEX, Job, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
-use crate::controllers::pods::{self, Allowance, BATCH, BURST, from_template};
+use super::{INDEX, JobState, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
+use crate::controllers::pods::{self, BATCH, BURST, PodCreationBudget, from_template};
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
-use crate::world::{EventType, Phase, Row, Verb};
+use crate::world::{EventType, Phase, Row, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Annotation with the number of failures of a pod's index before it was created.
 const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 
-impl<'w> Job<'w> {
+impl<'w> JobState<'w> {
     /// Makes missing pods, and deletes those that are too many.
     pub(super) fn run(&mut self) {
         let active: Vec<&Arc<Row>> = self.active().collect();
@@ -90,14 +90,14 @@ impl<'w> Job<'w> {
                 return;
             }
         }
-        let allowance = Allowance::of(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
-        allowance.tell(self.owner.row, &mut self.plan);
+        let allowance = PodCreationBudget::from_last_plan(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
+        allowance.report_refusal(self.owner.row, &mut self.plan);
         let missing = allowance.limit(missing);
         let indexes = if self.spec.indexed { self.free_indexes(missing) } else { vec![None; missing] };
         for (slot, index) in indexes.into_iter().enumerate() {
             let pod = self.pod(slot, index);
             self.event(EventType::Normal, "SuccessfulCreate", &format!("Created pod: {}", pod.name()));
-            self.plan.write(Verb::Create(pod), "fewer pods are active than are wanted");
+            self.plan.write(WriteVerb::Create(pod), "fewer pods are active than are wanted");
         }
     }
 
@@ -153,7 +153,7 @@ impl<'w> Job<'w> {
 
     /// A pod of this Job, with its index if it has one.
     fn pod(&self, slot: usize, index: Option<i64>) -> Object {
-        let template = self.object.at(&["spec", "template"]).unwrap_or(&Value::Null);
+        let template = self.object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
         let mut pod = from_template(&self.owner, template);
         let job = &*self.owner.row.key.name;
         let mut finalizers = pod.items(&["metadata", "finalizers"]).to_vec();

@@ -1,10 +1,10 @@
 //! NoExecute taints: pods that do not tolerate them go at once, those that tolerate them for a while go after it.
 
-use super::after;
+use super::add_seconds;
 use crate::controllers::pods::{self, BURST};
 use crate::controllers::status;
 use crate::object::{Object, Time, time};
-use crate::world::{EventType, Plan, Row, Verb, World};
+use crate::world::{EventType, Plan, Row, World, WriteVerb};
 use serde_json::Value;
 
 /// Evicts what has to go from a node, and asks to be woken for what has to go later.
@@ -50,7 +50,7 @@ fn deadline(taints: &[&Value], tolerations: &[Value], bound: Option<Time>, now: 
         }
         let seconds = matching.filter_map(|toleration| toleration["tolerationSeconds"].as_i64()).min()?;
         let since: Time = taint["timeAdded"].as_str().and_then(|text| text.parse().ok()).unwrap_or(now);
-        Some(after(bound.map_or(since, |bound| since.max(bound)), seconds.max(0)))
+        Some(add_seconds(bound.map_or(since, |bound| since.max(bound)), seconds.max(0)))
     };
     taints.iter().filter_map(limit).min()
 }
@@ -72,7 +72,7 @@ fn mark(world: &World, pod: &Object, plan: &mut Plan) {
     let mut condition = status::condition("DisruptionTarget", "True", reason, message, world.now);
     condition["lastProbeTime"] = Value::Null;
     status::set(&mut conditions, condition);
-    let mut new = status::of(pod);
+    let mut new = status::status_map(pod);
     status::conditions(&mut new, conditions);
     status::write(plan, pod.clone(), new.into(), "it is about to be evicted");
 }
@@ -84,7 +84,7 @@ fn date_taints(world: &World, object: &Object, plan: &mut Plan) {
     if plan.wake.is_none() || !taints.iter().any(undated) {
         return;
     }
-    let already = plan.writes.iter().any(|write| matches!(&write.verb, Verb::Update(one) if one.kind() == "Node"));
+    let already = plan.writes.iter().any(|write| matches!(&write.verb, WriteVerb::Update(one) if one.kind() == "Node"));
     if already {
         return;
     }
@@ -93,7 +93,7 @@ fn date_taints(world: &World, object: &Object, plan: &mut Plan) {
     }
     let mut dated = object.clone();
     dated.set(&["spec", "taints"], taints);
-    plan.write(Verb::Update(dated), "tolerations are counted from when the taint was added");
+    plan.write(WriteVerb::Update(dated), "tolerations are counted from when the taint was added");
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::pods::BURST;
 use super::status;
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource, Time, time};
-use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -99,7 +99,7 @@ fn is_silent(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool
     let Some(heartbeat) = heartbeat else { return false };
     let reported = status::find(object.items(&["status", "conditions"]), "Ready").is_some();
     let grace = if reported { GRACE } else { STARTUP_GRACE };
-    let deadline = after(heartbeat, grace);
+    let deadline = add_seconds(heartbeat, grace);
     if world.now < deadline {
         plan.wake_at(deadline);
     }
@@ -115,7 +115,7 @@ fn last_sign(world: &World, row: &Row, object: &Object) -> Option<Time> {
     renewed.max(reported).max(row.created)
 }
 
-fn after(time: Time, seconds: i64) -> Time {
+fn add_seconds(time: Time, seconds: i64) -> Time {
     time.later(SignedDuration::from_secs(seconds))
 }
 
@@ -144,7 +144,7 @@ fn note_silence(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
         let message = format!("Node {} status is now: NodeNotReady", row.key.name);
         plan.event(row, EventType::Normal, "NodeNotReady", message);
     }
-    let mut new = status::of(object);
+    let mut new = status::status_map(object);
     status::conditions(&mut new, conditions);
     status::write(plan, object.clone(), new.into(), "no heartbeat for too long");
 }
@@ -166,7 +166,7 @@ fn note_return(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
         return;
     }
     plan.event(row, EventType::Normal, "NodeReady", format!("Node {} status is now: NodeReady", row.key.name));
-    let mut new = status::of(object);
+    let mut new = status::status_map(object);
     status::conditions(&mut new, conditions);
     status::write(plan, object.clone(), new.into(), "its heartbeats are back");
 }
@@ -188,7 +188,7 @@ fn keep_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
         wanted.set(&["metadata", "annotations", TTL], ttl);
     }
     if wanted != *object {
-        plan.write(Verb::Update(wanted), format!("the taints of {} follow its conditions", row.key.name));
+        plan.write(WriteVerb::Update(wanted), format!("the taints of {} follow its conditions", row.key.name));
     }
 }
 
@@ -213,7 +213,7 @@ fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Val
             wanted.push((key, "NoSchedule"));
         }
     }
-    if object.at(&["spec", "unschedulable"]) == Some(&Value::Bool(true)) {
+    if object.value_at(&["spec", "unschedulable"]) == Some(&Value::Bool(true)) {
         wanted.push((UNSCHEDULABLE, "NoSchedule"));
     }
     let is = |taint: &Value, (key, effect): &(&str, &str)| taint["key"] == *key && taint["effect"] == *effect;
@@ -266,7 +266,7 @@ fn mark_pods_unready(world: &World, row: &Row, object: &Object, plan: &mut Plan)
             ready["status"] = "False".into();
             ready["lastTransitionTime"] = time::rfc3339(world.now).into();
         }
-        let mut new = status::of(&object);
+        let mut new = status::status_map(&object);
         status::conditions(&mut new, conditions);
         plan.event(pod, EventType::Warning, "NodeNotReady", "Node is not ready");
         status::write(plan, object, new.into(), "its node does not answer");

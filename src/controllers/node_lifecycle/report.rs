@@ -5,7 +5,7 @@
 
 use super::super::status;
 use crate::object::{Object, Time, time};
-use crate::world::{Plan, Row, Verb, World};
+use crate::world::{Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
 
 /// Default amount of each resource that the manifest does not list.
@@ -55,10 +55,11 @@ pub fn first(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
         }
     }
     if labelled != *object {
-        return plan.write(Verb::Update(labelled), "a simulated node has the labels that a kubelet gives its node");
+        return plan
+            .write(WriteVerb::Update(labelled), "a simulated node has the labels that a kubelet gives its node");
     }
-    let mut new = status::of(object);
-    let said = |what: &str| object.at(&["status", what]).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut new = status::status_map(object);
+    let said = |what: &str| object.value_at(&["status", what]).and_then(Value::as_object).cloned().unwrap_or_default();
     let mut capacity: Map<String, Value> = said("allocatable");
     capacity.extend(said("capacity"));
     for (resource, amount) in OFFERS {
@@ -108,7 +109,7 @@ mod tests {
             let row = world.get(&key)?.clone();
             first(&world, &row, &row.object(), &mut plan);
             let object = match plan.writes.into_iter().next()?.verb {
-                Verb::Update(object) | Verb::Status(object) => object,
+                WriteVerb::Update(object) | WriteVerb::Status(object) => object,
                 other => panic!("{other:?}"),
             };
             world.put(key.clone(), object.0.to_string().into());

@@ -3,7 +3,7 @@
 //!
 //! Source: `pkg/controller/nodelifecycle`, whose defaults these are.
 
-use super::{NOT_READY, ROOT, UNREACHABLE, after, is_ready};
+use super::{NOT_READY, ROOT, UNREACHABLE, add_seconds, is_ready};
 use crate::object::Time;
 use crate::world::{Row, World};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) fn turn(world: &World, node: &Row) -> Option<Time> {
         false => PAUSE,
     };
     let last = zone.iter().filter_map(|other| executes(other)).max();
-    Some(last.map_or(world.now, |last| after(last, pause)))
+    Some(last.map_or(world.now, |last| add_seconds(last, pause)))
 }
 
 /// Region and zone.

@@ -1,10 +1,10 @@
 //! Claims of pods that are scaled away or whose set is deleted: deleted with their owner, as the retention policy says
 //! (KEP-1847).
 
-use super::{Set, identity};
+use super::{StatefulSetState, identity};
 use crate::controllers::pods;
 use crate::object::OwnerRef;
-use crate::world::{Row, Verb};
+use crate::world::{Row, WriteVerb};
 use jiff::SignedDuration;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const CLAIMS: &str = "persistentvolumeclaims";
 /// Interval of checks whether the claims of an earlier pod are gone.
 const SOON: SignedDuration = SignedDuration::from_secs(1);
 
-impl Set<'_> {
+impl StatefulSetState<'_> {
     /// Gives the claims of its pods the owners that the retention policy requires (`stateful_set_utils.go`:
     /// `updateClaimOwnerRefForSetAndPod`).
     pub(super) fn keep_claims(&mut self) {
@@ -57,7 +57,7 @@ impl Set<'_> {
             (true, _) => "its StatefulSet",
             _ => "nobody",
         };
-        self.plan.write(Verb::Update(object), format!("the claim goes with {whom}"));
+        self.plan.write(WriteVerb::Update(object), format!("the claim goes with {whom}"));
     }
 
     /// Whether the claims of an ordinal belong to a pod that was scaled away, and are not deleted yet

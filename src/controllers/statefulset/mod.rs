@@ -10,11 +10,11 @@ mod tests;
 
 use super::claim::Owner;
 use super::percent;
-use super::pods::{self, Allowance, BATCH};
+use super::pods::{self, BATCH, PodCreationBudget};
 use super::revisions::{self, History, REVISION_HASH};
 use crate::object::time::Shift;
 use crate::object::{Key, Object};
-use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
+use crate::world::{EventType, Loop, Phase, Plan, Row, World, WriteVerb};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 /// A StatefulSet being thought about.
-struct Set<'w> {
+struct StatefulSetState<'w> {
     world: &'w World,
     owner: Owner<'w>,
     object: Object,
@@ -63,8 +63,8 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     };
     let pods = rows.into_iter().filter_map(|pod| Some((identity::ordinal(row, &pod.key.name)?, pod))).collect();
-    let allowance = Allowance::of(world, LOOP.name, key, &mut plan);
-    let set = Set {
+    let allowance = PodCreationBudget::from_last_plan(world, LOOP.name, key, &mut plan);
+    let set = StatefulSetState {
         world,
         allowed: allowance.limit(usize::MAX),
         refused: allowance.refusal(),
@@ -81,7 +81,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     set.think()
 }
 
-impl<'w> Set<'w> {
+impl<'w> StatefulSetState<'w> {
     fn think(mut self) -> Plan {
         self.keep_claims();
         self.act();
@@ -164,12 +164,12 @@ impl<'w> Set<'w> {
             if self.world.find("persistentvolumeclaims", &self.owner.row.key.namespace, claim.name()).is_none() {
                 let message = format!("Create Claim {} Pod {name} in StatefulSet {set} success", claim.name());
                 self.plan.event(self.owner.row, EventType::Normal, "SuccessfulCreate", message);
-                self.plan.write(Verb::Create(claim), format!("{name} needs it"));
+                self.plan.write(WriteVerb::Create(claim), format!("{name} needs it"));
             }
         }
         let message = format!("Create Pod {name} in StatefulSet {set} successful");
         self.plan.event(self.owner.row, EventType::Normal, "SuccessfulCreate", message);
-        self.plan.write(Verb::Create(pod), format!("{name} is wanted"));
+        self.plan.write(WriteVerb::Create(pod), format!("{name} is wanted"));
     }
 
     /// Whether one more pod may be made. Says once what was refused.
@@ -274,8 +274,8 @@ impl<'w> Set<'w> {
 
     /// `maxUnavailable` of the strategy, at least one.
     fn max_unavailable(&self) -> i64 {
-        let value = self.object.at(&["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"]);
-        percent::of(value, self.replicas, false).unwrap_or(1).max(1)
+        let value = self.object.value_at(&["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"]);
+        percent::resolve_percent(value, self.replicas, false).unwrap_or(1).max(1)
     }
 
     fn clean_up(&mut self) {

@@ -1,11 +1,11 @@
 //! A StatefulSet's status.
 
-use super::Set;
+use super::StatefulSetState;
 use crate::controllers::revisions::REVISION_HASH;
 use crate::controllers::status;
 use crate::world::{Plan, Row};
 
-impl Set<'_> {
+impl StatefulSetState<'_> {
     /// Counts the pods. When all are of the newest revision and ready, it becomes the current one.
     pub(super) fn count(mut self) -> Plan {
         let newest = self.history.newest().name().to_owned();
@@ -21,7 +21,7 @@ impl Set<'_> {
         if rolls && updated == self.replicas && all == self.replicas && ready == self.replicas {
             (current, in_current) = (newest.clone(), updated);
         }
-        let mut new = status::of(&self.object);
+        let mut new = status::status_map(&self.object);
         new.insert("replicas".into(), all.into());
         new.insert("availableReplicas".into(), available.into());
         status::count(&mut new, "readyReplicas", ready);

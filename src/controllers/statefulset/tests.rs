@@ -1,7 +1,7 @@
 //! StatefulSets end to end.
 
 use crate::controllers::testing::{Cluster, cluster};
-use crate::world::{Verb, World};
+use crate::world::{World, WriteVerb};
 use serde_json::{Value, json};
 
 const DB: &str = "
@@ -71,7 +71,7 @@ fn the_first_look_makes_the_revision_and_the_first_pod() {
     let cluster = cluster(DB);
     let made = (super::LOOP.plan)(&cluster.world, &cluster.key("statefulsets.apps", "db")).writes;
     let made = made.iter().filter_map(|write| match &write.verb {
-        Verb::Create(object) => Some(object.kind().to_owned()),
+        WriteVerb::Create(object) => Some(object.kind().to_owned()),
         _ => None,
     });
     assert_eq!(made.collect::<Vec<_>>(), ["ControllerRevision", "PersistentVolumeClaim", "Pod"]);

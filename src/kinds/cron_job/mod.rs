@@ -3,7 +3,7 @@
 pub mod schedule;
 
 use super::pod::defaults::text;
-use super::{Errors, Kind, Path, Typed, job, omit, selector, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed, job, omit, selector, workload};
 use crate::object::Object;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, JobTemplateSpec};
 use schedule::Schedule;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 /// The catalogue's entry.
 pub const KIND: Kind =
-    Kind { short: &["cj"], categories: &["all"], ..Kind::of::<CronJob>("cronjobs.batch", "v1", "CronJob") };
+    Kind { short: &["cj"], categories: &["all"], ..Kind::new::<CronJob>("cronjobs.batch", "v1", "CronJob") };
 
 impl Typed for CronJob {
     fn default(&mut self) {
@@ -31,8 +31,8 @@ impl Typed for CronJob {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
-        let (spec, path) = (&self.spec, Path::root("spec"));
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
+        let (spec, path) = (&self.spec, FieldPath::root("spec"));
         check_schedule(spec, &path, errors);
         workload::check_counts(&[("startingDeadlineSeconds", spec.starting_deadline_seconds)], &path, errors);
         if old.is_none_or(|old| old.spec.time_zone != spec.time_zone) {
@@ -51,12 +51,12 @@ impl Typed for CronJob {
         // Eleven more letters make the name of a Job, which becomes a label.
         let name = self.metadata.name.as_deref().unwrap_or_default();
         if old.is_none() && name.len() > 52 {
-            errors.invalid(&Path::root("metadata").child("name"), name, "must be no more than 52 characters");
+            errors.invalid(&FieldPath::root("metadata").child("name"), name, "must be no more than 52 characters");
         }
     }
 }
 
-fn check_schedule(spec: &CronJobSpec, path: &Path, errors: &mut Errors) {
+fn check_schedule(spec: &CronJobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let (text, path) = (spec.schedule.as_str(), path.child("schedule"));
     if text.is_empty() {
         return errors.required(&path, "");
@@ -69,7 +69,7 @@ fn check_schedule(spec: &CronJobSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_zone(zone: Option<&str>, path: &Path, errors: &mut Errors) {
+fn check_zone(zone: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     match zone {
         None => {}
         Some("") => errors.invalid(path, "", "timeZone must be nil or non-empty string"),
@@ -84,7 +84,7 @@ fn check_zone(zone: Option<&str>, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_template(template: &JobTemplateSpec, path: &Path, errors: &mut Errors) {
+fn check_template(template: &JobTemplateSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(spec) = &template.spec else { return };
     job::check::spec(spec, path, errors);
     if let Some(selector) = &spec.selector {

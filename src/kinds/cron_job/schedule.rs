@@ -11,14 +11,14 @@ use jiff::{SignedDuration, ToSpan};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// At these minutes.
-    Fields(Fields),
+    Fields(ScheduleFields),
     /// Again and again after this long.
     Every(SignedDuration),
 }
 
 /// The minutes, hours, days, months and weekdays, one bit each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fields {
+pub struct ScheduleFields {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -31,21 +31,22 @@ pub struct Fields {
 }
 
 /// The numbers that a field may hold, and their names.
-struct Bounds {
+struct FieldBounds {
     low: u32,
     high: u32,
     names: &'static [&'static str],
 }
 
-const MINUTES: Bounds = Bounds { low: 0, high: 59, names: &[] };
-const HOURS: Bounds = Bounds { low: 0, high: 23, names: &[] };
-const DAYS: Bounds = Bounds { low: 1, high: 31, names: &[] };
-const MONTHS: Bounds = Bounds {
+const MINUTES: FieldBounds = FieldBounds { low: 0, high: 59, names: &[] };
+const HOURS: FieldBounds = FieldBounds { low: 0, high: 23, names: &[] };
+const DAYS: FieldBounds = FieldBounds { low: 1, high: 31, names: &[] };
+const MONTHS: FieldBounds = FieldBounds {
     low: 1,
     high: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
-const WEEKDAYS: Bounds = Bounds { low: 0, high: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+const WEEKDAYS: FieldBounds =
+    FieldBounds { low: 0, high: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
 /// Words for common schedules.
 const WORDS: &[(&str, &str)] = &[
@@ -84,7 +85,7 @@ impl Schedule {
     }
 
     /// The first moment after this one when it is due; `zone` counts where the schedule itself names none.
-    pub fn next(&self, after: Time, zone: &TimeZone) -> Option<Time> {
+    pub fn next_after(&self, after: Time, zone: &TimeZone) -> Option<Time> {
         match self {
             Schedule::Every(every) => {
                 let next = after.checked_add(*every).ok()?;
@@ -92,7 +93,7 @@ impl Schedule {
             }
             Schedule::Fields(fields) => {
                 let own = fields.zone.as_deref().and_then(self::zone);
-                fields.next(after, own.as_ref().unwrap_or(zone))
+                fields.next_after(after, own.as_ref().unwrap_or(zone))
             }
         }
     }
@@ -110,7 +111,7 @@ fn split_zone(text: &str) -> Result<(Option<String>, &str), String> {
     }
 }
 
-fn read_fields(text: &str, zone: Option<String>) -> Result<Fields, String> {
+fn read_fields(text: &str, zone: Option<String>) -> Result<ScheduleFields, String> {
     let parts: Vec<&str> = text.split_whitespace().collect();
     let [minutes, hours, days, months, weekdays] = parts[..] else {
         return Err(format!("expected exactly 5 fields, found {}: [{}]", parts.len(), parts.join(" ")));
@@ -120,11 +121,11 @@ fn read_fields(text: &str, zone: Option<String>) -> Result<Fields, String> {
     let (days, any_day) = read_field(days, &DAYS)?;
     let (months, _) = read_field(months, &MONTHS)?;
     let (weekdays, any_weekday) = read_field(weekdays, &WEEKDAYS)?;
-    Ok(Fields { minutes, hours, days, months, weekdays, any_day, any_weekday, zone })
+    Ok(ScheduleFields { minutes, hours, days, months, weekdays, any_day, any_weekday, zone })
 }
 
 /// The bits of a field, and whether it was `*`.
-fn read_field(text: &str, bounds: &Bounds) -> Result<(u64, bool), String> {
+fn read_field(text: &str, bounds: &FieldBounds) -> Result<(u64, bool), String> {
     let mut all = (0, false);
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (bits, any) = read_range(part, bounds)?;
@@ -134,7 +135,7 @@ fn read_field(text: &str, bounds: &Bounds) -> Result<(u64, bool), String> {
 }
 
 /// `5`, `1-5`, `*/15`, `10-30/5`, `mon-fri`.
-fn read_range(text: &str, bounds: &Bounds) -> Result<(u64, bool), String> {
+fn read_range(text: &str, bounds: &FieldBounds) -> Result<(u64, bool), String> {
     let mut parts = text.split('/');
     let range = parts.next().unwrap_or_default();
     let step_text = parts.next();
@@ -169,7 +170,7 @@ fn read_range(text: &str, bounds: &Bounds) -> Result<(u64, bool), String> {
     Ok((bits, star && step == 1))
 }
 
-fn read_number(text: &str, bounds: &Bounds) -> Result<u32, String> {
+fn read_number(text: &str, bounds: &FieldBounds) -> Result<u32, String> {
     if let Some(index) = bounds.names.iter().position(|name| text.eq_ignore_ascii_case(name)) {
         return Ok(bounds.low + index as u32);
     }
@@ -205,8 +206,8 @@ fn read_duration(text: &str) -> Option<SignedDuration> {
 /// Five years are enough for every date there is, the 29th of February too.
 const DAYS_AHEAD: usize = 5 * 366;
 
-impl Fields {
-    fn next(&self, after: Time, zone: &TimeZone) -> Option<Time> {
+impl ScheduleFields {
+    fn next_after(&self, after: Time, zone: &TimeZone) -> Option<Time> {
         let mut date = after.to_zoned(zone.clone()).date();
         for _ in 0..DAYS_AHEAD {
             if self.has_day(date)
@@ -254,7 +255,7 @@ mod tests {
 
     fn due(schedule: &str, after: &str, zone: &str) -> String {
         let zone = super::zone(zone).unwrap();
-        let next = Schedule::parse(schedule).unwrap().next(after.parse().unwrap(), &zone);
+        let next = Schedule::parse(schedule).unwrap().next_after(after.parse().unwrap(), &zone);
         next.map_or("never".into(), |next| next.to_string())
     }
 

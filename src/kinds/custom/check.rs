@@ -2,21 +2,21 @@
 
 use super::pattern;
 use super::schema::is;
-use crate::kinds::{Errors, FieldError, Path};
+use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::Object;
 use serde_json::Value;
 
 /// Validates an object against a schema.
 pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
-    let mut errors = Errors::default();
+    let mut errors = FieldErrors::default();
     for (name, value) in object.0.as_object().into_iter().flatten() {
         if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
             let schema = &schema["properties"][name.as_str()];
-            value_at(schema, value, &Path::root(name), &mut errors);
+            value_at(schema, value, &FieldPath::root(name), &mut errors);
         }
     }
-    required(schema, &object.0, &Path::default(), &mut errors);
-    combined(schema, &object.0, &Path::root("<nil>"), &mut errors);
+    required(schema, &object.0, &FieldPath::default(), &mut errors);
+    combined(schema, &object.0, &FieldPath::root("<nil>"), &mut errors);
     let blocks = [
         "FieldValueRequired",
         "FieldValueTooLong",
@@ -26,7 +26,7 @@ pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
     ];
     if has_rules(schema) && errors.0.iter().any(|error| blocks.contains(&error.reason)) {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-        errors.invalid(&Path::root("<nil>"), Value::Null, detail);
+        errors.invalid(&FieldPath::root("<nil>"), Value::Null, detail);
     }
     errors.0
 }
@@ -41,7 +41,7 @@ pub fn has_rules(schema: &Value) -> bool {
 }
 
 /// Checks one value. `path` is the whole one.
-pub fn value_at(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+pub fn value_at(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !schema.is_object() || value.is_null() && is(schema, "nullable") {
         return;
     }
@@ -87,14 +87,14 @@ fn wrong_type<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
     (!fits).then_some(wanted)
 }
 
-fn allowed(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+fn allowed(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(known) = schema["enum"].as_array().filter(|known| !known.contains(value)) else { return };
     let known: Vec<String> =
         known.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect();
     errors.unsupported_as_listed(path, value.clone(), &known.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-fn of_text(schema: &Value, text: &str, path: &Path, errors: &mut Errors) {
+fn of_text(schema: &Value, text: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let length = text.chars().count() as u64;
     if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
         errors.too_long(path, most as usize);
@@ -126,7 +126,7 @@ fn has_format(format: &str, text: &str) -> bool {
     }
 }
 
-fn of_number(schema: &Value, number: f64, value: &Value, path: &Path, errors: &mut Errors) {
+fn of_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut refuse =
         |detail: String| errors.invalid(path, value.clone(), &format!("{path} in body should be {detail}"));
     if let Some(most) = schema["maximum"].as_f64() {
@@ -154,7 +154,7 @@ fn of_number(schema: &Value, number: f64, value: &Value, path: &Path, errors: &m
     }
 }
 
-fn of_list(schema: &Value, items: &[Value], path: &Path, errors: &mut Errors) {
+fn of_list(schema: &Value, items: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(most) = schema["maxItems"].as_u64().filter(|most| items.len() as u64 > *most) {
         errors.too_many(path, items.len(), most as usize);
     }
@@ -184,7 +184,7 @@ fn key_of(schema: &Value, item: &Value) -> Value {
     names.filter_map(|name| Some((name.to_owned(), item.get(name)?.clone()))).collect::<serde_json::Map<_, _>>().into()
 }
 
-fn of_map(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+fn of_map(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let fields = value.as_object().into_iter().flatten();
     let count = value.as_object().map_or(0, serde_json::Map::len);
     if let Some(most) = schema["maxProperties"].as_u64().filter(|most| count as u64 > *most) {
@@ -202,7 +202,7 @@ fn of_map(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn required(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+fn required(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let names = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     for name in names.filter(|name| value.get(name).is_none()) {
         errors.required(&path.child(name), "");
@@ -210,9 +210,9 @@ fn required(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
 }
 
 /// Schemas that are joined by logic.
-fn combined(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+fn combined(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let holds = |schema: &Value| {
-        let mut inner = Errors::default();
+        let mut inner = FieldErrors::default();
         value_at(schema, value, path, &mut inner);
         inner.0.is_empty()
     };

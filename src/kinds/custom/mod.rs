@@ -14,8 +14,8 @@ mod structural;
 pub use check::has_rules;
 
 use super::typed::DecodeError;
-use super::view::custom::CustomColumns;
-use super::{Errors, FieldError, Kind, NameRule, Path, UnknownField, omit};
+use super::view::custom::DefinitionColumns;
+use super::{FieldError, FieldErrors, FieldPath, Kind, NameRule, UnknownField, omit};
 use crate::object::{Object, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub const DEFINITIONS: Resource = Resource("customresourcedefinitions.apiextensi
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The content of a definition, except for the names, which are in its [`Kind`].
-pub struct Custom {
+pub struct CustomDefinition {
     /// The definition's name.
     pub definition: String,
     /// Its uid and generation: another of either is another declaration.
@@ -38,7 +38,7 @@ pub struct Custom {
     /// `boat`.
     pub singular: &'static str,
     /// The columns of its table.
-    pub columns: CustomColumns,
+    pub columns: DefinitionColumns,
     /// Paths of the scale subresource, if it has one.
     pub scale: Option<ScalePaths>,
     /// The fields that lists can be narrowed by, besides name and namespace: `spec.colour`.
@@ -62,14 +62,14 @@ pub struct ScalePaths {
 
 #[derive(Deserialize)]
 struct Definition {
-    metadata: Mark,
+    metadata: DefinitionVersion,
     spec: Declared,
     #[serde(default)]
     status: Status,
 }
 
 #[derive(Deserialize)]
-struct Mark {
+struct DefinitionVersion {
     name: String,
     #[serde(default)]
     uid: String,
@@ -81,13 +81,13 @@ struct Mark {
 struct Declared {
     group: String,
     scope: String,
-    names: Names,
+    names: DefinitionNames,
     versions: Vec<Version>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Names {
+struct DefinitionNames {
     plural: String,
     #[serde(default)]
     singular: String,
@@ -130,15 +130,15 @@ struct Status {
     conditions: Vec<Value>,
 }
 
-type Known = BTreeMap<&'static str, &'static Kind>;
+type KnownDefinitions = BTreeMap<&'static str, &'static Kind>;
 
-static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+static KNOWN: LazyLock<RwLock<KnownDefinitions>> = LazyLock::new(RwLock::default);
 
 /// Gives the stored texts of definitions.
-type Source = Box<dyn FnOnce() -> Vec<String> + Send>;
+type DefinitionSource = Box<dyn FnOnce() -> Vec<String> + Send>;
 
 /// Sources of definitions that have not been read yet.
-static LATER: Mutex<Vec<Source>> = Mutex::new(Vec::new());
+static LATER: Mutex<Vec<DefinitionSource>> = Mutex::new(Vec::new());
 
 /// Leaves word where definitions can be read, once somebody asks for a kind that is not built in.
 pub fn learn_later(source: impl FnOnce() -> Vec<String> + Send + 'static) {
@@ -159,7 +159,7 @@ pub fn known() -> Vec<&'static Kind> {
 }
 
 /// Returns the definition of a resource, if it is a known custom resource.
-pub fn of(resource: &str) -> Option<&'static Custom> {
+pub fn find_custom(resource: &str) -> Option<&'static CustomDefinition> {
     if super::ALL.iter().any(|kind| kind.resource == resource) {
         return None;
     }
@@ -208,12 +208,12 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     let singular = if names.singular.is_empty() { names.kind.to_lowercase() } else { names.singular };
     let deprecated = first.deprecation(&group, &names.kind).map(|(_, warning)| warning);
     let path = |field: &Value| field["jsonPath"].as_str().map(|path| path.trim_start_matches('.').to_owned());
-    let custom = Custom {
+    let custom = CustomDefinition {
         definition,
         mark,
         singular: keep(singular),
-        columns: CustomColumns::of(&first.additional_printer_columns),
-        scale: is_set("scale").then(|| ScalePaths::of(&first.subresources["scale"])),
+        columns: DefinitionColumns::parse(&first.additional_printer_columns),
+        scale: is_set("scale").then(|| ScalePaths::parse(&first.subresources["scale"])),
         selectable: first.selectable_fields.iter().filter_map(path).collect(),
         deprecations,
         schemas: OnceLock::new(),
@@ -249,7 +249,7 @@ fn drop_new_status(object: &mut Object, old: Option<&Object>) {
 }
 
 /// Adds what is wrong with the schema of a definition's version; its defaults are looked at where it is structural.
-pub fn check_schema(schema: &Value, path: &Path, errors: &mut Errors) {
+pub fn check_schema(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let known = errors.0.len();
     structural::check(schema, path, errors);
     if errors.0.len() == known {
@@ -298,7 +298,7 @@ fn precedence(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
 }
 
 impl ScalePaths {
-    fn of(declared: &Value) -> ScalePaths {
+    fn parse(declared: &Value) -> ScalePaths {
         let steps = |field: &str| {
             let path = declared[field].as_str().unwrap_or_default();
             path.split('.').filter(|step| !step.is_empty()).map(str::to_owned).collect()
@@ -314,14 +314,14 @@ impl ScalePaths {
 /// The part of a body that every object has.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Head {
+struct ObjectHead {
     api_version: String,
     kind: String,
     #[serde(default)]
     metadata: ObjectMeta,
 }
 
-impl Custom {
+impl CustomDefinition {
     /// Takes the schemas from the whole definition.
     pub fn set_schemas(&self, definition: &Object) {
         let versions = definition.items(&["spec", "versions"]).iter();
@@ -355,7 +355,7 @@ impl Custom {
         if let Some(map) = new.as_object_mut() {
             let head = ["apiVersion", "kind", "metadata"].iter();
             let head = head.filter_map(|field| Some(((*field).to_owned(), map.remove(*field)?))).collect();
-            let mut head: Head = super::typed::read(&Value::Object(head), unknown)?;
+            let mut head: ObjectHead = super::typed::read(&Value::Object(head), unknown)?;
             omit::metadata(&mut head.metadata);
             if let Some(schema) = self.schema(&head.api_version) {
                 schema::drop_nulls(schema, &mut new);

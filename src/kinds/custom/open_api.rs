@@ -5,13 +5,13 @@
 use super::check::value_at;
 use super::schema::{is, is_pruned};
 use super::structural::{has, properties, type_of};
-use crate::kinds::{Errors, Path};
+use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// Adds what is wrong with the defaults of a schema.
-pub fn check_defaults(schema: &Value, path: &Path, errors: &mut Errors) {
+pub fn check_defaults(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !schema["default"].is_null() {
         default(schema, &path.child("default"), errors);
     }
@@ -24,13 +24,13 @@ pub fn check_defaults(schema: &Value, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks one default. Kubernetes looks at it as at a whole object, so that details name fields below it alone.
-fn default(schema: &Value, path: &Path, errors: &mut Errors) {
+fn default(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let default = &schema["default"];
     if !is_pruned(schema, default) {
         errors.invalid(path, default.clone(), "must not have unknown fields");
     }
-    let mut inner = Errors::default();
-    value_at(schema, default, &Path::default(), &mut inner);
+    let mut inner = FieldErrors::default();
+    value_at(schema, default, &FieldPath::default(), &mut inner);
     for mut error in inner.0 {
         error.field = if error.field.is_empty() { path.to_string() } else { path.child(&error.field).to_string() };
         errors.0.push(error);
@@ -48,11 +48,11 @@ struct Place {
 }
 
 /// Adds what is wrong with the keywords of a schema.
-pub fn check(schema: &Value, path: &Path, errors: &mut Errors) {
+pub fn check(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     node(schema, Place { is_root: true, ..Place::default() }, path, errors);
 }
 
-fn node(schema: &Value, place: Place, path: &Path, errors: &mut Errors) {
+fn node(schema: &Value, place: Place, path: &FieldPath, errors: &mut FieldErrors) {
     keywords(schema, place, path, errors);
     if is(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -95,7 +95,7 @@ fn node(schema: &Value, place: Place, path: &Path, errors: &mut Errors) {
 }
 
 /// Keywords that are not known, or not here.
-fn keywords(schema: &Value, place: Place, path: &Path, errors: &mut Errors) {
+fn keywords(schema: &Value, place: Place, path: &FieldPath, errors: &mut FieldErrors) {
     let declared = type_of(schema);
     if !declared.is_empty() && !TYPES.contains(&declared) {
         errors.unsupported(&path.child("type"), declared, &TYPES);
@@ -127,7 +127,7 @@ fn keywords(schema: &Value, place: Place, path: &Path, errors: &mut Errors) {
 }
 
 /// A keyword that goes with one type: `must be array if x-kubernetes-list-type is specified`.
-fn goes_with(word: &str, wanted: &str, known: &[&str], schema: &Value, path: &Path, errors: &mut Errors) {
+fn goes_with(word: &str, wanted: &str, known: &[&str], schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(found) = schema[word].as_str() else { return };
     let detail = format!("must be {wanted} if {word} is specified");
     match type_of(schema) {
@@ -140,7 +140,7 @@ fn goes_with(word: &str, wanted: &str, known: &[&str], schema: &Value, path: &Pa
     }
 }
 
-fn maps_and_lists(schema: &Value, path: &Path, errors: &mut Errors) {
+fn maps_and_lists(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     goes_with("x-kubernetes-map-type", "object", &["atomic", "granular"], schema, path, errors);
     goes_with("x-kubernetes-list-type", "array", &["atomic", "set", "map"], schema, path, errors);
     let kind = schema["x-kubernetes-list-type"].as_str();
@@ -168,7 +168,7 @@ fn maps_and_lists(schema: &Value, path: &Path, errors: &mut Errors) {
 }
 
 /// A list whose items are told from each other by keys.
-fn keyed_list(schema: &Value, path: &Path, errors: &mut Errors) {
+fn keyed_list(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     const KEYS: &str = "x-kubernetes-list-map-keys";
     let kind = schema["x-kubernetes-list-type"].as_str().unwrap_or_default();
     let items = &schema["items"];
@@ -293,12 +293,12 @@ mod tests {
             ),
         ];
         for (schema, expected) in cases {
-            let mut errors = Errors::default();
-            check(&schema, &Path::root("s"), &mut errors);
+            let mut errors = FieldErrors::default();
+            check(&schema, &FieldPath::root("s"), &mut errors);
             assert_eq!(errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(), [format!("s.{expected}")]);
         }
-        let mut errors = Errors::default();
-        check(&list(json!(["k"]), item(json!({}))), &Path::root("s"), &mut errors);
+        let mut errors = FieldErrors::default();
+        check(&list(json!(["k"]), item(json!({}))), &FieldPath::root("s"), &mut errors);
         assert_eq!(errors.0, []);
     }
 
@@ -323,8 +323,8 @@ mod tests {
             ),
         ];
         for (schema, expected) in cases {
-            let mut errors = Errors::default();
-            check_defaults(&schema, &Path::root("s"), &mut errors);
+            let mut errors = FieldErrors::default();
+            check_defaults(&schema, &FieldPath::root("s"), &mut errors);
             assert_eq!(errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
         }
     }

@@ -3,7 +3,7 @@
 
 use super::pattern::{self, MOST_STATES, MOST_STATES_OF_A_SCHEMA};
 use super::schema::is;
-use crate::kinds::{Errors, Path};
+use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 
 /// Keywords that hold a list of schemas.
@@ -18,8 +18,8 @@ enum Level {
 }
 
 /// Adds what is wrong with a version's schema, sorted as Kubernetes sorts it.
-pub fn check(schema: &Value, path: &Path, errors: &mut Errors) {
-    let mut found = Errors::default();
+pub fn check(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut found = FieldErrors::default();
     let mut states = 0;
     node(schema, Level::Root, path, &mut states, &mut found);
     complete(schema, schema, path, path, &mut found);
@@ -54,7 +54,7 @@ pub fn type_of(schema: &Value) -> &str {
 }
 
 /// A schema that stands outside of logic.
-fn node(schema: &Value, level: Level, path: &Path, states: &mut usize, errors: &mut Errors) {
+fn node(schema: &Value, level: Level, path: &FieldPath, states: &mut usize, errors: &mut FieldErrors) {
     let declared = type_of(schema);
     if declared == "array" && !has(schema, "items") {
         errors.required(&path.child("items"), "must be specified");
@@ -99,7 +99,7 @@ fn is_int_or_string(list: &Value) -> bool {
 }
 
 /// Every schema says a type, but for those that may hold several.
-fn typed(schema: &Value, level: Level, path: &Path, errors: &mut Errors) {
+fn typed(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     let declared = type_of(schema);
     let is_mixed = is(schema, "x-kubernetes-int-or-string");
     for word in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
@@ -129,7 +129,7 @@ fn typed(schema: &Value, level: Level, path: &Path, errors: &mut Errors) {
 }
 
 /// The schema of `metadata` may only restrict the name.
-fn metadata(schema: &Value, level: Level, path: &Path, errors: &mut Errors) {
+fn metadata(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("properties");
     let is_resource = level == Level::Root || is(schema, "x-kubernetes-embedded-resource");
     let declared = |name: &str| schema["properties"].get(name);
@@ -155,7 +155,14 @@ fn metadata(schema: &Value, level: Level, path: &Path, errors: &mut Errors) {
 }
 
 /// The values that a schema allows, with the schemas in its logic.
-fn values(schema: &Value, skips_any: bool, skips_first: bool, path: &Path, states: &mut usize, errors: &mut Errors) {
+fn values(
+    schema: &Value,
+    skips_any: bool,
+    skips_first: bool,
+    path: &FieldPath,
+    states: &mut usize,
+    errors: &mut FieldErrors,
+) {
     for word in LISTS {
         let list = schema[word].as_array().into_iter().flatten().enumerate();
         for (index, schema) in list.filter(|_| !(word == "anyOf" && skips_any)) {
@@ -185,7 +192,7 @@ fn values(schema: &Value, skips_any: bool, skips_first: bool, path: &Path, state
 }
 
 /// A schema inside of logic: it may say nothing of what a value is, only which values are allowed.
-fn nested(schema: &Value, skips_any: bool, path: &Path, states: &mut usize, errors: &mut Errors) {
+fn nested(schema: &Value, skips_any: bool, path: &FieldPath, states: &mut usize, errors: &mut FieldErrors) {
     values(schema, skips_any, false, path, states, errors);
     if schema["items"].is_object() {
         nested(&schema["items"], false, &path.child("items"), states, errors);
@@ -221,7 +228,7 @@ fn nested(schema: &Value, skips_any: bool, path: &Path, states: &mut usize, erro
 }
 
 /// Whatever the logic of the root speaks of is declared outside of it.
-fn complete(logic: &Value, schema: &Value, at: &Path, told: &Path, errors: &mut Errors) {
+fn complete(logic: &Value, schema: &Value, at: &FieldPath, told: &FieldPath, errors: &mut FieldErrors) {
     let lists = LISTS.iter().flat_map(|word| {
         let list = logic[*word].as_array().into_iter().flatten().enumerate();
         list.map(move |(index, inner)| (inner, told.child(word).index(index)))
@@ -233,7 +240,7 @@ fn complete(logic: &Value, schema: &Value, at: &Path, told: &Path, errors: &mut 
         let items = items.into_iter().filter(|(_, inner, ..)| inner.is_object());
         let fields = properties(inner).map(|(name, inner)| {
             let declared = &schema["properties"][name.as_str()];
-            let path = |path: &Path| path.child("properties").key(name);
+            let path = |path: &FieldPath| path.child("properties").key(name);
             ("properties", inner, declared, path(at), path(&told))
         });
         for (_, inner, declared, at, told) in items.chain(fields) {
@@ -251,8 +258,8 @@ mod tests {
 
     /// Returns the errors of a schema for an object with one field `a`.
     fn wrong_with(field: Value) -> Vec<String> {
-        let mut errors = Errors::default();
-        check(&json!({"type": "object", "properties": {"a": field}}), &Path::root("s"), &mut errors);
+        let mut errors = FieldErrors::default();
+        check(&json!({"type": "object", "properties": {"a": field}}), &FieldPath::root("s"), &mut errors);
         errors.0.iter().map(ToString::to_string).collect()
     }
 
@@ -321,8 +328,8 @@ mod tests {
             ),
         ];
         for (schema, expected) in cases {
-            let mut errors = Errors::default();
-            check(&schema, &Path::root("s"), &mut errors);
+            let mut errors = FieldErrors::default();
+            check(&schema, &FieldPath::root("s"), &mut errors);
             assert_eq!(errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
         }
     }
@@ -343,8 +350,8 @@ mod tests {
             assert_eq!(wrong_with(field.clone()), [] as [String; 0], "{field}");
         }
         let schema = json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string"}}}}});
-        let mut errors = Errors::default();
-        check(&schema, &Path::root("s"), &mut errors);
+        let mut errors = FieldErrors::default();
+        check(&schema, &FieldPath::root("s"), &mut errors);
         assert_eq!(errors.0, []);
     }
 

@@ -4,9 +4,9 @@
 //! its messages are of that form.
 
 use crate::kinds::custom::{check_schema, type_at};
-use crate::kinds::go::{self, Field, Shape};
+use crate::kinds::go::{self, GoField, GoShape};
 use crate::kinds::names::{label_1035, of_rule};
-use crate::kinds::{Errors, NameRule, Path};
+use crate::kinds::{FieldErrors, FieldPath, NameRule};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as api;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -19,12 +19,12 @@ const MOST_SELECTABLE: usize = 8;
 pub fn check(
     definition: &api::CustomResourceDefinition,
     old: Option<&api::CustomResourceDefinition>,
-    errors: &mut Errors,
+    errors: &mut FieldErrors,
 ) {
-    let (spec, path) = (&definition.spec, Path::root("spec"));
+    let (spec, path) = (&definition.spec, FieldPath::root("spec"));
     let name = definition.metadata.name.as_deref().unwrap_or_default();
     if name != format!("{}.{}", spec.names.plural, spec.group) {
-        errors.invalid(&Path::root("metadata").child("name"), name, "must be spec.names.plural+\".\"+spec.group");
+        errors.invalid(&FieldPath::root("metadata").child("name"), name, "must be spec.names.plural+\".\"+spec.group");
     }
     group_and_scope(spec, &path, errors);
     versions(spec, &path, errors);
@@ -46,7 +46,7 @@ pub fn check(
     }
 }
 
-fn group_and_scope(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut Errors) {
+fn group_and_scope(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let problems = of_rule(NameRule::Subdomain, &spec.group);
     match spec.group.as_str() {
         "" => errors.required(&path.child("group"), ""),
@@ -66,22 +66,22 @@ fn group_and_scope(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors
 /// Versions as Kubernetes prints them: by the names of Go's fields, without what stands once for the whole definition.
 fn printed(spec: &api::CustomResourceDefinitionSpec) -> String {
     const HOISTED: &str = "";
-    const VERSION: &[Field] = &[
-        ("Name", "name", Shape::Text),
-        ("Served", "served", Shape::Bool),
-        ("Storage", "storage", Shape::Bool),
-        ("Deprecated", "deprecated", Shape::Bool),
-        ("DeprecationWarning", "deprecationWarning", Shape::Pointer),
-        ("Schema", HOISTED, Shape::Pointer),
-        ("Subresources", HOISTED, Shape::Pointer),
-        ("AdditionalPrinterColumns", HOISTED, Shape::Pointer),
-        ("SelectableFields", HOISTED, Shape::Pointer),
+    const VERSION: &[GoField] = &[
+        ("Name", "name", GoShape::Text),
+        ("Served", "served", GoShape::Bool),
+        ("Storage", "storage", GoShape::Bool),
+        ("Deprecated", "deprecated", GoShape::Bool),
+        ("DeprecationWarning", "deprecationWarning", GoShape::Pointer),
+        ("Schema", HOISTED, GoShape::Pointer),
+        ("Subresources", HOISTED, GoShape::Pointer),
+        ("AdditionalPrinterColumns", HOISTED, GoShape::Pointer),
+        ("SelectableFields", HOISTED, GoShape::Pointer),
     ];
     let each = spec.versions.iter().map(|version| go::lay_out(&json!(version), VERSION).compact());
     format!("[{}]", each.collect::<Vec<_>>().join(","))
 }
 
-fn versions(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut Errors) {
+fn versions(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("versions");
     for (index, version) in spec.versions.iter().enumerate() {
         let path = path.index(index);
@@ -117,13 +117,13 @@ fn versions(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut 
 }
 
 /// Several problems of one text, which Kubernetes joins.
-fn joined(path: &Path, text: &str, problems: Vec<String>, before: &str, errors: &mut Errors) {
+fn joined(path: &FieldPath, text: &str, problems: Vec<String>, before: &str, errors: &mut FieldErrors) {
     if !problems.is_empty() {
         errors.invalid(path, text, &format!("{before}{}", problems.join(",")));
     }
 }
 
-fn names(names: &api::CustomResourceDefinitionNames, path: &Path, errors: &mut Errors) {
+fn names(names: &api::CustomResourceDefinitionNames, path: &FieldPath, errors: &mut FieldErrors) {
     let list_kind = names.list_kind.as_deref().unwrap_or_default();
     let singular = names.singular.as_deref().unwrap_or_default();
     let all =
@@ -151,10 +151,10 @@ fn names(names: &api::CustomResourceDefinitionNames, path: &Path, errors: &mut E
 /// A part of each version with its path: once for the whole definition where all versions have the same.
 fn hoisted<'s, T: Serialize>(
     spec: &'s api::CustomResourceDefinitionSpec,
-    path: &Path,
+    path: &FieldPath,
     (whole, field): (&str, &str),
     part: impl Fn(&'s api::CustomResourceDefinitionVersion) -> Option<&'s T>,
-) -> Vec<(Path, &'s api::CustomResourceDefinitionVersion, &'s T)> {
+) -> Vec<(FieldPath, &'s api::CustomResourceDefinitionVersion, &'s T)> {
     let all: Vec<Option<&T>> = spec.versions.iter().map(part).collect();
     let text = |part: &Option<&T>| part.and_then(|part| serde_json::to_value(part).ok());
     let first = all.first().and_then(text);
@@ -170,7 +170,7 @@ fn hoisted<'s, T: Serialize>(
 }
 
 /// Schemas, subresources, columns and selectable fields.
-fn parts(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut Errors) {
+fn parts(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (path, version, validation) in hoisted(spec, path, ("validation", "schema"), |version| version.schema.as_ref())
     {
         let schema = validation.open_api_v3_schema.as_ref().and_then(|schema| serde_json::to_value(schema).ok());
@@ -206,7 +206,7 @@ fn parts(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut Err
     }
 }
 
-fn simple_path(text: &str, path: &Path, errors: &mut Errors) -> bool {
+fn simple_path(text: &str, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let is_simple = text.starts_with('.');
     match text {
         "" => errors.required(path, ""),
@@ -216,7 +216,7 @@ fn simple_path(text: &str, path: &Path, errors: &mut Errors) -> bool {
     is_simple
 }
 
-fn scale(scale: &api::CustomResourceSubresourceScale, path: &Path, errors: &mut Errors) {
+fn scale(scale: &api::CustomResourceSubresourceScale, path: &FieldPath, errors: &mut FieldErrors) {
     let label = scale.label_selector_path.as_deref().unwrap_or_default();
     let all: [(&str, &str, &[&str], &str); 3] = [
         ("specReplicasPath", &scale.spec_replicas_path, &[".spec."], ".spec"),
@@ -234,7 +234,7 @@ fn scale(scale: &api::CustomResourceSubresourceScale, path: &Path, errors: &mut 
     }
 }
 
-fn column(column: &api::CustomResourceColumnDefinition, path: &Path, errors: &mut Errors) {
+fn column(column: &api::CustomResourceColumnDefinition, path: &FieldPath, errors: &mut FieldErrors) {
     if column.name.is_empty() {
         errors.required(&path.child("name"), "");
     }
@@ -251,7 +251,7 @@ fn column(column: &api::CustomResourceColumnDefinition, path: &Path, errors: &mu
     simple_path(&column.json_path, &path.child("JSONPath"), errors);
 }
 
-fn selectable(list: &[api::SelectableField], schema: &Value, path: &Path, errors: &mut Errors) {
+fn selectable(list: &[api::SelectableField], schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut known: Vec<&str> = Vec::new();
     for (index, field) in list.iter().enumerate() {
         let (path, text) = (path.index(index).child("jsonPath"), field.json_path.as_str());
@@ -284,7 +284,7 @@ fn selectable(list: &[api::SelectableField], schema: &Value, path: &Path, errors
     }
 }
 
-fn conversion(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut Errors) {
+fn conversion(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(conversion) = &spec.conversion else { return };
     let (client, versions) = (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
     let webhook = conversion.webhook.as_ref();
@@ -318,10 +318,10 @@ fn conversion(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mu
     }
 }
 
-fn stored_versions(definition: &api::CustomResourceDefinition, errors: &mut Errors) {
+fn stored_versions(definition: &api::CustomResourceDefinition, errors: &mut FieldErrors) {
     let stored = definition.status.as_ref().and_then(|status| status.stored_versions.as_deref()).unwrap_or_default();
     if stored.is_empty() {
-        let path = Path::root("status").child("storedVersions");
+        let path = FieldPath::root("status").child("storedVersions");
         errors.invalid(&path, Value::Null, "must have at least one stored version");
     }
     for (index, name) in stored.iter().enumerate() {
@@ -330,19 +330,19 @@ fn stored_versions(definition: &api::CustomResourceDefinition, errors: &mut Erro
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage \
                  migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );
-            errors.invalid(&Path::root("status").child("storedVersions").index(index), name.as_str(), &detail);
+            errors.invalid(&FieldPath::root("status").child("storedVersions").index(index), name.as_str(), &detail);
         }
     }
 }
 
-fn approval(definition: &api::CustomResourceDefinition, errors: &mut Errors) {
+fn approval(definition: &api::CustomResourceDefinition, errors: &mut FieldErrors) {
     let group = &definition.spec.group;
     let is_protected = ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|known| group == known || group.strip_suffix(known).is_some_and(|start| start.ends_with('.')));
     let annotations = definition.metadata.annotations.as_ref();
     if is_protected && !annotations.is_some_and(|known| known.contains_key("api-approved.kubernetes.io")) {
-        let path = Path::root("metadata").child("annotations").key("api-approved.kubernetes.io");
+        let path = FieldPath::root("metadata").child("annotations").key("api-approved.kubernetes.io");
         let detail = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
         errors.required(&path, detail);
     }

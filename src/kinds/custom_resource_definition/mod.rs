@@ -3,7 +3,7 @@
 mod check;
 
 use super::custom::has_rules;
-use super::{DecodeError, Errors, Kind, Typed, UnknownField, omit, typed};
+use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, omit, typed};
 use crate::object::Object;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ pub const KIND: Kind = Kind {
     unconditional_update: false,
     warnings,
     normalize,
-    ..Kind::of::<CustomResourceDefinition>(
+    ..Kind::new::<CustomResourceDefinition>(
         "customresourcedefinitions.apiextensions.k8s.io",
         "v1",
         "CustomResourceDefinition",
@@ -94,7 +94,7 @@ impl Typed for CustomResourceDefinition {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         check::check(self, old, errors);
     }
 }

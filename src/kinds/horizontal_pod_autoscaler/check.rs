@@ -1,7 +1,7 @@
 //! Validation of autoscalers (`ValidateHorizontalPodAutoscaler`), in Kubernetes' order.
 
 use crate::kinds::amount::quantity;
-use crate::kinds::{Errors, Path, names, resource_names};
+use crate::kinds::{FieldErrors, FieldPath, names, resource_names};
 use k8s_openapi::api::autoscaling::v2::{
     CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerSpec, MetricIdentifier, MetricSpec,
     MetricTarget,
@@ -12,8 +12,8 @@ const MOST_PERIOD_SECONDS: i32 = 1800;
 const MOST_WINDOW_SECONDS: i32 = 3600;
 
 /// All checks of a spec.
-pub fn spec(spec: &HorizontalPodAutoscalerSpec, old: Option<&HorizontalPodAutoscalerSpec>, errors: &mut Errors) {
-    let path = Path::root("spec");
+pub fn spec(spec: &HorizontalPodAutoscalerSpec, old: Option<&HorizontalPodAutoscalerSpec>, errors: &mut FieldErrors) {
+    let path = FieldPath::root("spec");
     let min = spec.min_replicas;
     if let Some(min) = min.filter(|min| *min < 1) {
         errors.invalid(&path.child("minReplicas"), min, "must be greater than or equal to 1");
@@ -46,7 +46,7 @@ pub fn spec(spec: &HorizontalPodAutoscalerSpec, old: Option<&HorizontalPodAutosc
     }
 }
 
-fn check_target(target: &CrossVersionObjectReference, known_version: bool, path: &Path, errors: &mut Errors) {
+fn check_target(target: &CrossVersionObjectReference, known_version: bool, path: &FieldPath, errors: &mut FieldErrors) {
     for (field, value) in [("kind", &target.kind), ("name", &target.name)] {
         match value.as_str() {
             "" => errors.required(&path.child(field), ""),
@@ -65,7 +65,7 @@ fn check_target(target: &CrossVersionObjectReference, known_version: bool, path:
     }
 }
 
-fn check_metric(metric: &MetricSpec, path: &Path, errors: &mut Errors) {
+fn check_metric(metric: &MetricSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let sources = [
         ("ContainerResource", "containerResource", metric.container_resource.as_ref().map(|source| &source.target)),
         ("External", "external", metric.external.as_ref().map(|source| &source.target)),
@@ -93,13 +93,13 @@ fn check_metric(metric: &MetricSpec, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks the names that the source of a metric has.
-fn check_names(metric: &MetricSpec, path: &Path, errors: &mut Errors) {
-    let resource = |name: &str, errors: &mut Errors| {
+fn check_names(metric: &MetricSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let resource = |name: &str, errors: &mut FieldErrors| {
         if name.is_empty() {
             errors.required(&path.child("name"), "must specify a resource name");
         }
     };
-    let identifier = |metric: &MetricIdentifier, errors: &mut Errors| {
+    let identifier = |metric: &MetricIdentifier, errors: &mut FieldErrors| {
         let path = path.child("metric").child("name");
         match metric.name.as_str() {
             "" => errors.required(&path, "must specify a metric name"),
@@ -134,7 +134,7 @@ fn check_names(metric: &MetricSpec, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks the value that a metric of this type is to have.
-fn check_target_value(target: &MetricTarget, metric: &str, path: &Path, errors: &mut Errors) {
+fn check_target_value(target: &MetricTarget, metric: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if target.type_.is_empty() {
         errors.required(&path.child("type"), "must specify a metric target type");
     }
@@ -179,7 +179,7 @@ fn check_target_value(target: &MetricTarget, metric: &str, path: &Path, errors: 
     }
 }
 
-fn check_rules(rules: &HPAScalingRules, path: &Path, errors: &mut Errors) {
+fn check_rules(rules: &HPAScalingRules, path: &FieldPath, errors: &mut FieldErrors) {
     let window = path.child("stabilizationWindowSeconds");
     match rules.stabilization_window_seconds {
         Some(seconds) if seconds < 0 => {

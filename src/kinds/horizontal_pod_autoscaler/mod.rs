@@ -2,7 +2,7 @@
 
 mod check;
 
-use super::{DecodeError, Errors, Kind, Typed, UnknownField, omit, typed};
+use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, omit, typed};
 use crate::object::Object;
 use k8s_openapi::api::autoscaling::v2::{
     HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler, MetricSpec, MetricTarget, ResourceMetricSource,
@@ -16,7 +16,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     also: &["autoscaling/v1"],
     normalize,
-    ..Kind::of::<HorizontalPodAutoscaler>("horizontalpodautoscalers.autoscaling", "v2", "HorizontalPodAutoscaler")
+    ..Kind::new::<HorizontalPodAutoscaler>("horizontalpodautoscalers.autoscaling", "v2", "HorizontalPodAutoscaler")
 };
 
 const DEFAULT_CPU_PERCENT: i32 = 80;
@@ -68,7 +68,7 @@ impl Typed for HorizontalPodAutoscaler {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         check::spec(&self.spec, old.map(|old| &old.spec), errors);
     }
 }

@@ -7,14 +7,14 @@ pub mod pattern;
 pub mod recipe;
 pub mod reference;
 
-use super::{Errors, Kind, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind { namespaced: false, ..Kind::of::<Image>(RESOURCE, "v1alpha1", "Image") };
+pub const KIND: Kind = Kind { namespaced: false, ..Kind::new::<Image>(RESOURCE, "v1alpha1", "Image") };
 
 /// Most entries of `programs`, `path` and `volumes`: each is looked for, or mounted, at every start.
 const MOST_PLACES: usize = 32;
@@ -56,7 +56,7 @@ pub struct ImageSpec {
     pub command: Option<Vec<String>>,
     /// Variables; those of the container win.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub env: Option<Vec<Variable>>,
+    pub env: Option<Vec<ImageVariable>>,
     /// The program's names: the first that is found takes the place of another one of them with which a command begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub programs: Option<Vec<String>>,
@@ -77,13 +77,13 @@ pub struct ImageSpec {
     pub user: Option<String>,
     /// Ports that the program listens on, for documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ports: Option<Vec<Port>>,
+    pub ports: Option<Vec<ImagePort>>,
     /// `private`, or `host` for a container that sees and changes the machine's files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filesystem: Option<String>,
     /// A command that is run once before the first start.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub build: Option<Build>,
+    pub build: Option<ImageBuild>,
     /// Files whose change restarts the containers: `src/**/*.rs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<Vec<String>>,
@@ -92,7 +92,7 @@ pub struct ImageSpec {
 /// One variable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Variable {
+pub struct ImageVariable {
     /// Its name.
     pub name: String,
     /// Its value.
@@ -102,7 +102,7 @@ pub struct Variable {
 /// One port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Port {
+pub struct ImagePort {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -116,7 +116,7 @@ pub struct Port {
 /// Build of the program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Build {
+pub struct ImageBuild {
     /// Program and arguments.
     pub command: Vec<String>,
     /// The folder to run it in, when it is neither `spec.workingDir` nor, without that, the manifest's.
@@ -130,7 +130,7 @@ pub struct Build {
 pub struct ImageStatus {
     /// The files that `watch` names.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sources: Option<Sources>,
+    pub sources: Option<ImageSources>,
     /// The last build.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<BuildStatus>,
@@ -159,7 +159,7 @@ pub struct BuildStatus {
 /// The content of watched files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Sources {
+pub struct ImageSources {
     /// Differs when their content does.
     pub digest: String,
     /// Number of files.
@@ -202,8 +202,8 @@ impl Typed for Image {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
-        let path = Path::root("spec");
+    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
+        let path = FieldPath::root("spec");
         let spec = &self.spec;
         if spec.patterns.is_empty() {
             errors.required(&path.child("patterns"), "name the images that it is about, such as nginx or nginx:1.*");
@@ -243,7 +243,7 @@ impl Typed for Image {
 }
 
 impl Image {
-    fn validate_env(&self, path: &Path, errors: &mut Errors) {
+    fn validate_env(&self, path: &FieldPath, errors: &mut FieldErrors) {
         for (index, variable) in self.spec.env.iter().flatten().enumerate() {
             let at = path.index(index).child("name");
             match variable.name.as_str() {
@@ -256,7 +256,7 @@ impl Image {
         }
     }
 
-    fn validate_programs(&self, path: &Path, errors: &mut Errors) {
+    fn validate_programs(&self, path: &FieldPath, errors: &mut FieldErrors) {
         for (index, name) in self.spec.programs.iter().flatten().enumerate() {
             if name.is_empty() || name.contains('/') {
                 let detail = "must be the name of a program that is looked for on PATH, without a folder";
@@ -282,7 +282,7 @@ impl Image {
         }
     }
 
-    fn validate_ports(&self, path: &Path, errors: &mut Errors) {
+    fn validate_ports(&self, path: &FieldPath, errors: &mut FieldErrors) {
         for (index, port) in self.spec.ports.iter().flatten().enumerate() {
             let at = path.index(index);
             if !(1..=65535).contains(&port.container_port) {
@@ -390,12 +390,16 @@ mod tests {
             spec: ImageSpec {
                 entrypoint: Some(vec![]),
                 command: Some(vec![]),
-                env: Some(vec![Variable::default()]),
+                env: Some(vec![ImageVariable::default()]),
                 working_dir: Some(String::new()),
                 user: Some(String::new()),
-                ports: Some(vec![Port { name: Some(String::new()), protocol: Some(String::new()), ..Port::default() }]),
+                ports: Some(vec![ImagePort {
+                    name: Some(String::new()),
+                    protocol: Some(String::new()),
+                    ..ImagePort::default()
+                }]),
                 filesystem: Some(String::new()),
-                build: Some(Build { working_dir: Some(String::new()), ..Build::default() }),
+                build: Some(ImageBuild { working_dir: Some(String::new()), ..ImageBuild::default() }),
                 watch: Some(vec![]),
                 programs: Some(vec![]),
                 path: Some(vec![]),
@@ -404,7 +408,7 @@ mod tests {
                 ..ImageSpec::default()
             },
             status: Some(ImageStatus {
-                sources: Some(Sources { message: "m".into(), ..Sources::default() }),
+                sources: Some(ImageSources { message: "m".into(), ..ImageSources::default() }),
                 ..ImageStatus::default()
             }),
             api_version: String::new(),

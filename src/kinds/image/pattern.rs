@@ -4,22 +4,22 @@
 //! without a digest about every digest; an image without either has the tag `latest`. A pattern that begins with `*` is compared with
 //! the whole name, so that `*/nginx` is about every registry's. Paths (`./server`) are compared as they are written.
 
-use super::reference::{self, Reference};
+use super::reference::{self, ImageReference};
 
 /// Specificity of a match; the greatest wins. The name counts first, then the digest, then the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
-    name: Fit,
-    digest: Fit,
-    tag: Fit,
+pub struct PatternRank {
+    name: PatternFit,
+    digest: PatternFit,
+    tag: PatternFit,
 }
 
 /// Without a star before with one, with many letters before with few; the least when nothing is asked.
-type Fit = (bool, usize);
+type PatternFit = (bool, usize);
 
 /// A pattern's parts.
 #[derive(Debug, PartialEq)]
-pub struct Pattern<'a> {
+pub struct ImagePattern<'a> {
     name: String,
     tag: Option<&'a str>,
     digest: Option<&'a str>,
@@ -31,9 +31,9 @@ pub fn is_path(image: &str) -> bool {
 }
 
 /// Reads a pattern; the error says what is wrong with it.
-pub fn parse(text: &str) -> Result<Pattern<'_>, String> {
+pub fn parse(text: &str) -> Result<ImagePattern<'_>, String> {
     if is_path(text) {
-        return Ok(Pattern { name: text.to_owned(), tag: None, digest: None });
+        return Ok(ImagePattern { name: text.to_owned(), tag: None, digest: None });
     }
     let (rest, digest) = text.split_once('@').map_or((text, None), |(rest, digest)| (rest, Some(digest)));
     let (name, tag) = match rest.rsplit_once(':') {
@@ -51,25 +51,25 @@ pub fn parse(text: &str) -> Result<Pattern<'_>, String> {
         return Err("the digest must look like sha256:0123abc* ".trim_end().to_owned());
     }
     let name = if name.starts_with('*') { name.to_owned() } else { full(name) };
-    Ok(Pattern { name, tag, digest })
+    Ok(ImagePattern { name, tag, digest })
 }
 
 /// Returns the specificity of a pattern for an image; `None` when it does not match.
-pub fn rank(pattern: &str, image: &str) -> Option<Rank> {
-    const NOTHING: Fit = (false, 0);
+pub fn rank(pattern: &str, image: &str) -> Option<PatternRank> {
+    const NOTHING: PatternFit = (false, 0);
     let pattern = parse(pattern).ok()?;
     if is_path(image) || is_path(&pattern.name) {
         let fits = is_path(image) && is_path(&pattern.name) && glob(&pattern.name, image);
-        return fits.then(|| Rank { name: fit(&pattern.name), digest: NOTHING, tag: NOTHING });
+        return fits.then(|| PatternRank { name: fit(&pattern.name), digest: NOTHING, tag: NOTHING });
     }
-    let Reference { domain, path, tag, digest } = reference::parse(image).ok()?;
+    let ImageReference { domain, path, tag, digest } = reference::parse(image).ok()?;
     let name = full(&domain.map_or_else(|| path.to_owned(), |domain| format!("{domain}/{path}")));
     let tag = tag.or(digest.is_none().then_some("latest"));
     let fits = |pattern: Option<&str>, text: Option<&str>| match (pattern, text) {
         (None, _) => Some(NOTHING),
         (Some(pattern), text) => glob(pattern, text?).then(|| fit(pattern)),
     };
-    Some(Rank {
+    Some(PatternRank {
         name: fits(Some(&pattern.name), Some(&name))?,
         digest: fits(pattern.digest, digest)?,
         tag: fits(pattern.tag, tag)?,
@@ -77,11 +77,11 @@ pub fn rank(pattern: &str, image: &str) -> Option<Rank> {
 }
 
 /// The best rank among patterns.
-pub fn best<'a>(patterns: impl IntoIterator<Item = &'a str>, image: &str) -> Option<Rank> {
+pub fn best<'a>(patterns: impl IntoIterator<Item = &'a str>, image: &str) -> Option<PatternRank> {
     patterns.into_iter().filter_map(|pattern| rank(pattern, image)).max()
 }
 
-fn fit(pattern: &str) -> Fit {
+fn fit(pattern: &str) -> PatternFit {
     (!pattern.contains('*'), 1 + pattern.chars().filter(|letter| *letter != '*').count())
 }
 

@@ -4,7 +4,7 @@
 
 /// The parts of a reference.
 #[derive(Debug, PartialEq)]
-pub struct Reference<'a> {
+pub struct ImageReference<'a> {
     /// The registry, when one is named.
     pub domain: Option<&'a str>,
     /// The repository's path.
@@ -16,7 +16,7 @@ pub struct Reference<'a> {
 }
 
 /// Reads a reference; the error is the sentence that Kubernetes prints.
-pub fn parse(text: &str) -> Result<Reference<'_>, String> {
+pub fn parse(text: &str) -> Result<ImageReference<'_>, String> {
     let wrong = || "invalid reference format".to_owned();
     let (rest, digest) = match text.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),
@@ -45,7 +45,7 @@ pub fn parse(text: &str) -> Result<Reference<'_>, String> {
             wrong()
         });
     }
-    Ok(Reference { domain, path, tag, digest })
+    Ok(ImageReference { domain, path, tag, digest })
 }
 
 /// The last part of an image's repository: what most people call it.
@@ -104,7 +104,7 @@ mod tests {
             ("Host/x", (Some("Host"), "x", None)),
         ];
         for (text, (domain, path, tag)) in table {
-            assert_eq!(parse(text), Ok(Reference { domain, path, tag, digest: None }), "{text}");
+            assert_eq!(parse(text), Ok(ImageReference { domain, path, tag, digest: None }), "{text}");
         }
         let digest = "sha256:0123456789abcdef0123456789abcdef";
         assert_eq!(

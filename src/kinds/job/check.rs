@@ -3,7 +3,7 @@
 use super::{CONTROLLER_UID, policy};
 use crate::kinds::pod::internal;
 use crate::kinds::pod::spec::check_template;
-use crate::kinds::{Errors, Path, names, selector, workload};
+use crate::kinds::{FieldErrors, FieldPath, names, selector, workload};
 use crate::object::Selector;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const NEEDS_INDEXED: &str = "requires indexed completion mode";
 
 /// Checks a whole Job: its selector must be the one that the server made, unless it is the writer's own affair.
-pub fn job(job: &Job, spec: &JobSpec, path: &Path, errors: &mut Errors) {
+pub fn job(job: &Job, spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("selector");
     if let (Some(own), false) = (&spec.selector, spec.manual_selector == Some(true)) {
         let uid = job.metadata.uid.as_deref().unwrap_or_default();
@@ -43,7 +43,7 @@ pub fn job(job: &Job, spec: &JobSpec, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks what a CronJob's template has too.
-pub fn spec(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+pub fn spec(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let counts = [
         ("parallelism", spec.parallelism.map(i64::from)),
         ("completions", spec.completions.map(i64::from)),
@@ -65,7 +65,7 @@ pub fn spec(spec: &JobSpec, path: &Path, errors: &mut Errors) {
     check_restart(spec, &path.child("template").child("spec").child("restartPolicy"), errors);
 }
 
-fn check_indexes(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+fn check_indexes(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let mode = spec.completion_mode.as_deref().unwrap_or("NonIndexed");
     let indexed = mode == "Indexed";
     if !["NonIndexed", "Indexed"].contains(&mode) {
@@ -90,7 +90,7 @@ fn check_indexes(spec: &JobSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_owner(owner: &str, path: &Path, errors: &mut Errors) {
+fn check_owner(owner: &str, path: &FieldPath, errors: &mut FieldErrors) {
     match owner.split_once('/') {
         Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => {
             errors.each_invalid(path, domain, names::subdomain(domain));
@@ -102,7 +102,7 @@ fn check_owner(owner: &str, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_replacement(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+fn check_replacement(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(policy) = spec.pod_replacement_policy.as_deref() else { return };
     let known: &[&str] =
         if spec.pod_failure_policy.is_some() { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
@@ -111,7 +111,7 @@ fn check_replacement(spec: &JobSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_restart(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+fn check_restart(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let pod = spec.template.spec.as_ref();
     let policy = pod.and_then(|pod| pod.restart_policy.as_deref()).unwrap_or_default();
     match policy {
@@ -126,7 +126,7 @@ fn check_restart(spec: &JobSpec, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks a changed Job against the one before: its work may not change under it.
-pub fn change(new: &JobSpec, old: &Job, path: &Path, errors: &mut Errors) {
+pub fn change(new: &JobSpec, old: &Job, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(before) = &old.spec else { return };
     check_completions(new, before, path, errors);
     if new.selector != before.selector {
@@ -149,7 +149,7 @@ pub fn change(new: &JobSpec, old: &Job, path: &Path, errors: &mut Errors) {
 }
 
 /// An Indexed Job may change its completions together with its parallelism (KEP-3715).
-fn check_completions(new: &JobSpec, old: &JobSpec, path: &Path, errors: &mut Errors) {
+fn check_completions(new: &JobSpec, old: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("completions");
     if new.completions == old.completions {
         return;
@@ -164,7 +164,13 @@ fn check_completions(new: &JobSpec, old: &JobSpec, path: &Path, errors: &mut Err
 }
 
 /// A suspended Job that never started may change its scheduling directives (KEP-2926).
-fn check_same_template(new: &PodTemplateSpec, old: &PodTemplateSpec, movable: bool, path: &Path, errors: &mut Errors) {
+fn check_same_template(
+    new: &PodTemplateSpec,
+    old: &PodTemplateSpec,
+    movable: bool,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let none = PodSpec::default();
     let (now, before) = (new.spec.as_ref().unwrap_or(&none), old.spec.as_ref().unwrap_or(&none));
     let mut fixed = before.clone();

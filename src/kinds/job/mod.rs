@@ -7,13 +7,13 @@ pub mod check;
 mod policy;
 
 use super::pod::defaults;
-use super::{Errors, Kind, Path, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind { categories: &["all"], ..Kind::of::<Job>("jobs.batch", "v1", "Job") };
+pub const KIND: Kind = Kind { categories: &["all"], ..Kind::new::<Job>("jobs.batch", "v1", "Job") };
 
 /// The label by which a Job finds its pods; the selector that the server makes has it alone.
 pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
@@ -42,23 +42,23 @@ impl Typed for Job {
     fn prepare(new: &mut Object, old: Option<&Object>) {
         if old.is_none() {
             new.set(&["status"], json!({}));
-            if new.at(&["spec", "manualSelector"]) != Some(&Value::Bool(true)) {
+            if new.value_at(&["spec", "manualSelector"]) != Some(&Value::Bool(true)) {
                 generate(new);
             }
         }
         // A Job without labels has those of its template.
         if new.labels().next().is_none()
-            && let Some(labels) = new.at(&["spec", "template", "metadata", "labels"]).cloned()
+            && let Some(labels) = new.value_at(&["spec", "template", "metadata", "labels"]).cloned()
         {
             new.set(&["metadata", "labels"], labels);
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
-        check::job(self, spec, &Path::root("spec"), errors);
+        check::job(self, spec, &FieldPath::root("spec"), errors);
         if let Some(old) = old {
-            check::change(spec, old, &Path::root("spec"), errors);
+            check::change(spec, old, &FieldPath::root("spec"), errors);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Checks of when a Job has failed or succeeded before its pods are all done.
 
-use crate::kinds::{Errors, Path};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule};
 use serde_json::json;
 
 /// Checks the rules by which failed pods count.
-pub fn check_failure(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+pub fn check_failure(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(policy) = &spec.pod_failure_policy else { return };
     let path = path.child("podFailurePolicy").child("rules");
     if policy.rules.len() > 20 {
@@ -16,7 +16,7 @@ pub fn check_failure(spec: &JobSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, path: &Path, errors: &mut Errors) {
+fn check_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("action");
     match rule.action.as_str() {
         "" => errors.required(&at, "valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\""),
@@ -51,7 +51,12 @@ fn check_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, path: &Path, errors: 
     }
 }
 
-fn check_codes(codes: &PodFailurePolicyOnExitCodesRequirement, spec: &JobSpec, path: &Path, errors: &mut Errors) {
+fn check_codes(
+    codes: &PodFailurePolicyOnExitCodesRequirement,
+    spec: &JobSpec,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let known = ["In", "NotIn"];
     match codes.operator.as_str() {
         "" => errors.required(&path.child("operator"), "valid values: \"In\", \"NotIn\""),
@@ -86,7 +91,7 @@ fn check_codes(codes: &PodFailurePolicyOnExitCodesRequirement, spec: &JobSpec, p
 }
 
 /// Checks the rules by which an Indexed Job is done early.
-pub fn check_success(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+pub fn check_success(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(policy) = &spec.success_policy else { return };
     let path = path.child("successPolicy");
     if spec.completion_mode.as_deref() != Some("Indexed") {

@@ -1,9 +1,9 @@
 //! Checks of containers, init containers and what they have in common.
 
-use super::mounts::{self, Volumes};
-use super::probes::{self, Role};
+use super::mounts::{self, PodVolumes};
+use super::probes::{self, ProbeRole};
 use super::{env, facts, ports, resources, security};
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const MOST_RULES: usize = 20;
 const MESSAGE_POLICIES: [&str; 2] = ["FallbackToLogsOnError", "File"];
 
 /// Checks the containers of a pod.
-pub fn check(spec: &PodSpec, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+pub fn check(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("containers");
     if spec.containers.is_empty() {
         return errors.required(&path, "");
@@ -32,7 +32,7 @@ pub fn check(spec: &PodSpec, volumes: &Volumes<'_>, path: &Path, errors: &mut Er
 }
 
 /// Checks the init containers; those that run on beside the containers may have probes and hooks.
-pub fn check_init(spec: &PodSpec, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+pub fn check_init(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("initContainers");
     let mut seen: BTreeSet<&str> = spec.containers.iter().map(|container| container.name.as_str()).collect();
     for (index, container) in spec.init_containers.iter().flatten().enumerate() {
@@ -61,7 +61,7 @@ pub fn check_init(spec: &PodSpec, volumes: &Volumes<'_>, path: &Path, errors: &m
 }
 
 /// A container's own policy, and its rules for exit codes (KEP-5307, KEP-5532).
-fn check_restart(container: &Container, path: &Path, errors: &mut Errors) {
+fn check_restart(container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
     let known = ["Always", "Never", "OnFailure"];
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
     match container.restart_policy.as_deref() {
@@ -95,13 +95,13 @@ fn check_restart(container: &Container, path: &Path, errors: &mut Errors) {
 }
 
 /// Hooks and probes.
-fn check_care(container: &Container, spec: &PodSpec, path: &Path, errors: &mut Errors) {
+fn check_care(container: &Container, spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let grace = spec.termination_grace_period_seconds.unwrap_or(30);
     probes::check_lifecycle(container.lifecycle.as_ref(), grace, &path.child("lifecycle"), errors);
     let probes = [
-        ("livenessProbe", &container.liveness_probe, Role::Liveness),
-        ("readinessProbe", &container.readiness_probe, Role::Readiness),
-        ("startupProbe", &container.startup_probe, Role::Startup),
+        ("livenessProbe", &container.liveness_probe, ProbeRole::Liveness),
+        ("readinessProbe", &container.readiness_probe, ProbeRole::Readiness),
+        ("startupProbe", &container.startup_probe, ProbeRole::Startup),
     ];
     for (field, probe, role) in probes {
         probes::check(probe.as_ref(), role, grace, &path.child(field), errors);
@@ -109,7 +109,7 @@ fn check_care(container: &Container, spec: &PodSpec, path: &Path, errors: &mut E
 }
 
 /// Validates the fields that all container types share.
-pub fn check_common(container: &Container, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+pub fn check_common(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     match container.name.as_str() {
         "" => errors.required(&path.child("name"), ""),
         name => errors.each_invalid(&path.child("name"), name, names::label(name)),
@@ -139,7 +139,7 @@ pub fn check_common(container: &Container, volumes: &Volumes<'_>, path: &Path, e
 }
 
 /// Pods, unlike templates, may not have blanks around an image's name.
-pub fn check_images(containers: &[Container], path: &Path, errors: &mut Errors) {
+pub fn check_images(containers: &[Container], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, container) in containers.iter().enumerate() {
         let image = container.image.as_deref().unwrap_or_default();
         if image.trim() != image {
@@ -174,8 +174,8 @@ mod tests {
             let policy = (!policy.is_empty()).then_some(policy);
             let body = json!({"name": "c", "restartPolicy": policy, "restartPolicyRules": rules});
             let container: Container = serde_json::from_value(body).unwrap();
-            let mut errors = Errors::default();
-            check_restart(&container, &Path::root("c"), &mut errors);
+            let mut errors = FieldErrors::default();
+            check_restart(&container, &FieldPath::root("c"), &mut errors);
             let found: Vec<String> = errors.0.iter().map(|error| error.field.clone()).collect();
             assert_eq!(found, expected, "{rules}");
         }
@@ -186,7 +186,7 @@ mod tests {
         let volumes: Vec<Volume> =
             serde_json::from_value(json!([{"name": "v", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/"}}]))
                 .unwrap();
-        let volumes: Volumes<'_> = volumes.iter().map(|volume| (volume.name.as_str(), volume)).collect();
+        let volumes: PodVolumes<'_> = volumes.iter().map(|volume| (volume.name.as_str(), volume)).collect();
         let required = |field: &str| format!("{field}: Required value");
         for (volume, file, key, expected) in [
             ("v", "a/b.env", "KEY", Vec::new()),
@@ -209,8 +209,8 @@ mod tests {
             let body = json!({"name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
                 "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": volume, "path": file, "key": key}}}]});
             let container: Container = serde_json::from_value(body).unwrap();
-            let mut errors = Errors::default();
-            check_common(&container, &volumes, &Path::root("c"), &mut errors);
+            let mut errors = FieldErrors::default();
+            check_common(&container, &volumes, &FieldPath::root("c"), &mut errors);
             let found: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
             let at = |text: String| format!("c.env[0].valueFrom.fileKeyRef.{text}");
             assert_eq!(found, expected.into_iter().map(at).collect::<Vec<_>>(), "{volume} {file} {key}");

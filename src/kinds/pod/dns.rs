@@ -1,6 +1,6 @@
 //! Checks of a pod's names: DNS, host aliases, its own host name.
 
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
 use serde_json::json;
 
@@ -8,7 +8,7 @@ const POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default
 const NONE: &str = "when `dnsPolicy` is None";
 
 /// Checks the policy.
-pub fn check_policy(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+pub fn check_policy(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let policy = spec.dns_policy.as_deref().unwrap_or_default();
     if !POLICIES.contains(&policy) {
         errors.unsupported_as_listed(&path.child("dnsPolicy"), policy, &POLICIES);
@@ -16,7 +16,7 @@ pub fn check_policy(spec: &PodSpec, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks the servers, search paths and options.
-pub fn check_config(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+pub fn check_config(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("dnsConfig");
     let none = spec.dns_policy.as_deref() == Some("None");
     let Some(config) = &spec.dns_config else {
@@ -44,7 +44,7 @@ pub fn check_config(spec: &PodSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_searches(config: &PodDNSConfig, path: &Path, errors: &mut Errors) {
+fn check_searches(config: &PodDNSConfig, path: &FieldPath, errors: &mut FieldErrors) {
     let searches = config.searches.as_deref().unwrap_or_default();
     let at = path.child("searches");
     if searches.len() > 32 {
@@ -64,7 +64,7 @@ fn check_searches(config: &PodDNSConfig, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks the pod's own names.
-pub fn check_host(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+pub fn check_host(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (field, name) in [("hostname", &spec.hostname), ("subdomain", &spec.subdomain)] {
         if let Some(name) = name {
             errors.each_invalid(&path.child(field), name.as_str(), names::label(name));
@@ -73,7 +73,7 @@ pub fn check_host(spec: &PodSpec, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks what goes into the pod's hosts file.
-pub fn check_aliases(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+pub fn check_aliases(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, alias) in spec.host_aliases.iter().flatten().enumerate() {
         let path = path.child("hostAliases").index(index);
         errors.each_invalid(&path.child("ip"), alias.ip.as_str(), names::ip(&alias.ip));

@@ -1,8 +1,8 @@
 //! Checks of environment variables and of what they, or files of a volume, are taken from.
 
-use super::mounts::Volumes;
+use super::mounts::PodVolumes;
 use super::paths;
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::{FieldErrors, FieldPath, names};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, FileKeySelector, ObjectFieldSelector, ResourceFieldSelector};
 
@@ -36,7 +36,7 @@ const RESOURCES: &[&str] = &[
 ];
 
 /// Checks variables one by one.
-pub fn check(variables: &[EnvVar], volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+pub fn check(variables: &[EnvVar], volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, variable) in variables.iter().enumerate() {
         let path = path.index(index);
         match variable.name.as_str() {
@@ -47,7 +47,7 @@ pub fn check(variables: &[EnvVar], volumes: &Volumes<'_>, path: &Path, errors: &
     }
 }
 
-fn check_source(variable: &EnvVar, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+fn check_source(variable: &EnvVar, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(from) = &variable.value_from else { return };
     let mut sources = 0;
     if let Some(field) = &from.field_ref {
@@ -77,7 +77,7 @@ fn check_source(variable: &EnvVar, volumes: &Volumes<'_>, path: &Path, errors: &
     }
 }
 
-fn check_key(name: &str, key: &str, path: &Path, errors: &mut Errors) {
+fn check_key(name: &str, key: &str, path: &FieldPath, errors: &mut FieldErrors) {
     errors.each_invalid(&path.child("name"), name, names::subdomain(name));
     match key {
         "" => errors.required(&path.child("key"), ""),
@@ -86,7 +86,7 @@ fn check_key(name: &str, key: &str, path: &Path, errors: &mut Errors) {
 }
 
 /// A file that is read when the container starts: the pod itself has to have written it, and so it is in an emptyDir.
-fn check_file_key(file: &FileKeySelector, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+fn check_file_key(file: &FileKeySelector, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let (at, name) = (path.child("volumeName"), file.volume_name.as_str());
     match volumes.get(name) {
         _ if name.is_empty() => errors.required(&at, ""),
@@ -102,7 +102,7 @@ fn check_file_key(file: &FileKeySelector, volumes: &Volumes<'_>, path: &Path, er
 }
 
 /// Checks sources of whole sets of variables.
-pub fn check_from(sources: &[EnvFromSource], path: &Path, errors: &mut Errors) {
+pub fn check_from(sources: &[EnvFromSource], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, source) in sources.iter().enumerate() {
         let at = path.index(index);
         if let Some(prefix) = source.prefix.as_deref().filter(|prefix| !prefix.is_empty()) {
@@ -127,11 +127,11 @@ pub fn check_from(sources: &[EnvFromSource], path: &Path, errors: &mut Errors) {
 }
 
 /// Checks a file's or a variable's field of the pod.
-pub fn check_file_field(field: &ObjectFieldSelector, path: &Path, errors: &mut Errors) {
+pub fn check_file_field(field: &ObjectFieldSelector, path: &FieldPath, errors: &mut FieldErrors) {
     check_field(field, IN_FILES, path, errors);
 }
 
-fn check_field(field: &ObjectFieldSelector, known: &[&str], path: &Path, errors: &mut Errors) {
+fn check_field(field: &ObjectFieldSelector, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
     if field.field_path.is_empty() {
         return errors.required(&path.child("fieldPath"), "");
     }
@@ -161,7 +161,7 @@ fn unknown_field(name: &str) -> String {
 }
 
 /// Checks a file's or a variable's resource of a container.
-pub fn check_resource(resource: &ResourceFieldSelector, in_file: bool, path: &Path, errors: &mut Errors) {
+pub fn check_resource(resource: &ResourceFieldSelector, in_file: bool, path: &FieldPath, errors: &mut FieldErrors) {
     if in_file && resource.container_name.as_ref().is_none_or(String::is_empty) {
         return errors.required(&path.child("containerName"), "");
     }
@@ -175,7 +175,7 @@ pub fn check_resource(resource: &ResourceFieldSelector, in_file: bool, path: &Pa
     check_divisor(resource, path, errors);
 }
 
-fn check_divisor(resource: &ResourceFieldSelector, path: &Path, errors: &mut Errors) {
+fn check_divisor(resource: &ResourceFieldSelector, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(divisor) = resource.divisor.as_ref().and_then(|text| Quantity::parse(&text.0).ok()) else { return };
     if divisor.is_zero() {
         return;

@@ -4,7 +4,7 @@
 //! (Kubernetes: `ValidatePodEphemeralContainersUpdate`).
 
 use super::containers;
-use crate::kinds::{Errors, FieldError, Path, field, typed};
+use crate::kinds::{FieldError, FieldErrors, FieldPath, field, typed};
 use crate::object::{Object, Status};
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
 use std::collections::BTreeSet;
@@ -18,8 +18,8 @@ pub fn check(new: &Object, old: &Object) -> Result<(), Status> {
 }
 
 fn problems(new: &PodSpec, old: &PodSpec) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let path = Path::root("spec").child("ephemeralContainers");
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::root("spec").child("ephemeralContainers");
     check_each(new, &path, &mut errors);
     let now = new.ephemeral_containers.as_deref().unwrap_or_default();
     for before in old.ephemeral_containers.iter().flatten() {
@@ -33,7 +33,7 @@ fn problems(new: &PodSpec, old: &PodSpec) -> Vec<FieldError> {
     errors.0
 }
 
-fn check_each(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+fn check_each(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let volumes = spec.volumes.iter().flatten().map(|volume| (volume.name.as_str(), volume)).collect();
     let others = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let mut seen: BTreeSet<&str> = others.map(|container| container.name.as_str()).collect();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Effective requests of a pod, by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Requests {
+pub struct PodRequests {
     /// Thousandths of a CPU.
     pub cpu_milli: i64,
     /// Bytes of memory.
@@ -18,10 +18,10 @@ pub struct Requests {
     pub others: BTreeMap<String, i64>,
 }
 
-impl Requests {
+impl PodRequests {
     /// The amounts of one resource list.
-    pub fn of(list: Option<&BTreeMap<String, Text>>) -> Requests {
-        let mut requests = Requests::default();
+    pub fn from_list(list: Option<&BTreeMap<String, Text>>) -> PodRequests {
+        let mut requests = PodRequests::default();
         for (name, text) in list.into_iter().flatten() {
             requests.put(name, Quantity::parse(&text.0).unwrap_or_default());
         }
@@ -38,7 +38,7 @@ impl Requests {
     }
 
     /// Adds the other amounts to these.
-    pub fn add(&mut self, other: &Requests) {
+    pub fn add(&mut self, other: &PodRequests) {
         self.cpu_milli = self.cpu_milli.saturating_add(other.cpu_milli);
         self.memory = self.memory.saturating_add(other.memory);
         self.ephemeral = self.ephemeral.saturating_add(other.ephemeral);
@@ -49,7 +49,7 @@ impl Requests {
     }
 
     /// Raises each amount to the other's where that is more.
-    pub fn raise(&mut self, other: &Requests) {
+    pub fn raise(&mut self, other: &PodRequests) {
         self.cpu_milli = self.cpu_milli.max(other.cpu_milli);
         self.memory = self.memory.max(other.memory);
         self.ephemeral = self.ephemeral.max(other.ephemeral);
@@ -78,10 +78,12 @@ pub fn is_sidecar(container: &Container) -> bool {
 
 /// Computes a pod's effective requests: its containers and sidecars together, or an init container with the sidecars
 /// started before it where that is more; pod-level requests take precedence; the runtime's overhead is added.
-pub fn requests(spec: &PodSpec) -> Requests {
-    let of = |container: &Container| Requests::of(container.resources.as_ref().and_then(|all| all.requests.as_ref()));
-    let mut sidecars = Requests::default();
-    let mut initially = Requests::default();
+pub fn requests(spec: &PodSpec) -> PodRequests {
+    let of = |container: &Container| {
+        PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref()))
+    };
+    let mut sidecars = PodRequests::default();
+    let mut initially = PodRequests::default();
     for container in spec.init_containers.iter().flatten() {
         let mut own = of(container);
         if is_sidecar(container) {
@@ -98,7 +100,7 @@ pub fn requests(spec: &PodSpec) -> Requests {
     for (name, text) in spec.resources.iter().filter_map(|all| all.requests.as_ref()).flatten() {
         total.put(name, Quantity::parse(&text.0).unwrap_or_default());
     }
-    total.add(&Requests::of(spec.overhead.as_ref()));
+    total.add(&PodRequests::from_list(spec.overhead.as_ref()));
     total
 }
 

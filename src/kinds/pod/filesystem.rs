@@ -12,7 +12,7 @@ const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Warnings about a pod or a template whose `metadata` and `spec` lie at `path` in the object.
 pub fn warnings(object: &Object, path: &[&str]) -> Vec<String> {
-    let Some(of) = (if path.is_empty() { Some(&object.0) } else { object.at(path) }) else { return Vec::new() };
+    let Some(of) = (if path.is_empty() { Some(&object.0) } else { object.value_at(path) }) else { return Vec::new() };
     let Some(value) = of["metadata"]["annotations"][ANNOTATION].as_str() else { return Vec::new() };
     let at = path.iter().map(|part| format!("{part}.")).collect::<String>();
     if !VALUES.contains(&value) {

@@ -1,190 +1,190 @@
 //! A pod spec as Kubernetes' own Go struct prints, for the refusals that show it whole.
 
-use crate::kinds::go::{self, Field, Layout, Shape};
+use crate::kinds::go::{self, GoField, GoLayout, GoShape};
 use k8s_openapi::api::core::v1::{PodSpec, SecurityContext};
 use serde_json::{Value, json};
 
-const RESOURCES: &[Field] = &[
-    ("Limits", "limits", Shape::Pointer),
-    ("Requests", "requests", Shape::Pointer),
-    ("Claims", "claims", Shape::Plains),
+const RESOURCES: &[GoField] = &[
+    ("Limits", "limits", GoShape::Pointer),
+    ("Requests", "requests", GoShape::Pointer),
+    ("Claims", "claims", GoShape::Plains),
 ];
 
-const PORT: &[Field] = &[
-    ("Name", "name", Shape::Text),
-    ("HostPort", "hostPort", Shape::Number),
-    ("ContainerPort", "containerPort", Shape::Number),
-    ("Protocol", "protocol", Shape::Text),
-    ("HostIP", "hostIP", Shape::Text),
+const PORT: &[GoField] = &[
+    ("Name", "name", GoShape::Text),
+    ("HostPort", "hostPort", GoShape::Number),
+    ("ContainerPort", "containerPort", GoShape::Number),
+    ("Protocol", "protocol", GoShape::Text),
+    ("HostIP", "hostIP", GoShape::Text),
 ];
 
-const VARIABLE: &[Field] =
-    &[("Name", "name", Shape::Text), ("Value", "value", Shape::Text), ("ValueFrom", "valueFrom", Shape::Plain)];
+const VARIABLE: &[GoField] =
+    &[("Name", "name", GoShape::Text), ("Value", "value", GoShape::Text), ("ValueFrom", "valueFrom", GoShape::Plain)];
 
-const MOUNT: &[Field] = &[
-    ("Name", "name", Shape::Text),
-    ("ReadOnly", "readOnly", Shape::Bool),
-    ("RecursiveReadOnly", "recursiveReadOnly", Shape::Pointer),
-    ("MountPath", "mountPath", Shape::Text),
-    ("SubPath", "subPath", Shape::Text),
-    ("MountPropagation", "mountPropagation", Shape::Pointer),
-    ("SubPathExpr", "subPathExpr", Shape::Text),
+const MOUNT: &[GoField] = &[
+    ("Name", "name", GoShape::Text),
+    ("ReadOnly", "readOnly", GoShape::Bool),
+    ("RecursiveReadOnly", "recursiveReadOnly", GoShape::Pointer),
+    ("MountPath", "mountPath", GoShape::Text),
+    ("SubPath", "subPath", GoShape::Text),
+    ("MountPropagation", "mountPropagation", GoShape::Pointer),
+    ("SubPathExpr", "subPathExpr", GoShape::Text),
 ];
 
-const EXEC: &[Field] = &[("Command", "command", Shape::Pointer)];
+const EXEC: &[GoField] = &[("Command", "command", GoShape::Pointer)];
 
-const HTTP: &[Field] = &[
-    ("Path", "path", Shape::Text),
-    ("Port", "port", Shape::Number),
-    ("Host", "host", Shape::Text),
-    ("Scheme", "scheme", Shape::Text),
-    ("HTTPHeaders", "httpHeaders", Shape::Plains),
+const HTTP: &[GoField] = &[
+    ("Path", "path", GoShape::Text),
+    ("Port", "port", GoShape::Number),
+    ("Host", "host", GoShape::Text),
+    ("Scheme", "scheme", GoShape::Text),
+    ("HTTPHeaders", "httpHeaders", GoShape::Plains),
 ];
 
-const TCP: &[Field] = &[("Port", "port", Shape::Number), ("Host", "host", Shape::Text)];
+const TCP: &[GoField] = &[("Port", "port", GoShape::Number), ("Host", "host", GoShape::Text)];
 
-const PROBE: &[Field] = &[
-    ("Exec", "exec", Shape::Optional(EXEC)),
-    ("HTTPGet", "httpGet", Shape::Optional(HTTP)),
-    ("TCPSocket", "tcpSocket", Shape::Optional(TCP)),
-    ("GRPC", "grpc", Shape::Plain),
-    ("InitialDelaySeconds", "initialDelaySeconds", Shape::Number),
-    ("TimeoutSeconds", "timeoutSeconds", Shape::Number),
-    ("PeriodSeconds", "periodSeconds", Shape::Number),
-    ("SuccessThreshold", "successThreshold", Shape::Number),
-    ("FailureThreshold", "failureThreshold", Shape::Number),
-    ("TerminationGracePeriodSeconds", "terminationGracePeriodSeconds", Shape::Pointer),
+const PROBE: &[GoField] = &[
+    ("Exec", "exec", GoShape::Optional(EXEC)),
+    ("HTTPGet", "httpGet", GoShape::Optional(HTTP)),
+    ("TCPSocket", "tcpSocket", GoShape::Optional(TCP)),
+    ("GRPC", "grpc", GoShape::Plain),
+    ("InitialDelaySeconds", "initialDelaySeconds", GoShape::Number),
+    ("TimeoutSeconds", "timeoutSeconds", GoShape::Number),
+    ("PeriodSeconds", "periodSeconds", GoShape::Number),
+    ("SuccessThreshold", "successThreshold", GoShape::Number),
+    ("FailureThreshold", "failureThreshold", GoShape::Number),
+    ("TerminationGracePeriodSeconds", "terminationGracePeriodSeconds", GoShape::Pointer),
 ];
 
-const HOOK: &[Field] = &[
-    ("Exec", "exec", Shape::Optional(EXEC)),
-    ("HTTPGet", "httpGet", Shape::Optional(HTTP)),
-    ("TCPSocket", "tcpSocket", Shape::Optional(TCP)),
-    ("Sleep", "sleep", Shape::Plain),
+const HOOK: &[GoField] = &[
+    ("Exec", "exec", GoShape::Optional(EXEC)),
+    ("HTTPGet", "httpGet", GoShape::Optional(HTTP)),
+    ("TCPSocket", "tcpSocket", GoShape::Optional(TCP)),
+    ("Sleep", "sleep", GoShape::Plain),
 ];
 
-const LIFECYCLE: &[Field] = &[
-    ("PostStart", "postStart", Shape::Optional(HOOK)),
-    ("PreStop", "preStop", Shape::Optional(HOOK)),
-    ("StopSignal", "stopSignal", Shape::Pointer),
+const LIFECYCLE: &[GoField] = &[
+    ("PostStart", "postStart", GoShape::Optional(HOOK)),
+    ("PreStop", "preStop", GoShape::Optional(HOOK)),
+    ("StopSignal", "stopSignal", GoShape::Pointer),
 ];
 
-const SECURITY: &[Field] = &[
-    ("Capabilities", "capabilities", Shape::Plain),
-    ("Privileged", "privileged", Shape::Pointer),
-    ("SELinuxOptions", "seLinuxOptions", Shape::Plain),
-    ("WindowsOptions", "windowsOptions", Shape::Plain),
-    ("RunAsUser", "runAsUser", Shape::Pointer),
-    ("RunAsGroup", "runAsGroup", Shape::Pointer),
-    ("RunAsNonRoot", "runAsNonRoot", Shape::Pointer),
-    ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem", Shape::Pointer),
-    ("AllowPrivilegeEscalation", "allowPrivilegeEscalation", Shape::Pointer),
-    ("ProcMount", "procMount", Shape::Pointer),
-    ("SeccompProfile", "seccompProfile", Shape::Plain),
-    ("AppArmorProfile", "appArmorProfile", Shape::Plain),
+const SECURITY: &[GoField] = &[
+    ("Capabilities", "capabilities", GoShape::Plain),
+    ("Privileged", "privileged", GoShape::Pointer),
+    ("SELinuxOptions", "seLinuxOptions", GoShape::Plain),
+    ("WindowsOptions", "windowsOptions", GoShape::Plain),
+    ("RunAsUser", "runAsUser", GoShape::Pointer),
+    ("RunAsGroup", "runAsGroup", GoShape::Pointer),
+    ("RunAsNonRoot", "runAsNonRoot", GoShape::Pointer),
+    ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem", GoShape::Pointer),
+    ("AllowPrivilegeEscalation", "allowPrivilegeEscalation", GoShape::Pointer),
+    ("ProcMount", "procMount", GoShape::Pointer),
+    ("SeccompProfile", "seccompProfile", GoShape::Plain),
+    ("AppArmorProfile", "appArmorProfile", GoShape::Plain),
 ];
 
-const CONTAINER: &[Field] = &[
-    ("Name", "name", Shape::Text),
-    ("Image", "image", Shape::Text),
-    ("Command", "command", Shape::Pointer),
-    ("Args", "args", Shape::Pointer),
-    ("WorkingDir", "workingDir", Shape::Text),
-    ("Ports", "ports", Shape::List(PORT)),
-    ("EnvFrom", "envFrom", Shape::Plains),
-    ("Env", "env", Shape::List(VARIABLE)),
-    ("Resources", "resources", Shape::Struct(RESOURCES)),
-    ("ResizePolicy", "resizePolicy", Shape::Plains),
-    ("RestartPolicy", "restartPolicy", Shape::Pointer),
-    ("RestartPolicyRules", "restartPolicyRules", Shape::Plains),
-    ("VolumeMounts", "volumeMounts", Shape::List(MOUNT)),
-    ("VolumeDevices", "volumeDevices", Shape::Plains),
-    ("LivenessProbe", "livenessProbe", Shape::Optional(PROBE)),
-    ("ReadinessProbe", "readinessProbe", Shape::Optional(PROBE)),
-    ("StartupProbe", "startupProbe", Shape::Optional(PROBE)),
-    ("Lifecycle", "lifecycle", Shape::Optional(LIFECYCLE)),
-    ("TerminationMessagePath", "terminationMessagePath", Shape::Text),
-    ("TerminationMessagePolicy", "terminationMessagePolicy", Shape::Text),
-    ("ImagePullPolicy", "imagePullPolicy", Shape::Text),
-    ("SecurityContext", "securityContext", Shape::Optional(SECURITY)),
-    ("Stdin", "stdin", Shape::Bool),
-    ("StdinOnce", "stdinOnce", Shape::Bool),
-    ("TTY", "tty", Shape::Bool),
+const CONTAINER: &[GoField] = &[
+    ("Name", "name", GoShape::Text),
+    ("Image", "image", GoShape::Text),
+    ("Command", "command", GoShape::Pointer),
+    ("Args", "args", GoShape::Pointer),
+    ("WorkingDir", "workingDir", GoShape::Text),
+    ("Ports", "ports", GoShape::List(PORT)),
+    ("EnvFrom", "envFrom", GoShape::Plains),
+    ("Env", "env", GoShape::List(VARIABLE)),
+    ("Resources", "resources", GoShape::Struct(RESOURCES)),
+    ("ResizePolicy", "resizePolicy", GoShape::Plains),
+    ("RestartPolicy", "restartPolicy", GoShape::Pointer),
+    ("RestartPolicyRules", "restartPolicyRules", GoShape::Plains),
+    ("VolumeMounts", "volumeMounts", GoShape::List(MOUNT)),
+    ("VolumeDevices", "volumeDevices", GoShape::Plains),
+    ("LivenessProbe", "livenessProbe", GoShape::Optional(PROBE)),
+    ("ReadinessProbe", "readinessProbe", GoShape::Optional(PROBE)),
+    ("StartupProbe", "startupProbe", GoShape::Optional(PROBE)),
+    ("Lifecycle", "lifecycle", GoShape::Optional(LIFECYCLE)),
+    ("TerminationMessagePath", "terminationMessagePath", GoShape::Text),
+    ("TerminationMessagePolicy", "terminationMessagePolicy", GoShape::Text),
+    ("ImagePullPolicy", "imagePullPolicy", GoShape::Text),
+    ("SecurityContext", "securityContext", GoShape::Optional(SECURITY)),
+    ("Stdin", "stdin", GoShape::Bool),
+    ("StdinOnce", "stdinOnce", GoShape::Bool),
+    ("TTY", "tty", GoShape::Bool),
 ];
 
-const POD_SECURITY: &[Field] = &[
-    ("HostNetwork", "hostNetwork", Shape::Bool),
-    ("HostPID", "hostPID", Shape::Bool),
-    ("HostIPC", "hostIPC", Shape::Bool),
-    ("ShareProcessNamespace", "shareProcessNamespace", Shape::Pointer),
-    ("HostUsers", "hostUsers", Shape::Pointer),
-    ("SELinuxOptions", "seLinuxOptions", Shape::Plain),
-    ("WindowsOptions", "windowsOptions", Shape::Plain),
-    ("RunAsUser", "runAsUser", Shape::Pointer),
-    ("RunAsGroup", "runAsGroup", Shape::Pointer),
-    ("RunAsNonRoot", "runAsNonRoot", Shape::Pointer),
-    ("SupplementalGroups", "supplementalGroups", Shape::Pointer),
-    ("SupplementalGroupsPolicy", "supplementalGroupsPolicy", Shape::Pointer),
-    ("FSGroup", "fsGroup", Shape::Pointer),
-    ("FSGroupChangePolicy", "fsGroupChangePolicy", Shape::Pointer),
-    ("Sysctls", "sysctls", Shape::Plains),
-    ("SeccompProfile", "seccompProfile", Shape::Plain),
-    ("AppArmorProfile", "appArmorProfile", Shape::Plain),
-    ("SELinuxChangePolicy", "seLinuxChangePolicy", Shape::Pointer),
+const POD_SECURITY: &[GoField] = &[
+    ("HostNetwork", "hostNetwork", GoShape::Bool),
+    ("HostPID", "hostPID", GoShape::Bool),
+    ("HostIPC", "hostIPC", GoShape::Bool),
+    ("ShareProcessNamespace", "shareProcessNamespace", GoShape::Pointer),
+    ("HostUsers", "hostUsers", GoShape::Pointer),
+    ("SELinuxOptions", "seLinuxOptions", GoShape::Plain),
+    ("WindowsOptions", "windowsOptions", GoShape::Plain),
+    ("RunAsUser", "runAsUser", GoShape::Pointer),
+    ("RunAsGroup", "runAsGroup", GoShape::Pointer),
+    ("RunAsNonRoot", "runAsNonRoot", GoShape::Pointer),
+    ("SupplementalGroups", "supplementalGroups", GoShape::Pointer),
+    ("SupplementalGroupsPolicy", "supplementalGroupsPolicy", GoShape::Pointer),
+    ("FSGroup", "fsGroup", GoShape::Pointer),
+    ("FSGroupChangePolicy", "fsGroupChangePolicy", GoShape::Pointer),
+    ("Sysctls", "sysctls", GoShape::Plains),
+    ("SeccompProfile", "seccompProfile", GoShape::Plain),
+    ("AppArmorProfile", "appArmorProfile", GoShape::Plain),
+    ("SELinuxChangePolicy", "seLinuxChangePolicy", GoShape::Pointer),
 ];
 
-const TOLERATION: &[Field] = &[
-    ("Key", "key", Shape::Text),
-    ("Operator", "operator", Shape::Text),
-    ("Value", "value", Shape::Text),
-    ("Effect", "effect", Shape::Text),
-    ("TolerationSeconds", "tolerationSeconds", Shape::Pointer),
+const TOLERATION: &[GoField] = &[
+    ("Key", "key", GoShape::Text),
+    ("Operator", "operator", GoShape::Text),
+    ("Value", "value", GoShape::Text),
+    ("Effect", "effect", GoShape::Text),
+    ("TolerationSeconds", "tolerationSeconds", GoShape::Pointer),
 ];
 
-const SPEC: &[Field] = &[
-    ("Volumes", "volumes", Shape::Plains),
-    ("InitContainers", "initContainers", Shape::List(CONTAINER)),
-    ("Containers", "containers", Shape::List(CONTAINER)),
-    ("EphemeralContainers", "ephemeralContainers", Shape::Plains),
-    ("RestartPolicy", "restartPolicy", Shape::Text),
-    ("TerminationGracePeriodSeconds", "terminationGracePeriodSeconds", Shape::Pointer),
-    ("ActiveDeadlineSeconds", "activeDeadlineSeconds", Shape::Pointer),
-    ("DNSPolicy", "dnsPolicy", Shape::Text),
-    ("NodeSelector", "nodeSelector", Shape::Pointer),
-    ("ServiceAccountName", "serviceAccountName", Shape::Text),
-    ("AutomountServiceAccountToken", "automountServiceAccountToken", Shape::Pointer),
-    ("NodeName", "nodeName", Shape::Text),
-    ("SecurityContext", "securityContext", Shape::Optional(POD_SECURITY)),
-    ("ImagePullSecrets", "imagePullSecrets", Shape::Plains),
-    ("Hostname", "hostname", Shape::Text),
-    ("Subdomain", "subdomain", Shape::Text),
-    ("SetHostnameAsFQDN", "setHostnameAsFQDN", Shape::Pointer),
-    ("Affinity", "affinity", Shape::Plain),
-    ("SchedulerName", "schedulerName", Shape::Text),
-    ("Tolerations", "tolerations", Shape::List(TOLERATION)),
-    ("HostAliases", "hostAliases", Shape::Plains),
-    ("PriorityClassName", "priorityClassName", Shape::Text),
-    ("Priority", "priority", Shape::Pointer),
-    ("PreemptionPolicy", "preemptionPolicy", Shape::Pointer),
-    ("DNSConfig", "dnsConfig", Shape::Plain),
-    ("ReadinessGates", "readinessGates", Shape::Plains),
-    ("RuntimeClassName", "runtimeClassName", Shape::Pointer),
-    ("Overhead", "overhead", Shape::Pointer),
-    ("EnableServiceLinks", "enableServiceLinks", Shape::Pointer),
-    ("TopologySpreadConstraints", "topologySpreadConstraints", Shape::Plains),
-    ("OS", "os", Shape::Plain),
-    ("SchedulingGates", "schedulingGates", Shape::Plains),
-    ("ResourceClaims", "resourceClaims", Shape::Plains),
-    ("Resources", "resources", Shape::Optional(RESOURCES)),
-    ("HostnameOverride", "hostnameOverride", Shape::Pointer),
-    ("SchedulingGroup", "schedulingGroup", Shape::Plain),
+const SPEC: &[GoField] = &[
+    ("Volumes", "volumes", GoShape::Plains),
+    ("InitContainers", "initContainers", GoShape::List(CONTAINER)),
+    ("Containers", "containers", GoShape::List(CONTAINER)),
+    ("EphemeralContainers", "ephemeralContainers", GoShape::Plains),
+    ("RestartPolicy", "restartPolicy", GoShape::Text),
+    ("TerminationGracePeriodSeconds", "terminationGracePeriodSeconds", GoShape::Pointer),
+    ("ActiveDeadlineSeconds", "activeDeadlineSeconds", GoShape::Pointer),
+    ("DNSPolicy", "dnsPolicy", GoShape::Text),
+    ("NodeSelector", "nodeSelector", GoShape::Pointer),
+    ("ServiceAccountName", "serviceAccountName", GoShape::Text),
+    ("AutomountServiceAccountToken", "automountServiceAccountToken", GoShape::Pointer),
+    ("NodeName", "nodeName", GoShape::Text),
+    ("SecurityContext", "securityContext", GoShape::Optional(POD_SECURITY)),
+    ("ImagePullSecrets", "imagePullSecrets", GoShape::Plains),
+    ("Hostname", "hostname", GoShape::Text),
+    ("Subdomain", "subdomain", GoShape::Text),
+    ("SetHostnameAsFQDN", "setHostnameAsFQDN", GoShape::Pointer),
+    ("Affinity", "affinity", GoShape::Plain),
+    ("SchedulerName", "schedulerName", GoShape::Text),
+    ("Tolerations", "tolerations", GoShape::List(TOLERATION)),
+    ("HostAliases", "hostAliases", GoShape::Plains),
+    ("PriorityClassName", "priorityClassName", GoShape::Text),
+    ("Priority", "priority", GoShape::Pointer),
+    ("PreemptionPolicy", "preemptionPolicy", GoShape::Pointer),
+    ("DNSConfig", "dnsConfig", GoShape::Plain),
+    ("ReadinessGates", "readinessGates", GoShape::Plains),
+    ("RuntimeClassName", "runtimeClassName", GoShape::Pointer),
+    ("Overhead", "overhead", GoShape::Pointer),
+    ("EnableServiceLinks", "enableServiceLinks", GoShape::Pointer),
+    ("TopologySpreadConstraints", "topologySpreadConstraints", GoShape::Plains),
+    ("OS", "os", GoShape::Plain),
+    ("SchedulingGates", "schedulingGates", GoShape::Plains),
+    ("ResourceClaims", "resourceClaims", GoShape::Plains),
+    ("Resources", "resources", GoShape::Optional(RESOURCES)),
+    ("HostnameOverride", "hostnameOverride", GoShape::Pointer),
+    ("SchedulingGroup", "schedulingGroup", GoShape::Plain),
 ];
 
 /// The fields that Go keeps in the security context and the API beside it.
 const BESIDE: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
 
 /// A pod spec laid out.
-pub fn spec(spec: &PodSpec) -> Layout {
+pub fn spec(spec: &PodSpec) -> GoLayout {
     let mut value = serde_json::to_value(spec).unwrap_or_default();
     if value["securityContext"].is_null() {
         value["securityContext"] = json!({});

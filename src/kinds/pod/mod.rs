@@ -29,10 +29,10 @@ mod update;
 mod volumes;
 pub mod warnings;
 
-pub use facts::{Requests, condition, is_ready, qos_class, requests};
+pub use facts::{PodRequests, condition, is_ready, qos_class, requests};
 
 use super::typed::{self, DecodeError};
-use super::{Errors, Kind, Path, Typed, UnknownField, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, UnknownField, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::Value;
@@ -43,7 +43,7 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     warnings: warnings::of_pod,
     normalize,
-    ..Kind::of::<Pod>("pods", "v1", "Pod")
+    ..Kind::new::<Pod>("pods", "v1", "Pod")
 };
 
 /// The times of conditions are stored as `null` where nobody set them.
@@ -67,14 +67,14 @@ impl Typed for Pod {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let none = PodSpec::default();
         let spec = self.spec.as_ref().unwrap_or(&none);
-        spec::check_pod(spec, &Path::root("spec"), errors);
+        spec::check_pod(spec, &FieldPath::root("spec"), errors);
         update::check_mirror(self, old, errors);
         match old {
-            None => spec::check_new_pod(spec, &Path::root("spec"), errors),
-            Some(old) => update::check(spec, old.spec.as_ref().unwrap_or(&none), &Path::root("spec"), errors),
+            None => spec::check_new_pod(spec, &FieldPath::root("spec"), errors),
+            Some(old) => update::check(spec, old.spec.as_ref().unwrap_or(&none), &FieldPath::root("spec"), errors),
         }
     }
 }

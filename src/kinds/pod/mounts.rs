@@ -1,20 +1,20 @@
 //! Checks of where containers see volumes.
 
 use super::paths;
-use crate::kinds::{Errors, Path};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The volumes of a pod by name.
-pub type Volumes<'v> = BTreeMap<&'v str, &'v Volume>;
+pub type PodVolumes<'v> = BTreeMap<&'v str, &'v Volume>;
 
 /// Checks a container's mounts and raw devices.
-pub fn check(container: &Container, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+pub fn check(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     check_mounts(container, volumes, &path.child("volumeMounts"), errors);
     check_devices(container, volumes, &path.child("volumeDevices"), errors);
 }
 
-fn check_mounts(container: &Container, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+fn check_mounts(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let at = path.index(index);
@@ -45,7 +45,7 @@ fn check_mounts(container: &Container, volumes: &Volumes<'_>, path: &Path, error
 }
 
 /// Kubernetes names most of these fields without the index.
-fn check_sub_path(mount: &VolumeMount, at: &Path, path: &Path, errors: &mut Errors) {
+fn check_sub_path(mount: &VolumeMount, at: &FieldPath, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(sub_path) = &mount.sub_path {
         paths::check_descending(sub_path, &path.child("subPath"), errors);
     }
@@ -58,7 +58,7 @@ fn check_sub_path(mount: &VolumeMount, at: &Path, path: &Path, errors: &mut Erro
     }
 }
 
-fn check_sharing(mount: &VolumeMount, container: &Container, path: &Path, errors: &mut Errors) {
+fn check_sharing(mount: &VolumeMount, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
     let known = ["Bidirectional", "HostToContainer", "None"];
     let at = path.child("mountPropagation");
     match mount.mount_propagation.as_deref() {
@@ -84,7 +84,7 @@ fn is_privileged(container: &Container) -> bool {
     container.security_context.as_ref().is_some_and(|security| security.privileged == Some(true))
 }
 
-fn check_devices(container: &Container, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+fn check_devices(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let (mut seen_names, mut seen_paths) = (BTreeSet::new(), BTreeSet::new());
     for (index, device) in container.volume_devices.iter().flatten().enumerate() {
         let (name, file) = (device.name.as_str(), device.device_path.as_str());

@@ -1,12 +1,12 @@
 //! Checks of container ports.
 
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeSet;
 
 /// Checks the ports of one container.
-pub fn check(ports: &[ContainerPort], path: &Path, errors: &mut Errors) {
+pub fn check(ports: &[ContainerPort], path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
         let path = path.index(index);
@@ -33,7 +33,7 @@ pub fn check(ports: &[ContainerPort], path: &Path, errors: &mut Errors) {
 }
 
 /// No two containers may want the same port of the node.
-pub fn check_conflicts(containers: &[Container], path: &Path, errors: &mut Errors) {
+pub fn check_conflicts(containers: &[Container], path: &FieldPath, errors: &mut FieldErrors) {
     let mut taken = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
         for (number, port) in container.ports.iter().flatten().enumerate() {
@@ -48,7 +48,7 @@ pub fn check_conflicts(containers: &[Container], path: &Path, errors: &mut Error
 }
 
 /// On the node's own network a container's port is the node's.
-pub fn check_host_network(containers: &[Container], path: &Path, errors: &mut Errors) {
+pub fn check_host_network(containers: &[Container], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, container) in containers.iter().enumerate() {
         for (number, port) in container.ports.iter().flatten().enumerate() {
             let host_port = port.host_port.unwrap_or(0);
@@ -61,7 +61,7 @@ pub fn check_host_network(containers: &[Container], path: &Path, errors: &mut Er
 }
 
 /// A port by number or by name.
-pub fn check_number_or_name(port: &IntOrString, path: &Path, errors: &mut Errors) {
+pub fn check_number_or_name(port: &IntOrString, path: &FieldPath, errors: &mut FieldErrors) {
     match port {
         IntOrString::Int(number) => errors.each_invalid(path, *number, names::port((*number).into())),
         IntOrString::String(name) => errors.each_invalid(path, name.as_str(), names::port_name(name)),

@@ -15,10 +15,10 @@ pub fn create(new: &mut Object) {
     let Some(qos_class) = qos_class(new) else { return };
     let mut status = json!({"phase": "Pending", "qosClass": qos_class});
     if !new.items(&["spec", "schedulingGates"]).is_empty() {
-        status["conditions"] = json!([gated_condition(new.at(&["metadata", "creationTimestamp"]))]);
+        status["conditions"] = json!([gated_condition(new.value_at(&["metadata", "creationTimestamp"]))]);
     }
     new.set(&["status"], status);
-    if ["topologySpreadConstraints", "affinity"].iter().all(|field| new.at(&["spec", field]).is_none()) {
+    if ["topologySpreadConstraints", "affinity"].iter().all(|field| new.value_at(&["spec", field]).is_none()) {
         return;
     }
     let Ok(mut pod) = typed::view::<Pod>(new) else { return };
@@ -47,7 +47,7 @@ fn qos_class(pod: &Object) -> Option<&'static str> {
         all.map(|one| Container { resources: resources(one), ..Container::default() }).collect()
     };
     let spec = PodSpec {
-        resources: resources(pod.at(&["spec"])?),
+        resources: resources(pod.value_at(&["spec"])?),
         containers: containers("containers"),
         init_containers: Some(containers("initContainers")),
         ..PodSpec::default()

@@ -1,7 +1,7 @@
 //! Checks of probes and of lifecycle hooks.
 
 use super::ports::check_number_or_name;
-use crate::kinds::{Errors, Path, amount, names};
+use crate::kinds::{FieldErrors, FieldPath, amount, names};
 use k8s_openapi::api::core::v1::{
     ExecAction, GRPCAction, HTTPGetAction, Lifecycle, LifecycleHandler, Probe, SleepAction, TCPSocketAction,
 };
@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// The actions of a probe or hook, of which exactly one must be set.
 #[derive(Default)]
-struct Handler<'h> {
+struct ProbeHandler<'h> {
     exec: Option<&'h ExecAction>,
     http: Option<&'h HTTPGetAction>,
     tcp: Option<&'h TCPSocketAction>,
@@ -17,9 +17,9 @@ struct Handler<'h> {
     sleep: Option<&'h SleepAction>,
 }
 
-impl<'h> Handler<'h> {
-    fn of_probe(probe: &'h Probe) -> Handler<'h> {
-        Handler {
+impl<'h> ProbeHandler<'h> {
+    fn of_probe(probe: &'h Probe) -> ProbeHandler<'h> {
+        ProbeHandler {
             exec: probe.exec.as_ref(),
             http: probe.http_get.as_ref(),
             tcp: probe.tcp_socket.as_ref(),
@@ -28,8 +28,8 @@ impl<'h> Handler<'h> {
         }
     }
 
-    fn of_hook(hook: &'h LifecycleHandler) -> Handler<'h> {
-        Handler {
+    fn of_hook(hook: &'h LifecycleHandler) -> ProbeHandler<'h> {
+        ProbeHandler {
             exec: hook.exec.as_ref(),
             http: hook.http_get.as_ref(),
             tcp: hook.tcp_socket.as_ref(),
@@ -38,9 +38,9 @@ impl<'h> Handler<'h> {
         }
     }
 
-    fn check(&self, grace: i64, path: &Path, errors: &mut Errors) {
+    fn check(&self, grace: i64, path: &FieldPath, errors: &mut FieldErrors) {
         let mut handlers = 0;
-        let mut first = |field: &str, errors: &mut Errors| {
+        let mut first = |field: &str, errors: &mut FieldErrors| {
             handlers += 1;
             if handlers > 1 {
                 errors.forbidden(&path.child(field), "may not specify more than 1 handler type");
@@ -81,7 +81,7 @@ impl<'h> Handler<'h> {
     }
 }
 
-fn check_http(http: &HTTPGetAction, path: &Path, errors: &mut Errors) {
+fn check_http(http: &HTTPGetAction, path: &FieldPath, errors: &mut FieldErrors) {
     if http.path.as_ref().is_none_or(String::is_empty) {
         errors.required(&path.child("path"), "");
     }
@@ -97,7 +97,7 @@ fn check_http(http: &HTTPGetAction, path: &Path, errors: &mut Errors) {
 
 /// The kind of probe.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum ProbeRole {
     /// Restarts the container.
     Liveness,
     /// Takes it out of its Services.
@@ -107,9 +107,9 @@ pub enum Role {
 }
 
 /// Checks one probe.
-pub fn check(probe: Option<&Probe>, role: Role, grace: i64, path: &Path, errors: &mut Errors) {
+pub fn check(probe: Option<&Probe>, role: ProbeRole, grace: i64, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(probe) = probe else { return };
-    Handler::of_probe(probe).check(grace, path, errors);
+    ProbeHandler::of_probe(probe).check(grace, path, errors);
     let numbers = [
         ("initialDelaySeconds", probe.initial_delay_seconds),
         ("timeoutSeconds", probe.timeout_seconds),
@@ -127,19 +127,19 @@ pub fn check(probe: Option<&Probe>, role: Role, grace: i64, path: &Path, errors:
     }
     let success = probe.success_threshold.unwrap_or(1);
     match (role, own_grace) {
-        (Role::Readiness, Some(seconds)) => errors.invalid(&at, seconds, "must not be set for readinessProbes"),
-        (Role::Readiness, None) => {}
+        (ProbeRole::Readiness, Some(seconds)) => errors.invalid(&at, seconds, "must not be set for readinessProbes"),
+        (ProbeRole::Readiness, None) => {}
         _ if success != 1 => errors.invalid(&path.child("successThreshold"), success, "must be 1"),
         _ => {}
     }
 }
 
 /// Checks the hooks of a container.
-pub fn check_lifecycle(lifecycle: Option<&Lifecycle>, grace: i64, path: &Path, errors: &mut Errors) {
+pub fn check_lifecycle(lifecycle: Option<&Lifecycle>, grace: i64, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(lifecycle) = lifecycle else { return };
     for (field, hook) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)] {
         if let Some(hook) = hook {
-            Handler::of_hook(hook).check(grace, &path.child(field), errors);
+            ProbeHandler::of_hook(hook).check(grace, &path.child(field), errors);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The `resize` subresource: what containers request and may use, changed while they run (KEP-1287).
 
 use super::facts::{is_sidecar, qos_class};
-use crate::kinds::{Errors, FieldError, Path, typed};
+use crate::kinds::{FieldError, FieldErrors, FieldPath, typed};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -23,9 +23,9 @@ pub fn resized(new: &Object, old: &Object) -> (Object, Vec<FieldError>) {
             object.set(&["spec", list], Value::Array(own));
         }
     }
-    let mut errors = Errors::default();
-    let path = Path::root("spec");
-    if new.at(&["spec"]) != object.at(&["spec"]) {
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::root("spec");
+    if new.value_at(&["spec"]) != object.value_at(&["spec"]) {
         errors.forbidden(&path, "only cpu and memory resources are mutable");
     }
     if let (Ok(before), Ok(after)) = (typed::view::<Pod>(old), typed::view::<Pod>(&object)) {
@@ -34,7 +34,7 @@ pub fn resized(new: &Object, old: &Object) -> (Object, Vec<FieldError>) {
     (object, errors.0)
 }
 
-fn check(before: &Pod, after: &Pod, path: &Path, errors: &mut Errors) {
+fn check(before: &Pod, after: &Pod, path: &FieldPath, errors: &mut FieldErrors) {
     let (Some(old), Some(new)) = (&before.spec, &after.spec) else { return };
     if qos_class(old) != qos_class(new) {
         errors.invalid(path, qos_class(new), "Pod QOS Class may not change as a result of resizing");
@@ -53,7 +53,7 @@ fn check(before: &Pod, after: &Pod, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_container(old: &Container, new: &Container, path: &Path, errors: &mut Errors) {
+fn check_container(old: &Container, new: &Container, path: &FieldPath, errors: &mut FieldErrors) {
     let none = ResourceRequirements::default();
     let (old, new) = (old.resources.as_ref().unwrap_or(&none), new.resources.as_ref().unwrap_or(&none));
     for (list, word, old, new) in

@@ -1,6 +1,6 @@
 //! Checks of the devices that a pod claims (`validatePodResourceClaims`), and of the containers that use them.
 
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{Container, PodResourceClaim, PodSpec};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ const TWO: &str = "at most one of `resourceClaimName` or `resourceClaimTemplateN
 const NONE: &str = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
 
 /// Checks the claims of a pod and the names by which its containers refer to them.
-pub fn check(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+pub fn check(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let claims = spec.resource_claims.as_deref().unwrap_or_default();
     let mut known = BTreeSet::new();
     for (index, claim) in claims.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn check(spec: &PodSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_source(claim: &PodResourceClaim, path: &Path, errors: &mut Errors) {
+fn check_source(claim: &PodResourceClaim, path: &FieldPath, errors: &mut FieldErrors) {
     let sources = [
         ("resourceClaimName", &claim.resource_claim_name),
         ("resourceClaimTemplateName", &claim.resource_claim_template_name),
@@ -49,7 +49,7 @@ fn check_source(claim: &PodResourceClaim, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_uses(container: &Container, known: &BTreeSet<&str>, path: &Path, errors: &mut Errors) {
+fn check_uses(container: &Container, known: &BTreeSet<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     let mut used = BTreeSet::new();
     let claims = container.resources.iter().filter_map(|resources| resources.claims.as_ref()).flatten();
     for (index, claim) in claims.enumerate() {
@@ -71,8 +71,8 @@ mod tests {
 
     fn told(spec: Value) -> Vec<String> {
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
-        let mut errors = Errors::default();
-        check(&spec, &Path::root("spec"), &mut errors);
+        let mut errors = FieldErrors::default();
+        check(&spec, &FieldPath::root("spec"), &mut errors);
         errors.0.into_iter().map(|error| format!("{} {}", error.field, error.reason)).collect()
     }
 

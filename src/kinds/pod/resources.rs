@@ -1,14 +1,14 @@
 //! Checks of what containers request and may use.
 
 use crate::kinds::amount::quantity;
-use crate::kinds::{Errors, Path, names, resource_names};
+use crate::kinds::{FieldErrors, FieldPath, names, resource_names};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use std::collections::BTreeMap;
 
 /// Checks the resources of one container.
-pub fn check(resources: &ResourceRequirements, path: &Path, errors: &mut Errors) {
+pub fn check(resources: &ResourceRequirements, path: &FieldPath, errors: &mut FieldErrors) {
     let limits = amounts(resources.limits.as_ref());
     let requests = amounts(resources.requests.as_ref());
     for (name, limit) in &limits {
@@ -30,7 +30,13 @@ fn amounts(list: Option<&BTreeMap<String, Text>>) -> BTreeMap<&str, Quantity> {
     list.into_iter().flatten().map(|(name, text)| (name.as_str(), quantity(text))).collect()
 }
 
-fn check_against_limit(name: &str, request: Quantity, limit: Option<&Quantity>, path: &Path, errors: &mut Errors) {
+fn check_against_limit(
+    name: &str,
+    request: Quantity,
+    limit: Option<&Quantity>,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let shared = resource_names::may_overcommit(name);
     match limit {
         Some(limit) if request != *limit && !shared => {
@@ -46,7 +52,7 @@ fn check_against_limit(name: &str, request: Quantity, limit: Option<&Quantity>, 
     }
 }
 
-fn check_amount(name: &str, amount: Quantity, path: &Path, errors: &mut Errors) {
+fn check_amount(name: &str, amount: Quantity, path: &FieldPath, errors: &mut FieldErrors) {
     check_name(name, path, errors);
     if amount.is_negative() {
         errors.invalid(path, amount.to_string(), "must be greater than or equal to 0");
@@ -56,7 +62,7 @@ fn check_amount(name: &str, amount: Quantity, path: &Path, errors: &mut Errors) 
     }
 }
 
-fn check_name(name: &str, path: &Path, errors: &mut Errors) {
+fn check_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let problems = names::qualified(name);
     if problems.is_empty() && !name.contains('/') {
         if !resource_names::is_standard(name) {
@@ -70,7 +76,7 @@ fn check_name(name: &str, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks which resources of a container may change without a restart.
-pub fn check_resize(container: &Container, path: &Path, errors: &mut Errors) {
+pub fn check_resize(container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = Vec::new();
     for policy in container.resize_policy.iter().flatten() {
         let name = policy.resource_name.as_str();

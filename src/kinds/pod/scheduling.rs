@@ -1,6 +1,6 @@
 //! Checks of where a pod may run: affinity, tolerations, spreading.
 
-use crate::kinds::{Errors, Path, names, selector};
+use crate::kinds::{FieldErrors, FieldPath, names, selector};
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, PodAffinityTerm, PodSpec, Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
@@ -9,7 +9,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Checks all three kinds of affinity.
-pub fn check_affinity(affinity: Option<&Affinity>, path: &Path, errors: &mut Errors) {
+pub fn check_affinity(affinity: Option<&Affinity>, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(affinity) = affinity else { return };
     if let Some(nodes) = &affinity.node_affinity {
         check_nodes(nodes, &path.child("nodeAffinity"), errors);
@@ -26,7 +26,7 @@ pub fn check_affinity(affinity: Option<&Affinity>, path: &Path, errors: &mut Err
     }
 }
 
-fn check_nodes(nodes: &NodeAffinity, path: &Path, errors: &mut Errors) {
+fn check_nodes(nodes: &NodeAffinity, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(required) = &nodes.required_during_scheduling_ignored_during_execution {
         selector::check_nodes(required, &path.child(REQUIRED), errors);
     }
@@ -38,19 +38,19 @@ fn check_nodes(nodes: &NodeAffinity, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_weight(weight: i32, path: &Path, errors: &mut Errors) {
+fn check_weight(weight: i32, path: &FieldPath, errors: &mut FieldErrors) {
     if !(1..=100).contains(&weight) {
         errors.invalid(&path.child("weight"), weight, "must be in the range 1-100");
     }
 }
 
-fn check_terms(terms: Option<&[PodAffinityTerm]>, path: &Path, errors: &mut Errors) {
+fn check_terms(terms: Option<&[PodAffinityTerm]>, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, term) in terms.unwrap_or_default().iter().enumerate() {
         check_term(term, &path.child(REQUIRED).index(index), errors);
     }
 }
 
-fn check_weighted(terms: Option<&[WeightedPodAffinityTerm]>, path: &Path, errors: &mut Errors) {
+fn check_weighted(terms: Option<&[WeightedPodAffinityTerm]>, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, term) in terms.unwrap_or_default().iter().enumerate() {
         let path = path.child(PREFERRED).index(index);
         check_weight(term.weight, &path, errors);
@@ -58,7 +58,7 @@ fn check_weighted(terms: Option<&[WeightedPodAffinityTerm]>, path: &Path, errors
     }
 }
 
-fn check_term(term: &PodAffinityTerm, path: &Path, errors: &mut Errors) {
+fn check_term(term: &PodAffinityTerm, path: &FieldPath, errors: &mut FieldErrors) {
     for (field, labels) in [("labelSelector", &term.label_selector), ("namespaceSelector", &term.namespace_selector)] {
         if let Some(labels) = labels {
             selector::check(labels, &path.child(field), errors);
@@ -75,13 +75,13 @@ fn check_term(term: &PodAffinityTerm, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks each toleration.
-pub fn check_tolerations(tolerations: &[Toleration], path: &Path, errors: &mut Errors) {
+pub fn check_tolerations(tolerations: &[Toleration], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, toleration) in tolerations.iter().enumerate() {
         check_toleration(toleration, &path.index(index), errors);
     }
 }
 
-fn check_toleration(toleration: &Toleration, path: &Path, errors: &mut Errors) {
+fn check_toleration(toleration: &Toleration, path: &FieldPath, errors: &mut FieldErrors) {
     let part = |part: &Option<String>| part.clone().unwrap_or_default();
     let (key, operator) = (part(&toleration.key), part(&toleration.operator));
     let (value, effect) = (part(&toleration.value), part(&toleration.effect));
@@ -115,7 +115,7 @@ fn check_toleration(toleration: &Toleration, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks the effect of a taint or toleration.
-pub fn check_effect(effect: &str, path: &Path, errors: &mut Errors) {
+pub fn check_effect(effect: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     if !known.contains(&effect) {
         errors.unsupported_as_listed(path, effect, &known);
@@ -123,7 +123,7 @@ pub fn check_effect(effect: &str, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks how a pod's likes are to be spread.
-pub fn check_spread(constraints: &[TopologySpreadConstraint], path: &Path, errors: &mut Errors) {
+pub fn check_spread(constraints: &[TopologySpreadConstraint], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
         check_constraint(constraint, &path, errors);
@@ -135,7 +135,7 @@ pub fn check_spread(constraints: &[TopologySpreadConstraint], path: &Path, error
     }
 }
 
-fn check_constraint(constraint: &TopologySpreadConstraint, path: &Path, errors: &mut Errors) {
+fn check_constraint(constraint: &TopologySpreadConstraint, path: &FieldPath, errors: &mut FieldErrors) {
     if constraint.max_skew <= 0 {
         errors.invalid(&path.child("maxSkew"), constraint.max_skew, "must be greater than zero");
     }
@@ -172,7 +172,7 @@ fn check_constraint(constraint: &TopologySpreadConstraint, path: &Path, errors: 
 }
 
 /// Checks what a pod waits for: gates before scheduling, conditions before readiness.
-pub fn check_gates(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+pub fn check_gates(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, gate) in spec.readiness_gates.iter().flatten().enumerate() {
         let path = path.child("readinessGates").index(index).child("conditionType");
         errors.each_invalid(&path, gate.condition_type.as_str(), names::qualified(&gate.condition_type));

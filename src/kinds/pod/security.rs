@@ -3,7 +3,7 @@
 use super::internal;
 use super::paths;
 use super::ports::check_host_network;
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext, Sysctl,
 };
@@ -12,14 +12,14 @@ const MOST_ID: i64 = 2_147_483_647;
 const MOST_PROFILE_BYTES: usize = 4095;
 const SYSCTL: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-fn check_id(id: Option<i64>, path: &Path, errors: &mut Errors) {
+fn check_id(id: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(id) = id {
         errors.each_invalid(path, id, names::in_range(id, 0, MOST_ID));
     }
 }
 
 /// Checks what one container may do.
-pub fn check(security: &SecurityContext, path: &Path, errors: &mut Errors) {
+pub fn check(security: &SecurityContext, path: &FieldPath, errors: &mut FieldErrors) {
     check_id(security.run_as_user, &path.child("runAsUser"), errors);
     check_id(security.run_as_group, &path.child("runAsGroup"), errors);
     if let Some(mount) = security.proc_mount.as_deref().filter(|mount| !["Default", "Unmasked"].contains(mount)) {
@@ -41,7 +41,7 @@ pub fn check(security: &SecurityContext, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_seccomp(profile: Option<&SeccompProfile>, path: &Path, errors: &mut Errors) {
+fn check_seccomp(profile: Option<&SeccompProfile>, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(profile) = profile else { return };
     let file = profile.localhost_profile.as_deref();
     let at = path.child("localhostProfile");
@@ -58,7 +58,7 @@ fn check_seccomp(profile: Option<&SeccompProfile>, path: &Path, errors: &mut Err
     }
 }
 
-fn check_app_armor(profile: Option<&AppArmorProfile>, path: &Path, errors: &mut Errors) {
+fn check_app_armor(profile: Option<&AppArmorProfile>, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(profile) = profile else { return };
     let at = path.child("localhostProfile");
     match (profile.type_.as_str(), profile.localhost_profile.as_deref()) {
@@ -79,7 +79,7 @@ fn check_app_armor(profile: Option<&AppArmorProfile>, path: &Path, errors: &mut 
 }
 
 /// Checks what the pod as a whole may do, and its ports on the node's network.
-pub fn check_pod(spec: &PodSpec, spec_path: &Path, errors: &mut Errors) {
+pub fn check_pod(spec: &PodSpec, spec_path: &FieldPath, errors: &mut FieldErrors) {
     let path = &spec_path.child("securityContext");
     if spec.host_network == Some(true) {
         check_host_network(&spec.containers, &spec_path.child("containers"), errors);
@@ -108,7 +108,7 @@ pub fn check_pod(spec: &PodSpec, spec_path: &Path, errors: &mut Errors) {
 }
 
 /// Validates combinations with pods in user namespaces.
-fn check_users(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+fn check_users(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if spec.host_users == Some(false) {
         let fields = [("hostNetwork", spec.host_network), ("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc)];
         for (field, _) in fields.into_iter().filter(|(_, said)| *said == Some(true)) {
@@ -128,7 +128,7 @@ fn check_users(spec: &PodSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_ids(security: &PodSecurityContext, path: &Path, errors: &mut Errors) {
+fn check_ids(security: &PodSecurityContext, path: &FieldPath, errors: &mut FieldErrors) {
     check_id(security.fs_group, &path.child("fsGroup"), errors);
     check_id(security.run_as_user, &path.child("runAsUser"), errors);
     check_id(security.run_as_group, &path.child("runAsGroup"), errors);
@@ -137,7 +137,7 @@ fn check_ids(security: &PodSecurityContext, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_sysctls(sysctls: &[Sysctl], path: &Path, errors: &mut Errors) {
+fn check_sysctls(sysctls: &[Sysctl], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, sysctl) in sysctls.iter().enumerate() {
         let path = path.index(index).child("name");
         if sysctl.name.is_empty() {

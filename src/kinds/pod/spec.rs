@@ -1,13 +1,13 @@
 //! Checks of a whole pod spec, in the order of Kubernetes (`ValidatePodSpec`).
 
 use super::{containers, dns, resource_claims, scheduling, security, volumes};
-use crate::kinds::{Errors, Path, metadata, names};
+use crate::kinds::{FieldErrors, FieldPath, metadata, names};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 
 /// Checks the template of a workload.
-pub fn check_template(template: &PodTemplateSpec, path: &Path, errors: &mut Errors) {
+pub fn check_template(template: &PodTemplateSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(meta) = &template.metadata {
         let path = path.child("metadata");
         if let Some(labels) = &meta.labels {
@@ -26,7 +26,7 @@ pub fn check_template(template: &PodTemplateSpec, path: &Path, errors: &mut Erro
 }
 
 /// Checks the spec of a pod: that of a template, and what templates may do but pods may not.
-pub fn check_pod(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+pub fn check_pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     check(spec, path, errors);
     containers::check_images(&spec.containers, &path.child("containers"), errors);
     let init = spec.init_containers.as_deref().unwrap_or_default();
@@ -35,7 +35,7 @@ pub fn check_pod(spec: &PodSpec, path: &Path, errors: &mut Errors) {
 }
 
 /// Checks what a pod may not be born with.
-pub fn check_new_pod(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+pub fn check_new_pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if spec.ephemeral_containers.is_some() {
         errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
     }
@@ -45,7 +45,7 @@ pub fn check_new_pod(spec: &PodSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+fn check(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let volumes = volumes::check(spec.volumes.as_deref().unwrap_or_default(), &path.child("volumes"), errors);
     containers::check(spec, &volumes, path, errors);
     containers::check_init(spec, &volumes, path, errors);
@@ -67,7 +67,7 @@ fn check(spec: &PodSpec, path: &Path, errors: &mut Errors) {
     check_rest(spec, path, errors);
 }
 
-fn check_rest(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+fn check_rest(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (field, name) in [("serviceAccountName", &spec.service_account_name), ("nodeName", &spec.node_name)] {
         if let Some(name) = name {
             errors.each_invalid(&path.child(field), name.as_str(), names::subdomain(name));

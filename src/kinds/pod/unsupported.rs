@@ -5,10 +5,10 @@
 use serde_json::Value;
 
 /// A field, its lists marked by `[]`; the values (as JSON) that ask for nothing but what there is; and what happens instead of others.
-type Line = (&'static str, &'static [&'static str], &'static str);
+type UnsupportedField = (&'static str, &'static [&'static str], &'static str);
 
 /// Fields of a pod's spec.
-const OF_POD: &[Line] = &[
+const OF_POD: &[UnsupportedField] = &[
     ("hostUsers", &["true"], "users in the pod are the machine's users"),
     ("os.name", &["\"linux\""], "programs are this machine's"),
     ("resourceClaims", &[], "there are no devices to claim"),
@@ -21,7 +21,7 @@ const OF_POD: &[Line] = &[
 ];
 
 /// Fields of a container.
-const OF_CONTAINER: &[Line] = &[
+const OF_CONTAINER: &[UnsupportedField] = &[
     ("securityContext.appArmorProfile.type", UNCONFINED, NO_PROFILE),
     ("securityContext.seLinuxOptions", &[], "processes have the label of kloop itself"),
     ("securityContext.seccompProfile.type", UNCONFINED, NO_FILTER),
@@ -32,7 +32,7 @@ const OF_CONTAINER: &[Line] = &[
 ];
 
 /// Fields of a volume.
-const OF_VOLUME: &[Line] =
+const OF_VOLUME: &[UnsupportedField] =
     &[("emptyDir.medium", &["\"\"", "\"Memory\""], "there are no huge pages to hand out: it is a folder on disk")];
 
 const UNCONFINED: &[&str] = &["\"Unconfined\""];
@@ -61,7 +61,7 @@ pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
 }
 
 /// Goes down to a field, through every item of the lists on the way.
-fn look(value: &Value, path: String, rest: &str, line: &Line, found: &mut Vec<(String, &'static str)>) {
+fn look(value: &Value, path: String, rest: &str, line: &UnsupportedField, found: &mut Vec<(String, &'static str)>) {
     let (step, below) = rest.split_once('.').map_or((rest, None), |(step, below)| (step, Some(below)));
     let Some(below) = below else {
         if value.get(step).is_some_and(|asked| is_asked(asked, line.1)) {

@@ -1,7 +1,7 @@
 //! Checks of changes to a pod: little of it may change once it is there (`ValidatePodUpdate`).
 
 use super::internal;
-use crate::kinds::{Errors, Path, go};
+use crate::kinds::{FieldErrors, FieldPath, go};
 use crate::object::MIRROR;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration};
 use serde_json::Value;
@@ -11,7 +11,7 @@ const MAY_CHANGE: &str = "pod updates may not change fields other than `spec.con
 `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// Checks a changed spec against the one before.
-pub fn check(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut Errors) {
+pub fn check(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let init = |spec: &PodSpec| spec.init_containers.clone().unwrap_or_default();
     let lists = [("containers", new.containers.len(), old.containers.len())];
     for (field, now, before) in lists.into_iter().chain([("initContainers", init(new).len(), init(old).len())]) {
@@ -32,9 +32,9 @@ pub fn check(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut Errors) {
 }
 
 /// The annotation of mirror pods belongs to their node alone.
-pub fn check_mirror(new: &Pod, old: Option<&Pod>, errors: &mut Errors) {
+pub fn check_mirror(new: &Pod, old: Option<&Pod>, errors: &mut FieldErrors) {
     let of = |pod: &Pod| pod.metadata.annotations.as_ref().and_then(|all| all.get(MIRROR)).cloned();
-    let path = Path::root("metadata").child("annotations").key(MIRROR);
+    let path = FieldPath::root("metadata").child("annotations").key(MIRROR);
     match (of(new), old.map(of)) {
         (Some(hash), None) if new.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) => {
             errors.invalid(&path, hash, "must set spec.nodeName if mirror pod annotation is set");
@@ -48,7 +48,7 @@ pub fn check_mirror(new: &Pod, old: Option<&Pod>, errors: &mut Errors) {
 }
 
 /// It may be set or shortened; false when the rest need not be looked at.
-fn check_deadline(new: Option<i64>, old: Option<i64>, path: &Path, errors: &mut Errors) -> bool {
+fn check_deadline(new: Option<i64>, old: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let path = path.child("activeDeadlineSeconds");
     match (new, old) {
         (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
@@ -67,7 +67,7 @@ fn check_deadline(new: Option<i64>, old: Option<i64>, path: &Path, errors: &mut 
     }
 }
 
-fn check_tolerations(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut Errors) {
+fn check_tolerations(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let timeless = |toleration: &Toleration| Toleration { toleration_seconds: None, ..toleration.clone() };
     let now: Vec<Toleration> = new.tolerations.iter().flatten().map(timeless).collect();
     if old.tolerations.iter().flatten().any(|before| !now.contains(&timeless(before))) {
@@ -75,7 +75,7 @@ fn check_tolerations(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut Err
     }
 }
 
-fn check_gates(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut Errors) {
+fn check_gates(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let before = old.scheduling_gates.as_deref().unwrap_or_default();
     for (index, gate) in new.scheduling_gates.iter().flatten().enumerate() {
         if !before.contains(gate) {

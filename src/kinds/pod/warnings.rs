@@ -53,7 +53,7 @@ pub fn of_template(object: &Object) -> Vec<String> {
         "CronJob" => &["spec", "jobTemplate", "spec", "template"],
         _ => &["spec", "template"],
     };
-    let template = object.at(path).filter(|template| template["spec"].is_object());
+    let template = object.value_at(path).filter(|template| template["spec"].is_object());
     let mut warnings = Vec::from_iter(of_name(object));
     warnings
         .extend(template.map(|template| of_template_at(template, &format!("{}.", path.join(".")))).unwrap_or_default());

@@ -1,22 +1,22 @@
 //! Learns what a list or map would have held, for the sentence that says so.
 
-use super::{ReadError, Reader};
+use super::{ReadError, TypedReader};
 use serde::de::value::StringDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// Stands for a list or map that is none, to learn from its visitor what its elements would have been: Go names the type.
-pub(super) struct Guess<'g, 'r, 'u> {
-    pub(super) reader: &'g Reader<'r, 'u>,
+pub(super) struct ElementGuess<'g, 'r, 'u> {
+    pub(super) reader: &'g TypedReader<'r, 'u>,
     pub(super) prefix: &'static str,
 }
 
-impl Guess<'_, '_, '_> {
-    fn of(&self, element: &str) -> ReadError {
+impl ElementGuess<'_, '_, '_> {
+    fn guess_error(&self, element: &str) -> ReadError {
         self.reader.mismatch(&format!("{}{element}", self.prefix))
     }
 }
 
-impl<'de> SeqAccess<'de> for Guess<'_, '_, '_> {
+impl<'de> SeqAccess<'de> for ElementGuess<'_, '_, '_> {
     type Error = ReadError;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ReadError> {
@@ -24,7 +24,7 @@ impl<'de> SeqAccess<'de> for Guess<'_, '_, '_> {
     }
 }
 
-impl<'de> MapAccess<'de> for Guess<'_, '_, '_> {
+impl<'de> MapAccess<'de> for ElementGuess<'_, '_, '_> {
     type Error = ReadError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
@@ -39,12 +39,12 @@ impl<'de> MapAccess<'de> for Guess<'_, '_, '_> {
 macro_rules! guesses {
     ($($method:ident $name:literal;)*) => {$(
         fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ReadError> {
-            Err(self.of($name))
+            Err(self.guess_error($name))
         }
     )*};
 }
 
-impl<'de> Deserializer<'de> for &Guess<'_, '_, '_> {
+impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
     type Error = ReadError;
 
     guesses! {
@@ -77,16 +77,20 @@ impl<'de> Deserializer<'de> for &Guess<'_, '_, '_> {
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
-        Err(self.of(&format!("v1.{name}")))
+        Err(self.guess_error(&format!("v1.{name}")))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
         // Every map of quantities has this one type.
-        Err(if name == "Quantity" { self.reader.mismatch("v1.ResourceList") } else { self.of(&format!("v1.{name}")) })
+        Err(if name == "Quantity" {
+            self.reader.mismatch("v1.ResourceList")
+        } else {
+            self.guess_error(&format!("v1.{name}"))
+        })
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, ReadError> {
-        Err(self.of("interface {}"))
+        Err(self.guess_error("interface {}"))
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -95,7 +99,7 @@ impl<'de> Deserializer<'de> for &Guess<'_, '_, '_> {
         _: usize,
         _: V,
     ) -> Result<V::Value, ReadError> {
-        Err(self.of(&format!("v1.{name}")))
+        Err(self.guess_error(&format!("v1.{name}")))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -104,7 +108,7 @@ impl<'de> Deserializer<'de> for &Guess<'_, '_, '_> {
         _: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, ReadError> {
-        Err(self.of(&format!("v1.{name}")))
+        Err(self.guess_error(&format!("v1.{name}")))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -113,6 +117,6 @@ impl<'de> Deserializer<'de> for &Guess<'_, '_, '_> {
         _: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, ReadError> {
-        Err(self.of(&format!("v1.{name}")))
+        Err(self.guess_error(&format!("v1.{name}")))
     }
 }

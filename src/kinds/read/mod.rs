@@ -6,7 +6,7 @@
 mod guess;
 
 use crate::object::Quantity;
-use guess::Guess;
+use guess::ElementGuess;
 use serde::de::value::StringDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -67,18 +67,18 @@ const MOST_UNKNOWN: usize = 100;
 const LONGEST_NAME: usize = 100;
 
 /// Told of each field that the typed form does not know.
-pub struct Unknown<'u> {
+pub struct UnknownFieldSink<'u> {
     tell: RefCell<&'u mut dyn FnMut(UnknownField)>,
     told: Cell<usize>,
 }
 
-impl<'u> Unknown<'u> {
+impl<'u> UnknownFieldSink<'u> {
     /// One that has not been told of any.
-    pub fn new(tell: &'u mut dyn FnMut(UnknownField)) -> Unknown<'u> {
-        Unknown { tell: RefCell::new(tell), told: Cell::new(0) }
+    pub fn new(tell: &'u mut dyn FnMut(UnknownField)) -> UnknownFieldSink<'u> {
+        UnknownFieldSink { tell: RefCell::new(tell), told: Cell::new(0) }
     }
 
-    fn tell(&self, field: impl FnOnce() -> UnknownField) {
+    fn report(&self, field: impl FnOnce() -> UnknownField) {
         if self.told.get() < MOST_UNKNOWN {
             self.told.set(self.told.get() + 1);
             (self.tell.borrow_mut())(field());
@@ -96,60 +96,60 @@ pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
 
 /// Path of the value being read, from the innermost step outwards.
 #[derive(Clone, Copy)]
-enum Step<'s> {
+enum PathStep<'s> {
     Root,
-    Field { parent: &'s Step<'s>, holder: &'static str, known: &'static [&'static str], name: &'s str },
-    Key { parent: &'s Step<'s>, name: &'s str },
-    Index { parent: &'s Step<'s>, index: usize },
+    Field { parent: &'s PathStep<'s>, holder: &'static str, known: &'static [&'static str], name: &'s str },
+    Key { parent: &'s PathStep<'s>, name: &'s str },
+    Index { parent: &'s PathStep<'s>, index: usize },
 }
 
-impl Step<'_> {
+impl PathStep<'_> {
     /// `spec.containers[0].image`.
     fn path(&self) -> String {
-        let below = |parent: &Step, name: &str| match parent {
-            Step::Root => name.to_owned(),
+        let below = |parent: &PathStep, name: &str| match parent {
+            PathStep::Root => name.to_owned(),
             parent => format!("{}.{name}", parent.path()),
         };
         match self {
-            Step::Root => String::new(),
-            Step::Field { parent, name, .. } | Step::Key { parent, name } => below(parent, name),
-            Step::Index { parent, index } => format!("{}[{index}]", parent.path()),
+            PathStep::Root => String::new(),
+            PathStep::Field { parent, name, .. } | PathStep::Key { parent, name } => below(parent, name),
+            PathStep::Index { parent, index } => format!("{}[{index}]", parent.path()),
         }
     }
 
     /// `spec.containers.image`: fields alone, as Go names the place.
     fn fields(&self) -> String {
         match self {
-            Step::Root => String::new(),
-            Step::Field { parent, name, .. } => match parent.fields() {
+            PathStep::Root => String::new(),
+            PathStep::Field { parent, name, .. } => match parent.fields() {
                 outer if outer.is_empty() => (*name).to_owned(),
                 outer => format!("{outer}.{name}"),
             },
-            Step::Key { parent, .. } | Step::Index { parent, .. } => parent.fields(),
+            PathStep::Key { parent, .. } | PathStep::Index { parent, .. } => parent.fields(),
         }
     }
 
     /// The struct that holds the innermost field, and that field.
     fn holder(&self) -> Option<(&'static str, &str)> {
         match self {
-            Step::Root => None,
-            Step::Field { holder, name, .. } => Some((holder, name)),
-            Step::Key { parent, .. } | Step::Index { parent, .. } => parent.holder(),
+            PathStep::Root => None,
+            PathStep::Field { holder, name, .. } => Some((holder, name)),
+            PathStep::Key { parent, .. } | PathStep::Index { parent, .. } => parent.holder(),
         }
     }
 }
 
 /// Reads one value.
-pub struct Reader<'r, 'u> {
+pub struct TypedReader<'r, 'u> {
     value: &'r Value,
-    at: Step<'r>,
-    unknown: &'r Unknown<'u>,
+    at: PathStep<'r>,
+    unknown: &'r UnknownFieldSink<'u>,
 }
 
-impl<'r, 'u> Reader<'r, 'u> {
+impl<'r, 'u> TypedReader<'r, 'u> {
     /// Reads a whole body.
-    pub fn new(value: &'r Value, unknown: &'r Unknown<'u>) -> Reader<'r, 'u> {
-        Reader { value, at: Step::Root, unknown }
+    pub fn new(value: &'r Value, unknown: &'r UnknownFieldSink<'u>) -> TypedReader<'r, 'u> {
+        TypedReader { value, at: PathStep::Root, unknown }
     }
 
     fn error(&self, message: String) -> ReadError {
@@ -201,8 +201,8 @@ impl<'r, 'u> Reader<'r, 'u> {
 }
 
 /// Fields whose Go type is a text with a name of its own.
-fn named_text(field: &str, at: Step<'_>) -> &'static str {
-    if !matches!(at, Step::Field { .. }) {
+fn named_text(field: &str, at: PathStep<'_>) -> &'static str {
+    if !matches!(at, PathStep::Field { .. }) {
         return "string";
     }
     match field {
@@ -229,7 +229,7 @@ macro_rules! integers {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Reader<'_, '_> {
+impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
     type Error = ReadError;
 
     integers! {
@@ -337,10 +337,10 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         let Some(items) = items_of(self.value) else {
-            let guess = Guess { reader: &self, prefix: "[]" };
+            let guess = ElementGuess { reader: &self, prefix: "[]" };
             return Err(visitor.visit_seq(guess).err().unwrap_or_else(|| self.mismatch("[]")));
         };
-        visitor.visit_seq(Items { items, next: 0, reader: &self })
+        visitor.visit_seq(ListItems { items, next: 0, reader: &self })
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ReadError> {
@@ -358,10 +358,10 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         let Some(map) = entries_of(self.value) else {
-            let guess = Guess { reader: &self, prefix: "map[string]" };
+            let guess = ElementGuess { reader: &self, prefix: "map[string]" };
             return Err(visitor.visit_map(guess).err().unwrap_or_else(|| self.mismatch("map[string]")));
         };
-        visitor.visit_map(Entries { entries: map, value: None, holder: None, reader: &self })
+        visitor.visit_map(MapEntries { entries: map, value: None, holder: None, reader: &self })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -371,7 +371,7 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         let Some(map) = entries_of(self.value) else { return Err(self.mismatch(&format!("v1.{name}"))) };
-        visitor.visit_map(Entries { entries: map, value: None, holder: Some((name, known)), reader: &self })
+        visitor.visit_map(MapEntries { entries: map, value: None, holder: Some((name, known)), reader: &self })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -388,9 +388,9 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        self.unknown.tell(|| {
+        self.unknown.report(|| {
             let nearest = match self.at {
-                Step::Field { known, name, .. } if name.len() <= LONGEST_NAME => nearest(name, known),
+                PathStep::Field { known, name, .. } if name.len() <= LONGEST_NAME => nearest(name, known),
                 _ => None,
             };
             UnknownField { path: self.at.path(), nearest }
@@ -420,15 +420,15 @@ fn entries_of(value: &Value) -> Option<Fields<'_>> {
 type Fields<'e> = std::iter::Flatten<std::option::IntoIter<serde_json::map::Iter<'e>>>;
 
 /// The fields of a struct, or the entries of a map.
-struct Entries<'e, 'r, 'u> {
+struct MapEntries<'e, 'r, 'u> {
     entries: Fields<'e>,
     value: Option<(&'e str, &'e Value)>,
     /// The struct's name and fields; none for a map.
     holder: Option<(&'static str, &'static [&'static str])>,
-    reader: &'e Reader<'r, 'u>,
+    reader: &'e TypedReader<'r, 'u>,
 }
 
-impl<'de> MapAccess<'de> for Entries<'_, '_, '_> {
+impl<'de> MapAccess<'de> for MapEntries<'_, '_, '_> {
     type Error = ReadError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
@@ -441,28 +441,28 @@ impl<'de> MapAccess<'de> for Entries<'_, '_, '_> {
         let Some((name, value)) = self.value.take() else { return Err(de::Error::custom("value before key")) };
         let parent = &self.reader.at;
         let at = match self.holder {
-            Some((holder, known)) => Step::Field { parent, holder, known, name },
-            None => Step::Key { parent, name },
+            Some((holder, known)) => PathStep::Field { parent, holder, known, name },
+            None => PathStep::Key { parent, name },
         };
-        seed.deserialize(Reader { value, at, unknown: self.reader.unknown })
+        seed.deserialize(TypedReader { value, at, unknown: self.reader.unknown })
     }
 }
 
 /// The items of a list.
-struct Items<'i, 'r, 'u> {
+struct ListItems<'i, 'r, 'u> {
     items: &'i [Value],
     next: usize,
-    reader: &'i Reader<'r, 'u>,
+    reader: &'i TypedReader<'r, 'u>,
 }
 
-impl<'de> SeqAccess<'de> for Items<'_, '_, '_> {
+impl<'de> SeqAccess<'de> for ListItems<'_, '_, '_> {
     type Error = ReadError;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ReadError> {
         let Some(value) = self.items.get(self.next) else { return Ok(None) };
-        let at = Step::Index { parent: &self.reader.at, index: self.next };
+        let at = PathStep::Index { parent: &self.reader.at, index: self.next };
         self.next += 1;
-        seed.deserialize(Reader { value, at, unknown: self.reader.unknown }).map(Some)
+        seed.deserialize(TypedReader { value, at, unknown: self.reader.unknown }).map(Some)
     }
 }
 

@@ -25,7 +25,7 @@ fn has_health_port(service: &Object) -> bool {
 /// Leaves out what only the old type had, unless the writer has changed it (then it is checked and refused).
 pub fn drop_other_types(new: &mut Object, old: &Object) {
     let mut drop = |stays: fn(&Object) -> bool, fields: &[&str]| {
-        let same = |field: &&str| new.at(&[SPEC, field]) == old.at(&[SPEC, field]);
+        let same = |field: &&str| new.value_at(&[SPEC, field]) == old.value_at(&[SPEC, field]);
         if stays(old) && !stays(new) && fields.iter().all(same) {
             for field in fields {
                 new.unset(&[SPEC, field]);
@@ -51,12 +51,12 @@ pub fn drop_other_types(new: &mut Object, old: &Object) {
 pub fn keep_allocated(new: &mut Object, old: &Object) {
     if has_address(old) && has_address(new) {
         let unset = new.text(&[SPEC, "clusterIP"]).unwrap_or_default().is_empty();
-        if unset && (new.items(&[SPEC, "clusterIPs"]).is_empty() || same(new, old, "clusterIPs")) {
+        if unset && (new.items(&[SPEC, "clusterIPs"]).is_empty() || is_unchanged(new, old, "clusterIPs")) {
             copy(new, old, "clusterIP");
             copy(new, old, "clusterIPs");
         }
         for field in ["ipFamilies", "ipFamilyPolicy"] {
-            if new.at(&[SPEC, field]).is_none() {
+            if new.value_at(&[SPEC, field]).is_none() {
                 copy(new, old, field);
             }
         }
@@ -73,8 +73,8 @@ pub fn keep_allocated(new: &mut Object, old: &Object) {
 pub fn pair_addresses(new: &mut Object, old: Option<&Object>) {
     let first = new.items(&[SPEC, "clusterIPs"]).first().and_then(Value::as_str).map(str::to_owned);
     let single = new.text(&[SPEC, "clusterIP"]).filter(|text| !text.is_empty()).map(str::to_owned);
-    let list_is_old = old.is_some_and(|old| same(new, old, "clusterIPs"));
-    let single_is_old = old.is_some_and(|old| same(new, old, "clusterIP"));
+    let list_is_old = old.is_some_and(|old| is_unchanged(new, old, "clusterIPs"));
+    let single_is_old = old.is_some_and(|old| is_unchanged(new, old, "clusterIP"));
     match (single, first) {
         (Some(single), None) => new.set(&[SPEC, "clusterIPs"], json!([single])),
         (Some(single), Some(first)) if single != first && list_is_old && !single_is_old => {
@@ -102,12 +102,12 @@ pub fn name_families(new: &mut Object) {
     }
 }
 
-fn same(new: &Object, old: &Object, field: &str) -> bool {
-    new.at(&[SPEC, field]) == old.at(&[SPEC, field])
+fn is_unchanged(new: &Object, old: &Object, field: &str) -> bool {
+    new.value_at(&[SPEC, field]) == old.value_at(&[SPEC, field])
 }
 
 fn copy(new: &mut Object, old: &Object, field: &str) {
-    if let Some(value) = old.at(&[SPEC, field]) {
+    if let Some(value) = old.value_at(&[SPEC, field]) {
         new.set(&[SPEC, field], value.clone());
     }
 }
@@ -157,7 +157,7 @@ mod tests {
     fn what_was_handed_out_is_kept() {
         let old = stored("NodePort");
         let new = prepared(json!({"type": "NodePort", "ports": [{"port": 81}, {"port": 82}]}), Some(&old));
-        assert_eq!(new.at(&["spec", "clusterIPs"]), Some(&json!(["10.96.0.9"])));
+        assert_eq!(new.value_at(&["spec", "clusterIPs"]), Some(&json!(["10.96.0.9"])));
         assert_eq!(node_ports(&new), [Some(&json!(30081)), None]);
     }
 
@@ -168,13 +168,13 @@ mod tests {
         spec["type"] = "ClusterIP".into();
         let inner = prepared(spec.clone(), Some(&old));
         assert_eq!(node_ports(&inner), [None, None]);
-        assert_eq!(inner.at(&["spec", "externalTrafficPolicy"]), None);
+        assert_eq!(inner.value_at(&["spec", "externalTrafficPolicy"]), None);
         assert_eq!(inner.text(&["spec", "clusterIP"]), Some("10.96.0.9"));
         spec["type"] = "ExternalName".into();
         spec["externalName"] = "a.b".into();
         let outer = prepared(spec, Some(&old));
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            assert_eq!(outer.at(&["spec", field]), None, "{field}");
+            assert_eq!(outer.value_at(&["spec", field]), None, "{field}");
         }
         assert_eq!((KIND.validate)(&outer, Some(&old)), []);
     }
@@ -184,7 +184,7 @@ mod tests {
         let old = stored("ClusterIP");
         let mut spec = old.0["spec"].clone();
         spec["clusterIP"] = "10.96.0.10".into();
-        assert_eq!(prepared(spec, Some(&old)).at(&["spec", "clusterIPs"]), Some(&json!(["10.96.0.10"])));
+        assert_eq!(prepared(spec, Some(&old)).value_at(&["spec", "clusterIPs"]), Some(&json!(["10.96.0.10"])));
         let listed = prepared(json!({"clusterIPs": ["10.96.0.7"], "ports": [{"port": 1}]}), None);
         assert_eq!(listed.text(&["spec", "clusterIP"]), Some("10.96.0.7"));
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn families_are_ipv4_but_for_headless_without_selector() {
         let plain = prepared(json!({"ports": [{"port": 1}]}), None);
-        assert_eq!(plain.at(&["spec", "ipFamilies"]), Some(&json!(["IPv4"])));
+        assert_eq!(plain.value_at(&["spec", "ipFamilies"]), Some(&json!(["IPv4"])));
         let headless = prepared(json!({"clusterIP": "None"}), None);
         assert_eq!(headless.text(&["spec", "ipFamilyPolicy"]), Some("RequireDualStack"));
         assert_eq!((KIND.validate)(&headless, None), []);

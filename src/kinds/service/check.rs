@@ -1,9 +1,9 @@
 //! Validation of Services (`ValidateService`), in Kubernetes' order.
 
 use super::{HEADLESS, is_external};
-use crate::kinds::address::{self, Loopback};
-use crate::kinds::go::{self, Field, Shape};
-use crate::kinds::{Errors, Path, metadata, names};
+use crate::kinds::address::{self, LoopbackRule};
+use crate::kinds::go::{self, GoField, GoShape};
+use crate::kinds::{FieldErrors, FieldPath, metadata, names};
 use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
@@ -11,18 +11,18 @@ use serde_json::json;
 const KUBELET_PORT: i32 = 10_250;
 const MOST_AFFINITY_SECONDS: i32 = 86_400;
 
-const PORT: &[Field] = &[
-    ("Name", "name", Shape::Text),
-    ("Protocol", "protocol", Shape::Text),
-    ("AppProtocol", "appProtocol", Shape::Pointer),
-    ("Port", "port", Shape::Number),
-    ("TargetPort", "targetPort", Shape::Number),
-    ("NodePort", "nodePort", Shape::Number),
+const PORT: &[GoField] = &[
+    ("Name", "name", GoShape::Text),
+    ("Protocol", "protocol", GoShape::Text),
+    ("AppProtocol", "appProtocol", GoShape::Pointer),
+    ("Port", "port", GoShape::Number),
+    ("TargetPort", "targetPort", GoShape::Number),
+    ("NodePort", "nodePort", GoShape::Number),
 ];
 
 /// All checks of a spec.
-pub fn spec(spec: &ServiceSpec, errors: &mut Errors) {
-    let path = Path::root("spec");
+pub fn spec(spec: &ServiceSpec, errors: &mut FieldErrors) {
+    let path = FieldPath::root("spec");
     let kind = spec.type_.as_deref().unwrap_or_default();
     let ports = spec.ports.as_deref().unwrap_or_default();
     if ports.is_empty() && spec.cluster_ip.as_deref() != Some(HEADLESS) && kind != "ExternalName" {
@@ -38,7 +38,7 @@ pub fn spec(spec: &ServiceSpec, errors: &mut Errors) {
     check_affinity(spec, &path, errors);
     check_addresses(spec, kind, &path, errors);
     for (index, text) in spec.external_ips.iter().flatten().enumerate() {
-        address::check_destination(text, Loopback::Refused, &path.child("externalIPs").index(index), errors);
+        address::check_destination(text, LoopbackRule::Refused, &path.child("externalIPs").index(index), errors);
     }
     let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     if !kinds.contains(&kind) {
@@ -56,12 +56,12 @@ pub fn spec(spec: &ServiceSpec, errors: &mut Errors) {
 }
 
 /// An address that was handed out stays; the family of the first one too.
-pub fn kept_addresses(new: &ServiceSpec, old: &ServiceSpec, errors: &mut Errors) {
+pub fn kept_addresses(new: &ServiceSpec, old: &ServiceSpec, errors: &mut FieldErrors) {
     let external = Some("ExternalName");
     if new.type_.as_deref() == external || old.type_.as_deref() == external {
         return;
     }
-    let path = Path::root("spec");
+    let path = FieldPath::root("spec");
     let (now, before) =
         (new.cluster_ips.as_deref().unwrap_or_default(), old.cluster_ips.as_deref().unwrap_or_default());
     let first = path.child("clusterIPs").index(0);
@@ -80,7 +80,7 @@ pub fn kept_addresses(new: &ServiceSpec, old: &ServiceSpec, errors: &mut Errors)
     }
 }
 
-fn check_type(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut Errors) {
+fn check_type(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if kind == "LoadBalancer" {
         for (index, _) in spec.ports.iter().flatten().enumerate().filter(|(_, port)| port.port == KUBELET_PORT) {
             let detail = format!("may not expose port {KUBELET_PORT} externally since it is used by kubelet");
@@ -96,7 +96,7 @@ fn check_type(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut Errors) 
     }
 }
 
-fn check_external_name(spec: &ServiceSpec, path: &Path, errors: &mut Errors) {
+fn check_external_name(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let never = "may not be set for ExternalName services";
     if spec.cluster_ips.as_ref().is_some_and(|all| !all.is_empty()) {
         errors.forbidden(&path.child("clusterIPs"), never);
@@ -116,7 +116,7 @@ fn check_external_name(spec: &ServiceSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_port(port: &ServicePort, before: &[ServicePort], several: bool, path: &Path, errors: &mut Errors) {
+fn check_port(port: &ServicePort, before: &[ServicePort], several: bool, path: &FieldPath, errors: &mut FieldErrors) {
     match port.name.as_deref().unwrap_or_default() {
         "" if several => errors.required(&path.child("name"), ""),
         "" => {}
@@ -143,7 +143,7 @@ fn check_port(port: &ServicePort, before: &[ServicePort], several: bool, path: &
     }
 }
 
-fn check_affinity(spec: &ServiceSpec, path: &Path, errors: &mut Errors) {
+fn check_affinity(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let config = path.child("sessionAffinityConfig");
     match spec.session_affinity.as_deref().unwrap_or_default() {
         "" => errors.required(&path.child("sessionAffinity"), ""),
@@ -167,7 +167,7 @@ fn check_affinity(spec: &ServiceSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_addresses(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut Errors) {
+fn check_addresses(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if kind == "ExternalName" {
         return;
     }
@@ -211,7 +211,7 @@ fn check_addresses(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut Err
 }
 
 /// No two ports may share a protocol and a number, on the Service's address or on the nodes.
-fn check_twice(ports: &[ServicePort], path: &Path, errors: &mut Errors) {
+fn check_twice(ports: &[ServicePort], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, port) in ports.iter().enumerate().filter(|(_, port)| port.node_port.is_some()) {
         let same = |other: &ServicePort| other.protocol == port.protocol && other.node_port == port.node_port;
         if ports[..index].iter().any(same) {
@@ -228,7 +228,7 @@ fn check_twice(ports: &[ServicePort], path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_load_balancer(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut Errors) {
+fn check_load_balancer(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let only = "may only be used when `type` is 'LoadBalancer'";
     let ranges = path.child("LoadBalancerSourceRanges");
     if spec.load_balancer_source_ranges.as_ref().is_some_and(|all| !all.is_empty()) && kind != "LoadBalancer" {
@@ -253,7 +253,7 @@ fn check_load_balancer(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut
     }
 }
 
-fn check_traffic(spec: &ServiceSpec, path: &Path, errors: &mut Errors) {
+fn check_traffic(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let external = path.child("externalTrafficPolicy");
     match spec.external_traffic_policy.as_deref() {
         Some(policy) if !is_external(spec) => {

@@ -6,7 +6,7 @@
 mod carry;
 mod check;
 
-use super::{Errors, Kind, NameRule, Typed, omit};
+use super::{FieldErrors, Kind, NameRule, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -20,7 +20,7 @@ pub const KIND: Kind = Kind {
     create_on_update: true,
     name_rule: NameRule::Label,
     warnings,
-    ..Kind::of::<Service>("services", "v1", "Service")
+    ..Kind::new::<Service>("services", "v1", "Service")
 };
 
 fn warnings(service: &Object) -> Vec<String> {
@@ -93,7 +93,7 @@ impl Typed for Service {
         }
     }
 
-    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let spec = self.spec.clone().unwrap_or_default();
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
             check::kept_addresses(&spec, old, errors);

@@ -3,12 +3,12 @@
 use crate::object::{Time, time};
 
 /// Formats the time since a moment; `<unknown>` when there is none.
-pub fn since(moment: Option<Time>, now: Time) -> String {
-    moment.map_or_else(|| "<unknown>".into(), |moment| time::age(between(moment, now)))
+pub fn age_since(moment: Option<Time>, now: Time) -> String {
+    moment.map_or_else(|| "<unknown>".into(), |moment| time::age(seconds_between(moment, now)))
 }
 
 /// Whole seconds from one moment to a later one, towards zero.
-pub fn between(from: Time, to: Time) -> i64 {
+pub fn seconds_between(from: Time, to: Time) -> i64 {
     (to.as_millisecond() - from.as_millisecond()) / 1000
 }
 
@@ -23,10 +23,10 @@ mod tests {
 
     #[test]
     fn missing_moments() {
-        assert_eq!(since(None, Time::UNIX_EPOCH), "<unknown>");
+        assert_eq!(age_since(None, Time::UNIX_EPOCH), "<unknown>");
         assert_eq!(rfc1123(None), "Mon, 01 Jan 0001 00:00:00 +0000");
         let minute = Time::from_second(60).ok();
-        assert_eq!(since(Some(Time::UNIX_EPOCH), minute.unwrap()), "60s");
+        assert_eq!(age_since(Some(Time::UNIX_EPOCH), minute.unwrap()), "60s");
         assert_eq!(rfc1123(minute), "Thu, 01 Jan 1970 00:01:00 +0000");
     }
 }

@@ -1,13 +1,14 @@
 //! HorizontalPodAutoscalers.
 
-use super::age::{rfc1123, since};
-use super::body::{Body, or};
-use super::{Cell, Column, Describe, Related, View, events};
+use super::age::{age_since, rfc1123};
+use super::body::{BodyRead, or};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of autoscalers.
-pub static VIEW: View = View { resource: "horizontalpodautoscalers.autoscaling", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView =
+    KindView { resource: "horizontalpodautoscalers.autoscaling", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -23,11 +24,11 @@ const COLUMNS: &[Column] = &[
 const METRICS_SHOWN: usize = 2;
 
 fn reference(body: &Value) -> String {
-    let target = body.at("spec.scaleTargetRef");
+    let target = body.value_at("spec.scaleTargetRef");
     format!("{}/{}", target.text("kind"), target.text("name"))
 }
 
-fn cells(scaler: &Object, now: Time) -> Vec<Cell> {
+fn cells(scaler: &Object, now: Time) -> Vec<TableCell> {
     let body = &scaler.0;
     vec![
         scaler.name().into(),
@@ -36,26 +37,29 @@ fn cells(scaler: &Object, now: Time) -> Vec<Cell> {
         or(&body.plain("spec.minReplicas"), "<unset>").into(),
         body.int("spec.maxReplicas").into(),
         body.int("status.currentReplicas").into(),
-        since(scaler.created(), now).into(),
+        age_since(scaler.created(), now).into(),
     ]
 }
 
 /// Current and target value of one metric.
-struct Metric<'a> {
+struct MetricTarget<'a> {
     /// The part of the metric that its type names.
     spec: &'a Value,
     /// The same part of what was measured.
     current: &'a Value,
 }
 
-impl<'a> Metric<'a> {
-    fn of(body: &'a Value, at: usize, metric: &'a Value) -> Metric<'a> {
+impl<'a> MetricTarget<'a> {
+    fn from_body(body: &'a Value, at: usize, metric: &'a Value) -> MetricTarget<'a> {
         let kind = metric.text("type");
         let field =
             kind.chars().next().map(|first| first.to_lowercase().chain(kind.chars().skip(1)).collect::<String>());
         let field = field.unwrap_or_default();
         let measured = body.list("status.currentMetrics").get(at);
-        Metric { spec: metric.at(&field), current: measured.map_or(&Value::Null, |measured| measured.at(&field)) }
+        MetricTarget {
+            spec: metric.value_at(&field),
+            current: measured.map_or(&Value::Null, |measured| measured.value_at(&field)),
+        }
     }
 
     fn wants(&self, field: &str) -> Option<String> {
@@ -82,7 +86,7 @@ fn targets(body: &Value) -> String {
 
 fn target(body: &Value, at: usize, metric: &Value) -> String {
     let kind = metric.text("type");
-    let metric = Metric::of(body, at, metric);
+    let metric = MetricTarget::from_body(body, at, metric);
     match kind {
         "Resource" | "ContainerResource" => {
             let name = metric.spec.text("name");
@@ -102,7 +106,7 @@ fn target(body: &Value, at: usize, metric: &Value) -> String {
     }
 }
 
-fn describe(scaler: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(scaler: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &scaler.0;
     out.name_and_namespace(scaler);
     out.labels_and_annotations(scaler);
@@ -110,14 +114,14 @@ fn describe(scaler: &Object, related: &dyn Related, out: &mut Describe) {
     out.field(0, "Reference", reference(body));
     out.field(0, "Metrics", "( current / target )");
     for (at, metric) in body.list("spec.metrics").iter().enumerate() {
-        one_metric(out, metric.text("type"), &Metric::of(body, at, metric));
+        one_metric(out, metric.text("type"), &MetricTarget::from_body(body, at, metric));
     }
     out.field(0, "Min replicas", or(&body.plain("spec.minReplicas"), "<unset>"));
     out.field(0, "Max replicas", body.int("spec.maxReplicas"));
-    if let Some(behavior) = body.at("spec").get("behavior") {
+    if let Some(behavior) = body.value_at("spec").get("behavior") {
         out.heading(0, "Behavior");
         for (label, field) in [("Scale Up", "scaleUp"), ("Scale Down", "scaleDown")] {
-            rules(out, label, behavior.at(field));
+            rules(out, label, behavior.value_at(field));
         }
     }
     let (current, desired) = (body.int("status.currentReplicas"), body.int("status.desiredReplicas"));
@@ -132,10 +136,10 @@ fn describe(scaler: &Object, related: &dyn Related, out: &mut Describe) {
         let cells = ["type", "status", "reason", "message"].map(|field| known.text(field));
         out.line(1, cells.join("\t"));
     }
-    events::of(scaler, related, out);
+    events::write_events(scaler, related, out);
 }
 
-fn one_metric(out: &mut Describe, kind: &str, metric: &Metric<'_>) {
+fn one_metric(out: &mut Describe, kind: &str, metric: &MetricTarget<'_>) {
     let name = metric.spec.text("metric.name");
     let average = metric.wants("averageValue");
     let of_value = |label: String, out: &mut Describe| match &average {
@@ -151,7 +155,7 @@ fn one_metric(out: &mut Describe, kind: &str, metric: &Metric<'_>) {
     match kind {
         "External" => of_value(format!("\"{name}\" "), out),
         "Object" => {
-            let about = metric.spec.at("describedObject");
+            let about = metric.spec.value_at("describedObject");
             of_value(format!("\"{name}\" on {}/{} ", about.text("kind"), about.text("name")), out);
         }
         "Pods" => {
@@ -170,12 +174,12 @@ fn one_metric(out: &mut Describe, kind: &str, metric: &Metric<'_>) {
     }
 }
 
-fn utilization(out: &mut Describe, what: &str, metric: &Metric<'_>, average: Option<String>) {
+fn utilization(out: &mut Describe, what: &str, metric: &MetricTarget<'_>, average: Option<String>) {
     let value = metric.has_now("averageValue");
     if let Some(wanted) = average {
         return out.field(1, what, format_args!("{value} / {wanted}"));
     }
-    let now = match metric.current.at("current.averageUtilization").as_i64() {
+    let now = match metric.current.value_at("current.averageUtilization").as_i64() {
         Some(percent) => format!("{percent}% ({value})"),
         None => "<unknown>".into(),
     };

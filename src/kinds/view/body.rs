@@ -6,28 +6,28 @@ use serde_json::Value;
 static NULL: Value = Value::Null;
 
 /// Reads at a path of field names joined by dots, `spec.nodeName`.
-pub trait Body {
+pub trait BodyRead {
     /// The value, null when there is none.
-    fn at(&self, path: &str) -> &Value;
+    fn value_at(&self, path: &str) -> &Value;
 
     /// The text, empty when there is none.
     fn text(&self, path: &str) -> &str {
-        self.at(path).as_str().unwrap_or_default()
+        self.value_at(path).as_str().unwrap_or_default()
     }
 
     /// The number, 0 when there is none.
     fn int(&self, path: &str) -> i64 {
-        self.at(path).as_i64().unwrap_or_default()
+        self.value_at(path).as_i64().unwrap_or_default()
     }
 
     /// The truth, false when there is none.
     fn flag(&self, path: &str) -> bool {
-        self.at(path).as_bool().unwrap_or_default()
+        self.value_at(path).as_bool().unwrap_or_default()
     }
 
     /// The items, none when there is no list.
     fn list(&self, path: &str) -> &[Value] {
-        self.at(path).as_array().map_or(&[], Vec::as_slice)
+        self.value_at(path).as_array().map_or(&[], Vec::as_slice)
     }
 
     /// The items that are text.
@@ -37,18 +37,18 @@ pub trait Body {
 
     /// The entries of a map in order of their keys, values that are not text in JSON.
     fn pairs(&self, path: &str) -> Vec<(&str, String)> {
-        let map = self.at(path).as_object().into_iter().flatten();
+        let map = self.value_at(path).as_object().into_iter().flatten();
         map.map(|(key, value)| (key.as_str(), plain(value))).collect()
     }
 
     /// Whether there is a value other than null.
     fn has(&self, path: &str) -> bool {
-        !self.at(path).is_null()
+        !self.value_at(path).is_null()
     }
 
     /// The value as a person writes it: text without quotes, the rest as JSON; empty when there is none.
     fn plain(&self, path: &str) -> String {
-        plain(self.at(path))
+        plain(self.value_at(path))
     }
 
     /// The moment, if there is one.
@@ -57,8 +57,8 @@ pub trait Body {
     }
 }
 
-impl Body for Value {
-    fn at(&self, path: &str) -> &Value {
+impl BodyRead for Value {
+    fn value_at(&self, path: &str) -> &Value {
         path.split('.').try_fold(self, |value, name| value.get(name)).unwrap_or(&NULL)
     }
 }

@@ -43,7 +43,7 @@ impl Column {
 
 /// One cell of a row.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
+pub enum TableCell {
     /// Text, not escaped.
     Text(String),
     /// A number, which the API's Table sends as one.
@@ -54,49 +54,49 @@ pub enum Cell {
     Empty,
 }
 
-impl Cell {
+impl TableCell {
     /// The cell in the rows of the API's Table.
     pub fn to_value(&self) -> Value {
         match self {
-            Cell::Text(text) => Value::from(text.as_str()),
-            Cell::Int(number) => Value::from(*number),
-            Cell::Bool(truth) => Value::from(*truth),
-            Cell::Empty => Value::Null,
+            TableCell::Text(text) => Value::from(text.as_str()),
+            TableCell::Int(number) => Value::from(*number),
+            TableCell::Bool(truth) => Value::from(*truth),
+            TableCell::Empty => Value::Null,
         }
     }
 
     /// The text, or `<none>` for the empty one.
-    pub fn or_none(text: &str) -> Cell {
-        Cell::from(if text.is_empty() { "<none>" } else { text })
+    pub fn or_none(text: &str) -> TableCell {
+        TableCell::from(if text.is_empty() { "<none>" } else { text })
     }
 }
 
-impl From<&str> for Cell {
-    fn from(text: &str) -> Cell {
-        Cell::Text(text.to_owned())
+impl From<&str> for TableCell {
+    fn from(text: &str) -> TableCell {
+        TableCell::Text(text.to_owned())
     }
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Cell {
-        Cell::Text(text)
+impl From<String> for TableCell {
+    fn from(text: String) -> TableCell {
+        TableCell::Text(text)
     }
 }
 
-impl From<i64> for Cell {
-    fn from(number: i64) -> Cell {
-        Cell::Int(number)
+impl From<i64> for TableCell {
+    fn from(number: i64) -> TableCell {
+        TableCell::Int(number)
     }
 }
 
-impl From<usize> for Cell {
-    fn from(number: usize) -> Cell {
-        Cell::Int(i64::try_from(number).unwrap_or(i64::MAX))
+impl From<usize> for TableCell {
+    fn from(number: usize) -> TableCell {
+        TableCell::Int(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
-impl From<bool> for Cell {
-    fn from(truth: bool) -> Cell {
-        Cell::Bool(truth)
+impl From<bool> for TableCell {
+    fn from(truth: bool) -> TableCell {
+        TableCell::Bool(truth)
     }
 }

@@ -1,22 +1,22 @@
 //! ConfigMaps.
 
-use super::age::since;
-use super::body::Body;
-use super::{Cell, Column, Describe, Related, View, events};
+use super::age::age_since;
+use super::body::BodyRead;
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use base64::Engine;
 
 /// The view of config maps.
-pub static VIEW: View = View { resource: "configmaps", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "configmaps", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Data"), Column::text("Age")];
 
-fn cells(map: &Object, now: Time) -> Vec<Cell> {
+fn cells(map: &Object, now: Time) -> Vec<TableCell> {
     let keys = map.0.pairs("data").len() + map.0.pairs("binaryData").len();
-    vec![map.name().into(), keys.into(), since(map.created(), now).into()]
+    vec![map.name().into(), keys.into(), age_since(map.created(), now).into()]
 }
 
-fn describe(map: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(map: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.name_and_namespace(map);
     out.labels_and_annotations(map);
     out.blank();
@@ -30,7 +30,7 @@ fn describe(map: &Object, related: &dyn Related, out: &mut Describe) {
         out.line(0, format_args!("{key}: {} bytes", decoded_length(&value)));
     }
     out.blank();
-    events::of(map, related, out);
+    events::write_events(map, related, out);
 }
 
 /// Length in bytes of decoded base64 text; 0 when it is invalid.

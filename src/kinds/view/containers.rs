@@ -1,7 +1,7 @@
 //! Containers, and whole pod templates, as the descriptions of pods and of workloads show them.
 
 use super::age::rfc1123;
-use super::body::{Body, go_list, host_port, or};
+use super::body::{BodyRead, go_list, host_port, or};
 use super::related::selector;
 use super::{Describe, volumes};
 use crate::object::quantity::Quantity;
@@ -22,7 +22,7 @@ pub fn template(out: &mut Describe, template: &Value) {
     if template.is_null() {
         return out.line(1, "<unset>");
     }
-    let spec = template.at("spec");
+    let spec = template.value_at("spec");
     out.pairs(1, "Labels", &template.pairs("metadata.labels"));
     let annotations = template.pairs("metadata.annotations");
     if !annotations.is_empty() {
@@ -31,7 +31,7 @@ pub fn template(out: &mut Describe, template: &Value) {
     if !spec.text("serviceAccountName").is_empty() {
         out.field(1, "Service Account", spec.text("serviceAccountName"));
     }
-    let within = Place { indent: "  ", pod: None, throttled: &|_| None, process_id: &|_| None };
+    let within = DescribePlace { indent: "  ", pod: None, throttled: &|_| None, process_id: &|_| None };
     if !spec.list("initContainers").is_empty() {
         within.containers(out, "Init Containers", spec.list("initContainers"), &[]);
     }
@@ -46,7 +46,7 @@ pub fn template(out: &mut Describe, template: &Value) {
 }
 
 /// Context of a container's description: a pod, or a template, which indents more and has no status.
-pub struct Place<'a> {
+pub struct DescribePlace<'a> {
     /// Blanks before the headings.
     pub indent: &'a str,
     /// The pod, whose fields environment variables may name.
@@ -57,7 +57,7 @@ pub struct Place<'a> {
     pub process_id: &'a dyn Fn(&str) -> Option<i32>,
 }
 
-impl Place<'_> {
+impl DescribePlace<'_> {
     /// A heading and each container, with what is known of its state.
     pub fn containers(&self, out: &mut Describe, heading: &str, containers: &[Value], statuses: &[Value]) {
         let none = if containers.is_empty() { " <none>" } else { "" };
@@ -74,7 +74,7 @@ impl Place<'_> {
             {
                 out.field(2, "Throttled", words);
             }
-            resources(out, container.at("resources"), 2);
+            resources(out, container.value_at("resources"), 2);
             probes(out, container);
             environment_from(out, container);
             self.environment(out, container);
@@ -101,7 +101,7 @@ impl Place<'_> {
             let plural = if ports.len() > 1 { "s" } else { "" };
             out.field(2, &format!("{name}{plural}"), or(&ports.join(", "), "<none>"));
         }
-        let profile = container.at("securityContext.seccompProfile");
+        let profile = container.value_at("securityContext.seccompProfile");
         if !profile.is_null() {
             out.field(2, "SeccompProfile", profile.text("type"));
             if profile.text("type") == "Localhost" {
@@ -115,7 +115,7 @@ impl Place<'_> {
         out.line(2, if variables.is_empty() { "Environment:\t<none>" } else { "Environment:" });
         for variable in variables {
             let name = variable.text("name");
-            let from = variable.at("valueFrom");
+            let from = variable.value_at("valueFrom");
             if from.is_null() {
                 for (at, line) in variable.text("value").split('\n').enumerate() {
                     out.line(3, if at == 0 { format!("{name}:\t{line}") } else { format!("\t{line}") });
@@ -171,9 +171,9 @@ fn command(out: &mut Describe, container: &Value) {
 }
 
 fn state(out: &mut Describe, status: &Value) {
-    one_state(out, "State", status.at("state"));
+    one_state(out, "State", status.value_at("state"));
     if status.has("lastState.terminated") {
-        one_state(out, "Last State", status.at("lastState"));
+        one_state(out, "Last State", status.value_at("lastState"));
     }
     out.field(2, "Ready", if status.flag("ready") { "True" } else { "False" });
     out.field(2, "Restart Count", status.int("restartCount"));
@@ -220,7 +220,7 @@ pub fn resources(out: &mut Describe, resources: &Value, level: usize) {
 fn probes(out: &mut Describe, container: &Value) {
     for (name, field) in [("Liveness", "livenessProbe"), ("Readiness", "readinessProbe"), ("Startup", "startupProbe")] {
         if container.has(field) {
-            out.field(2, name, probe(container.at(field)));
+            out.field(2, name, probe(container.value_at(field)));
         }
     }
 }
@@ -297,7 +297,8 @@ fn mounts(out: &mut Describe, container: &Value) {
 
 /// A pod's field as the downward API gives it.
 fn pod_field(pod: &Value, path: &str) -> Option<String> {
-    let entry = |map: &str| Some(pod.at(map).get(path.split_once("['")?.1.strip_suffix("']")?)?.as_str()?.to_owned());
+    let entry =
+        |map: &str| Some(pod.value_at(map).get(path.split_once("['")?.1.strip_suffix("']")?)?.as_str()?.to_owned());
     let lines = |map: &str| {
         let lines: Vec<String> = pod.pairs(map).iter().map(|(key, value)| format!("{key}={value:?}")).collect();
         lines.join("\n")
@@ -323,7 +324,7 @@ fn pod_field(pod: &Value, path: &str) -> Option<String> {
 /// A container's resource in units of the divisor, rounded up.
 fn resource_field(field: &Value, container: &Value) -> Option<i64> {
     let (kind, resource) = field.text("resource").split_once('.')?;
-    let amount = container.at("resources").get(kind).and_then(|amounts| amounts.get(resource));
+    let amount = container.value_at("resources").get(kind).and_then(|amounts| amounts.get(resource));
     let amount = match amount.and_then(Value::as_str) {
         Some(text) => Quantity::parse(text).ok()?,
         None => Quantity::from_int(0),
@@ -354,7 +355,7 @@ fn toleration(toleration: &Value) -> String {
     if toleration.text("operator") == "Exists" && toleration.text("value").is_empty() {
         text.push_str(if text.is_empty() { "op=Exists" } else { " op=Exists" });
     }
-    if let Some(seconds) = toleration.at("tolerationSeconds").as_i64() {
+    if let Some(seconds) = toleration.value_at("tolerationSeconds").as_i64() {
         text.push_str(&format!(" for {seconds}s"));
     }
     text

@@ -1,14 +1,14 @@
 //! CronJobs.
 
-use super::age::{rfc1123, since};
-use super::body::{Body, or, truth_or_unset};
+use super::age::{age_since, rfc1123};
+use super::body::{BodyRead, or, truth_or_unset};
 use super::containers::{names_and_images, template};
 use super::related::selector;
-use super::{Cell, Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 
 /// The view of cron jobs.
-pub static VIEW: View = View { resource: "cronjobs.batch", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "cronjobs.batch", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -23,33 +23,33 @@ const COLUMNS: &[Column] = &[
     Column::wide("Selector"),
 ];
 
-fn cells(job: &Object, now: Time) -> Vec<Cell> {
+fn cells(job: &Object, now: Time) -> Vec<TableCell> {
     let body = &job.0;
-    let (names, images) = names_and_images(body.at("spec.jobTemplate.spec.template.spec"));
+    let (names, images) = names_and_images(body.value_at("spec.jobTemplate.spec.template.spec"));
     let last = body.time("status.lastScheduleTime");
     vec![
         job.name().into(),
         body.text("spec.schedule").into(),
-        Cell::or_none(body.text("spec.timeZone")),
-        truth_or_unset(body.at("spec.suspend")).into(),
+        TableCell::or_none(body.text("spec.timeZone")),
+        truth_or_unset(body.value_at("spec.suspend")).into(),
         body.list("status.active").len().into(),
-        last.map_or_else(|| "<none>".into(), |last| since(Some(last), now)).into(),
-        since(job.created(), now).into(),
+        last.map_or_else(|| "<none>".into(), |last| age_since(Some(last), now)).into(),
+        age_since(job.created(), now).into(),
         names.into(),
         images.into(),
-        selector(body.at("spec.jobTemplate.spec.selector")).to_string().into(),
+        selector(body.value_at("spec.jobTemplate.spec.selector")).to_string().into(),
     ]
 }
 
-fn describe(job: &Object, related: &dyn Related, out: &mut Describe) {
-    let (body, spec) = (&job.0, job.0.at("spec"));
-    let template_spec = spec.at("jobTemplate.spec");
+fn describe(job: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
+    let (body, spec) = (&job.0, job.0.value_at("spec"));
+    let template_spec = spec.value_at("jobTemplate.spec");
     let or_unset = |text: String, unit: &str| if text.is_empty() { "<unset>".into() } else { text + unit };
     out.name_and_namespace(job);
     out.labels_and_annotations(job);
     out.field(0, "Schedule", spec.text("schedule"));
     out.field(0, "Concurrency Policy", spec.text("concurrencyPolicy"));
-    out.field(0, "Suspend", truth_or_unset(spec.at("suspend")));
+    out.field(0, "Suspend", truth_or_unset(spec.value_at("suspend")));
     out.field(0, "Time Zone", or(spec.text("timeZone"), "<unset>"));
     out.field(0, "Successful Job History Limit", or_unset(spec.plain("successfulJobsHistoryLimit"), ""));
     out.field(0, "Failed Job History Limit", or_unset(spec.plain("failedJobsHistoryLimit"), ""));
@@ -63,12 +63,12 @@ fn describe(job: &Object, related: &dyn Related, out: &mut Describe) {
     if template_spec.has("activeDeadlineSeconds") {
         out.field(0, "Active Deadline Seconds", format_args!("{}s", template_spec.int("activeDeadlineSeconds")));
     }
-    template(out, template_spec.at("template"));
+    template(out, template_spec.value_at("template"));
     match body.time("status.lastScheduleTime") {
         Some(last) => out.field(0, "Last Schedule Time", rfc1123(Some(last))),
         None => out.field(0, "Last Schedule Time", "<unset>"),
     }
     let active: Vec<&str> = body.list("status.active").iter().map(|active| active.text("name")).collect();
     out.field(0, "Active Jobs", or(&active.join(", "), "<none>"));
-    events::of(job, related, out);
+    events::write_events(job, related, out);
 }

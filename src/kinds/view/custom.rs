@@ -1,26 +1,26 @@
 //! Custom resources: the columns that their definition declares.
 
-use super::age::since;
-use super::body::Body;
-use super::{Cell, Column, generic};
-use crate::object::jsonpath::Template;
+use super::age::age_since;
+use super::body::BodyRead;
+use super::{Column, TableCell, generic};
+use crate::object::jsonpath::JsonPathTemplate;
 use crate::object::{Object, Time};
 use serde_json::Value;
 use std::borrow::Cow;
 
 /// The columns of one version of a custom resource.
-pub struct CustomColumns {
+pub struct DefinitionColumns {
     /// Name first, then those declared.
     pub columns: Vec<Column>,
-    sources: Vec<(String, Option<Template>)>,
+    sources: Vec<(String, Option<JsonPathTemplate>)>,
 }
 
-impl CustomColumns {
+impl DefinitionColumns {
     /// Reads `additionalPrinterColumns` of a version; without any, name and age are shown.
-    pub fn of(declared: &[Value]) -> CustomColumns {
+    pub fn parse(declared: &[Value]) -> DefinitionColumns {
         if declared.is_empty() {
-            let age = ("date".to_owned(), Template::parse_relaxed(".metadata.creationTimestamp").ok());
-            return CustomColumns { columns: generic::VIEW.columns.to_vec(), sources: vec![age] };
+            let age = ("date".to_owned(), JsonPathTemplate::parse_relaxed(".metadata.creationTimestamp").ok());
+            return DefinitionColumns { columns: generic::VIEW.columns.to_vec(), sources: vec![age] };
         }
         let column = |column: &Value| Column {
             name: Cow::Owned(column.text("name").to_owned()),
@@ -35,13 +35,14 @@ impl CustomColumns {
         };
         let mut columns = vec![Column::text("Name")];
         columns.extend(declared.iter().map(column));
-        let source =
-            |column: &Value| (column.text("type").to_owned(), Template::parse_relaxed(column.text("jsonPath")).ok());
-        CustomColumns { columns, sources: declared.iter().map(source).collect() }
+        let source = |column: &Value| {
+            (column.text("type").to_owned(), JsonPathTemplate::parse_relaxed(column.text("jsonPath")).ok())
+        };
+        DefinitionColumns { columns, sources: declared.iter().map(source).collect() }
     }
 
     /// One object's cells.
-    pub fn cells(&self, object: &Object, now: Time) -> Vec<Cell> {
+    pub fn cells(&self, object: &Object, now: Time) -> Vec<TableCell> {
         let mut cells = vec![object.name().into()];
         cells.extend(self.sources.iter().map(|(kind, path)| cell(kind, path.as_ref(), object, now)));
         cells
@@ -49,21 +50,21 @@ impl CustomColumns {
 }
 
 /// A value that does not fit the declared type is left empty, as apiextensions-apiserver does.
-fn cell(kind: &str, path: Option<&Template>, object: &Object, now: Time) -> Cell {
+fn cell(kind: &str, path: Option<&JsonPathTemplate>, object: &Object, now: Time) -> TableCell {
     let found = path.and_then(|path| path.find(&object.0).ok()).unwrap_or_default();
-    let Some(first) = found.first() else { return Cell::Empty };
+    let Some(first) = found.first() else { return TableCell::Empty };
     match (kind, first) {
-        (_, Value::Null) => Cell::Empty,
-        ("integer", value) => value.as_i64().map_or(Cell::Empty, Cell::Int),
+        (_, Value::Null) => TableCell::Empty,
+        ("integer", value) => value.as_i64().map_or(TableCell::Empty, TableCell::Int),
         ("number", Value::Number(number)) => number.to_string().into(),
-        ("boolean", value) => value.as_bool().map_or(Cell::Empty, Cell::Bool),
+        ("boolean", value) => value.as_bool().map_or(TableCell::Empty, TableCell::Bool),
         ("date", Value::String(text)) => match text.parse() {
-            Ok(moment) => since(Some(moment), now).into(),
+            Ok(moment) => age_since(Some(moment), now).into(),
             Err(_) => "<invalid>".into(),
         },
         ("string", Value::String(text)) => text.as_str().into(),
         ("string", _) => path.and_then(|path| path.eval(&object.0).ok()).unwrap_or_default().into(),
-        _ => Cell::Empty,
+        _ => TableCell::Empty,
     }
 }
 
@@ -81,14 +82,17 @@ mod tests {
             json!({"name": "Home", "type": "string", "jsonPath": ".spec.home.port", "priority": 1}),
             json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}),
         ];
-        let columns = CustomColumns::of(&declared);
+        let columns = DefinitionColumns::parse(&declared);
         let boat = Object(json!({"metadata": {"name": "one", "creationTimestamp": "1970-01-01T00:00:00Z"},
             "spec": {"sail": "red", "crew": 2, "home": {"port": "oslo"}}}));
         let cells = columns.cells(&boat, Time::from_second(5).unwrap());
-        let expected: Vec<Cell> =
-            vec!["one".into(), "red".into(), Cell::Int(2), Cell::Empty, "oslo".into(), "5s".into()];
+        let expected: Vec<TableCell> =
+            vec!["one".into(), "red".into(), TableCell::Int(2), TableCell::Empty, "oslo".into(), "5s".into()];
         assert_eq!(cells, expected);
         assert!(columns.columns[4].wide);
-        assert_eq!(CustomColumns::of(&[]).cells(&boat, Time::from_second(7).unwrap()), ["one".into(), "7s".into()]);
+        assert_eq!(
+            DefinitionColumns::parse(&[]).cells(&boat, Time::from_second(7).unwrap()),
+            ["one".into(), "7s".into()]
+        );
     }
 }

@@ -1,14 +1,14 @@
 //! DaemonSets.
 
-use super::age::since;
-use super::body::{Body, joined_pairs};
+use super::age::age_since;
+use super::body::{BodyRead, joined_pairs};
 use super::containers::{names_and_images, template};
 use super::related::{pods_status, selector};
-use super::{Cell, Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 
 /// The view of daemon sets.
-pub static VIEW: View = View { resource: "daemonsets.apps", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "daemonsets.apps", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -24,9 +24,9 @@ const COLUMNS: &[Column] = &[
     Column::wide("Selector"),
 ];
 
-fn cells(set: &Object, now: Time) -> Vec<Cell> {
-    let (body, status) = (&set.0, set.0.at("status"));
-    let (names, images) = names_and_images(body.at("spec.template.spec"));
+fn cells(set: &Object, now: Time) -> Vec<TableCell> {
+    let (body, status) = (&set.0, set.0.value_at("status"));
+    let (names, images) = names_and_images(body.value_at("spec.template.spec"));
     vec![
         set.name().into(),
         status.int("desiredNumberScheduled").into(),
@@ -35,17 +35,17 @@ fn cells(set: &Object, now: Time) -> Vec<Cell> {
         status.int("updatedNumberScheduled").into(),
         status.int("numberAvailable").into(),
         joined_pairs(&body.pairs("spec.template.spec.nodeSelector")).into(),
-        since(set.created(), now).into(),
+        age_since(set.created(), now).into(),
         names.into(),
         images.into(),
-        selector(body.at("spec.selector")).to_string().into(),
+        selector(body.value_at("spec.selector")).to_string().into(),
     ]
 }
 
-fn describe(set: &Object, related: &dyn Related, out: &mut Describe) {
-    let (body, status) = (&set.0, set.0.at("status"));
+fn describe(set: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
+    let (body, status) = (&set.0, set.0.value_at("status"));
     out.name_and_namespace(set);
-    out.field(0, "Selector", selector(body.at("spec.selector")));
+    out.field(0, "Selector", selector(body.value_at("spec.selector")));
     out.field(0, "Node-Selector", joined_pairs(&body.pairs("spec.template.spec.nodeSelector")));
     out.labels_and_annotations(set);
     let counts = [
@@ -57,7 +57,7 @@ fn describe(set: &Object, related: &dyn Related, out: &mut Describe) {
     ];
     // Not aligned with the rest, as in kubectl.
     counts.iter().for_each(|(label, field)| out.line(0, format_args!("{label}: {}", status.int(field))));
-    out.field(0, "Pods Status", pods_status(set, body.at("spec.selector"), related));
-    template(out, body.at("spec.template"));
-    events::of(set, related, out);
+    out.field(0, "Pods Status", pods_status(set, body.value_at("spec.selector"), related));
+    template(out, body.value_at("spec.template"));
+    events::write_events(set, related, out);
 }

@@ -1,15 +1,15 @@
 //! Deployments.
 
-use super::age::{rfc1123, since};
-use super::body::Body;
+use super::age::{age_since, rfc1123};
+use super::body::BodyRead;
 use super::containers::{names_and_images, template};
 use super::related::selector;
-use super::{Cell, Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of deployments.
-pub static VIEW: View = View { resource: "deployments.apps", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "deployments.apps", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -22,27 +22,27 @@ const COLUMNS: &[Column] = &[
     Column::wide("Selector"),
 ];
 
-fn cells(deployment: &Object, now: Time) -> Vec<Cell> {
+fn cells(deployment: &Object, now: Time) -> Vec<TableCell> {
     let body = &deployment.0;
-    let (names, images) = names_and_images(body.at("spec.template.spec"));
+    let (names, images) = names_and_images(body.value_at("spec.template.spec"));
     vec![
         deployment.name().into(),
         format!("{}/{}", body.int("status.readyReplicas"), body.int("spec.replicas")).into(),
         body.int("status.updatedReplicas").into(),
         body.int("status.availableReplicas").into(),
-        since(deployment.created(), now).into(),
+        age_since(deployment.created(), now).into(),
         names.into(),
         images.into(),
-        selector(body.at("spec.selector")).to_string().into(),
+        selector(body.value_at("spec.selector")).to_string().into(),
     ]
 }
 
-fn describe(deployment: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(deployment: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &deployment.0;
     out.name_and_namespace(deployment);
     out.field(0, "CreationTimestamp", rfc1123(deployment.created()));
     out.labels_and_annotations(deployment);
-    out.field(0, "Selector", selector(body.at("spec.selector")));
+    out.field(0, "Selector", selector(body.value_at("spec.selector")));
     let replicas = format_args!(
         "{} desired | {} updated | {} total | {} available | {} unavailable",
         body.int("spec.replicas"),
@@ -55,14 +55,14 @@ fn describe(deployment: &Object, related: &dyn Related, out: &mut Describe) {
     out.field(0, "Replicas", replicas);
     out.field(0, "StrategyType", body.text("spec.strategy.type"));
     out.field(0, "MinReadySeconds", body.int("spec.minReadySeconds"));
-    if let Some(rolling) = body.at("spec.strategy").get("rollingUpdate") {
+    if let Some(rolling) = body.value_at("spec.strategy").get("rollingUpdate") {
         let (unavailable, surge) = (rolling.plain("maxUnavailable"), rolling.plain("maxSurge"));
         out.field(0, "RollingUpdateStrategy", format_args!("{unavailable} max unavailable, {surge} max surge"));
     }
-    template(out, body.at("spec.template"));
+    template(out, body.value_at("spec.template"));
     conditions(out, body.list("status.conditions"));
     replica_sets(deployment, related, out);
-    events::of(deployment, related, out);
+    events::write_events(deployment, related, out);
 }
 
 /// `Conditions:` of a workload, if it has any.
@@ -78,7 +78,7 @@ pub fn conditions(out: &mut Describe, conditions: &[Value]) {
 }
 
 /// The replica set that has the deployment's template, and the others.
-fn replica_sets(deployment: &Object, related: &dyn Related, out: &mut Describe) {
+fn replica_sets(deployment: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let mut owned = related.list("replicasets.apps", deployment.namespace());
     owned.retain(|set| set.controller().is_some_and(|owner| owner.uid == deployment.uid()));
     if owned.is_empty() {
@@ -95,7 +95,7 @@ fn replica_sets(deployment: &Object, related: &dyn Related, out: &mut Describe) 
 
 /// The pod template without the label that the deployment adds.
 fn plain_template(object: &Object) -> Value {
-    let mut template = object.0.at("spec.template").clone();
+    let mut template = object.0.value_at("spec.template").clone();
     if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.remove("pod-template-hash");
     }

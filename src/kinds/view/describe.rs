@@ -93,7 +93,7 @@ impl Describe {
 
     /// Labels and annotations of an object.
     pub fn labels_and_annotations(&mut self, object: &Object) {
-        use super::body::Body;
+        use super::body::BodyRead;
         self.pairs(0, "Labels", &object.0.pairs("metadata.labels"));
         self.annotations(0, "Annotations", &object.0.pairs("metadata.annotations"));
     }

@@ -1,13 +1,13 @@
 //! PodDisruptionBudgets.
 
-use super::age::since;
-use super::body::{Body, or};
+use super::age::age_since;
+use super::body::{BodyRead, or};
 use super::related::selector;
-use super::{Cell, Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 
 /// The view of disruption budgets.
-pub static VIEW: View = View { resource: "poddisruptionbudgets.policy", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "poddisruptionbudgets.policy", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -17,19 +17,19 @@ const COLUMNS: &[Column] = &[
     Column::text("Age"),
 ];
 
-fn cells(budget: &Object, now: Time) -> Vec<Cell> {
-    let spec = budget.0.at("spec");
+fn cells(budget: &Object, now: Time) -> Vec<TableCell> {
+    let spec = budget.0.value_at("spec");
     vec![
         budget.name().into(),
         or(&spec.plain("minAvailable"), "N/A").into(),
         or(&spec.plain("maxUnavailable"), "N/A").into(),
         budget.0.int("status.disruptionsAllowed").into(),
-        since(budget.created(), now).into(),
+        age_since(budget.created(), now).into(),
     ]
 }
 
-fn describe(budget: &Object, related: &dyn Related, out: &mut Describe) {
-    let (spec, status) = (budget.0.at("spec"), budget.0.at("status"));
+fn describe(budget: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
+    let (spec, status) = (budget.0.value_at("spec"), budget.0.value_at("status"));
     out.name_and_namespace(budget);
     if spec.has("minAvailable") {
         out.field(0, "Min available", spec.plain("minAvailable"));
@@ -48,5 +48,5 @@ fn describe(budget: &Object, related: &dyn Related, out: &mut Describe) {
         ("Total", "expectedPods"),
     ];
     counts.iter().for_each(|(label, field)| out.field(2, label, status.int(field)));
-    events::of(budget, related, out);
+    events::write_events(budget, related, out);
 }

@@ -1,18 +1,22 @@
 //! Endpoints and EndpointSlices.
 
-use super::age::since;
-use super::body::{Body, host_port, or};
+use super::age::age_since;
+use super::body::{BodyRead, host_port, or};
 use super::service::first_few;
-use super::{Cell, Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of endpoints.
-pub static ENDPOINTS: View =
-    View { resource: "endpoints", columns: ENDPOINTS_COLUMNS, cells: endpoints_cells, describe: describe_endpoints };
+pub static ENDPOINTS: KindView = KindView {
+    resource: "endpoints",
+    columns: ENDPOINTS_COLUMNS,
+    cells: endpoints_cells,
+    describe: describe_endpoints,
+};
 
 /// The view of endpoint slices.
-pub static SLICE: View = View {
+pub static SLICE: KindView = KindView {
     resource: "endpointslices.discovery.k8s.io",
     columns: SLICE_COLUMNS,
     cells: slice_cells,
@@ -32,7 +36,7 @@ const SLICE_COLUMNS: &[Column] = &[
 /// More than this are counted, not listed.
 const SHOWN: usize = 3;
 
-fn endpoints_cells(endpoints: &Object, now: Time) -> Vec<Cell> {
+fn endpoints_cells(endpoints: &Object, now: Time) -> Vec<TableCell> {
     let subsets = endpoints.0.list("subsets");
     let mut all = Vec::new();
     for subset in subsets {
@@ -45,10 +49,10 @@ fn endpoints_cells(endpoints: &Object, now: Time) -> Vec<Cell> {
         }
     }
     let text = if subsets.is_empty() { "<none>".into() } else { first_few(&all, SHOWN) };
-    vec![endpoints.name().into(), text.into(), since(endpoints.created(), now).into()]
+    vec![endpoints.name().into(), text.into(), age_since(endpoints.created(), now).into()]
 }
 
-fn slice_cells(slice: &Object, now: Time) -> Vec<Cell> {
+fn slice_cells(slice: &Object, now: Time) -> Vec<TableCell> {
     let body = &slice.0;
     let ports: Vec<String> = body.list("ports").iter().map(|port| or(&port.plain("port"), "*").to_owned()).collect();
     let addresses: Vec<String> =
@@ -58,7 +62,7 @@ fn slice_cells(slice: &Object, now: Time) -> Vec<Cell> {
         body.text("addressType").into(),
         or(&first_few(&ports, SHOWN), "<unset>").into(),
         or(&first_few(&addresses, SHOWN), "<unset>").into(),
-        since(slice.created(), now).into(),
+        age_since(slice.created(), now).into(),
     ]
 }
 
@@ -71,7 +75,7 @@ fn ports_table(out: &mut Describe, level: usize, ports: &[Value]) {
     }
 }
 
-fn describe_endpoints(endpoints: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe_endpoints(endpoints: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.name_and_namespace(endpoints);
     out.labels_and_annotations(endpoints);
     out.heading(0, "Subsets");
@@ -85,10 +89,10 @@ fn describe_endpoints(endpoints: &Object, related: &dyn Related, out: &mut Descr
         }
         out.blank();
     }
-    events::of(endpoints, related, out);
+    events::write_events(endpoints, related, out);
 }
 
-fn describe_slice(slice: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe_slice(slice: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &slice.0;
     out.name_and_namespace(slice);
     out.labels_and_annotations(slice);
@@ -104,7 +108,7 @@ fn describe_slice(slice: &Object, related: &dyn Related, out: &mut Describe) {
             endpoints.iter().for_each(|endpoint| one_endpoint(out, endpoint));
         }
     }
-    events::of(slice, related, out);
+    events::write_events(slice, related, out);
 }
 
 fn one_endpoint(out: &mut Describe, endpoint: &Value) {

@@ -1,17 +1,17 @@
 //! Events, of the core group and of events.k8s.io, which are the same objects.
 
-use super::age::since;
-use super::body::{Body, or};
-use super::{Cell, Column, View, generic};
+use super::age::age_since;
+use super::body::{BodyRead, or};
+use super::{Column, KindView, TableCell, generic};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of core events.
-pub static CORE: View = View { resource: "events", columns: COLUMNS, cells, describe: generic::describe };
+pub static CORE: KindView = KindView { resource: "events", columns: COLUMNS, cells, describe: generic::describe };
 
 /// The view of the same events in their own group.
-pub static EVENTS: View =
-    View { resource: "events.events.k8s.io", columns: COLUMNS, cells, describe: generic::describe };
+pub static EVENTS: KindView =
+    KindView { resource: "events.events.k8s.io", columns: COLUMNS, cells, describe: generic::describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Last Seen"),
@@ -28,10 +28,10 @@ const COLUMNS: &[Column] = &[
 
 /// The field, or where events.k8s.io keeps the same.
 fn either<'a>(body: &'a Value, core: &str, other: &str) -> &'a Value {
-    if body.has(core) { body.at(core) } else { body.at(other) }
+    if body.has(core) { body.value_at(core) } else { body.value_at(other) }
 }
 
-fn cells(event: &Object, now: Time) -> Vec<Cell> {
+fn cells(event: &Object, now: Time) -> Vec<TableCell> {
     let body = &event.0;
     let moment = |paths: &[&str]| paths.iter().find_map(|path| body.time(path));
     let first = moment(&["firstTimestamp", "deprecatedFirstTimestamp", "eventTime"]);
@@ -43,14 +43,14 @@ fn cells(event: &Object, now: Time) -> Vec<Cell> {
         (kind, name) => format!("{kind}/{name}"),
     };
     vec![
-        since(last, now).into(),
+        age_since(last, now).into(),
         body.text("type").into(),
         body.text("reason").into(),
         object.into(),
         about.text("fieldPath").into(),
         source(body).into(),
         body.text(if body.has("message") { "message" } else { "note" }).trim().into(),
-        since(first, now).into(),
+        age_since(first, now).into(),
         count.map_or(1, |path| body.int(path)).into(),
         event.name().into(),
     ]

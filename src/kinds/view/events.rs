@@ -1,14 +1,14 @@
 //! Events: the last section of a description, and the rows of `kubectl events`.
 
-use super::age::since;
-use super::body::{Body, or};
-use super::{Describe, Related};
+use super::age::age_since;
+use super::body::{BodyRead, or};
+use super::{Describe, RelatedObjects};
 use crate::object::{Object, Time};
 
 /// `Events:` of an object, unless they are not wanted.
-pub fn of(object: &Object, related: &dyn Related, out: &mut Describe) {
+pub fn write_events(object: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let about = |event: &Object| {
-        let involved = event.0.at("involvedObject");
+        let involved = event.0.value_at("involvedObject");
         let uid = involved.text("uid");
         // Those of a static pod are about the pod that its node knows, not about the mirror.
         let same_uid = uid == object.uid() || uid == object.local_uid() || uid.is_empty() || object.uid().is_empty();
@@ -66,12 +66,12 @@ fn last_moment(event: &Object) -> Option<Time> {
 /// `25h`, or `25h (x4 over 30h)` for what happened again.
 pub fn last_seen(event: &Object, now: Time) -> String {
     let body = &event.0;
-    let first = since(first_moment(event), now);
+    let first = age_since(first_moment(event), now);
     if body.has("series") {
-        let last = since(body.time("series.lastObservedTime"), now);
+        let last = age_since(body.time("series.lastObservedTime"), now);
         format!("{last} (x{} over {first})", body.int("series.count"))
     } else if body.int("count") > 1 {
-        format!("{} (x{} over {first})", since(body.time("lastTimestamp"), now), body.int("count"))
+        format!("{} (x{} over {first})", age_since(body.time("lastTimestamp"), now), body.int("count"))
     } else {
         first
     }

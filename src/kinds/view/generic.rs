@@ -1,23 +1,24 @@
 //! Kinds without a view of their own, custom resources among them: name and age, and a description field by field.
 
-use super::age::since;
-use super::{Cell, Column, Describe, Related, View, events};
+use super::age::age_since;
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// Columns for kinds without a view.
-pub const VIEW: View = View { resource: "", columns: &[Column::text("Name"), Column::text("Age")], cells, describe };
+pub const VIEW: KindView =
+    KindView { resource: "", columns: &[Column::text("Name"), Column::text("Age")], cells, describe };
 
-fn cells(object: &Object, now: Time) -> Vec<Cell> {
-    vec![object.name().into(), since(object.created(), now).into()]
+fn cells(object: &Object, now: Time) -> Vec<TableCell> {
+    vec![object.name().into(), age_since(object.created(), now).into()]
 }
 
 /// Every field under its name in words, then the events.
-pub fn describe(object: &Object, related: &dyn Related, out: &mut Describe) {
+pub fn describe(object: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.name_and_namespace(object);
     out.labels_and_annotations(object);
     fields(out, 0, &object.0, "");
-    events::of(object, related, out);
+    events::write_events(object, related, out);
 }
 
 /// Shown above, or of no use to a reader.

@@ -1,13 +1,13 @@
 //! Images.
 
-use super::age::{rfc1123, since};
-use super::body::{Body, or};
-use super::{Cell, Column, Describe, Related, View, events};
+use super::age::{age_since, rfc1123};
+use super::body::{BodyRead, or};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of Images.
-pub static VIEW: View = View { resource: crate::kinds::image::RESOURCE, columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: crate::kinds::image::RESOURCE, columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -21,24 +21,24 @@ const COLUMNS: &[Column] = &[
     Column::wide("Watch"),
 ];
 
-fn cells(image: &Object, now: Time) -> Vec<Cell> {
-    let spec = image.0.at("spec");
+fn cells(image: &Object, now: Time) -> Vec<TableCell> {
+    let spec = image.0.value_at("spec");
     vec![
         image.name().into(),
         spec.texts("patterns").join(",").into(),
         entrypoint(image, brief).into(),
-        Cell::or_none(&brief(&spec.texts("command"))),
-        since(image.created(), now).into(),
-        Cell::or_none(spec.text("user")),
-        Cell::or_none(spec.text("workingDir")),
-        Cell::or_none(spec.text("filesystem")),
-        Cell::or_none(&spec.texts("watch").join(",")),
+        TableCell::or_none(&brief(&spec.texts("command"))),
+        age_since(image.created(), now).into(),
+        TableCell::or_none(spec.text("user")),
+        TableCell::or_none(spec.text("workingDir")),
+        TableCell::or_none(spec.text("filesystem")),
+        TableCell::or_none(&spec.texts("watch").join(",")),
     ]
 }
 
 /// `<none>` when it says that there is no program, `<found>` when it says nothing of it.
 fn entrypoint(image: &Object, shown: fn(&[&str]) -> String) -> String {
-    match image.0.at("spec.entrypoint").as_array() {
+    match image.0.value_at("spec.entrypoint").as_array() {
         None => "<found>".into(),
         Some(words) if words.is_empty() => "<none>".into(),
         Some(_) => shown(&image.0.texts("spec.entrypoint")),
@@ -77,8 +77,8 @@ fn last_build(build: &Value, out: &mut Describe) {
     }
 }
 
-fn describe(image: &Object, related: &dyn Related, out: &mut Describe) {
-    let spec = image.0.at("spec");
+fn describe(image: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
+    let spec = image.0.value_at("spec");
     out.field(0, "Name", image.name());
     out.labels_and_annotations(image);
     out.values(0, "Patterns", spec.texts("patterns"));
@@ -106,7 +106,7 @@ fn describe(image: &Object, related: &dyn Related, out: &mut Describe) {
         out.heading(0, "Build");
         out.field(1, "Command", words(&spec.texts("build.command")));
         out.field(1, "Working Dir", or(spec.text("build.workingDir"), "<none>"));
-        last_build(image.0.at("status.build"), out);
+        last_build(image.0.value_at("status.build"), out);
     }
     if spec.has("watch") {
         out.values(0, "Watch", spec.texts("watch"));
@@ -117,5 +117,5 @@ fn describe(image: &Object, related: &dyn Related, out: &mut Describe) {
             out.field(1, "Message", image.0.text("status.sources.message"));
         }
     }
-    events::of(image, related, out);
+    events::write_events(image, related, out);
 }

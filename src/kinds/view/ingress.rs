@@ -1,17 +1,17 @@
 //! Ingresses and their classes.
 
-use super::age::since;
-use super::body::{Body, or};
+use super::age::age_since;
+use super::body::{BodyRead, or};
 use super::service::{endpoints, first_few, load_balancer_addresses, slices_of};
-use super::{Cell, Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of ingresses.
-pub static VIEW: View = View { resource: "ingresses.networking.k8s.io", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "ingresses.networking.k8s.io", columns: COLUMNS, cells, describe };
 
 /// The view of ingress classes.
-pub static CLASS: View = View {
+pub static CLASS: KindView = KindView {
     resource: "ingressclasses.networking.k8s.io",
     columns: CLASS_COLUMNS,
     cells: class_cells,
@@ -33,7 +33,7 @@ const CLASS_COLUMNS: &[Column] =
 /// More hosts than this are counted, not listed.
 const HOSTS_SHOWN: usize = 3;
 
-fn cells(ingress: &Object, now: Time) -> Vec<Cell> {
+fn cells(ingress: &Object, now: Time) -> Vec<TableCell> {
     let body = &ingress.0;
     let hosts: Vec<String> = body
         .list("spec.rules")
@@ -43,11 +43,11 @@ fn cells(ingress: &Object, now: Time) -> Vec<Cell> {
         .collect();
     vec![
         ingress.name().into(),
-        Cell::or_none(body.text("spec.ingressClassName")),
+        TableCell::or_none(body.text("spec.ingressClassName")),
         or(&first_few(&hosts, HOSTS_SHOWN), "*").into(),
-        load_balancer_addresses(body.at("status.loadBalancer")).into(),
+        load_balancer_addresses(body.value_at("status.loadBalancer")).into(),
         ports(body).into(),
-        since(ingress.created(), now).into(),
+        age_since(ingress.created(), now).into(),
     ]
 }
 
@@ -72,25 +72,25 @@ fn usual_ports(body: &Value) -> &'static str {
     }
 }
 
-fn class_cells(class: &Object, now: Time) -> Vec<Cell> {
-    let parameters = class.0.at("spec.parameters");
+fn class_cells(class: &Object, now: Time) -> Vec<TableCell> {
+    let parameters = class.0.value_at("spec.parameters");
     let text = match (parameters.text("kind"), parameters.text("apiGroup")) {
         ("", _) => "<none>".into(),
         (kind, "") => format!("{kind}/{}", parameters.text("name")),
         (kind, group) => format!("{kind}.{group}/{}", parameters.text("name")),
     };
     let controller = class.0.text("spec.controller");
-    vec![class.name().into(), controller.into(), text.into(), since(class.created(), now).into()]
+    vec![class.name().into(), controller.into(), text.into(), age_since(class.created(), now).into()]
 }
 
-fn describe(ingress: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(ingress: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &ingress.0;
-    let spec = body.at("spec");
+    let spec = body.value_at("spec");
     let backend = |backend: &Value| backend_text(backend, ingress.namespace(), related);
     out.field(0, "Name", ingress.name());
     out.pairs(0, "Labels", &body.pairs("metadata.labels"));
     out.field(0, "Namespace", ingress.namespace());
-    out.field(0, "Address", load_balancer_addresses(body.at("status.loadBalancer")));
+    out.field(0, "Address", load_balancer_addresses(body.value_at("status.loadBalancer")));
     if body.list("status.loadBalancer.ingress").iter().any(|point| point.has("ports")) {
         out.field(0, "Ports", ports(body) + usual_ports(body));
     }
@@ -113,18 +113,18 @@ fn describe(ingress: &Object, related: &dyn Related, out: &mut Describe) {
     for rule in &rules {
         out.line(1, format_args!("{}\t", or(rule.text("host"), "*")));
         for path in rule.list("http.paths") {
-            out.line(2, format_args!("\t{} \t{}", path.text("path"), backend(path.at("backend"))));
+            out.line(2, format_args!("\t{} \t{}", path.text("path"), backend(path.value_at("backend"))));
         }
     }
     if rules.is_empty() {
         out.row(1, &[&"*", &"*", &default]);
     }
     out.annotations(0, "Annotations", &body.pairs("metadata.annotations"));
-    events::of(ingress, related, out);
+    events::write_events(ingress, related, out);
 }
 
 /// `svc:80 (10.0.0.1:8080)`, with the endpoints behind it.
-fn backend_text(backend: &Value, namespace: &str, related: &dyn Related) -> String {
+fn backend_text(backend: &Value, namespace: &str, related: &dyn RelatedObjects) -> String {
     if let Some(resource) = backend.get("resource") {
         let group = or(resource.text("apiGroup"), "<none>");
         return format!("APIGroup: {group}, Kind: {}, Name: {}", resource.text("kind"), resource.text("name"));
@@ -142,11 +142,11 @@ fn backend_text(backend: &Value, namespace: &str, related: &dyn Related) -> Stri
     format!("{text} ({})", endpoints(&slices_of(related, namespace, name), port))
 }
 
-fn describe_class(class: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe_class(class: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Name", class.name());
     out.labels_and_annotations(class);
     out.field(0, "Controller", class.0.text("spec.controller"));
-    if let Some(parameters) = class.0.at("spec").get("parameters") {
+    if let Some(parameters) = class.0.value_at("spec").get("parameters") {
         out.heading(0, "Parameters");
         for (label, field) in [("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name")] {
             if parameters.has(field) {
@@ -154,5 +154,5 @@ fn describe_class(class: &Object, related: &dyn Related, out: &mut Describe) {
             }
         }
     }
-    events::of(class, related, out);
+    events::write_events(class, related, out);
 }

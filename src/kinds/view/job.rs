@@ -1,15 +1,15 @@
 //! Jobs.
 
-use super::age::{between, rfc1123, since};
-use super::body::Body;
+use super::age::{age_since, rfc1123, seconds_between};
+use super::body::BodyRead;
 use super::containers::{names_and_images, template};
 use super::related::{controlled_by, selector};
-use super::{Cell, Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time, time};
 use serde_json::Value;
 
 /// The view of jobs.
-pub static VIEW: View = View { resource: "jobs.batch", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "jobs.batch", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -25,18 +25,18 @@ const COLUMNS: &[Column] = &[
 /// Longer lists of completed indexes are cut at the next comma. kubectl: `capIndexesListOrNone`.
 const INDEXES_SHOWN: usize = 50;
 
-fn cells(job: &Object, now: Time) -> Vec<Cell> {
+fn cells(job: &Object, now: Time) -> Vec<TableCell> {
     let body = &job.0;
-    let (names, images) = names_and_images(body.at("spec.template.spec"));
+    let (names, images) = names_and_images(body.value_at("spec.template.spec"));
     vec![
         job.name().into(),
         status(job).into(),
         completions(body).into(),
         duration(body, now).into(),
-        since(job.created(), now).into(),
+        age_since(job.created(), now).into(),
         names.into(),
         images.into(),
-        selector(body.at("spec.selector")).to_string().into(),
+        selector(body.value_at("spec.selector")).to_string().into(),
     ]
 }
 
@@ -58,7 +58,7 @@ fn status(job: &Object) -> &'static str {
 
 fn completions(body: &Value) -> String {
     let succeeded = body.int("status.succeeded");
-    match (body.at("spec.completions").as_i64(), body.int("spec.parallelism")) {
+    match (body.value_at("spec.completions").as_i64(), body.int("spec.parallelism")) {
         (Some(wanted), _) => format!("{succeeded}/{wanted}"),
         (None, many) if many > 1 => format!("{succeeded}/1 of {many}"),
         (None, _) => format!("{succeeded}/1"),
@@ -67,13 +67,13 @@ fn completions(body: &Value) -> String {
 
 fn duration(body: &Value, now: Time) -> String {
     let end = body.time("status.completionTime").unwrap_or(now);
-    body.time("status.startTime").map(|start| time::age(between(start, end))).unwrap_or_default()
+    body.time("status.startTime").map(|start| time::age(seconds_between(start, end))).unwrap_or_default()
 }
 
-fn describe(job: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(job: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &job.0;
     out.name_and_namespace(job);
-    out.field(0, "Selector", selector(body.at("spec.selector")));
+    out.field(0, "Selector", selector(body.value_at("spec.selector")));
     out.labels_and_annotations(job);
     if let Some(owner) = controlled_by(job) {
         out.field(0, "Controlled By", owner);
@@ -91,8 +91,8 @@ fn describe(job: &Object, related: &dyn Related, out: &mut Describe) {
     field(out, "TTL Seconds After Finished", "spec.ttlSecondsAfterFinished");
     times(body, out);
     pods_statuses(body, out);
-    template(out, body.at("spec.template"));
-    events::of(job, related, out);
+    template(out, body.value_at("spec.template"));
+    events::write_events(job, related, out);
 }
 
 fn times(body: &Value, out: &mut Describe) {
@@ -104,7 +104,7 @@ fn times(body: &Value, out: &mut Describe) {
         out.field(0, "Completed At", rfc1123(end));
     }
     if let (Some(start), Some(end)) = (start, end) {
-        out.field(0, "Duration", time::age(between(start, end)));
+        out.field(0, "Duration", time::age(seconds_between(start, end)));
     }
     if body.has("spec.activeDeadlineSeconds") {
         out.field(0, "Active Deadline Seconds", format_args!("{}s", body.int("spec.activeDeadlineSeconds")));
@@ -112,11 +112,11 @@ fn times(body: &Value, out: &mut Describe) {
 }
 
 fn pods_statuses(body: &Value, out: &mut Describe) {
-    let ready = match body.at("status.ready").as_i64() {
+    let ready = match body.value_at("status.ready").as_i64() {
         Some(ready) => format!(" ({ready} Ready)"),
         None => String::new(),
     };
-    let [active, succeeded, failed] = ["active", "succeeded", "failed"].map(|name| body.at("status").int(name));
+    let [active, succeeded, failed] = ["active", "succeeded", "failed"].map(|name| body.value_at("status").int(name));
     out.field(0, "Pods Statuses", format_args!("{active} Active{ready} / {succeeded} Succeeded / {failed} Failed"));
     if body.text("spec.completionMode") == "Indexed" {
         out.field(0, "Completed Indexes", capped(body.text("status.completedIndexes")));

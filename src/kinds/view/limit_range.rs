@@ -1,19 +1,19 @@
 //! LimitRanges.
 
-use super::body::{Body, or};
-use super::{Cell, Column, Describe, Related, View};
+use super::body::{BodyRead, or};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell};
 use crate::object::{Object, Time};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The view of limit ranges.
-pub static VIEW: View = View { resource: "limitranges", columns: CREATED, cells: created_at, describe };
+pub static VIEW: KindView = KindView { resource: "limitranges", columns: CREATED, cells: created_at, describe };
 
 /// The columns of kinds that Kubernetes has no printer for.
 pub const CREATED: &[Column] = &[Column::text("Name"), Column::text("Created At")];
 
 /// The name and the moment of creation.
-pub fn created_at(object: &Object, _now: Time) -> Vec<Cell> {
+pub fn created_at(object: &Object, _now: Time) -> Vec<TableCell> {
     vec![object.name().into(), object.0.text("metadata.creationTimestamp").into()]
 }
 
@@ -23,7 +23,7 @@ const HEADER: [&str; 7] =
 /// The fields of the columns after the resource.
 const AMOUNTS: [&str; 5] = ["min", "max", "defaultRequest", "default", "maxLimitRequestRatio"];
 
-fn describe(range: &Object, _related: &dyn Related, out: &mut Describe) {
+fn describe(range: &Object, _related: &dyn RelatedObjects, out: &mut Describe) {
     out.name_and_namespace(range);
     out.header(0, &HEADER);
     rows(out, "", range);
@@ -44,11 +44,11 @@ fn rows(out: &mut Describe, indent: &str, range: &Object) {
     for limit in range.0.list("spec.limits") {
         let resources: BTreeSet<&str> = AMOUNTS
             .iter()
-            .flat_map(|field| limit.at(field).as_object().into_iter().flatten())
+            .flat_map(|field| limit.value_at(field).as_object().into_iter().flatten())
             .map(|(name, _)| name.as_str())
             .collect();
         for resource in resources {
-            let amount = |field: &str| limit.at(field).get(resource).and_then(Value::as_str).unwrap_or_default();
+            let amount = |field: &str| limit.value_at(field).get(resource).and_then(Value::as_str).unwrap_or_default();
             let amounts = AMOUNTS.map(|field| or(amount(field), "-")).join("\t");
             out.line(0, format_args!("{indent}{}\t{resource}\t{amounts}", limit.text("type")));
         }

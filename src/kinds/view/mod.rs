@@ -48,27 +48,27 @@ mod stateful_set;
 mod storage;
 mod table_only;
 
-pub use column::{Cell, Column};
+pub use column::{Column, TableCell};
 pub use describe::Describe;
 pub use image::{brief as brief_words, words as view_words};
-pub use related::Related;
+pub use related::RelatedObjects;
 
 use crate::object::{Object, Time};
 
 /// Presentation of one kind.
-pub struct View {
+pub struct KindView {
     /// `deployments.apps`.
     pub resource: &'static str,
     /// The columns of its table.
     pub columns: &'static [Column],
     /// One object's cells, one for each column.
-    pub cells: fn(&Object, Time) -> Vec<Cell>,
+    pub cells: fn(&Object, Time) -> Vec<TableCell>,
     /// Writes its description.
-    pub describe: fn(&Object, &dyn Related, &mut Describe),
+    pub describe: fn(&Object, &dyn RelatedObjects, &mut Describe),
 }
 
 /// Every kind with a view of its own.
-static ALL: &[&View] = &[
+static ALL: &[&KindView] = &[
     &autoscaler::VIEW,
     &config_map::VIEW,
     &cron_job::VIEW,
@@ -113,11 +113,11 @@ static ALL: &[&View] = &[
 ];
 
 /// The view of a resource, if it has one of its own.
-pub fn for_resource(resource: &str) -> Option<&'static View> {
+pub fn for_resource(resource: &str) -> Option<&'static KindView> {
     ALL.iter().copied().chain(table_only::ALL).find(|view| view.resource == resource)
 }
 
 /// The view of a resource; kinds without one show their name and age, and describe themselves field by field.
-pub fn of(resource: &str) -> &'static View {
+pub fn view_for(resource: &str) -> &'static KindView {
     for_resource(resource).unwrap_or(&generic::VIEW)
 }

@@ -1,21 +1,21 @@
 //! Namespaces.
 
-use super::age::{rfc1123, since};
-use super::body::Body;
-use super::{Cell, Column, Describe, Related, View, limit_range, resource_quota};
+use super::age::{age_since, rfc1123};
+use super::body::BodyRead;
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, limit_range, resource_quota};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of namespaces.
-pub static VIEW: View = View { resource: "namespaces", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "namespaces", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Status"), Column::text("Age")];
 
-fn cells(namespace: &Object, now: Time) -> Vec<Cell> {
-    vec![namespace.name().into(), namespace.0.text("status.phase").into(), since(namespace.created(), now).into()]
+fn cells(namespace: &Object, now: Time) -> Vec<TableCell> {
+    vec![namespace.name().into(), namespace.0.text("status.phase").into(), age_since(namespace.created(), now).into()]
 }
 
-fn describe(namespace: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(namespace: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Name", namespace.name());
     out.labels_and_annotations(namespace);
     out.field(0, "Status", namespace.0.text("status.phase"));

@@ -1,23 +1,23 @@
 //! ServiceCIDRs and IPAddresses.
 
-use super::age::since;
-use super::body::Body;
+use super::age::age_since;
+use super::body::BodyRead;
 use super::namespace::conditions;
-use super::{Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, events};
 use crate::object::Object;
 
 /// The view of ranges of service addresses.
-pub static SERVICE_CIDR: View = View {
+pub static SERVICE_CIDR: KindView = KindView {
     resource: "servicecidrs.networking.k8s.io",
     columns: &[Column::text("Name"), Column::text("CIDRs"), Column::text("Age")],
     cells: |range, now| {
-        vec![range.name().into(), range.0.texts("spec.cidrs").join(",").into(), since(range.created(), now).into()]
+        vec![range.name().into(), range.0.texts("spec.cidrs").join(",").into(), age_since(range.created(), now).into()]
     },
     describe: describe_range,
 };
 
 /// The view of addresses in use.
-pub static IP_ADDRESS: View = View {
+pub static IP_ADDRESS: KindView = KindView {
     resource: "ipaddresses.networking.k8s.io",
     columns: &[Column::text("Name"), Column::text("ParentRef")],
     cells: |address, _| vec![address.name().into(), parent(address).into()],
@@ -26,7 +26,7 @@ pub static IP_ADDRESS: View = View {
 
 /// `services/default/kubernetes`.
 fn parent(address: &Object) -> String {
-    let parent = address.0.at("spec.parentRef");
+    let parent = address.0.value_at("spec.parentRef");
     let resource = match parent.text("group") {
         "" => parent.text("resource").to_owned(),
         group => format!("{}.{group}", parent.text("resource")),
@@ -37,7 +37,7 @@ fn parent(address: &Object) -> String {
     }
 }
 
-fn describe_range(range: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe_range(range: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Name", range.name());
     out.labels_and_annotations(range);
     out.field(0, "CIDRs", range.0.texts("spec.cidrs").join(", "));
@@ -45,13 +45,13 @@ fn describe_range(range: &Object, related: &dyn Related, out: &mut Describe) {
         out.heading(0, "Status");
     }
     conditions(out, range.0.list("status.conditions"));
-    events::of(range, related, out);
+    events::write_events(range, related, out);
 }
 
-fn describe_address(address: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe_address(address: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Name", address.name());
     out.labels_and_annotations(address);
-    if let Some(parent) = address.0.at("spec").get("parentRef") {
+    if let Some(parent) = address.0.value_at("spec").get("parentRef") {
         out.heading(0, "Parent Reference");
         for (label, field) in
             [("Group", "group"), ("Resource", "resource"), ("Namespace", "namespace"), ("Name", "name")]
@@ -59,5 +59,5 @@ fn describe_address(address: &Object, related: &dyn Related, out: &mut Describe)
             out.field(1, label, parent.text(field));
         }
     }
-    events::of(address, related, out);
+    events::write_events(address, related, out);
 }

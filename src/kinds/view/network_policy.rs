@@ -1,24 +1,25 @@
 //! NetworkPolicies.
 
-use super::age::since;
-use super::body::{Body, or};
+use super::age::age_since;
+use super::body::{BodyRead, or};
 use super::related::selector;
-use super::{Cell, Column, Describe, Related, View};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of network policies.
-pub static VIEW: View = View { resource: "networkpolicies.networking.k8s.io", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView =
+    KindView { resource: "networkpolicies.networking.k8s.io", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Pod-Selector"), Column::text("Age")];
 
-fn cells(policy: &Object, now: Time) -> Vec<Cell> {
-    let pods = selector(policy.0.at("spec.podSelector")).to_string();
-    vec![policy.name().into(), pods.into(), since(policy.created(), now).into()]
+fn cells(policy: &Object, now: Time) -> Vec<TableCell> {
+    let pods = selector(policy.0.value_at("spec.podSelector")).to_string();
+    vec![policy.name().into(), pods.into(), age_since(policy.created(), now).into()]
 }
 
-fn describe(policy: &Object, _related: &dyn Related, out: &mut Describe) {
-    let spec = policy.0.at("spec");
+fn describe(policy: &Object, _related: &dyn RelatedObjects, out: &mut Describe) {
+    let spec = policy.0.value_at("spec");
     let types = spec.texts("policyTypes");
     out.name_and_namespace(policy);
     let created = policy.created().map(|created| created.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string());
@@ -26,7 +27,7 @@ fn describe(policy: &Object, _related: &dyn Related, out: &mut Describe) {
     out.labels_and_annotations(policy);
     out.heading(0, "Spec");
     let all = "<none> (Allowing the specific traffic to all pods in this namespace)".to_owned();
-    let pods = selector(spec.at("podSelector"));
+    let pods = selector(spec.value_at("podSelector"));
     let pods = if pods.is_everything() { all } else { pods.to_string() };
     out.line(1, format_args!("PodSelector:     {pods}"));
     direction(out, "ingress", types.contains(&"Ingress"), spec.list("ingress"), "From", "from", "source");
@@ -51,7 +52,7 @@ fn direction(out: &mut Describe, name: &str, on: bool, rules: &[Value], label: &
         }
         for port in rule.list("ports") {
             let (number, protocol) = (port.plain("port"), or(port.text("protocol"), "TCP"));
-            match port.at("endPort").as_i64() {
+            match port.value_at("endPort").as_i64() {
                 Some(last) => out.line(2, format_args!("To Port Range: {number}-{last}/{protocol}")),
                 None => out.line(2, format_args!("To Port: {number}/{protocol}")),
             }
@@ -69,7 +70,7 @@ fn direction(out: &mut Describe, name: &str, on: bool, rules: &[Value], label: &
 fn one_peer(out: &mut Describe, peer: &Value) {
     let selectors = [("NamespaceSelector", "namespaceSelector"), ("PodSelector", "podSelector")];
     for (label, field) in selectors.into_iter().filter(|(_, field)| peer.has(field)) {
-        out.line(3, format_args!("{label}: {}", selector(peer.at(field))));
+        out.line(3, format_args!("{label}: {}", selector(peer.value_at(field))));
     }
     if let Some(block) = peer.get("ipBlock") {
         out.line(3, "IPBlock:");

@@ -1,16 +1,16 @@
 //! Nodes.
 
-use super::age::{rfc1123, since};
-use super::body::{Body, or};
-use super::pod_resources::{Amounts, of_pod};
-use super::{Cell, Column, Describe, Related, View, events};
+use super::age::{age_since, rfc1123};
+use super::body::{BodyRead, or};
+use super::pod_resources::{ResourceAmounts, of_pod};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Time};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The view of nodes.
-pub static VIEW: View = View { resource: "nodes", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "nodes", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -25,14 +25,14 @@ const COLUMNS: &[Column] = &[
     Column::wide("Container-Runtime"),
 ];
 
-fn cells(node: &Object, now: Time) -> Vec<Cell> {
+fn cells(node: &Object, now: Time) -> Vec<TableCell> {
     let body = &node.0;
-    let info = body.at("status.nodeInfo");
+    let info = body.value_at("status.nodeInfo");
     let address = |kind: &str| {
         let found = body.list("status.addresses").iter().find(|address| address.text("type") == kind);
-        Cell::or_none(found.map_or("", |address| address.text("address")))
+        TableCell::or_none(found.map_or("", |address| address.text("address")))
     };
-    let known = |field: &str| Cell::from(or(info.text(field), "<unknown>"));
+    let known = |field: &str| TableCell::from(or(info.text(field), "<unknown>"));
     let kernel = match (info.text("kernelVersion"), info.text("architecture")) {
         ("", _) => "<unknown>".into(),
         (kernel, "") => kernel.to_owned(),
@@ -42,7 +42,7 @@ fn cells(node: &Object, now: Time) -> Vec<Cell> {
         node.name().into(),
         status(body).into(),
         or(&roles(node), "<none>").into(),
-        since(node.created(), now).into(),
+        age_since(node.created(), now).into(),
         info.text("kubeletVersion").into(),
         address("InternalIP"),
         address("ExternalIP"),
@@ -75,7 +75,7 @@ fn roles(node: &Object) -> String {
     roles.into_iter().collect::<Vec<_>>().join(",")
 }
 
-fn describe(node: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &node.0;
     out.field(0, "Name", node.name());
     out.field(0, "Roles", or(&roles(node), "<none>"));
@@ -99,7 +99,7 @@ fn describe(node: &Object, related: &dyn Related, out: &mut Describe) {
     }
     system(body, out);
     pods(node, related, out);
-    events::of(node, related, out);
+    events::write_events(node, related, out);
 }
 
 /// `key=value:Effect`.
@@ -113,13 +113,13 @@ fn taint(taint: &Value) -> String {
     }
 }
 
-fn lease(node: &Object, related: &dyn Related, out: &mut Describe) {
+fn lease(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let Some(lease) = related.get("leases.coordination.k8s.io", "kube-node-lease", node.name()) else {
         let why =
             format_args!("Failed to get lease: leases.coordination.k8s.io \"{}\" not found", node.name()).to_string();
         return out.field(0, "Lease", why);
     };
-    let spec = lease.0.at("spec");
+    let spec = lease.0.value_at("spec");
     let moment = |field: &str| if spec.has(field) { rfc1123(spec.time(field)) } else { "<unset>".into() };
     out.heading(0, "Lease");
     out.field(1, "HolderIdentity", or(spec.text("holderIdentity"), "<unset>"));
@@ -147,7 +147,7 @@ fn conditions(conditions: &[Value], out: &mut Describe) {
 }
 
 fn system(body: &Value, out: &mut Describe) {
-    let info = body.at("status.nodeInfo");
+    let info = body.value_at("status.nodeInfo");
     let fields = [
         ("Machine ID", "machineID"),
         ("System UUID", "systemUUID"),
@@ -172,18 +172,21 @@ fn system(body: &Value, out: &mut Describe) {
 }
 
 /// Pods on the node, and the sum of their requests.
-fn pods(node: &Object, related: &dyn Related, out: &mut Describe) {
+fn pods(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let mut pods = related.list("pods", "");
     pods.retain(|pod| {
         pod.0.text("spec.nodeName") == node.name() && !matches!(pod.0.text("status.phase"), "Succeeded" | "Failed")
     });
     let body = &node.0;
-    let offer =
-        Amounts::of(body.at(if body.has("status.allocatable") { "status.allocatable" } else { "status.capacity" }));
+    let offer = ResourceAmounts::from_value(body.value_at(if body.has("status.allocatable") {
+        "status.allocatable"
+    } else {
+        "status.capacity"
+    }));
     out.field(0, "Non-terminated Pods", format_args!("({} in total)", pods.len()));
     out.line(1, "Namespace\tName\t\tCPU Requests\tCPU Limits\tMemory Requests\tMemory Limits\tAge");
     out.line(1, "---------\t----\t\t------------\t----------\t---------------\t-------------\t---");
-    let (mut requests, mut limits) = (Amounts::default(), Amounts::default());
+    let (mut requests, mut limits) = (ResourceAmounts::default(), ResourceAmounts::default());
     for pod in &pods {
         let (asked, allowed) = (of_pod(&pod.0, "requests"), of_pod(&pod.0, "limits"));
         let cells = [
@@ -191,7 +194,7 @@ fn pods(node: &Object, related: &dyn Related, out: &mut Describe) {
             share(&allowed, &offer, "cpu"),
             share(&asked, &offer, "memory"),
             share(&allowed, &offer, "memory"),
-            since(pod.created(), related.now()),
+            age_since(pod.created(), related.now()),
         ];
         out.line(1, format_args!("{}\t{}\t\t{}", pod.namespace(), pod.name(), cells.join("\t")));
         requests.add(&asked);
@@ -200,7 +203,7 @@ fn pods(node: &Object, related: &dyn Related, out: &mut Describe) {
     allocated(&requests, &limits, &offer, out);
 }
 
-fn allocated(requests: &Amounts, limits: &Amounts, offer: &Amounts, out: &mut Describe) {
+fn allocated(requests: &ResourceAmounts, limits: &ResourceAmounts, offer: &ResourceAmounts, out: &mut Describe) {
     out.heading(0, "Allocated resources");
     out.line(1, "(Total limits may be over 100 percent, i.e., overcommitted.)");
     out.header(1, &["Resource", "Requests", "Limits"]);
@@ -216,7 +219,7 @@ fn allocated(requests: &Amounts, limits: &Amounts, offer: &Amounts, out: &mut De
 }
 
 /// `250m (6%)` of what the node offers.
-fn share(amounts: &Amounts, offer: &Amounts, name: &str) -> String {
+fn share(amounts: &ResourceAmounts, offer: &ResourceAmounts, name: &str) -> String {
     let (amount, whole) = (amounts.get(name), offer.get(name));
     let part = |quantity: Quantity| if name == "cpu" { quantity.milli() } else { quantity.value() } as f64;
     let percent = if whole.is_zero() { 0.0 } else { part(amount) / part(whole) * 100.0 };

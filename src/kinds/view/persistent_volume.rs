@@ -1,14 +1,14 @@
 //! PersistentVolumes.
 
-use super::age::since;
-use super::body::{Body, go_list};
+use super::age::age_since;
+use super::body::{BodyRead, go_list};
 use super::storage::{access_modes, claim_class};
-use super::{Cell, Column, Describe, Related, View, events, volumes};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, volumes};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of volumes.
-pub static VIEW: View = View { resource: "persistentvolumes", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "persistentvolumes", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -25,11 +25,11 @@ const COLUMNS: &[Column] = &[
 ];
 
 fn claim(body: &Value) -> String {
-    let claim = body.at("spec.claimRef");
+    let claim = body.value_at("spec.claimRef");
     if claim.is_null() { String::new() } else { format!("{}/{}", claim.text("namespace"), claim.text("name")) }
 }
 
-fn cells(volume: &Object, now: Time) -> Vec<Cell> {
+fn cells(volume: &Object, now: Time) -> Vec<TableCell> {
     let body = &volume.0;
     let phase = if volume.deletion().is_some() { "Terminating" } else { body.text("status.phase") };
     let attributes = body.text("spec.volumeAttributesClassName");
@@ -43,20 +43,20 @@ fn cells(volume: &Object, now: Time) -> Vec<Cell> {
         claim_class(body).into(),
         super::body::or(attributes, "<unset>").into(),
         body.text("status.reason").into(),
-        since(volume.created(), now).into(),
+        age_since(volume.created(), now).into(),
         super::body::or(body.text("spec.volumeMode"), "<unset>").into(),
     ]
 }
 
-fn describe(volume: &Object, related: &dyn Related, out: &mut Describe) {
-    let (body, spec) = (&volume.0, volume.0.at("spec"));
+fn describe(volume: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
+    let (body, spec) = (&volume.0, volume.0.value_at("spec"));
     out.field(0, "Name", volume.name());
     out.labels_and_annotations(volume);
     out.field(0, "Finalizers", go_list(&volume.finalizers()));
     out.field(0, "StorageClass", claim_class(body));
     match volume.deletion() {
         Some(_) => {
-            out.field(0, "Status", format_args!("Terminating (lasts {})", since(volume.deletion(), related.now())))
+            out.field(0, "Status", format_args!("Terminating (lasts {})", age_since(volume.deletion(), related.now())))
         }
         None => out.field(0, "Status", body.text("status.phase")),
     }
@@ -67,11 +67,11 @@ fn describe(volume: &Object, related: &dyn Related, out: &mut Describe) {
         out.field(0, "VolumeMode", spec.text("volumeMode"));
     }
     out.field(0, "Capacity", spec.plain("capacity.storage"));
-    node_affinity(out, spec.at("nodeAffinity.required"));
+    node_affinity(out, spec.value_at("nodeAffinity.required"));
     out.field(0, "Message", body.text("status.message"));
     out.heading(0, "Source");
     volumes::source(out, spec);
-    events::of(volume, related, out);
+    events::write_events(volume, related, out);
 }
 
 fn node_affinity(out: &mut Describe, required: &Value) {

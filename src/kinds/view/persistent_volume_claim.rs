@@ -1,14 +1,14 @@
 //! PersistentVolumeClaims.
 
-use super::age::{rfc1123, since};
-use super::body::{Body, go_list, or};
+use super::age::{age_since, rfc1123};
+use super::body::{BodyRead, go_list, or};
 use super::storage::{access_modes, claim_class};
-use super::{Cell, Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of claims.
-pub static VIEW: View = View { resource: "persistentvolumeclaims", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "persistentvolumeclaims", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -30,7 +30,7 @@ fn bound(body: &Value) -> (String, String) {
     (body.plain("status.capacity.storage"), access_modes(&body.texts("status.accessModes")))
 }
 
-fn cells(claim: &Object, now: Time) -> Vec<Cell> {
+fn cells(claim: &Object, now: Time) -> Vec<TableCell> {
     let body = &claim.0;
     let (capacity, modes) = bound(body);
     let phase = if claim.deletion().is_some() { "Terminating" } else { body.text("status.phase") };
@@ -42,19 +42,19 @@ fn cells(claim: &Object, now: Time) -> Vec<Cell> {
         modes.into(),
         claim_class(body).into(),
         or(body.text("spec.volumeAttributesClassName"), "<unset>").into(),
-        since(claim.created(), now).into(),
+        age_since(claim.created(), now).into(),
         or(body.text("spec.volumeMode"), "<unset>").into(),
     ]
 }
 
-fn describe(claim: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(claim: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &claim.0;
     let (capacity, modes) = bound(body);
     out.name_and_namespace(claim);
     out.field(0, "StorageClass", claim_class(body));
     match claim.deletion() {
         Some(_) => {
-            out.field(0, "Status", format_args!("Terminating (lasts {})", since(claim.deletion(), related.now())))
+            out.field(0, "Status", format_args!("Terminating (lasts {})", age_since(claim.deletion(), related.now())))
         }
         None => out.field(0, "Status", body.text("status.phase")),
     }
@@ -66,7 +66,7 @@ fn describe(claim: &Object, related: &dyn Related, out: &mut Describe) {
     if body.has("spec.volumeMode") {
         out.field(0, "VolumeMode", body.text("spec.volumeMode"));
     }
-    if let Some(source) = body.at("spec").get("dataSource") {
+    if let Some(source) = body.value_at("spec").get("dataSource") {
         out.heading(0, "DataSource");
         for (label, field) in [("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name")] {
             if source.has(field) {
@@ -76,11 +76,11 @@ fn describe(claim: &Object, related: &dyn Related, out: &mut Describe) {
     }
     out.values(0, "Used By", users(claim, related));
     conditions(out, body.list("status.conditions"));
-    events::of(claim, related, out);
+    events::write_events(claim, related, out);
 }
 
 /// The pods that mount it.
-fn users(claim: &Object, related: &dyn Related) -> Vec<String> {
+fn users(claim: &Object, related: &dyn RelatedObjects) -> Vec<String> {
     let mounts = |pod: &Object| {
         let volumes = pod.0.list("spec.volumes").iter();
         let own = claim.controller().is_some_and(|owner| owner.kind == "Pod" && owner.uid == pod.uid());

@@ -1,15 +1,15 @@
 //! Pods: how ready they are and, in one word, how they do.
 
-use super::age::{rfc1123, since};
-use super::body::{Body, or};
-use super::containers::{Place, resources, tolerations, topology_spread};
+use super::age::{age_since, rfc1123};
+use super::body::{BodyRead, or};
+use super::containers::{DescribePlace, resources, tolerations, topology_spread};
 use super::related::controlled_by;
-use super::{Cell, Column, Describe, Related, View, events, volumes};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, volumes};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of pods.
-pub static VIEW: View = View { resource: "pods", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "pods", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -23,11 +23,11 @@ const COLUMNS: &[Column] = &[
     Column::wide("Readiness Gates"),
 ];
 
-fn cells(pod: &Object, now: Time) -> Vec<Cell> {
+fn cells(pod: &Object, now: Time) -> Vec<TableCell> {
     let body = &pod.0;
-    let summary = Summary::of(pod);
+    let summary = PodSummary::from_pod(pod);
     let restarts = match summary.last_restart {
-        Some(last) if summary.restarts > 0 => format!("{} ({} ago)", summary.restarts, since(Some(last), now)),
+        Some(last) if summary.restarts > 0 => format!("{} ({} ago)", summary.restarts, age_since(Some(last), now)),
         _ => summary.restarts.to_string(),
     };
     vec![
@@ -35,10 +35,10 @@ fn cells(pod: &Object, now: Time) -> Vec<Cell> {
         format!("{}/{}", summary.ready, summary.total).into(),
         summary.status.into(),
         restarts.into(),
-        since(pod.created(), now).into(),
-        Cell::or_none(body.list("status.podIPs").first().map_or(body.text("status.podIP"), |ip| ip.text("ip"))),
-        Cell::or_none(body.text("spec.nodeName")),
-        Cell::or_none(body.text("status.nominatedNodeName")),
+        age_since(pod.created(), now).into(),
+        TableCell::or_none(body.list("status.podIPs").first().map_or(body.text("status.podIP"), |ip| ip.text("ip"))),
+        TableCell::or_none(body.text("spec.nodeName")),
+        TableCell::or_none(body.text("status.nominatedNodeName")),
         readiness_gates(body).into(),
     ]
 }
@@ -61,7 +61,7 @@ fn condition<'a>(body: &'a Value, kind: &str) -> &'a str {
 }
 
 /// Content of the READY, STATUS and RESTARTS columns, by the rules of Kubernetes' server-side printer.
-pub struct Summary {
+pub struct PodSummary {
     /// Containers that are ready.
     pub ready: usize,
     /// Containers that should be, sidecars included.
@@ -74,12 +74,12 @@ pub struct Summary {
     pub last_restart: Option<Time>,
 }
 
-impl Summary {
+impl PodSummary {
     /// Reads a pod.
-    pub fn of(pod: &Object) -> Summary {
+    pub fn from_pod(pod: &Object) -> PodSummary {
         let body = &pod.0;
         let phase = body.text("status.phase");
-        let mut summary = Summary {
+        let mut summary = PodSummary {
             ready: 0,
             total: body.list("spec.containers").len() + sidecars(body).count(),
             status: or(body.text("status.reason"), phase).to_owned(),
@@ -110,7 +110,7 @@ impl Summary {
         let wanted = body.list("spec.initContainers").len();
         for (at, status) in statuses.iter().enumerate() {
             let sidecar = sidecars(body).any(|container| container.text("name") == status.text("name"));
-            let terminated = status.at("state.terminated");
+            let terminated = status.value_at("state.terminated");
             let waiting = status.text("state.waiting.reason");
             if !terminated.is_null() && terminated.int("exitCode") == 0 {
                 continue;
@@ -142,7 +142,7 @@ impl Summary {
         let mut one_runs = false;
         for status in body.list("status.containerStatuses").iter().rev() {
             self.count_restarts(status);
-            let terminated = status.at("state.terminated");
+            let terminated = status.value_at("state.terminated");
             if !status.text("state.waiting.reason").is_empty() {
                 self.status = status.text("state.waiting.reason").to_owned();
             } else if !terminated.is_null() {
@@ -177,13 +177,13 @@ fn end_of(terminated: &Value) -> String {
     }
 }
 
-fn describe(pod: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(pod: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &pod.0;
     identity(pod, out);
     status(pod, related, out);
     if body.has("spec.resources") {
         out.heading(0, "Resources");
-        resources(out, body.at("spec.resources"), 1);
+        resources(out, body.value_at("spec.resources"), 1);
     }
     containers(pod, related, out);
     conditions(body, out);
@@ -192,7 +192,7 @@ fn describe(pod: &Object, related: &dyn Related, out: &mut Describe) {
     out.pairs(0, "Node-Selectors", &body.pairs("spec.nodeSelector"));
     tolerations(out, 0, body.list("spec.tolerations"));
     topology_spread(out, 0, body.list("spec.topologySpreadConstraints"));
-    events::of(pod, related, out);
+    events::write_events(pod, related, out);
 }
 
 fn identity(pod: &Object, out: &mut Describe) {
@@ -226,11 +226,11 @@ fn present(body: &Value, fields: &[(&str, &str)], out: &mut Describe) {
     }
 }
 
-fn status(pod: &Object, related: &dyn Related, out: &mut Describe) {
+fn status(pod: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &pod.0;
     let phase = body.text("status.phase");
     if pod.deletion().is_some() && !matches!(phase, "Succeeded" | "Failed") {
-        out.field(0, "Status", format_args!("Terminating (lasts {})", since(pod.deletion(), related.now())));
+        out.field(0, "Status", format_args!("Terminating (lasts {})", age_since(pod.deletion(), related.now())));
         out.field(0, "Termination Grace Period", format_args!("{}s", body.int("metadata.deletionGracePeriodSeconds")));
     } else {
         out.field(0, "Status", phase);
@@ -255,11 +255,11 @@ fn status(pod: &Object, related: &dyn Related, out: &mut Describe) {
     present(body, &[("NominatedNodeName", "status.nominatedNodeName")], out);
 }
 
-fn containers(pod: &Object, related: &dyn Related, out: &mut Describe) {
+fn containers(pod: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &pod.0;
     let throttled = |container: &str| related.throttled(pod, container);
     let process_id = |container: &str| related.process_id(pod, container);
-    let place = Place { indent: "", pod: Some(body), throttled: &throttled, process_id: &process_id };
+    let place = DescribePlace { indent: "", pod: Some(body), throttled: &throttled, process_id: &process_id };
     let groups = [
         ("Init Containers", "spec.initContainers", "status.initContainerStatuses"),
         ("Containers", "spec.containers", "status.containerStatuses"),

@@ -1,23 +1,23 @@
 //! Sum of a pod's requests and limits over all its containers.
 
-use super::body::Body;
+use super::body::BodyRead;
 use crate::object::quantity::Quantity;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Amounts by resource name.
 #[derive(Clone, Default)]
-pub struct Amounts(pub BTreeMap<String, Quantity>);
+pub struct ResourceAmounts(pub BTreeMap<String, Quantity>);
 
-impl Amounts {
+impl ResourceAmounts {
     /// Reads a map of quantities; what is none is left out.
-    pub fn of(map: &Value) -> Amounts {
+    pub fn from_value(map: &Value) -> ResourceAmounts {
         let entries = map.as_object().into_iter().flatten();
         let read = |value: &Value| match value {
             Value::String(text) => Quantity::parse(text).ok(),
             other => other.as_i64().map(Quantity::from_int),
         };
-        Amounts(entries.filter_map(|(name, value)| Some((name.clone(), read(value)?))).collect())
+        ResourceAmounts(entries.filter_map(|(name, value)| Some((name.clone(), read(value)?))).collect())
     }
 
     /// One amount, nothing when it is not there.
@@ -26,7 +26,7 @@ impl Amounts {
     }
 
     /// Adds others, resource by resource.
-    pub fn add(&mut self, other: &Amounts) {
+    pub fn add(&mut self, other: &ResourceAmounts) {
         for (name, amount) in &other.0 {
             match self.0.get_mut(name) {
                 Some(sum) => *sum += *amount,
@@ -38,7 +38,7 @@ impl Amounts {
     }
 
     /// Raises each amount to that of others.
-    fn raise(&mut self, other: &Amounts) {
+    fn raise(&mut self, other: &ResourceAmounts) {
         for (name, amount) in &other.0 {
             if self.0.get(name).is_none_or(|mine| mine < amount) {
                 self.0.insert(name.clone(), *amount);
@@ -49,11 +49,11 @@ impl Amounts {
 
 /// A pod's `requests` or `limits`: containers and sidecars together, or the most that one init container needs beside
 /// the sidecars before it; pod-level resources override, overhead comes on top. Kubernetes: KEP-753 and KEP-2837.
-pub fn of_pod(pod: &Value, kind: &str) -> Amounts {
-    let of = |holder: &Value| Amounts::of(holder.at("resources").at(kind));
-    let mut total = Amounts::default();
+pub fn of_pod(pod: &Value, kind: &str) -> ResourceAmounts {
+    let of = |holder: &Value| ResourceAmounts::from_value(holder.value_at("resources").value_at(kind));
+    let mut total = ResourceAmounts::default();
     pod.list("spec.containers").iter().for_each(|container| total.add(&of(container)));
-    let (mut sidecars, mut most) = (Amounts::default(), Amounts::default());
+    let (mut sidecars, mut most) = (ResourceAmounts::default(), ResourceAmounts::default());
     for container in pod.list("spec.initContainers") {
         let mut needed = sidecars.clone();
         needed.add(&of(container));
@@ -64,8 +64,8 @@ pub fn of_pod(pod: &Value, kind: &str) -> Amounts {
         most.raise(&needed);
     }
     total.raise(&most);
-    total.0.extend(of(pod.at("spec")).0);
-    let mut overhead = Amounts::of(pod.at("spec.overhead"));
+    total.0.extend(of(pod.value_at("spec")).0);
+    let mut overhead = ResourceAmounts::from_value(pod.value_at("spec.overhead"));
     if kind == "limits" {
         // Overhead raises a limit, it makes none.
         overhead.0.retain(|name, _| total.0.contains_key(name));

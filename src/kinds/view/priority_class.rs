@@ -1,12 +1,13 @@
 //! PriorityClasses.
 
-use super::age::since;
-use super::body::Body;
-use super::{Cell, Column, Describe, Related, View, events};
+use super::age::age_since;
+use super::body::BodyRead;
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 
 /// The view of priority classes.
-pub static VIEW: View = View { resource: "priorityclasses.scheduling.k8s.io", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView =
+    KindView { resource: "priorityclasses.scheduling.k8s.io", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -16,22 +17,22 @@ const COLUMNS: &[Column] = &[
     Column::text("PreemptionPolicy"),
 ];
 
-fn cells(class: &Object, now: Time) -> Vec<Cell> {
+fn cells(class: &Object, now: Time) -> Vec<TableCell> {
     vec![
         class.name().into(),
         class.0.int("value").into(),
         class.0.flag("globalDefault").into(),
-        since(class.created(), now).into(),
+        age_since(class.created(), now).into(),
         class.0.text("preemptionPolicy").into(),
     ]
 }
 
-fn describe(class: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(class: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Name", class.name());
     out.field(0, "Value", class.0.int("value"));
     out.field(0, "GlobalDefault", class.0.flag("globalDefault"));
     out.field(0, "PreemptionPolicy", class.0.text("preemptionPolicy"));
     out.field(0, "Description", class.0.text("description"));
     out.inline_pairs(0, "Annotations", &class.0.pairs("metadata.annotations"));
-    events::of(class, related, out);
+    events::write_events(class, related, out);
 }

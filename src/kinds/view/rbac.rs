@@ -1,18 +1,22 @@
 //! Roles and role bindings, of a namespace and of the cluster.
 
-use super::age::since;
-use super::body::{Body, go_list};
+use super::age::age_since;
+use super::body::{BodyRead, go_list};
 use super::limit_range::{CREATED, created_at};
-use super::{Cell, Column, Describe, Related, View};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of roles.
-pub static ROLE: View =
-    View { resource: "roles.rbac.authorization.k8s.io", columns: CREATED, cells: created_at, describe: describe_role };
+pub static ROLE: KindView = KindView {
+    resource: "roles.rbac.authorization.k8s.io",
+    columns: CREATED,
+    cells: created_at,
+    describe: describe_role,
+};
 
 /// The view of cluster roles.
-pub static CLUSTER_ROLE: View = View {
+pub static CLUSTER_ROLE: KindView = KindView {
     resource: "clusterroles.rbac.authorization.k8s.io",
     columns: CREATED,
     cells: created_at,
@@ -20,7 +24,7 @@ pub static CLUSTER_ROLE: View = View {
 };
 
 /// The view of role bindings.
-pub static BINDING: View = View {
+pub static BINDING: KindView = KindView {
     resource: "rolebindings.rbac.authorization.k8s.io",
     columns: BINDING_COLUMNS,
     cells: binding_cells,
@@ -28,7 +32,7 @@ pub static BINDING: View = View {
 };
 
 /// The view of cluster role bindings.
-pub static CLUSTER_BINDING: View = View {
+pub static CLUSTER_BINDING: KindView = KindView {
     resource: "clusterrolebindings.rbac.authorization.k8s.io",
     columns: BINDING_COLUMNS,
     cells: binding_cells,
@@ -44,8 +48,8 @@ const BINDING_COLUMNS: &[Column] = &[
     Column::wide("ServiceAccounts"),
 ];
 
-fn binding_cells(binding: &Object, now: Time) -> Vec<Cell> {
-    let role = binding.0.at("roleRef");
+fn binding_cells(binding: &Object, now: Time) -> Vec<TableCell> {
+    let role = binding.0.value_at("roleRef");
     let subjects = |kind: &str| {
         let of_kind = binding.0.list("subjects").iter().filter(|subject| subject.text("kind") == kind);
         let names = of_kind.map(|subject| match subject.text("namespace") {
@@ -57,14 +61,14 @@ fn binding_cells(binding: &Object, now: Time) -> Vec<Cell> {
     vec![
         binding.name().into(),
         format!("{}/{}", role.text("kind"), role.text("name")).into(),
-        since(binding.created(), now).into(),
+        age_since(binding.created(), now).into(),
         subjects("User").into(),
         subjects("Group").into(),
         subjects("ServiceAccount").into(),
     ]
 }
 
-fn describe_binding(binding: &Object, _related: &dyn Related, out: &mut Describe) {
+fn describe_binding(binding: &Object, _related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Name", binding.name());
     out.labels_and_annotations(binding);
     out.heading(0, "Role");
@@ -77,7 +81,7 @@ fn describe_binding(binding: &Object, _related: &dyn Related, out: &mut Describe
     }
 }
 
-fn describe_role(role: &Object, _related: &dyn Related, out: &mut Describe) {
+fn describe_role(role: &Object, _related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Name", role.name());
     out.labels_and_annotations(role);
     out.heading(0, "PolicyRule");
@@ -90,7 +94,7 @@ fn describe_role(role: &Object, _related: &dyn Related, out: &mut Describe) {
 }
 
 /// Allowed verbs for one resource, one of its objects, or one URL.
-struct Rule<'a> {
+struct RbacRule<'a> {
     group: &'a str,
     resource: &'a str,
     name: Option<&'a str>,
@@ -98,7 +102,7 @@ struct Rule<'a> {
     verbs: Vec<&'a str>,
 }
 
-impl Rule<'_> {
+impl RbacRule<'_> {
     /// `deployments.apps/scale`.
     fn target(&self) -> String {
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
@@ -119,8 +123,8 @@ impl Rule<'_> {
 }
 
 /// Rules taken apart to single targets, their verbs together; of URLs each verb stays alone, as kubectl has it.
-fn compact(rules: &[Value]) -> Vec<Rule<'_>> {
-    let mut all: Vec<Rule<'_>> = Vec::new();
+fn compact(rules: &[Value]) -> Vec<RbacRule<'_>> {
+    let mut all: Vec<RbacRule<'_>> = Vec::new();
     for rule in rules {
         let verbs = rule.texts("verbs");
         let mut names: Vec<Option<&str>> = rule.texts("resourceNames").into_iter().map(Some).collect();
@@ -130,18 +134,18 @@ fn compact(rules: &[Value]) -> Vec<Rule<'_>> {
         for group in rule.texts("apiGroups") {
             for resource in rule.texts("resources") {
                 for name in &names {
-                    let same = |known: &&mut Rule<'_>| {
+                    let same = |known: &&mut RbacRule<'_>| {
                         (known.group, known.resource, known.name, known.url) == (group, resource, *name, None)
                     };
                     match all.iter_mut().find(same) {
                         Some(known) => known.verbs.extend(&verbs),
-                        None => all.push(Rule { group, resource, name: *name, url: None, verbs: verbs.clone() }),
+                        None => all.push(RbacRule { group, resource, name: *name, url: None, verbs: verbs.clone() }),
                     }
                 }
             }
         }
         for url in rule.texts("nonResourceURLs") {
-            all.extend(verbs.iter().map(|verb| Rule {
+            all.extend(verbs.iter().map(|verb| RbacRule {
                 group: "",
                 resource: "",
                 name: None,
@@ -150,6 +154,6 @@ fn compact(rules: &[Value]) -> Vec<Rule<'_>> {
             }));
         }
     }
-    all.sort_by_cached_key(Rule::order);
+    all.sort_by_cached_key(RbacRule::order);
     all
 }

@@ -1,12 +1,12 @@
 //! Queries of a description about other objects.
 
-use super::body::Body;
+use super::body::BodyRead;
 use crate::object::selector::Selector;
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// Access to other objects for a description. The caller implements it over the store or a World.
-pub trait Related {
+pub trait RelatedObjects {
     /// The objects of a resource, `pods`, in a namespace; in all of them when it is empty.
     fn list(&self, resource: &str, namespace: &str) -> Vec<Object>;
 
@@ -33,7 +33,7 @@ pub trait Related {
 }
 
 /// The pods that a controller owns, as counts of Running, Pending, Succeeded and Failed.
-pub fn pod_counts(owner: &Object, label_selector: &Value, related: &dyn Related) -> [usize; 4] {
+pub fn pod_counts(owner: &Object, label_selector: &Value, related: &dyn RelatedObjects) -> [usize; 4] {
     let pods = related.list("pods", owner.namespace());
     let selector = selector(label_selector);
     let owned = |pod: &&Object| pod.controller().is_some_and(|controller| controller.uid == owner.uid());
@@ -53,7 +53,7 @@ pub fn pod_counts(owner: &Object, label_selector: &Value, related: &dyn Related)
 }
 
 /// `1 Running / 0 Waiting / 0 Succeeded / 0 Failed`.
-pub fn pods_status(owner: &Object, label_selector: &Value, related: &dyn Related) -> String {
+pub fn pods_status(owner: &Object, label_selector: &Value, related: &dyn RelatedObjects) -> String {
     let [running, waiting, succeeded, failed] = pod_counts(owner, label_selector, related);
     format!("{running} Running / {waiting} Waiting / {succeeded} Succeeded / {failed} Failed")
 }

@@ -1,31 +1,31 @@
 //! ResourceQuotas.
 
-use super::age::since;
-use super::body::Body;
-use super::{Cell, Column, Describe, Related, View};
+use super::age::age_since;
+use super::body::BodyRead;
+use super::{Column, Describe, KindView, RelatedObjects, TableCell};
 use crate::object::{Object, Time};
 
 /// The view of quotas.
-pub static VIEW: View = View { resource: "resourcequotas", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "resourcequotas", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Request"), Column::text("Limit"), Column::text("Age")];
 
-fn cells(quota: &Object, now: Time) -> Vec<Cell> {
+fn cells(quota: &Object, now: Time) -> Vec<TableCell> {
     let hard = quota.0.pairs("status.hard");
-    let used = quota.0.at("status.used");
+    let used = quota.0.value_at("status.used");
     let join = |limits: bool| {
         let of_kind = hard.iter().filter(|(name, _)| name.starts_with("limits.") == limits);
         let texts = of_kind.map(|(name, hard)| format!("{name}: {}/{hard}", amount(used.get(name))));
         texts.collect::<Vec<_>>().join(", ")
     };
-    vec![quota.name().into(), join(false).into(), join(true).into(), since(quota.created(), now).into()]
+    vec![quota.name().into(), join(false).into(), join(true).into(), age_since(quota.created(), now).into()]
 }
 
 fn amount(value: Option<&serde_json::Value>) -> &str {
     value.and_then(serde_json::Value::as_str).unwrap_or("0")
 }
 
-fn describe(quota: &Object, _related: &dyn Related, out: &mut Describe) {
+fn describe(quota: &Object, _related: &dyn RelatedObjects, out: &mut Describe) {
     out.name_and_namespace(quota);
     scopes(out, 0, " * ", quota);
     out.line(0, "Resource\tUsed\tHard");
@@ -50,7 +50,7 @@ pub fn all_of_namespace(out: &mut Describe, mut quotas: Vec<Object>) {
 }
 
 fn amounts(out: &mut Describe, level: usize, quota: &Object) {
-    let used = quota.0.at("status.used");
+    let used = quota.0.value_at("status.used");
     for (name, hard) in quota.0.pairs("status.hard") {
         out.row(level, &[&name, &amount(used.get(name)), &hard]);
     }

@@ -1,26 +1,26 @@
 //! Secrets: their keys and sizes, never their values.
 
-use super::age::since;
-use super::body::Body;
+use super::age::age_since;
+use super::body::BodyRead;
 use super::config_map::decoded_length;
-use super::{Cell, Column, Describe, Related, View};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell};
 use crate::object::{Object, Time};
 
 /// The view of secrets.
-pub static VIEW: View = View { resource: "secrets", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "secrets", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Type"), Column::text("Data"), Column::text("Age")];
 
-fn cells(secret: &Object, now: Time) -> Vec<Cell> {
+fn cells(secret: &Object, now: Time) -> Vec<TableCell> {
     vec![
         secret.name().into(),
         secret.0.text("type").into(),
         secret.0.pairs("data").len().into(),
-        since(secret.created(), now).into(),
+        age_since(secret.created(), now).into(),
     ]
 }
 
-fn describe(secret: &Object, _related: &dyn Related, out: &mut Describe) {
+fn describe(secret: &Object, _related: &dyn RelatedObjects, out: &mut Describe) {
     out.name_and_namespace(secret);
     out.labels_and_annotations(secret);
     out.blank();

@@ -1,14 +1,14 @@
 //! Services.
 
-use super::age::since;
-use super::body::{Body, host_port, joined_pairs, or};
-use super::{Cell, Column, Describe, Related, View, events};
+use super::age::age_since;
+use super::body::{BodyRead, host_port, joined_pairs, or};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The view of services.
-pub static VIEW: View = View { resource: "services", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "services", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -23,16 +23,16 @@ const COLUMNS: &[Column] = &[
 /// More endpoints than this are counted, not listed.
 const ENDPOINTS_SHOWN: usize = 3;
 
-fn cells(service: &Object, now: Time) -> Vec<Cell> {
+fn cells(service: &Object, now: Time) -> Vec<TableCell> {
     let body = &service.0;
     let first_ip = body.texts("spec.clusterIPs").first().copied().unwrap_or(body.text("spec.clusterIP"));
     vec![
         service.name().into(),
         body.text("spec.type").into(),
-        Cell::or_none(first_ip),
+        TableCell::or_none(first_ip),
         external_ip(body).into(),
         ports(body.list("spec.ports")).into(),
-        since(service.created(), now).into(),
+        age_since(service.created(), now).into(),
         joined_pairs(&body.pairs("spec.selector")).into(),
     ]
 }
@@ -42,7 +42,7 @@ fn external_ip(body: &Value) -> String {
     match body.text("spec.type") {
         "ExternalName" => body.text("spec.externalName").to_owned(),
         "LoadBalancer" => {
-            let balanced = load_balancer_addresses(body.at("status.loadBalancer"));
+            let balanced = load_balancer_addresses(body.value_at("status.loadBalancer"));
             let all: Vec<&str> =
                 [balanced.as_str(), external.as_str()].into_iter().filter(|text| !text.is_empty()).collect();
             or(&all.join(","), "<pending>").to_owned()
@@ -66,9 +66,9 @@ fn ports(ports: &[Value]) -> String {
     or(&ports.iter().map(text).collect::<Vec<_>>().join(","), "<none>").to_owned()
 }
 
-fn describe(service: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(service: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &service.0;
-    let spec = body.at("spec");
+    let spec = body.value_at("spec");
     out.name_and_namespace(service);
     out.labels_and_annotations(service);
     out.field(0, "Selector", joined_pairs(&spec.pairs("selector")));
@@ -99,7 +99,7 @@ fn describe(service: &Object, related: &dyn Related, out: &mut Describe) {
         ("Traffic Distribution", spec.plain("trafficDistribution")),
     ];
     present(out, &fields);
-    events::of(service, related, out);
+    events::write_events(service, related, out);
 }
 
 fn present(out: &mut Describe, fields: &[(&str, String)]) {
@@ -131,7 +131,7 @@ fn one_port(out: &mut Describe, port: &Value, slices: &[Object]) {
 }
 
 /// The endpoint slices of a service.
-pub fn slices_of(related: &dyn Related, namespace: &str, service: &str) -> Vec<Object> {
+pub fn slices_of(related: &dyn RelatedObjects, namespace: &str, service: &str) -> Vec<Object> {
     let mut slices = related.list("endpointslices.discovery.k8s.io", namespace);
     slices.retain(|slice| slice.label("kubernetes.io/service-name") == Some(service));
     slices
@@ -149,7 +149,7 @@ pub fn endpoints(slices: &[Object], port_name: &str) -> String {
             .0
             .list("endpoints")
             .iter()
-            .filter(|endpoint| endpoint.at("conditions.ready").as_bool() != Some(false));
+            .filter(|endpoint| endpoint.value_at("conditions.ready").as_bool() != Some(false));
         let addresses: Vec<&str> = ready.filter_map(|endpoint| endpoint.texts("addresses").first().copied()).collect();
         if ports.is_empty() {
             all.extend(addresses.iter().map(|address| (*address).to_owned()));

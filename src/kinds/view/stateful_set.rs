@@ -1,16 +1,16 @@
 //! StatefulSets.
 
-use super::age::{rfc1123, since};
-use super::body::{Body, go_list, or};
+use super::age::{age_since, rfc1123};
+use super::body::{BodyRead, go_list, or};
 use super::containers::{names_and_images, template};
 use super::related::{pods_status, selector};
 use super::storage::claim_class;
-use super::{Cell, Column, Describe, Related, View, events};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of stateful sets.
-pub static VIEW: View = View { resource: "statefulsets.apps", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { resource: "statefulsets.apps", columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
@@ -20,22 +20,22 @@ const COLUMNS: &[Column] = &[
     Column::wide("Images"),
 ];
 
-fn cells(set: &Object, now: Time) -> Vec<Cell> {
+fn cells(set: &Object, now: Time) -> Vec<TableCell> {
     let body = &set.0;
-    let (names, images) = names_and_images(body.at("spec.template.spec"));
+    let (names, images) = names_and_images(body.value_at("spec.template.spec"));
     let ready = format!("{}/{}", body.int("status.readyReplicas"), body.int("spec.replicas"));
-    vec![set.name().into(), ready.into(), since(set.created(), now).into(), names.into(), images.into()]
+    vec![set.name().into(), ready.into(), age_since(set.created(), now).into(), names.into(), images.into()]
 }
 
-fn describe(set: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe(set: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &set.0;
     out.name_and_namespace(set);
     out.field(0, "CreationTimestamp", rfc1123(set.created()));
-    out.field(0, "Selector", selector(body.at("spec.selector")));
+    out.field(0, "Selector", selector(body.value_at("spec.selector")));
     out.labels_and_annotations(set);
     let (desired, total) = (body.int("spec.replicas"), body.int("status.replicas"));
     out.field(0, "Replicas", format_args!("{desired} desired | {total} total"));
-    let strategy = body.at("spec.updateStrategy");
+    let strategy = body.value_at("spec.updateStrategy");
     out.field(0, "Update Strategy", strategy.text("type"));
     if strategy.has("rollingUpdate.partition") {
         out.field(1, "Partition", strategy.int("rollingUpdate.partition"));
@@ -43,10 +43,10 @@ fn describe(set: &Object, related: &dyn Related, out: &mut Describe) {
             out.field(1, "MaxUnavailable", strategy.plain("rollingUpdate.maxUnavailable"));
         }
     }
-    out.field(0, "Pods Status", pods_status(set, body.at("spec.selector"), related));
-    template(out, body.at("spec.template"));
+    out.field(0, "Pods Status", pods_status(set, body.value_at("spec.selector"), related));
+    template(out, body.value_at("spec.template"));
     claims(out, body.list("spec.volumeClaimTemplates"));
-    events::of(set, related, out);
+    events::write_events(set, related, out);
 }
 
 fn claims(out: &mut Describe, claims: &[Value]) {

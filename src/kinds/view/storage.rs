@@ -1,14 +1,14 @@
 //! Storage classes and drivers, and what claims and volumes share.
 
-use super::age::{rfc1123, since};
-use super::body::{Body, go_list, or, truth_or_unset};
-use super::{Cell, Column, Describe, Related, View, events, generic};
+use super::age::{age_since, rfc1123};
+use super::body::{BodyRead, go_list, or, truth_or_unset};
+use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, generic};
 use crate::kinds::default_class;
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of storage classes.
-pub static CLASS: View = View {
+pub static CLASS: KindView = KindView {
     resource: "storageclasses.storage.k8s.io",
     columns: &[
         Column::text("Name"),
@@ -23,23 +23,23 @@ pub static CLASS: View = View {
 };
 
 /// The view of volume attributes classes.
-pub static ATTRIBUTES: View = View {
+pub static ATTRIBUTES: KindView = KindView {
     resource: "volumeattributesclasses.storage.k8s.io",
     columns: &[Column::text("Name"), Column::text("DriverName"), Column::text("Age")],
     cells: |class, now| {
-        vec![class.name().into(), class.0.text("driverName").into(), since(class.created(), now).into()]
+        vec![class.name().into(), class.0.text("driverName").into(), age_since(class.created(), now).into()]
     },
     describe: |class, related, out| {
         out.field(0, "Name", class.name());
         out.inline_pairs(0, "Annotations", &class.0.pairs("metadata.annotations"));
         out.field(0, "DriverName", class.0.text("driverName"));
         out.inline_pairs(0, "Parameters", &class.0.pairs("parameters"));
-        events::of(class, related, out);
+        events::write_events(class, related, out);
     },
 };
 
 /// The view of volume attachments.
-pub static ATTACHMENT: View = View {
+pub static ATTACHMENT: KindView = KindView {
     resource: "volumeattachments.storage.k8s.io",
     columns: &[
         Column::text("Name"),
@@ -57,24 +57,24 @@ pub static ATTACHMENT: View = View {
             body.text("spec.source.persistentVolumeName").into(),
             body.text("spec.nodeName").into(),
             body.flag("status.attached").into(),
-            since(attachment.created(), now).into(),
+            age_since(attachment.created(), now).into(),
         ]
     },
     describe: generic::describe,
 };
 
 /// The view of CSI nodes.
-pub static CSI_NODE: View = View {
+pub static CSI_NODE: KindView = KindView {
     resource: "csinodes.storage.k8s.io",
     columns: &[Column::text("Name"), Column::int("Drivers"), Column::text("Age")],
     cells: |node, now| {
-        vec![node.name().into(), node.0.list("spec.drivers").len().into(), since(node.created(), now).into()]
+        vec![node.name().into(), node.0.list("spec.drivers").len().into(), age_since(node.created(), now).into()]
     },
     describe: describe_csi_node,
 };
 
 /// The view of CSI drivers.
-pub static CSI_DRIVER: View = View {
+pub static CSI_DRIVER: KindView = KindView {
     resource: "csidrivers.storage.k8s.io",
     columns: &[
         Column::text("Name"),
@@ -91,7 +91,7 @@ pub static CSI_DRIVER: View = View {
 };
 
 /// The view of CSI storage capacities.
-pub static CSI_CAPACITY: View = View {
+pub static CSI_CAPACITY: KindView = KindView {
     resource: "csistoragecapacities.storage.k8s.io",
     columns: &[Column::text("Name"), Column::text("StorageClassName"), Column::text("Capacity")],
     cells: |capacity, _| {
@@ -104,7 +104,7 @@ pub static CSI_CAPACITY: View = View {
 
 /// The storage class of a claim or volume: the old annotation wins over the field.
 pub fn claim_class(object: &Value) -> &str {
-    let annotation = object.at("metadata.annotations").get("volume.beta.kubernetes.io/storage-class");
+    let annotation = object.value_at("metadata.annotations").get("volume.beta.kubernetes.io/storage-class");
     annotation.and_then(Value::as_str).unwrap_or_else(|| object.text("spec.storageClassName"))
 }
 
@@ -120,7 +120,7 @@ fn is_default(class: &Object) -> bool {
     default_class::is_marked(class, default_class::STORAGE)
 }
 
-fn class_cells(class: &Object, now: Time) -> Vec<Cell> {
+fn class_cells(class: &Object, now: Time) -> Vec<TableCell> {
     let body = &class.0;
     let mark = if is_default(class) { " (default)" } else { "" };
     vec![
@@ -129,18 +129,18 @@ fn class_cells(class: &Object, now: Time) -> Vec<Cell> {
         or(body.text("reclaimPolicy"), "Delete").into(),
         or(body.text("volumeBindingMode"), "Immediate").into(),
         body.flag("allowVolumeExpansion").into(),
-        since(class.created(), now).into(),
+        age_since(class.created(), now).into(),
     ]
 }
 
-fn describe_class(class: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe_class(class: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &class.0;
     out.field(0, "Name", class.name());
     out.field(0, "IsDefaultClass", if is_default(class) { "Yes" } else { "No" });
     out.inline_pairs(0, "Annotations", &body.pairs("metadata.annotations"));
     out.field(0, "Provisioner", body.text("provisioner"));
     out.inline_pairs(0, "Parameters", &body.pairs("parameters"));
-    out.field(0, "AllowVolumeExpansion", truth_or_unset(body.at("allowVolumeExpansion")));
+    out.field(0, "AllowVolumeExpansion", truth_or_unset(body.value_at("allowVolumeExpansion")));
     match body.texts("mountOptions") {
         options if options.is_empty() => out.field(0, "MountOptions", "<none>"),
         options => {
@@ -156,7 +156,7 @@ fn describe_class(class: &Object, related: &dyn Related, out: &mut Describe) {
     if body.has("allowedTopologies") {
         topologies(out, body.list("allowedTopologies"));
     }
-    events::of(class, related, out);
+    events::write_events(class, related, out);
 }
 
 fn topologies(out: &mut Describe, terms: &[Value]) {
@@ -170,7 +170,7 @@ fn topologies(out: &mut Describe, terms: &[Value]) {
     }
 }
 
-fn describe_csi_node(node: &Object, related: &dyn Related, out: &mut Describe) {
+fn describe_csi_node(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Name", node.name());
     out.labels_and_annotations(node);
     out.field(0, "CreationTimestamp", rfc1123(node.created()));
@@ -190,21 +190,21 @@ fn describe_csi_node(node: &Object, related: &dyn Related, out: &mut Describe) {
             out.field(3, "Topology Keys", go_list(&driver.texts("topologyKeys")));
         }
     }
-    events::of(node, related, out);
+    events::write_events(node, related, out);
 }
 
-fn csi_driver_cells(driver: &Object, now: Time) -> Vec<Cell> {
-    let spec = driver.0.at("spec");
+fn csi_driver_cells(driver: &Object, now: Time) -> Vec<TableCell> {
+    let spec = driver.0.value_at("spec");
     let audiences: Vec<&str> = spec.list("tokenRequests").iter().map(|token| token.text("audience")).collect();
     let modes = spec.texts("volumeLifecycleModes").join(",");
     vec![
         driver.name().into(),
-        spec.at("attachRequired").as_bool().unwrap_or(true).into(),
+        spec.value_at("attachRequired").as_bool().unwrap_or(true).into(),
         spec.flag("podInfoOnMount").into(),
         spec.flag("storageCapacity").into(),
         or(&audiences.join(","), "<unset>").into(),
         spec.flag("requiresRepublish").into(),
         or(&modes, "<none>").into(),
-        since(driver.created(), now).into(),
+        age_since(driver.created(), now).into(),
     ]
 }

@@ -1,11 +1,11 @@
 //! Kinds with columns of their own that are described field by field.
 
-use super::age::since;
-use super::body::{Body, joined_pairs, or};
+use super::age::age_since;
+use super::body::{BodyRead, joined_pairs, or};
 use super::containers::names_and_images;
 use super::limit_range::{CREATED, created_at};
 use super::related::selector;
-use super::{Cell, Column, View, generic};
+use super::{Column, KindView, TableCell, generic};
 use crate::object::{Object, Time, time};
 use serde_json::Value;
 
@@ -13,48 +13,48 @@ const NAME: Column = Column::text("Name");
 const AGE: Column = Column::text("Age");
 
 /// The views of all of them.
-pub static ALL: &[View] = &[
-    View {
+pub static ALL: &[KindView] = &[
+    KindView {
         resource: "customresourcedefinitions.apiextensions.k8s.io",
         columns: CREATED,
         cells: created_at,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "leases.coordination.k8s.io",
         columns: &[NAME, Column::text("Holder"), AGE],
         cells: |lease, now| row(lease, now, [lease.0.text("spec.holderIdentity").into()]),
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "runtimeclasses.node.k8s.io",
         columns: &[NAME, Column::text("Handler"), AGE],
         cells: |class, now| row(class, now, [class.0.text("handler").into()]),
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "controllerrevisions.apps",
         columns: &[NAME, Column::text("Controller"), Column::text("Revision"), AGE],
         cells: |revision, now| row(revision, now, [controller(revision).into(), revision.0.int("revision").into()]),
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "podtemplates",
         columns: &[NAME, Column::text("Containers"), Column::text("Images"), Column::text("Pod Labels")],
         cells: |template, _| {
-            let (names, images) = names_and_images(template.0.at("template.spec"));
+            let (names, images) = names_and_images(template.0.value_at("template.spec"));
             let labels = joined_pairs(&template.0.pairs("template.metadata.labels"));
             vec![template.name().into(), names.into(), images.into(), labels.into()]
         },
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "componentstatuses",
         columns: &[NAME, Column::text("Status"), Column::text("Message"), Column::text("Error")],
         cells: component_status,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "certificatesigningrequests.certificates.k8s.io",
         columns: &[
             NAME,
@@ -67,19 +67,19 @@ pub static ALL: &[View] = &[
         cells: signing_request,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io",
         columns: WEBHOOKS,
         cells: webhooks,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "validatingwebhookconfigurations.admissionregistration.k8s.io",
         columns: WEBHOOKS,
         cells: webhooks,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "validatingadmissionpolicies.admissionregistration.k8s.io",
         columns: &[NAME, Column::int("Validations"), Column::text("ParamKind"), AGE],
         cells: |policy, now| {
@@ -88,7 +88,7 @@ pub static ALL: &[View] = &[
         },
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "mutatingadmissionpolicies.admissionregistration.k8s.io",
         columns: &[NAME, Column::int("Mutations"), Column::text("ParamKind"), AGE],
         cells: |policy, now| {
@@ -97,19 +97,19 @@ pub static ALL: &[View] = &[
         },
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         columns: POLICY_BINDING,
         cells: policy_binding,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
         columns: POLICY_BINDING,
         cells: policy_binding,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "flowschemas.flowcontrol.apiserver.k8s.io",
         columns: &[
             NAME,
@@ -122,7 +122,7 @@ pub static ALL: &[View] = &[
         cells: flow_schema,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
         columns: &[
             NAME,
@@ -136,23 +136,23 @@ pub static ALL: &[View] = &[
         cells: priority_level,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "apiservices.apiregistration.k8s.io",
         columns: &[NAME, Column::text("Service"), Column::text("Available"), AGE],
         cells: api_service,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "resourceclaims.resource.k8s.io",
         columns: &[NAME, Column::text("State"), AGE],
         cells: resource_claim,
         ..generic::VIEW
     },
-    View {
+    KindView {
         resource: "resourceslices.resource.k8s.io",
         columns: &[NAME, Column::text("Node"), Column::text("Driver"), Column::text("Pool"), AGE],
         cells: |slice, now| {
-            let spec = slice.0.at("spec");
+            let spec = slice.0.value_at("spec");
             let node = or(spec.text("nodeName"), "<unset>");
             row(slice, now, [node.into(), spec.text("driver").into(), spec.text("pool.name").into()])
         },
@@ -161,10 +161,10 @@ pub static ALL: &[View] = &[
 ];
 
 /// The name, some cells, the age.
-fn row<const N: usize>(object: &Object, now: Time, middle: [Cell; N]) -> Vec<Cell> {
+fn row<const N: usize>(object: &Object, now: Time, middle: [TableCell; N]) -> Vec<TableCell> {
     let mut cells = vec![object.name().into()];
     cells.extend(middle);
-    cells.push(since(object.created(), now).into());
+    cells.push(age_since(object.created(), now).into());
     cells
 }
 
@@ -176,7 +176,7 @@ fn controller(object: &Object) -> String {
     format!("{}{dot}{group}/{}", owner.kind.to_lowercase(), owner.name)
 }
 
-fn component_status(component: &Object, _now: Time) -> Vec<Cell> {
+fn component_status(component: &Object, _now: Time) -> Vec<TableCell> {
     let healthy = component.0.list("conditions").iter().find(|known| known.text("type") == "Healthy");
     let (status, message, error) = match healthy {
         Some(known) if known.text("status") == "True" => ("Healthy", known.text("message"), known.text("error")),
@@ -186,12 +186,12 @@ fn component_status(component: &Object, _now: Time) -> Vec<Cell> {
     vec![component.name().into(), status.into(), message.into(), error.into()]
 }
 
-fn signing_request(request: &Object, now: Time) -> Vec<Cell> {
+fn signing_request(request: &Object, now: Time) -> Vec<TableCell> {
     let body = &request.0;
-    let duration = body.at("spec.expirationSeconds").as_i64().map_or_else(|| "<none>".into(), time::age);
+    let duration = body.value_at("spec.expirationSeconds").as_i64().map_or_else(|| "<none>".into(), time::age);
     vec![
         request.name().into(),
-        since(request.created(), now).into(),
+        age_since(request.created(), now).into(),
         or(body.text("spec.signerName"), "<none>").into(),
         body.text("spec.username").into(),
         duration.into(),
@@ -217,21 +217,21 @@ fn signing_state(body: &Value) -> String {
 
 const WEBHOOKS: &[Column] = &[NAME, Column::int("Webhooks"), AGE];
 
-fn webhooks(configuration: &Object, now: Time) -> Vec<Cell> {
+fn webhooks(configuration: &Object, now: Time) -> Vec<TableCell> {
     row(configuration, now, [configuration.0.list("webhooks").len().into()])
 }
 
 fn param_kind(body: &Value) -> String {
-    let kind = body.at("spec.paramKind");
+    let kind = body.value_at("spec.paramKind");
     if kind.is_null() { "<unset>".into() } else { format!("{}/{}", kind.text("apiVersion"), kind.text("kind")) }
 }
 
 const POLICY_BINDING: &[Column] = &[NAME, Column::text("PolicyName"), Column::text("ParamRef"), AGE];
 
-fn policy_binding(binding: &Object, now: Time) -> Vec<Cell> {
-    let parameters = binding.0.at("spec.paramRef");
+fn policy_binding(binding: &Object, now: Time) -> Vec<TableCell> {
+    let parameters = binding.0.value_at("spec.paramRef");
     let text = match (parameters.text("namespace"), parameters.text("name")) {
-        (_, "") if parameters.has("selector") => selector(parameters.at("selector")).to_string(),
+        (_, "") if parameters.has("selector") => selector(parameters.value_at("selector")).to_string(),
         (_, "") => "<unset>".into(),
         ("", name) => name.to_owned(),
         (namespace, name) => format!("{namespace}/{name}"),
@@ -239,7 +239,7 @@ fn policy_binding(binding: &Object, now: Time) -> Vec<Cell> {
     row(binding, now, [binding.0.text("spec.policyName").into(), text.into()])
 }
 
-fn flow_schema(schema: &Object, now: Time) -> Vec<Cell> {
+fn flow_schema(schema: &Object, now: Time) -> Vec<TableCell> {
     let body = &schema.0;
     let dangling = body.list("status.conditions").iter().find(|known| known.text("type") == "Dangling");
     vec![
@@ -247,15 +247,15 @@ fn flow_schema(schema: &Object, now: Time) -> Vec<Cell> {
         body.text("spec.priorityLevelConfiguration.name").into(),
         body.int("spec.matchingPrecedence").into(),
         or(body.text("spec.distinguisherMethod.type"), "<none>").into(),
-        since(schema.created(), now).into(),
+        age_since(schema.created(), now).into(),
         dangling.map_or("?", |known| known.text("status")).into(),
     ]
 }
 
-fn priority_level(level: &Object, now: Time) -> Vec<Cell> {
-    let limited = level.0.at("spec.limited");
-    let queuing = limited.at("limitResponse.queuing");
-    let number = |value: String| Cell::or_none(&value);
+fn priority_level(level: &Object, now: Time) -> Vec<TableCell> {
+    let limited = level.0.value_at("spec.limited");
+    let queuing = limited.value_at("limitResponse.queuing");
+    let number = |value: String| TableCell::or_none(&value);
     row(
         level,
         now,
@@ -269,8 +269,8 @@ fn priority_level(level: &Object, now: Time) -> Vec<Cell> {
     )
 }
 
-fn api_service(service: &Object, now: Time) -> Vec<Cell> {
-    let backend = service.0.at("spec.service");
+fn api_service(service: &Object, now: Time) -> Vec<TableCell> {
+    let backend = service.0.value_at("spec.service");
     let local = backend.is_null();
     let name = if local { "Local".into() } else { format!("{}/{}", backend.text("namespace"), backend.text("name")) };
     let available = service.0.list("status.conditions").iter().find(|known| known.text("type") == "Available");
@@ -282,8 +282,8 @@ fn api_service(service: &Object, now: Time) -> Vec<Cell> {
     row(service, now, [name.into(), available.into()])
 }
 
-fn resource_claim(claim: &Object, now: Time) -> Vec<Cell> {
-    let status = claim.0.at("status");
+fn resource_claim(claim: &Object, now: Time) -> Vec<TableCell> {
+    let status = claim.0.value_at("status");
     let mut states = Vec::new();
     if claim.deletion().is_some() {
         states.push("deleted");

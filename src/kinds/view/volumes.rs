@@ -1,16 +1,16 @@
 //! Volumes of pods and sources of PersistentVolumes in descriptions.
 
 use super::Describe;
-use super::body::{Body, go_list, or};
+use super::body::{BodyRead, go_list, or};
 use super::storage::claim_class;
 use crate::object::quantity::Quantity;
 use serde_json::Value;
 
 /// A kind of volume: its field, its description, and its own fields as label and path.
-type Source = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+type VolumeDescription = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// Volumes that only list their fields. `?` after a path shows `<none>` for what is missing, `!` shows false.
-const PLAIN: &[Source] = &[
+const PLAIN: &[VolumeDescription] = &[
     ("hostPath", "HostPath (bare host directory volume)", &[("Path", "path"), ("HostPathType", "type?")]),
     (
         "persistentVolumeClaim",
@@ -51,20 +51,20 @@ pub fn source(out: &mut Describe, volume: &Value) {
     let plain = PLAIN.iter().find(|(field, ..)| volume.has(field));
     if let Some((field, description, fields)) = plain {
         out.field(2, "Type", description);
-        let source = volume.at(field);
+        let source = volume.value_at(field);
         for (label, path) in *fields {
             out.field(2, label, shown(source, path));
         }
     } else if volume.has("emptyDir") {
-        empty_dir(out, volume.at("emptyDir"));
+        empty_dir(out, volume.value_at("emptyDir"));
     } else if volume.has("projected") {
-        projected(out, volume.at("projected"));
+        projected(out, volume.value_at("projected"));
     } else if volume.has("downwardAPI") {
-        downward_api(out, volume.at("downwardAPI"));
+        downward_api(out, volume.value_at("downwardAPI"));
     } else if volume.has("ephemeral") {
-        ephemeral(out, volume.at("ephemeral.volumeClaimTemplate"));
+        ephemeral(out, volume.value_at("ephemeral.volumeClaimTemplate"));
     } else if volume.has("csi") {
-        csi(out, volume.at("csi"));
+        csi(out, volume.value_at("csi"));
     } else {
         out.line(1, "<unknown>");
     }
@@ -95,8 +95,8 @@ fn projected(out: &mut Describe, projected: &Value) {
         let named =
             [("secret", "SecretName"), ("configMap", "ConfigMapName")].into_iter().find(|(field, _)| source.has(field));
         if let Some((field, label)) = named {
-            out.field(2, label, source.at(field).text("name"));
-            out.field(2, "Optional", source.at(field).flag("optional"));
+            out.field(2, label, source.value_at(field).text("name"));
+            out.field(2, "Optional", source.value_at(field).flag("optional"));
         } else if source.has("downwardAPI") {
             out.field(2, "DownwardAPI", true);
         } else if source.has("serviceAccountToken") {

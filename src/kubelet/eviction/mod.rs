@@ -11,9 +11,9 @@ pub use pressure::LOOP;
 
 use super::pod::LocalPod;
 use super::resources;
-use crate::kinds::pod::facts::Requests;
+use crate::kinds::pod::facts::PodRequests;
 use crate::object::Quantity;
-use crate::world::limits::{Bound, Storage};
+use crate::world::limits::{StorageKind, StorageLimit};
 use crate::world::{Effect, Plan};
 use k8s_openapi::api::core::v1::Container;
 
@@ -41,18 +41,18 @@ pub fn message(pod: &LocalPod) -> Option<String> {
     }
     let over = pod.facts.as_ref()?.over.as_ref().filter(|_| !pod.has_ended())?;
     Some(match over {
-        Storage::Volume(name) => {
+        StorageKind::Volume(name) => {
             let volume = pod.spec.volumes.iter().flatten().find(|volume| volume.name == **name);
             let limit = volume.and_then(|volume| volume.empty_dir.as_ref()?.size_limit.clone()).unwrap_or_default();
             format!("Usage of EmptyDir volume {:?} exceeds the limit {:?}. ", &**name, limit.0)
         }
-        Storage::Container(name) => {
+        StorageKind::Container(name) => {
             let member = pod.members.iter().find(|member| member.spec.name == **name);
             let most = member.map_or(0, |member| ephemeral(&member.spec));
             let limit = Quantity::from_bytes(most).to_string();
             format!("Container {name} exceeded its local ephemeral storage limit {limit:?}. ")
         }
-        Storage::Pod => {
+        StorageKind::Pod => {
             let limit = Quantity::from_bytes(together(pod));
             format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. ")
         }
@@ -86,23 +86,23 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
 }
 
 /// Returns the storage limits. A volume in memory is limited by its file system.
-fn bounds(pod: &LocalPod) -> Vec<Bound> {
+fn bounds(pod: &LocalPod) -> Vec<StorageLimit> {
     let on_disk = pod.spec.volumes.iter().flatten().filter_map(|volume| {
         let empty = volume.empty_dir.as_ref()?;
         let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
         let most = Quantity::parse(&empty.size_limit.as_ref()?.0).ok()?.value();
-        (!in_memory && most > 0).then(|| Bound { of: Storage::Volume(volume.name.as_str().into()), most })
+        (!in_memory && most > 0).then(|| StorageLimit { of: StorageKind::Volume(volume.name.as_str().into()), most })
     });
     let of_containers = pod.members.iter().filter_map(|member| {
         let most = ephemeral(&member.spec);
-        (most > 0).then(|| Bound { of: Storage::Container(member.spec.name.as_str().into()), most })
+        (most > 0).then(|| StorageLimit { of: StorageKind::Container(member.spec.name.as_str().into()), most })
     });
-    let all = Some(together(pod)).filter(|most| *most > 0).map(|most| Bound { of: Storage::Pod, most });
+    let all = Some(together(pod)).filter(|most| *most > 0).map(|most| StorageLimit { of: StorageKind::Pod, most });
     on_disk.chain(of_containers).chain(all).collect()
 }
 
 fn ephemeral(container: &Container) -> i64 {
-    Requests::of(container.resources.as_ref().and_then(|all| all.limits.as_ref())).ephemeral
+    PodRequests::from_list(container.resources.as_ref().and_then(|all| all.limits.as_ref())).ephemeral
 }
 
 fn together(pod: &LocalPod) -> i64 {
@@ -111,23 +111,23 @@ fn together(pod: &LocalPod) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::kubelet::machine::{Machine, pod};
+    use crate::kubelet::machine::{TestMachine, pod};
     use crate::world::Report;
-    use crate::world::limits::Storage;
+    use crate::world::limits::StorageKind;
     use serde_json::json;
 
     #[test]
     fn who_takes_too_much_room_is_evicted() {
         let limits = json!({"limits": {"ephemeral-storage": "2Mi"}});
         let cases = [
-            (Storage::Volume("data".into()), "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". "),
-            (Storage::Container("c".into()), "Container c exceeded its local ephemeral storage limit \"2Mi\". "),
-            (Storage::Pod, "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "),
+            (StorageKind::Volume("data".into()), "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". "),
+            (StorageKind::Container("c".into()), "Container c exceeded its local ephemeral storage limit \"2Mi\". "),
+            (StorageKind::Pod, "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "),
         ];
         for (of, message) in cases {
             let spec = json!({"volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "free", "emptyDir": {}}],
                 "containers": [{"name": "c", "image": "a", "resources": limits.clone()}]});
-            let mut machine = Machine::new(pod(spec));
+            let mut machine = TestMachine::new(pod(spec));
             machine.run_to(5);
             let watched = machine.told().into_iter().filter(|line| line.contains("watch")).count();
             assert_eq!(watched, 1, "once");
@@ -146,7 +146,7 @@ mod tests {
     fn nothing_is_watched_that_has_no_bound() {
         let spec = json!({"volumes": [{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
             "containers": [{"name": "c", "image": "a"}]});
-        let mut machine = Machine::new(pod(spec));
+        let mut machine = TestMachine::new(pod(spec));
         machine.run_to(5);
         assert_eq!(machine.told(), ["0 start c#0"]);
     }

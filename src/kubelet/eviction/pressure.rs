@@ -5,11 +5,11 @@
 
 use super::super::pod::LocalPod;
 use super::REASON;
-use super::rank::{self, Candidate};
+use super::rank::{self, EvictionCandidate};
 use crate::kinds::pod::qos_class;
 use crate::object::{Key, Resource, Time, time};
-use crate::world::pressure::{Line, Signal};
-use crate::world::{Effect, EventType, Loop, Plan, Row, Verb, World};
+use crate::world::pressure::{EvictionThreshold, PressureSignal};
+use crate::world::{Effect, EventType, Loop, Plan, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -56,7 +56,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(node) = node.filter(|row| is_real(world, &row.key.name) && world.facts.pressure.at.is_some()) else {
         return plan;
     };
-    tell(world, node, &mut plan);
+    update_conditions(world, node, &mut plan);
     if let Some((line, _)) = world.facts.pressure.due(&world.settings.eviction).filter(|_| !world.settings.closing) {
         evict(world, node, line, &mut plan);
     }
@@ -68,7 +68,7 @@ fn is_real(world: &World, node: &str) -> bool {
 }
 
 /// Brings the node's conditions up to date.
-fn tell(world: &World, node: &Row, plan: &mut Plan) {
+fn update_conditions(world: &World, node: &Row, plan: &mut Plan) {
     let mut object = node.object();
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     let now = time::rfc3339(world.now);
@@ -91,7 +91,7 @@ fn tell(world: &World, node: &Row, plan: &mut Plan) {
     }
     if conditions != object.items(&["status", "conditions"]) {
         object.set(&["status", "conditions"], conditions);
-        plan.write(Verb::Status(object), "what is left of the machine's resources");
+        plan.write(WriteVerb::Status(object), "what is left of the machine's resources");
     }
 }
 
@@ -108,7 +108,7 @@ fn event_of(reason: &str) -> &'static str {
 }
 
 /// Ends the pod that is to go first, once the one before has ended.
-fn evict(world: &World, node: &Row, line: Line, plan: &mut Plan) {
+fn evict(world: &World, node: &Row, line: EvictionThreshold, plan: &mut Plan) {
     let Some(at) = world.facts.pressure.at else { return };
     let on_node = || world.pods_on(&node.key.name).filter(|pod| runs(world, pod));
     if on_node().any(|pod| is_going(pod)) {
@@ -119,10 +119,10 @@ fn evict(world: &World, node: &Row, line: Line, plan: &mut Plan) {
     if candidates.is_empty() {
         return plan.wait("no pod is left that could be ended");
     }
-    if line.signal == Signal::Memory && !are_measured(world, &candidates, at, plan) {
+    if line.signal == PressureSignal::Memory && !are_measured(world, &candidates, at, plan) {
         return plan.wait("what its pods use is being measured");
     }
-    let known = |row| Candidate::read(row, world.facts.pods.get(&row.uid)?);
+    let known = |row| EvictionCandidate::read(row, world.facts.pods.get(&row.uid)?);
     let Some(goes) = rank::first(candidates.into_iter().filter_map(known).collect(), line.signal) else { return };
     let Some(level) = world.facts.pressure.levels.get(&line.signal) else { return };
     let message = format!("Attempting to reclaim {}", line.signal.resource());
@@ -132,7 +132,7 @@ fn evict(world: &World, node: &Row, line: Line, plan: &mut Plan) {
     object.set(&["status", "reason"], REASON);
     object.set(&["status", "message"], json!(message));
     plan.event(goes.row, EventType::Warning, REASON, message);
-    plan.write(Verb::Status(object), format!("its node is low on {}", line.signal.resource()));
+    plan.write(WriteVerb::Status(object), format!("its node is low on {}", line.signal.resource()));
 }
 
 fn runs(world: &World, pod: &Row) -> bool {
@@ -181,9 +181,9 @@ pub fn refused(pod: &LocalPod) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::facts::Measured;
-    use crate::world::pressure::{Level, Lines, Words};
-    use crate::world::usage::{Sample, Usage};
+    use crate::world::facts::ContainerUsage;
+    use crate::world::pressure::{EvictionFlags, EvictionThresholds, ResourceLevel};
+    use crate::world::usage::{Usage, UsageSample};
     use crate::world::{ContainerFacts, ContainerState, NodeFacts, PodFacts};
     use serde_json::{Value, json};
 
@@ -194,10 +194,10 @@ mod tests {
     /// A node with less than it should have, and pods: name, priority, requested and used memory in Mi, the reason in its status.
     fn world(pods: &[(&str, i64, i64, i64, &str)], available: i64) -> World {
         let mut world = World::new(now());
-        let words = Words { hard: "memory.available<100Mi", ..Words::default() };
-        world.settings.eviction = Lines::parse(words, SignedDuration::from_mins(5)).unwrap();
-        let levels = [(Signal::Memory, Level { available: available << 20, capacity: 1 << 30 })].into();
-        world.facts.pressure.take(levels, &world.settings.eviction.clone(), now());
+        let words = EvictionFlags { hard: "memory.available<100Mi", ..EvictionFlags::default() };
+        world.settings.eviction = EvictionThresholds::parse(words, SignedDuration::from_mins(5)).unwrap();
+        let levels = [(PressureSignal::Memory, ResourceLevel { available: available << 20, capacity: 1 << 30 })].into();
+        world.facts.pressure.update(levels, &world.settings.eviction.clone(), now());
         world.facts.inventory_complete = true;
         world.facts.nodes.insert("a".into(), NodeFacts { ours: true, simulated: false, heartbeat: Some(now()) });
         let conditions =
@@ -219,8 +219,8 @@ mod tests {
             put(&mut world, "pods", "d", name, pod);
             let running = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: now() });
             let usage = Usage { cpu_milli: 0, memory: used << 20, swap: 0 };
-            let sample = Sample::default();
-            let measured = Measured { since: now(), at: now(), sample, usage, throttling: sample.throttling };
+            let sample = UsageSample::default();
+            let measured = ContainerUsage { since: now(), at: now(), sample, usage, throttling: sample.throttling };
             let facts = PodFacts {
                 namespace: "d".into(),
                 name: (*name).into(),
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn conditions_follow_and_what_is_unknown_stays() {
         let plan = planned(&world(&[], 50));
-        let Some(Verb::Status(node)) = plan.writes.first().map(|write| &write.verb) else { panic!("no write") };
+        let Some(WriteVerb::Status(node)) = plan.writes.first().map(|write| &write.verb) else { panic!("no write") };
         let conditions = node.items(&["status", "conditions"]);
         assert_eq!(
             (&conditions[0]["status"], &conditions[0]["reason"]),

@@ -1,9 +1,9 @@
 //! Ranks pods for eviction: those above their requests first, then by lower priority, then by usage above the requests
 //! (kubelet: rankMemoryPressure).
 
-use crate::kinds::pod::facts::{Requests, requests};
+use crate::kinds::pod::facts::{PodRequests, requests};
 use crate::kinds::typed;
-use crate::world::pressure::{Level, Line, Signal};
+use crate::world::pressure::{EvictionThreshold, PressureSignal, ResourceLevel};
 use crate::world::{PodFacts, Row};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use std::cmp::Reverse;
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 pub const CRITICAL: i64 = 2_000_000_000;
 
 /// A pod that may have to go.
-pub struct Candidate<'a> {
+pub struct EvictionCandidate<'a> {
     /// The pod.
     pub row: &'a Row,
     /// Its spec, with requests.
@@ -21,21 +21,21 @@ pub struct Candidate<'a> {
     facts: &'a PodFacts,
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> EvictionCandidate<'a> {
     /// Reads it; none when it cannot be read.
-    pub fn read(row: &'a Row, facts: &'a PodFacts) -> Option<Candidate<'a>> {
+    pub fn read(row: &'a Row, facts: &'a PodFacts) -> Option<EvictionCandidate<'a>> {
         let spec = typed::view::<Pod>(&row.body()).ok()?.spec?;
-        Some(Candidate { row, spec, facts })
+        Some(EvictionCandidate { row, spec, facts })
     }
 
     /// The smallest goes first. Only memory is measured for each pod: otherwise the priority alone counts, and then who came last.
-    fn order(&self, signal: Signal) -> (Reverse<bool>, i64, Reverse<i64>) {
+    fn order(&self, signal: PressureSignal) -> (Reverse<bool>, i64, Reverse<i64>) {
         let priority = self.row.pod().map_or(0, |pod| i64::from(pod.priority));
         let beyond = match signal {
-            Signal::Memory => self.memory() - requests(&self.spec).memory,
+            PressureSignal::Memory => self.memory() - requests(&self.spec).memory,
             _ => self.row.created.map_or(0, |created| created.as_second()),
         };
-        (Reverse(signal == Signal::Memory && beyond > 0), priority, Reverse(beyond))
+        (Reverse(signal == PressureSignal::Memory && beyond > 0), priority, Reverse(beyond))
     }
 
     fn memory(&self) -> i64 {
@@ -43,20 +43,20 @@ impl<'a> Candidate<'a> {
     }
 
     /// Why it goes, in the kubelet's words.
-    pub fn message(&self, line: Line, level: Level) -> String {
+    pub fn message(&self, line: EvictionThreshold, level: ResourceLevel) -> String {
         let (signal, resource) = (line.signal, line.signal.resource());
-        let (drawn, left) = (signal.amount(line.amount.of(level.capacity)), signal.amount(level.available));
+        let (drawn, left) = (signal.amount(line.amount.resolve(level.capacity)), signal.amount(level.available));
         let mut message =
             format!("The node was low on resource: {resource}. Threshold quantity: {drawn}, available: {left}. ");
-        let containers = self.spec.containers.iter().filter(|_| signal == Signal::Memory);
+        let containers = self.spec.containers.iter().filter(|_| signal == PressureSignal::Memory);
         containers.for_each(|one| message.push_str(&self.larger(one).unwrap_or_default()));
         message
     }
 
     fn larger(&self, container: &Container) -> Option<String> {
         let used = self.facts.usage.get(container.name.as_str())?.usage.memory;
-        let asked = Requests::of(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
-        let (name, signal) = (&container.name, Signal::Memory);
+        let asked = PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
+        let (name, signal) = (&container.name, PressureSignal::Memory);
         // The kubelet prints what it has measured in Ki.
         let (used_text, asked_text) = (signal.amount(used / 1024 * 1024), signal.amount(asked));
         let told = format!(
@@ -67,6 +67,6 @@ impl<'a> Candidate<'a> {
 }
 
 /// Returns the pod to evict first.
-pub fn first<'a>(candidates: Vec<Candidate<'a>>, signal: Signal) -> Option<Candidate<'a>> {
+pub fn first<'a>(candidates: Vec<EvictionCandidate<'a>>, signal: PressureSignal) -> Option<EvictionCandidate<'a>> {
     candidates.into_iter().min_by_key(|one| (one.order(signal), one.row.key.clone()))
 }

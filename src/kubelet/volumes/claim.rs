@@ -2,10 +2,10 @@
 
 use super::super::pod::LocalPod;
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
-use crate::world::volume::Source;
+use crate::world::volume::VolumeContent;
 
 /// Returns the content of a claim in the pod's namespace, or why it is not available yet.
-pub fn source(pod: &LocalPod, name: &str) -> Result<Source, String> {
+pub fn source(pod: &LocalPod, name: &str) -> Result<VolumeContent, String> {
     let world = pod.world;
     let Some(claim) = world.find("persistentvolumeclaims", &pod.row.key.namespace, name) else {
         return Err(format!("persistentvolumeclaim {name:?} not found"));
@@ -19,13 +19,13 @@ pub fn source(pod: &LocalPod, name: &str) -> Result<Source, String> {
     let body = volume.object();
     let host = |path: &[&str]| body.text(path).map(str::to_owned);
     if let Some(path) = host(&["spec", "hostPath", "path"]) {
-        return Ok(Source::Host { path, kind: host(&["spec", "hostPath", "type"]).unwrap_or_default() });
+        return Ok(VolumeContent::Host { path, kind: host(&["spec", "hostPath", "type"]).unwrap_or_default() });
     }
     if let Some(path) = host(&["spec", "local", "path"]) {
-        return Ok(Source::Host { path, kind: "Directory".into() });
+        return Ok(VolumeContent::Host { path, kind: "Directory".into() });
     }
     if body.text(&["spec", "csi", "driver"]) == Some(LOCAL_DRIVER) {
-        return Ok(Source::Kept(volume.key.name.clone()));
+        return Ok(VolumeContent::Kept(volume.key.name.clone()));
     }
     Err(format!("PersistentVolume {:?} is of a kind that is not supported by this node", &*volume.key.name))
 }

@@ -5,9 +5,9 @@
 //! that they asked. Else a pod's shim leads its questions there, whatever server of the machine they are for; on the machine's network
 //! nobody does. Never: reads the machine's file. Start reading at [`file()`].
 
-use super::super::pod::{LocalPod, Member};
+use super::super::pod::{LocalPod, PodContainer};
 use super::view;
-use crate::world::start::Names;
+use crate::world::start::DnsTarget;
 use crate::world::{EventType, Plan, entrance};
 
 /// The port of resolvers.
@@ -22,7 +22,7 @@ const SEARCHES_LENGTH: usize = 2048;
 
 /// The settings that a pod's `dnsConfig` extends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Base {
+enum DnsBase {
     Cluster,
     Machine,
     Nothing,
@@ -30,7 +30,7 @@ enum Base {
 
 /// A file, as it is read and written.
 #[derive(Default)]
-struct Config {
+struct ResolvConf {
     servers: Vec<String>,
     searches: Vec<String>,
     options: Vec<String>,
@@ -55,43 +55,43 @@ fn is_led(pod: &LocalPod) -> bool {
 }
 
 /// Returns the base that its policy selects.
-fn wanted(pod: &LocalPod) -> Base {
+fn wanted(pod: &LocalPod) -> DnsBase {
     match policy(pod) {
-        "None" => Base::Nothing,
-        "ClusterFirstWithHostNet" => Base::Cluster,
-        "ClusterFirst" if !is_on_host(pod) => Base::Cluster,
-        _ => Base::Machine,
+        "None" => DnsBase::Nothing,
+        "ClusterFirstWithHostNet" => DnsBase::Cluster,
+        "ClusterFirst" if !is_on_host(pod) => DnsBase::Cluster,
+        _ => DnsBase::Machine,
     }
 }
 
 /// Returns the base in effect: without access to the cluster's resolver, the machine's.
-fn base(pod: &LocalPod) -> Base {
+fn base(pod: &LocalPod) -> DnsBase {
     match wanted(pod) {
-        Base::Cluster if !has_place(pod) && !is_led(pod) => Base::Machine,
+        DnsBase::Cluster if !has_place(pod) && !is_led(pod) => DnsBase::Machine,
         wanted => wanted,
     }
 }
 
 /// The pod's own file; none where the machine's does, which programs then see as it is at each moment.
 pub fn file(pod: &LocalPod) -> Option<String> {
-    let is_plain = base(pod) == Base::Machine || (base(pod) == Base::Cluster && !has_place(pod));
+    let is_plain = base(pod) == DnsBase::Machine || (base(pod) == DnsBase::Cluster && !has_place(pod));
     if is_plain && pod.spec.dns_config.is_none() {
         return None;
     }
     Some(config(pod).within_limits().text())
 }
 
-fn config(pod: &LocalPod) -> Config {
+fn config(pod: &LocalPod) -> ResolvConf {
     let settings = &pod.world.settings;
-    let machine = Config::read(&settings.resolver);
+    let machine = ResolvConf::read(&settings.resolver);
     let mut config = match base(pod) {
-        Base::Nothing => Config::default(),
-        Base::Machine => machine,
-        Base::Cluster => {
+        DnsBase::Nothing => ResolvConf::default(),
+        DnsBase::Machine => machine,
+        DnsBase::Cluster => {
             let place = if has_place(pod) { entrance::resolver(settings.network).to_string() } else { ANY.to_owned() };
             let own = [&*format!("{}.svc.cluster.local", pod.row.key.namespace), "svc.cluster.local", "cluster.local"];
             let searches = own.into_iter().map(str::to_owned).chain(machine.searches).collect();
-            Config { servers: vec![place], searches, options: vec!["ndots:5".to_owned()] }
+            ResolvConf { servers: vec![place], searches, options: vec!["ndots:5".to_owned()] }
         }
     };
     if let Some(own) = &pod.spec.dns_config {
@@ -108,10 +108,10 @@ fn config(pod: &LocalPod) -> Config {
     config
 }
 
-impl Config {
+impl ResolvConf {
     /// As resolv.conf(5) has it: servers add up, of the rest the last line holds.
-    fn read(text: &str) -> Config {
-        let mut config = Config::default();
+    fn read(text: &str) -> ResolvConf {
+        let mut config = ResolvConf::default();
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let word = words.next().unwrap_or_default();
@@ -135,7 +135,7 @@ impl Config {
         }
     }
 
-    fn within_limits(mut self) -> Config {
+    fn within_limits(mut self) -> ResolvConf {
         self.servers.truncate(SERVERS);
         self.searches.truncate(SEARCHES);
         while self.searches.join(" ").len() > SEARCHES_LENGTH {
@@ -160,22 +160,25 @@ impl Config {
 }
 
 /// Returns the DNS server for a container's queries to port 53.
-pub fn names(pod: &LocalPod, member: &Member) -> Names {
+pub fn names(pod: &LocalPod, member: &PodContainer) -> DnsTarget {
     // Among the machine's files the pod's own servers are not known.
     let own = pod.spec.dns_config.iter().filter(|_| !view::sees_machine(pod, member));
     let servers = own.flat_map(|config| config.nameservers.iter().flatten());
     let servers = servers.filter(|server| has_place(pod) || *server != ANY);
-    Names { outside: base(pod) != Base::Cluster, servers: servers.filter_map(|server| server.parse().ok()).collect() }
+    DnsTarget {
+        outside: base(pod) != DnsBase::Cluster,
+        servers: servers.filter_map(|server| server.parse().ok()).collect(),
+    }
 }
 
 /// Tells, with a pod's first start, of what it asks for names and does not get.
 pub fn tell_names(pod: &LocalPod, plan: &mut Plan) {
     let lacks = match wanted(pod) {
         // First what no port would help.
-        Base::Cluster if !is_led(pod) && pod.members.iter().any(|member| view::sees_machine(pod, member)) => {
+        DnsBase::Cluster if !is_led(pod) && pod.members.iter().any(|member| view::sees_machine(pod, member)) => {
             Some("the pod sees the machine's /etc/resolv.conf")
         }
-        Base::Cluster if base(pod) != Base::Cluster => Some(
+        DnsBase::Cluster if base(pod) != DnsBase::Cluster => Some(
             "the cluster's resolver may not listen at port 53 \
              (sudo sysctl net.ipv4.ip_unprivileged_port_start=53 lets it, once kloop reconcile is started again)",
         ),
@@ -208,9 +211,9 @@ pub fn tell_names(pod: &LocalPod, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::machine::{Machine, pod};
-    use crate::world::start::{Names, Start};
-    use crate::world::volume::Source;
+    use super::super::super::machine::{TestMachine, pod};
+    use crate::world::start::{DnsTarget, Start};
+    use crate::world::volume::VolumeContent;
     use serde_json::{Value, json};
 
     /// The machine's resolver and the content of its file.
@@ -222,7 +225,7 @@ mod tests {
         spec["containers"] = json!([{"name": "c", "image": "a"}]);
         let mut pod = pod(spec);
         pod["metadata"]["annotations"] = json!({"kloop.dev/filesystem": "private"});
-        let mut machine = Machine::new(pod);
+        let mut machine = TestMachine::new(pod);
         machine.world.settings.lowest_port = lowest_port;
         machine.world.settings.resolver = MACHINE.into();
         machine.settle();
@@ -232,7 +235,7 @@ mod tests {
 
     fn file(start: &Start) -> Option<String> {
         let files = start.files.volumes.iter().filter_map(|volume| match &volume.source {
-            Source::Files(files) => Some(files.iter()),
+            VolumeContent::Files(files) => Some(files.iter()),
             _ => None,
         });
         let found = files.flatten().find(|file| file.path == "resolv.conf")?;
@@ -286,7 +289,7 @@ mod tests {
                 json!({"hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet", "containers": [{"name": "c", "image": "a"}]}),
             );
             pod["metadata"]["annotations"] = json!({"kloop.dev/filesystem": filesystem});
-            let mut machine = Machine::new(pod);
+            let mut machine = TestMachine::new(pod);
             machine.world.settings.lowest_port = 1024;
             machine.settle();
             let told: Vec<_> = machine.events.iter().filter(|event| event.reason == "MissingClusterDNS").collect();
@@ -298,7 +301,7 @@ mod tests {
     #[test]
     fn servers_that_a_pod_names_are_asked_themselves() {
         let config = json!({"nameservers": ["192.0.2.1", "2001:db8::1", "127.0.0.1"]});
-        let names = |outside, servers: &[&str]| Names {
+        let names = |outside, servers: &[&str]| DnsTarget {
             outside,
             servers: servers.iter().map(|server| server.parse().unwrap()).collect(),
         };

@@ -4,7 +4,7 @@ use super::super::fields;
 use super::super::pod::LocalPod;
 use super::token;
 use crate::object::Object;
-use crate::world::volume::File;
+use crate::world::volume::VolumeFile;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{Container, DownwardAPIVolumeFile, KeyToPath, Volume, VolumeProjection};
@@ -16,10 +16,10 @@ const MODE: i32 = 0o644;
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Files, or what is missing.
-type Found = Result<Vec<File>, String>;
+type VolumeFiles = Result<Vec<VolumeFile>, String>;
 
 /// The files of a volume; none when it is no volume of files.
-pub fn of(pod: &LocalPod, volume: &Volume) -> Option<Found> {
+pub fn volume_files(pod: &LocalPod, volume: &Volume) -> Option<VolumeFiles> {
     if let Some(map) = &volume.config_map {
         let mode = map.default_mode.unwrap_or(MODE);
         return Some(keys(pod, &CONFIG_MAP, &map.name, map.items.as_deref(), map.optional, mode));
@@ -33,7 +33,7 @@ pub fn of(pod: &LocalPod, volume: &Volume) -> Option<Found> {
     }
     let projected = volume.projected.as_ref()?;
     let mode = projected.default_mode.unwrap_or(MODE);
-    let mut files: Vec<File> = Vec::new();
+    let mut files: Vec<VolumeFile> = Vec::new();
     for source in projected.sources.iter().flatten() {
         match projection(pod, source, mode) {
             Ok(more) => {
@@ -47,7 +47,7 @@ pub fn of(pod: &LocalPod, volume: &Volume) -> Option<Found> {
     Some(Ok(files))
 }
 
-fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> Found {
+fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> VolumeFiles {
     if let Some(map) = &source.config_map {
         let optional = if map.name == ROOT_CA { Some(true) } else { map.optional };
         return keys(pod, &CONFIG_MAP, &map.name, map.items.as_deref(), optional, mode);
@@ -65,12 +65,12 @@ fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> Found {
     Err("this kind of projection is not supported by this node".into())
 }
 
-fn file(path: &str, mode: i32, content: Vec<u8>) -> File {
-    File { path: path.to_owned(), mode: mode as u32 & 0o777, content: Arc::from(content) }
+fn file(path: &str, mode: i32, content: Vec<u8>) -> VolumeFile {
+    VolumeFile { path: path.to_owned(), mode: mode as u32 & 0o777, content: Arc::from(content) }
 }
 
 /// ConfigMaps and Secrets, alike but for their words and where their bytes are.
-struct Kind {
+struct FileSource {
     resource: &'static str,
     word: &'static str,
     key_word: &'static str,
@@ -79,19 +79,19 @@ struct Kind {
     encoded: &'static str,
 }
 
-const CONFIG_MAP: Kind =
-    Kind { resource: "configmaps", word: "configmap", key_word: "config", plain: "data", encoded: "binaryData" };
-const SECRET: Kind =
-    Kind { resource: "secrets", word: "secret", key_word: "secret", plain: "stringData", encoded: "data" };
+const CONFIG_MAP: FileSource =
+    FileSource { resource: "configmaps", word: "configmap", key_word: "config", plain: "data", encoded: "binaryData" };
+const SECRET: FileSource =
+    FileSource { resource: "secrets", word: "secret", key_word: "secret", plain: "stringData", encoded: "data" };
 
 fn keys(
     pod: &LocalPod,
-    kind: &Kind,
+    kind: &FileSource,
     name: &str,
     items: Option<&[KeyToPath]>,
     optional: Option<bool>,
     mode: i32,
-) -> Found {
+) -> VolumeFiles {
     let optional = optional == Some(true);
     let Some(row) = pod.world.find(kind.resource, &pod.row.key.namespace, name) else {
         return if optional { Ok(Vec::new()) } else { Err(format!("{} {name:?} not found", kind.word)) };
@@ -114,7 +114,7 @@ fn keys(
     Ok(files)
 }
 
-fn value(object: &Object, kind: &Kind, key: &str) -> Option<Vec<u8>> {
+fn value(object: &Object, kind: &FileSource, key: &str) -> Option<Vec<u8>> {
     let plain = object.text(&[kind.plain, key]).map(|text| text.as_bytes().to_vec());
     plain.or_else(|| object.text(&[kind.encoded, key]).map(from_base64))
 }
@@ -124,7 +124,7 @@ fn from_base64(text: &str) -> Vec<u8> {
 }
 
 /// Files of the downward API.
-fn told(pod: &LocalPod, items: Option<&[DownwardAPIVolumeFile]>, mode: i32) -> Found {
+fn told(pod: &LocalPod, items: Option<&[DownwardAPIVolumeFile]>, mode: i32) -> VolumeFiles {
     let mut files = Vec::new();
     for item in items.unwrap_or_default() {
         let text = match (&item.field_ref, &item.resource_field_ref) {

@@ -3,14 +3,14 @@
 use super::super::pod::LocalPod;
 use super::super::start;
 use super::dns;
-use crate::world::volume::{File, Mount, Source, Volume};
+use crate::world::volume::{Volume, VolumeContent, VolumeFile, VolumeMountPoint};
 use std::sync::Arc;
 
 /// The volume that holds them: with a dot, which no volume of a pod has in its name.
 const VOLUME: &str = "etc.d";
 
 /// The files, and where they go.
-pub fn of(pod: &LocalPod, ip: &str) -> (Volume, Vec<Mount>) {
+pub fn hosts_files(pod: &LocalPod, ip: &str) -> (Volume, Vec<VolumeMountPoint>) {
     let mut files = Vec::new();
     // On the machine's network the machine's own file tells the names.
     if pod.spec.host_network != Some(true) || pod.spec.host_aliases.iter().flatten().next().is_some() {
@@ -21,19 +21,19 @@ pub fn of(pod: &LocalPod, ip: &str) -> (Volume, Vec<Mount>) {
         files.push(("hostname", format!("{}\n", start::hostname(pod))));
     }
     files.extend(dns::file(pod).map(|text| ("resolv.conf", text)));
-    let mount = |name: &str| Mount {
+    let mount = |name: &str| VolumeMountPoint {
         volume: VOLUME.into(),
         path: format!("/etc/{name}"),
         sub_path: name.to_owned(),
         read_only: false,
     };
     let mounts = files.iter().map(|(name, _)| mount(name)).collect();
-    let file = |(name, text): (&str, String)| File {
+    let file = |(name, text): (&str, String)| VolumeFile {
         path: name.to_owned(),
         mode: 0o644,
         content: Arc::from(text.into_bytes()),
     };
-    let source = Source::Files(files.into_iter().map(file).collect());
+    let source = VolumeContent::Files(files.into_iter().map(file).collect());
     (Volume { name: VOLUME.into(), source }, mounts)
 }
 
@@ -57,7 +57,7 @@ fn hosts(pod: &LocalPod, ip: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::machine::{Machine, pod};
+    use super::super::super::machine::{TestMachine, pod};
     use serde_json::{Value, json};
 
     /// The files that a pod's first container is started with.
@@ -66,11 +66,11 @@ mod tests {
         spec["containers"] = json!([{"name": "c", "image": "a"}]);
         let mut pod = pod(spec);
         pod["metadata"]["annotations"] = json!({"kloop.dev/filesystem": "private"});
-        let mut machine = Machine::new(pod);
+        let mut machine = TestMachine::new(pod);
         machine.settle();
         let volumes = &machine.starts[0].files.volumes;
         let etc = volumes.iter().find(|volume| &*volume.name == super::VOLUME).expect("laid out");
-        let super::Source::Files(files) = &etc.source else { panic!("files") };
+        let super::VolumeContent::Files(files) = &etc.source else { panic!("files") };
         files.iter().map(|file| (file.path.clone(), String::from_utf8_lossy(&file.content).into_owned())).collect()
     }
 

@@ -16,18 +16,22 @@ pub use view::{files, outdated, paths, sees_machine, tell_shared};
 
 use super::pod::LocalPod;
 use super::resources;
-use super::start::Unready;
-use crate::world::volume::Source;
+use super::start::StartFailure;
+use crate::world::volume::VolumeContent;
 use k8s_openapi::api::core::v1::Volume;
 
 /// Returns the content of one volume, or what is missing, in Kubernetes' words.
-fn source(pod: &LocalPod, volume: &Volume) -> Result<Source, String> {
+fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
     if let Some(empty) = &volume.empty_dir {
         let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
-        return Ok(if in_memory { Source::Memory { most: resources::most_memory(pod, empty) } } else { Source::Empty });
+        return Ok(if in_memory {
+            VolumeContent::Memory { most: resources::most_memory(pod, empty) }
+        } else {
+            VolumeContent::Empty
+        });
     }
     if let Some(host) = &volume.host_path {
-        return Ok(Source::Host { path: host.path.clone(), kind: host.type_.clone().unwrap_or_default() });
+        return Ok(VolumeContent::Host { path: host.path.clone(), kind: host.type_.clone().unwrap_or_default() });
     }
     if let Some(claim) = &volume.persistent_volume_claim {
         return claim::source(pod, &claim.claim_name);
@@ -35,46 +39,46 @@ fn source(pod: &LocalPod, volume: &Volume) -> Result<Source, String> {
     if volume.ephemeral.is_some() {
         return claim::source(pod, &format!("{}-{}", pod.row.key.name, volume.name));
     }
-    match files::of(pod, volume) {
-        Some(files) => files.map(Source::Files),
+    match files::volume_files(pod, volume) {
+        Some(files) => files.map(VolumeContent::Files),
         None => Err("this kind of volume is not supported by this node".into()),
     }
 }
 
 /// The first volume that cannot be set up. Asked only until the pod's first start: what was mounted stays.
-pub fn missing(pod: &LocalPod) -> Option<Unready> {
+pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
     if pod.facts.is_some() {
         return None;
     }
     // A machine that only pretends has every kind of volume.
     let lacks = |volume: &Volume| match pod.simulated {
-        true => files::of(pod, volume)?.err(),
+        true => files::volume_files(pod, volume)?.err(),
         false => source(pod, volume).err(),
     };
     pod.spec.volumes.iter().flatten().find_map(|volume| {
         let what = lacks(volume)?;
         let message = format!("MountVolume.SetUp failed for volume {:?} : {what}", volume.name);
-        Some(Unready { reason: "FailedMount", message })
+        Some(StartFailure { reason: "FailedMount", message })
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
-    use crate::world::volume::{Files, Source, View, Volume};
+    use super::super::machine::{TestMachine, pod};
+    use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent};
     use serde_json::{Value, json};
 
     fn meta(name: &str) -> Value {
         json!({"name": name, "namespace": "default", "uid": name})
     }
 
-    fn machine(volumes: Value) -> Machine {
+    fn machine(volumes: Value) -> TestMachine {
         let mounts: Vec<Value> = volumes.as_array().unwrap().iter().map(|volume| {
             json!({"name": volume["name"], "mountPath": format!("/m/{}", volume["name"].as_str().unwrap())})
         }).collect();
         let container = json!({"name": "c", "image": "a", "volumeMounts": mounts, "env": [{"name": "WHO", "value": "me"}],
             "resources": {"limits": {"cpu": "1500m"}}});
-        let mut machine = Machine::new(pod(json!({"volumes": volumes, "containers": [container]})));
+        let mut machine = TestMachine::new(pod(json!({"volumes": volumes, "containers": [container]})));
         machine.put(
             "configmaps",
             json!({"metadata": meta("cm"), "data": {"a": "1", "b": "2"}, "binaryData": {"bin": "/wA="}}),
@@ -83,13 +87,13 @@ mod tests {
         machine
     }
 
-    fn started(machine: &mut Machine) -> Files {
+    fn started(machine: &mut TestMachine) -> ContainerFiles {
         machine.settle();
         machine.starts.last().expect("it was started").files.clone()
     }
 
     /// Returns `name: path mode content`, a line for each file.
-    fn told(files: &Files) -> Vec<String> {
+    fn told(files: &ContainerFiles) -> Vec<String> {
         lines(&files.volumes)
     }
 
@@ -97,7 +101,7 @@ mod tests {
         let mut lines = Vec::new();
         for volume in volumes {
             match &volume.source {
-                Source::Files(all) => lines.extend(all.iter().map(|file| {
+                VolumeContent::Files(all) => lines.extend(all.iter().map(|file| {
                     let content = String::from_utf8_lossy(&file.content);
                     format!("{} {} {:o} {content}", volume.name, file.path, file.mode)
                 })),
@@ -118,7 +122,7 @@ mod tests {
     }
 
     /// Messages of failed mounts.
-    fn failures(machine: &Machine) -> Vec<&str> {
+    fn failures(machine: &TestMachine) -> Vec<&str> {
         let failed = machine.events.iter().filter(|event| event.reason == "FailedMount");
         failed.map(|event| &*event.message).collect()
     }
@@ -245,7 +249,7 @@ mod tests {
         changed.0["spec"]["containers"][0]["volumeMounts"] = mounts;
         machine.put("pods", changed.0);
         let files = started(&mut machine);
-        assert_eq!(files.view, View::Private);
+        assert_eq!(files.view, FilesystemView::Private);
         let mounts: Vec<String> = files
             .mounts
             .iter()
@@ -273,12 +277,12 @@ mod tests {
     #[test]
     fn pods_see_files_under_a_layer_unless_they_say_otherwise() {
         for (annotation, of_image, expected) in [
-            (None, None, View::Private),
-            (Some("private"), Some("host"), View::Private),
-            (Some("host"), None, View::Host),
-            (None, Some("host"), View::Host),
-            (None, Some("private"), View::Private),
-            (Some("hots"), None, View::Private),
+            (None, None, FilesystemView::Private),
+            (Some("private"), Some("host"), FilesystemView::Private),
+            (Some("host"), None, FilesystemView::Host),
+            (None, Some("host"), FilesystemView::Host),
+            (None, Some("private"), FilesystemView::Private),
+            (Some("hots"), None, FilesystemView::Private),
         ] {
             let api = json!({"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
             let mut machine = machine(json!([api]));
@@ -296,7 +300,7 @@ mod tests {
             }
             let files = started(&mut machine);
             assert_eq!(files.view, expected, "{annotation:?} {of_image:?}");
-            assert_eq!(files.volumes.is_empty(), expected == View::Host, "the token that every pod is given");
+            assert_eq!(files.volumes.is_empty(), expected == FilesystemView::Host, "the token that every pod is given");
             assert!(!machine.reasons().contains(&"FilesShared"), "what was asked for is not told");
         }
     }
@@ -304,7 +308,7 @@ mod tests {
     #[test]
     fn where_no_layer_can_be_had_it_is_told_once() {
         let told = |spec: Value, annotation: Option<&str>, allowed: bool| {
-            let mut machine = Machine::new(pod(spec));
+            let mut machine = TestMachine::new(pod(spec));
             machine.world.settings.private_files = allowed;
             if let Some(value) = annotation {
                 let mut changed = machine.pod();
@@ -312,7 +316,7 @@ mod tests {
                 machine.put("pods", changed.0);
             }
             machine.run_to(100);
-            assert_eq!(machine.starts[0].files.view, View::Host);
+            assert_eq!(machine.starts[0].files.view, FilesystemView::Host);
             let told: Vec<_> = machine.events.iter().filter(|event| event.reason == "FilesShared").collect();
             assert!(told.len() < 2);
             told.first().map(|event| event.message.to_string()).unwrap_or_default()
@@ -336,7 +340,7 @@ mod tests {
             }
             machine.put("pods", changed.0);
             let files = started(&mut machine);
-            assert_eq!((files.view, files.volumes.len(), files.mounts.len()), (View::Host, 1, 0));
+            assert_eq!((files.view, files.volumes.len(), files.mounts.len()), (FilesystemView::Host, 1, 0));
             assert_eq!(machine.starts[0].volume_paths, [("KLOOP_VOLUME_MY_DATA".to_owned(), "my-data".to_owned())]);
             machine.run_to(100);
             assert_eq!(machine.reasons().iter().filter(|reason| **reason == "VolumesNotMounted").count(), told);

@@ -3,12 +3,12 @@
 //! A private layer is the usual thing. The pod's annotation or the container's Image object turns it off, and some machines cannot
 //! have it: then whatever it would have brought is told.
 
-use super::super::pod::{LocalPod, Member};
+use super::super::pod::{LocalPod, PodContainer};
 use super::super::{command, image, security};
 use super::{hosts, source};
 use crate::kinds::pod::filesystem::ANNOTATION;
 use crate::object::Str;
-use crate::world::volume::{Files, Mount, Source, View, Volume, fingerprint};
+use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent, VolumeMountPoint, fingerprint};
 use crate::world::{EventType, Plan};
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use std::sync::Arc;
 const VARIABLE: &str = "KLOOP_VOLUME_";
 
 /// Volumes that the pod asked for itself.
-fn own<'a>(pod: &'a LocalPod) -> impl Iterator<Item = &'a k8s_openapi::api::core::v1::Volume> {
+fn declared_volumes<'a>(pod: &'a LocalPod) -> impl Iterator<Item = &'a k8s_openapi::api::core::v1::Volume> {
     let volumes = pod.spec.volumes.iter().flatten();
     volumes.filter(|volume| !(volume.projected.is_some() && volume.name.starts_with("kube-api-access-")))
 }
 
 /// Whether a container is to see the machine's files as they are: the pod says so, or says nothing and its Image object does.
-fn wants_machine(pod: &LocalPod, member: &Member) -> bool {
+fn wants_machine(pod: &LocalPod, member: &PodContainer) -> bool {
     match pod.object.annotation(ANNOTATION) {
         Some("host") => true,
         Some("private") => false,
@@ -36,22 +36,27 @@ fn is_private(pod: &LocalPod) -> bool {
 }
 
 /// Whether a container sees the machine's files as they are.
-pub fn sees_machine(pod: &LocalPod, member: &Member) -> bool {
+pub fn sees_machine(pod: &LocalPod, member: &PodContainer) -> bool {
     pod.simulated || !pod.world.settings.private_files || wants_machine(pod, member)
 }
 
 /// The files of one container; or what cannot be said of them, in Kubernetes' words.
-pub fn files(pod: &LocalPod, member: &Member, env: &[(String, String)], ip: &str) -> Result<Files, String> {
+pub fn files(
+    pod: &LocalPod,
+    member: &PodContainer,
+    env: &[(String, String)],
+    ip: &str,
+) -> Result<ContainerFiles, String> {
     let volumes = volumes(pod, ip);
     if sees_machine(pod, member) {
-        return Ok(Files { view: View::Host, volumes: volumes.into(), ..Files::default() });
+        return Ok(ContainerFiles { view: FilesystemView::Host, volumes: volumes.into(), ..ContainerFiles::default() });
     }
     let mut mounts = mounts(pod, member, env, &volumes)?;
-    let (_, etc) = hosts::of(pod, ip);
+    let (_, etc) = hosts::hosts_files(pod, ip);
     let etc = etc.into_iter().chain(shared_memory(pod).map(|(_, mount)| mount));
     mounts.extend(etc.filter(|etc| mounts.iter().all(|mount| mount.path != etc.path)).collect::<Vec<_>>());
-    Ok(Files {
-        view: View::Private,
+    Ok(ContainerFiles {
+        view: FilesystemView::Private,
         volumes: Arc::from(volumes),
         mounts,
         read_only: security::reads_only(&member.spec),
@@ -61,33 +66,39 @@ pub fn files(pod: &LocalPod, member: &Member, env: &[(String, String)], ip: &str
 /// Every volume that can be laid out; of those that have lost their source since, the content stays as it is.
 fn volumes(pod: &LocalPod, ip: &str) -> Vec<Volume> {
     let private = is_private(pod);
-    let wanted: Vec<_> = if private { pod.spec.volumes.iter().flatten().collect() } else { own(pod).collect() };
+    let wanted: Vec<_> =
+        if private { pod.spec.volumes.iter().flatten().collect() } else { declared_volumes(pod).collect() };
     let volume = |volume: &k8s_openapi::api::core::v1::Volume| {
         Some(Volume { name: volume.name.as_str().into(), source: source(pod, volume).ok()? })
     };
-    let etc = private.then(|| hosts::of(pod, ip).0);
+    let etc = private.then(|| hosts::hosts_files(pod, ip).0);
     let shared = shared_memory(pod).filter(|_| private).map(|(volume, _)| volume);
     wanted.into_iter().filter_map(volume).chain(etc).chain(shared).collect()
 }
 
 /// The machine's memory that processes share by names, for who asks for it (`hostIPC`); System V's is the machine's in any case.
-fn shared_memory(pod: &LocalPod) -> Option<(Volume, Mount)> {
+fn shared_memory(pod: &LocalPod) -> Option<(Volume, VolumeMountPoint)> {
     let path = || "/dev/shm".to_owned();
-    let source = Source::Host { path: path(), kind: String::new() };
+    let source = VolumeContent::Host { path: path(), kind: String::new() };
     // With a dot, which no volume of a pod has in its name.
     let (volume, read_only) = (Str::from("shm.d"), false);
-    let mount = Mount { volume: volume.clone(), path: path(), sub_path: String::new(), read_only };
+    let mount = VolumeMountPoint { volume: volume.clone(), path: path(), sub_path: String::new(), read_only };
     (pod.spec.host_ipc == Some(true)).then_some((Volume { name: volume, source }, mount))
 }
 
-fn mounts(pod: &LocalPod, member: &Member, env: &[(String, String)], volumes: &[Volume]) -> Result<Vec<Mount>, String> {
+fn mounts(
+    pod: &LocalPod,
+    member: &PodContainer,
+    env: &[(String, String)],
+    volumes: &[Volume],
+) -> Result<Vec<VolumeMountPoint>, String> {
     let mut mounts = Vec::new();
     for wanted in member.spec.volume_mounts.iter().flatten() {
         let of_pod = pod.spec.volumes.iter().flatten().find(|volume| volume.name == wanted.name);
         let claim = of_pod.and_then(|volume| volume.persistent_volume_claim.as_ref());
         let claim_reads = claim.is_some_and(|claim| claim.read_only == Some(true));
         let follows = volumes.iter().any(|volume| *volume.name == *wanted.name && volume.source.follows());
-        mounts.push(Mount {
+        mounts.push(VolumeMountPoint {
             volume: wanted.name.as_str().into(),
             path: wanted.mount_path.clone(),
             sub_path: sub_path(wanted.sub_path.as_deref(), wanted.sub_path_expr.as_deref(), env)?,
@@ -111,25 +122,25 @@ fn sub_path(plain: Option<&str>, expression: Option<&str>, env: &[(String, Strin
 }
 
 /// Variables that tell where volumes are that are not mounted, by the name of the volume. The machine makes paths of the names.
-pub fn paths(pod: &LocalPod, member: &Member) -> Vec<(String, String)> {
+pub fn paths(pod: &LocalPod, member: &PodContainer) -> Vec<(String, String)> {
     if !sees_machine(pod, member) {
         return Vec::new();
     }
     let variable = |name: &str| format!("{VARIABLE}{}", name.to_uppercase().replace('-', "_"));
-    own(pod).map(|volume| (variable(&volume.name), volume.name.clone())).collect()
+    declared_volumes(pod).map(|volume| (variable(&volume.name), volume.name.clone())).collect()
 }
 
 /// Tells, with a pod's first start, what becomes of it among the machine's files: that this machine cannot give it others, or what it
 /// has asked for that it has asked away.
 pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
-    let open: Vec<&Member> = pod.members.iter().filter(|member| sees_machine(pod, member)).collect();
+    let open: Vec<&PodContainer> = pod.members.iter().filter(|member| sees_machine(pod, member)).collect();
     let denied = open.iter().any(|member| !wants_machine(pod, member));
     let names = [
         ("hostAliases", pod.spec.host_aliases.iter().flatten().next().is_some()),
         ("dnsConfig", pod.spec.dns_config.is_some()),
     ];
     let mut lost: Vec<String> = Vec::new();
-    let unmounted = own(pod).next().is_some();
+    let unmounted = declared_volumes(pod).next().is_some();
     if unmounted {
         lost.push(format!("its volumes are at the paths that {VARIABLE}<NAME> tells"));
     }
@@ -149,11 +160,11 @@ pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
 /// The volumes of a running pod whose content is not what was last ordered. A pod without volumes of its own has nothing that changes.
 pub fn outdated(pod: &LocalPod, ip: &Str) -> Option<Arc<[Volume]>> {
     let facts = pod.facts.as_ref().filter(|_| !pod.simulated && pod.lives())?;
-    own(pod).next()?;
+    declared_volumes(pod).next()?;
     let volumes = volumes(pod, ip);
     let complete = |volume: &k8s_openapi::api::core::v1::Volume| volumes.iter().any(|one| *one.name == *volume.name);
     // A source that is gone would look like a change: nothing follows it any more.
-    let is_whole = own(pod).all(complete);
+    let is_whole = declared_volumes(pod).all(complete);
     let follows: Arc<[Volume]> = volumes.into_iter().filter(|volume| volume.source.follows()).collect();
     (is_whole && !follows.is_empty() && facts.volumes != Some(fingerprint(&follows))).then_some(follows)
 }

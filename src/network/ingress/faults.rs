@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct IngressFault {
     /// The problem.
     pub what: String,
     /// The remedy. `None` where the Service itself explains it: it exists and has no endpoints at the moment.
@@ -16,17 +16,17 @@ pub struct Fault {
 }
 
 /// Everything that is wrong, the worst first; nothing of one that is left to another controller.
-pub fn faults(world: &World, row: &Row) -> Vec<Fault> {
+pub fn faults(world: &World, row: &Row) -> Vec<IngressFault> {
     let ingress = row.body();
     if !is_served(world, &ingress) {
         return Vec::new();
     }
-    let mut faults: Vec<Fault> =
+    let mut faults: Vec<IngressFault> =
         backends(&ingress).filter_map(|(place, backend)| of_backend(world, row, &place, backend)).collect();
     faults.extend(tls(&ingress).filter_map(|tls| {
         let (name, why) = (tls.0, certificate(world, &row.key.namespace, tls).err()?);
         let next = format!("kloop create secret tls {name} --cert=FILE --key=FILE -n {}", row.key.namespace);
-        Some(Fault { what: format!("no TLS: {why}"), next: Some(next) })
+        Some(IngressFault { what: format!("no TLS: {why}"), next: Some(next) })
     }));
     // Stable order, with problems that need a change first.
     faults.sort_by_key(|fault| fault.next.is_none());
@@ -55,12 +55,13 @@ fn backends(ingress: &Object) -> impl Iterator<Item = (String, &Value)> {
         let paths = rule["http"]["paths"].as_array().into_iter().flatten();
         paths.map(move |path| (format!("{host}{}", path["path"].as_str().unwrap_or("/")), &path["backend"]))
     });
-    let default = ingress.at(&["spec", "defaultBackend"]).into_iter().map(|backend| ("the default".into(), backend));
+    let default =
+        ingress.value_at(&["spec", "defaultBackend"]).into_iter().map(|backend| ("the default".into(), backend));
     rules.chain(default)
 }
 
-fn of_backend(world: &World, row: &Row, place: &str, backend: &Value) -> Option<Fault> {
-    let fault = |what: String, next: Option<String>| Some(Fault { what: format!("{place}: {what}"), next });
+fn of_backend(world: &World, row: &Row, place: &str, backend: &Value) -> Option<IngressFault> {
+    let fault = |what: String, next: Option<String>| Some(IngressFault { what: format!("{place}: {what}"), next });
     if let Some(resource) = backend.get("resource") {
         let what = format!("nothing here serves resource backends such as {} {}", resource["kind"], resource["name"]);
         return fault(what, Some("lead it to a Service".into()));

@@ -11,8 +11,10 @@ pub mod faults;
 pub mod table;
 
 use crate::object::{Key, Object, Str};
-use crate::world::entrance::{Backend, BackendPort, Certificate, Door, Entrance, Rule};
-use crate::world::{Effect, EventType, Loop, Plan, Row, Verb, World};
+use crate::world::entrance::{
+    BackendPort, IngressBackend, IngressCertificate, IngressListener, IngressPath, IngressRoute,
+};
+use crate::world::{Effect, EventType, Loop, Plan, Row, World, WriteVerb};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -57,7 +59,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.effects.push(Effect::Admit { ingress: key.clone(), entrance: wanted.clone().map(Arc::new) });
     }
     if let Some(row) = row.filter(|row| !row.is_deleting()) {
-        tell(world, row, wanted.as_ref(), &mut plan);
+        write_status(world, row, wanted.as_ref(), &mut plan);
     }
     plan
 }
@@ -77,37 +79,37 @@ fn address(world: &World) -> String {
     format!("127.{}.255.1", world.settings.network)
 }
 
-fn entrance(world: &World, row: &Row) -> Entrance {
+fn entrance(world: &World, row: &Row) -> IngressRoute {
     let ingress = row.body();
     let namespace = &row.key.namespace;
     let rules = ingress.items(&["spec", "rules"]).iter();
     let rules = rules.flat_map(|rule| {
         let host: Str = rule["host"].as_str().unwrap_or_default().into();
         let paths = rule["http"]["paths"].as_array().into_iter().flatten();
-        paths.map(move |path| Rule {
+        paths.map(move |path| IngressPath {
             host: host.clone(),
             path: path["path"].as_str().unwrap_or_default().into(),
             is_exact: path["pathType"] == "Exact",
             backend: backend(namespace, &path["backend"]),
         })
     });
-    Entrance {
+    IngressRoute {
         address: address(world).into(),
         created: row.created,
         rules: rules.collect(),
-        default: ingress.at(&["spec", "defaultBackend"]).and_then(|default| backend(namespace, default)),
+        default: ingress.value_at(&["spec", "defaultBackend"]).and_then(|default| backend(namespace, default)),
         certificates: tls(&ingress).filter_map(|tls| certificate(world, namespace, tls).ok()).collect(),
     }
 }
 
-fn backend(namespace: &str, backend: &Value) -> Option<Backend> {
+fn backend(namespace: &str, backend: &Value) -> Option<IngressBackend> {
     let service = &backend["service"];
     let port = match service["port"]["name"].as_str() {
         Some(name) if !name.is_empty() => BackendPort::Name(name.into()),
         _ => BackendPort::Number(u16::try_from(service["port"]["number"].as_i64()?).ok()?),
     };
     let service = Key::new(crate::object::Resource("services"), namespace, service["name"].as_str()?);
-    Some(Backend { service, port })
+    Some(IngressBackend { service, port })
 }
 
 /// The Secrets for TLS, each with its hosts.
@@ -119,7 +121,7 @@ fn tls(ingress: &Object) -> impl Iterator<Item = (&str, Vec<Str>)> {
 }
 
 /// The certificate, or what is wrong with the Secret.
-fn certificate(world: &World, namespace: &str, (name, hosts): (&str, Vec<Str>)) -> Result<Certificate, String> {
+fn certificate(world: &World, namespace: &str, (name, hosts): (&str, Vec<Str>)) -> Result<IngressCertificate, String> {
     let secret = world.find(SECRETS, namespace, name).ok_or_else(|| format!("secret \"{name}\" not found"))?;
     let secret = secret.body();
     let pem = |key: &str, mark: &str| {
@@ -128,7 +130,7 @@ fn certificate(world: &World, namespace: &str, (name, hosts): (&str, Vec<Str>)) 
         let is_pem = memchr::memmem::find(&bytes, mark.as_bytes()).is_some();
         if is_pem { Ok(bytes) } else { Err(format!("{key} of secret \"{name}\" holds no {mark}: it is to be PEM")) }
     };
-    Ok(Certificate { hosts, chain: pem("tls.crt", "BEGIN CERTIFICATE")?, key: pem("tls.key", "PRIVATE KEY")? })
+    Ok(IngressCertificate { hosts, chain: pem("tls.crt", "BEGIN CERTIFICATE")?, key: pem("tls.key", "PRIVATE KEY")? })
 }
 
 /// Reports the parts of an Ingress that cannot be served as written.
@@ -140,7 +142,7 @@ fn warn(world: &World, row: &Row, plan: &mut Plan) {
         }
     }
     let paths = ingress.items(&["spec", "rules"]).iter().flat_map(|rule| rule["http"]["paths"].as_array());
-    let backends = paths.flatten().map(|path| &path["backend"]).chain(ingress.at(&["spec", "defaultBackend"]));
+    let backends = paths.flatten().map(|path| &path["backend"]).chain(ingress.value_at(&["spec", "defaultBackend"]));
     for resource in backends.filter_map(|backend| backend.get("resource")) {
         let (kind, name) = (&resource["kind"], &resource["name"]);
         let text = format!("nothing here serves resource backends such as {kind} {name}: requests for it get 503");
@@ -155,9 +157,9 @@ fn warn(world: &World, row: &Row, plan: &mut Plan) {
 }
 
 /// Updates the status with the address. Without a local node there is no proxy, and so no address.
-fn tell(world: &World, row: &Row, entrance: Option<&Entrance>, plan: &mut Plan) {
+fn write_status(world: &World, row: &Row, entrance: Option<&IngressRoute>, plan: &mut Plan) {
     let ingress = row.body();
-    let has = ingress.at(&["status", "loadBalancer", "ingress"]).unwrap_or(&Value::Null);
+    let has = ingress.value_at(&["status", "loadBalancer", "ingress"]).unwrap_or(&Value::Null);
     let doors = &world.facts.doors;
     let Some(entrance) = entrance else {
         // An address that another controller set is kept.
@@ -170,7 +172,7 @@ fn tell(world: &World, row: &Row, entrance: Option<&Entrance>, plan: &mut Plan) 
         return;
     }
     let is_secure = !entrance.certificates.is_empty();
-    let wanted: Vec<&Door> = std::iter::once(&doors.http).chain(is_secure.then_some(&doors.https)).collect();
+    let wanted: Vec<&IngressListener> = std::iter::once(&doors.http).chain(is_secure.then_some(&doors.https)).collect();
     if wanted.iter().any(|door| door.port == 0) {
         return;
     }
@@ -189,7 +191,7 @@ fn tell(world: &World, row: &Row, entrance: Option<&Entrance>, plan: &mut Plan) 
 }
 
 /// `http://127.9.255.1:8080 (port 80: permission denied; in pods http://127.9.255.1/)`: those of the pod network find it where it should be.
-fn place(scheme: &str, address: &str, door: &Door, usual: &str) -> String {
+fn place(scheme: &str, address: &str, door: &IngressListener, usual: &str) -> String {
     match (&*door.instead, door.port) {
         ("", 80 | 443) => format!("{scheme}://{address}/"),
         ("", port) => format!("{scheme}://{address}:{port}/"),
@@ -197,10 +199,10 @@ fn place(scheme: &str, address: &str, door: &Door, usual: &str) -> String {
     }
 }
 
-fn with_status(ingress: &Object, balancer: Value) -> Verb {
+fn with_status(ingress: &Object, balancer: Value) -> WriteVerb {
     let mut changed = ingress.clone();
     changed.set(&["status", "loadBalancer"], balancer);
-    Verb::Status(changed)
+    WriteVerb::Status(changed)
 }
 
 #[cfg(test)]

@@ -2,26 +2,26 @@
 //! then the older Ingress.
 
 use crate::object::{Key, Str};
-use crate::world::entrance::{Backend, Entrance};
+use crate::world::entrance::{IngressBackend, IngressRoute};
 use std::collections::HashMap;
 
 /// The rules of all Ingresses, by host.
 #[derive(Default)]
-pub struct Table {
+pub struct IngressTable {
     /// Rules of a host, best first; those of `*.example.org` under that name, those of any host under the empty one.
-    hosts: HashMap<Str, Vec<Entry>>,
+    hosts: HashMap<Str, Vec<PathEntry>>,
 }
 
-struct Entry {
+struct PathEntry {
     /// Without slashes at its end, unless it is exact.
     path: Str,
-    kind: Kind,
-    backend: Option<Backend>,
+    kind: PathMatchKind,
+    backend: Option<IngressBackend>,
 }
 
 /// Better ones last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum PathMatchKind {
     /// The default backend.
     Default,
     Prefix,
@@ -30,38 +30,40 @@ enum Kind {
 
 /// The rule that matches a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum RouteMatch<'a> {
     /// No rule.
     Nothing,
     /// A rule for something that is no Service.
     Unknown,
     /// A port of a Service.
-    Service(&'a Backend),
+    Service(&'a IngressBackend),
 }
 
-impl Table {
+impl IngressTable {
     /// The table of these Ingresses.
-    pub fn new<'a>(entrances: impl IntoIterator<Item = (&'a Key, &'a Entrance)>) -> Table {
-        let mut sorted: Vec<(&Key, &Entrance)> = entrances.into_iter().collect();
+    pub fn new<'a>(entrances: impl IntoIterator<Item = (&'a Key, &'a IngressRoute)>) -> IngressTable {
+        let mut sorted: Vec<(&Key, &IngressRoute)> = entrances.into_iter().collect();
         sorted.sort_by_key(|(key, entrance)| (entrance.created, *key));
-        let mut table = Table::default();
+        let mut table = IngressTable::default();
         for (_, entrance) in sorted {
             table.add(entrance);
         }
         for entries in table.hosts.values_mut() {
             // Stable: the older Ingress stays before the younger.
-            entries.sort_by_key(|entry| std::cmp::Reverse((entry.kind > Kind::Default, entry.path.len(), entry.kind)));
+            entries.sort_by_key(|entry| {
+                std::cmp::Reverse((entry.kind > PathMatchKind::Default, entry.path.len(), entry.kind))
+            });
         }
         table
     }
 
-    fn add(&mut self, entrance: &Entrance) {
+    fn add(&mut self, entrance: &IngressRoute) {
         for rule in &entrance.rules {
             let (path, kind) = match rule.is_exact {
-                true => (&*rule.path, Kind::Exact),
-                false => (rule.path.trim_end_matches('/'), Kind::Prefix),
+                true => (&*rule.path, PathMatchKind::Exact),
+                false => (rule.path.trim_end_matches('/'), PathMatchKind::Prefix),
             };
-            let entry = Entry { path: path.into(), kind, backend: rule.backend.clone() };
+            let entry = PathEntry { path: path.into(), kind, backend: rule.backend.clone() };
             self.hosts.entry(rule.host.to_lowercase().into()).or_default().push(entry);
         }
         let Some(default) = &entrance.default else { return };
@@ -71,34 +73,34 @@ impl Table {
         hosts.sort();
         hosts.dedup();
         for host in hosts {
-            let entry = Entry { path: "".into(), kind: Kind::Default, backend: Some(default.clone()) };
+            let entry = PathEntry { path: "".into(), kind: PathMatchKind::Default, backend: Some(default.clone()) };
             self.hosts.entry(host).or_default().push(entry);
         }
     }
 
     /// Finds the rule for a path of a host. The host is as the client sent it, possibly with a port.
-    pub fn find(&self, host: &str, path: &str) -> Found<'_> {
+    pub fn find(&self, host: &str, path: &str) -> RouteMatch<'_> {
         let host = plain_host(host);
         let wildcard = host.split_once('.').map(|(_, parent)| format!("*.{parent}"));
         let names = [Some(host.as_str()).filter(|host| !host.is_empty()), wildcard.as_deref(), Some("")];
         let entries = |name: &str| self.hosts.get(name).map_or(&[][..], Vec::as_slice);
         let meets = |is_default: bool| {
             let all = names.iter().flatten().flat_map(|name| entries(name));
-            all.filter(|entry| (entry.kind == Kind::Default) == is_default).find(|entry| entry.meets(path))
+            all.filter(|entry| (entry.kind == PathMatchKind::Default) == is_default).find(|entry| entry.meets(path))
         };
         match meets(false).or_else(|| meets(true)) {
-            None => Found::Nothing,
-            Some(entry) => entry.backend.as_ref().map_or(Found::Unknown, Found::Service),
+            None => RouteMatch::Nothing,
+            Some(entry) => entry.backend.as_ref().map_or(RouteMatch::Unknown, RouteMatch::Service),
         }
     }
 }
 
-impl Entry {
+impl PathEntry {
     /// Prefixes are compared element by element: `/a` is no prefix of `/ab`.
     fn meets(&self, path: &str) -> bool {
         match self.kind {
-            Kind::Exact => *self.path == *path,
-            Kind::Default | Kind::Prefix => {
+            PathMatchKind::Exact => *self.path == *path,
+            PathMatchKind::Default | PathMatchKind::Prefix => {
                 path.strip_prefix(&*self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
         }
@@ -128,18 +130,18 @@ pub fn is_host(name: &str, host: &str) -> bool {
 mod tests {
     use super::*;
     use crate::object::{Resource, Time};
-    use crate::world::entrance::{BackendPort, Rule};
+    use crate::world::entrance::{BackendPort, IngressPath};
     use jiff::SignedDuration;
 
-    fn backend(name: &str) -> Backend {
-        Backend { service: Key::new(Resource("services"), "default", name), port: BackendPort::Number(80) }
+    fn backend(name: &str) -> IngressBackend {
+        IngressBackend { service: Key::new(Resource("services"), "default", name), port: BackendPort::Number(80) }
     }
 
-    fn rule(text: &str) -> Rule {
+    fn rule(text: &str) -> IngressPath {
         let words: Vec<&str> = text.split(' ').collect();
         let host = if words[0] == "*" { "" } else { words[0] };
         let path = if words[2] == "-" { "" } else { words[2] };
-        Rule {
+        IngressPath {
             host: host.into(),
             path: path.into(),
             is_exact: words[1] == "=",
@@ -147,23 +149,23 @@ mod tests {
         }
     }
 
-    fn entrance(age: i64, rules: &[&str], default: Option<&str>) -> Entrance {
-        Entrance {
+    fn entrance(age: i64, rules: &[&str], default: Option<&str>) -> IngressRoute {
+        IngressRoute {
             created: Some(Time::UNIX_EPOCH - SignedDuration::from_secs(age)),
             rules: rules.iter().map(|text| rule(text)).collect(),
             default: default.map(backend),
-            ..Entrance::default()
+            ..IngressRoute::default()
         }
     }
 
-    fn ask(entrances: &[Entrance], host: &str, path: &str) -> String {
+    fn ask(entrances: &[IngressRoute], host: &str, path: &str) -> String {
         let keys: Vec<Key> =
             (0..entrances.len()).map(|at| Key::new(Resource("ingresses"), "default", &at.to_string())).collect();
-        let table = Table::new(keys.iter().zip(entrances));
+        let table = IngressTable::new(keys.iter().zip(entrances));
         match table.find(host, path) {
-            Found::Nothing => "-".into(),
-            Found::Unknown => "?".into(),
-            Found::Service(backend) => backend.service.name.to_string(),
+            RouteMatch::Nothing => "-".into(),
+            RouteMatch::Unknown => "?".into(),
+            RouteMatch::Service(backend) => backend.service.name.to_string(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::object::{Resource, Time};
 use crate::world::NodeFacts;
-use crate::world::entrance::Doors;
+use crate::world::entrance::IngressListeners;
 
 fn put(world: &mut World, resource: &'static str, object: Value) -> Key {
     let meta = &object["metadata"];
@@ -35,8 +35,8 @@ fn simple() -> Value {
 }
 
 fn open(world: &mut World, http: u16, https: u16, instead: &str) {
-    let door = |port| Door { port, instead: instead.into() };
-    world.facts.doors = Doors { http: door(http), https: door(https) };
+    let door = |port| IngressListener { port, instead: instead.into() };
+    world.facts.doors = IngressListeners { http: door(http), https: door(https) };
 }
 
 /// The plan, once what it orders was ordered.
@@ -46,7 +46,7 @@ fn ordered(world: &mut World, key: &Key) -> Plan {
     plan
 }
 
-fn admitted(plan: &Plan) -> Option<&Entrance> {
+fn admitted(plan: &Plan) -> Option<&IngressRoute> {
     plan.effects.iter().find_map(|effect| match effect {
         Effect::Admit { entrance, .. } => entrance.as_deref(),
         _ => None,
@@ -55,7 +55,7 @@ fn admitted(plan: &Plan) -> Option<&Entrance> {
 
 fn status(plan: &Plan) -> Option<Value> {
     plan.writes.iter().find_map(|write| match &write.verb {
-        Verb::Status(object) => object.at(&["status", "loadBalancer"]).cloned(),
+        WriteVerb::Status(object) => object.value_at(&["status", "loadBalancer"]).cloned(),
         _ => None,
     })
 }
@@ -75,10 +75,10 @@ fn rules_become_an_entrance_once() {
     let entrance = admitted(&first).unwrap();
     let service = |name: &str| Key::new(Resource("services"), "default", name);
     assert_eq!(&*entrance.address, "127.9.255.1");
-    let web = Backend { service: service("web"), port: BackendPort::Name("http".into()) };
-    let rule = Rule { host: "shop.example".into(), path: "/".into(), is_exact: true, backend: Some(web) };
+    let web = IngressBackend { service: service("web"), port: BackendPort::Name("http".into()) };
+    let rule = IngressPath { host: "shop.example".into(), path: "/".into(), is_exact: true, backend: Some(web) };
     assert_eq!(entrance.rules, [rule]);
-    assert_eq!(entrance.default, Some(Backend { service: service("other"), port: BackendPort::Number(81) }));
+    assert_eq!(entrance.default, Some(IngressBackend { service: service("other"), port: BackendPort::Number(81) }));
     assert!(first.writes.is_empty(), "nobody listens yet");
     assert!(plan(&world, &key).is_empty(), "ordered once");
     world.remove(&key);

@@ -13,7 +13,7 @@ pub mod table;
 
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Str};
-use crate::world::policy::{Allowance, Cidr, Peer, Policy, PortRange};
+use crate::world::policy::{Cidr, NetworkPolicyRules, PolicyPeer, PolicyRule, PortRange};
 use crate::world::{Effect, Loop, Plan, Row, World};
 use serde_json::Value;
 use std::net::Ipv4Addr;
@@ -59,7 +59,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 /// Resolves a policy against the current World.
-fn policy(world: &World, row: &Row) -> Policy {
+fn policy(world: &World, row: &Row) -> NetworkPolicyRules {
     let object = row.body();
     let namespace = &row.key.namespace;
     let subjects = pods(world, namespace, &object.0["spec"]["podSelector"]);
@@ -70,26 +70,29 @@ fn policy(world: &World, row: &Row) -> Policy {
         let rule = |rule: &Value| {
             let others = rule[peers].as_array().filter(|peers| !peers.is_empty());
             let found = others.map(|others| others.iter().flat_map(|peer| find(world, namespace, peer)).collect());
-            let found: Option<Vec<Found>> = found;
+            let found: Option<Vec<PeerMatch>> = found;
             let servers: Vec<&Row> = match field {
                 "ingress" => subjects.iter().map(|row| &***row).collect(),
                 _ if names_port(rule) => servers(world, found.as_deref()),
                 _ => Vec::new(),
             };
             let ports = rule["ports"].as_array().filter(|ports| !ports.is_empty());
-            let mut peers: Option<Vec<Peer>> =
-                found.as_ref().map(|found| found.iter().filter_map(Found::peer).collect());
+            let mut peers: Option<Vec<PolicyPeer>> =
+                found.as_ref().map(|found| found.iter().filter_map(PeerMatch::peer).collect());
             peers.iter_mut().for_each(|peers| {
                 peers.sort();
                 peers.dedup();
             });
-            Allowance { peers, ports: ports.map(|ports| ports.iter().flat_map(|port| range(port, &servers)).collect()) }
+            PolicyRule {
+                peers,
+                ports: ports.map(|ports| ports.iter().flat_map(|port| range(port, &servers)).collect()),
+            }
         };
         speaks_of(direction).then(|| rules.map(rule).collect())
     };
     let mut addresses: Vec<Ipv4Addr> = subjects.iter().filter_map(|row| address(row)).collect();
     addresses.sort();
-    Policy {
+    NetworkPolicyRules {
         ingress: rules("Ingress", "ingress", "from"),
         egress: rules("Egress", "egress", "to"),
         subjects: addresses,
@@ -97,27 +100,27 @@ fn policy(world: &World, row: &Row) -> Policy {
 }
 
 /// A resolved peer.
-enum Found<'a> {
+enum PeerMatch<'a> {
     Pod(&'a Arc<Row>),
     Block(Cidr, Vec<Cidr>),
 }
 
-impl Found<'_> {
-    fn peer(&self) -> Option<Peer> {
+impl PeerMatch<'_> {
+    fn peer(&self) -> Option<PolicyPeer> {
         match self {
-            Found::Pod(row) => address(row).map(Peer::Pod),
-            Found::Block(cidr, except) => Some(Peer::Block { cidr: *cidr, except: except.clone() }),
+            PeerMatch::Pod(row) => address(row).map(PolicyPeer::Pod),
+            PeerMatch::Block(cidr, except) => Some(PolicyPeer::Block { cidr: *cidr, except: except.clone() }),
         }
     }
 }
 
 /// Returns the destination pods: the selected ones, those in a block, or all when the rule has no peers.
-fn servers<'a>(world: &'a World, found: Option<&[Found<'a>]>) -> Vec<&'a Row> {
+fn servers<'a>(world: &'a World, found: Option<&[PeerMatch<'a>]>) -> Vec<&'a Row> {
     let is_meant = |row: &&Arc<Row>| {
         let Some(ip) = address(row) else { return false };
-        let is_it = |found: &Found| match found {
-            Found::Pod(pod) => pod.key == row.key,
-            Found::Block(cidr, except) => cidr.contains(ip) && !except.iter().any(|cidr| cidr.contains(ip)),
+        let is_it = |found: &PeerMatch| match found {
+            PeerMatch::Pod(pod) => pod.key == row.key,
+            PeerMatch::Block(cidr, except) => cidr.contains(ip) && !except.iter().any(|cidr| cidr.contains(ip)),
         };
         found.is_none_or(|found| found.iter().any(is_it))
     };
@@ -125,20 +128,20 @@ fn servers<'a>(world: &'a World, found: Option<&[Found<'a>]>) -> Vec<&'a Row> {
 }
 
 /// Resolves a peer. IPv6 blocks match nothing.
-fn find<'a>(world: &'a World, namespace: &'a str, peer: &'a Value) -> Vec<Found<'a>> {
+fn find<'a>(world: &'a World, namespace: &'a str, peer: &'a Value) -> Vec<PeerMatch<'a>> {
     if let Some(block) = peer.get("ipBlock") {
         let cidr = |text: &Value| text.as_str().and_then(|text| text.parse::<Cidr>().ok());
         let except = block["except"].as_array().into_iter().flatten().filter_map(cidr).collect();
-        return cidr(&block["cidr"]).map(|cidr| Found::Block(cidr, except)).into_iter().collect();
+        return cidr(&block["cidr"]).map(|cidr| PeerMatch::Block(cidr, except)).into_iter().collect();
     }
     let everybody = Value::Object(serde_json::Map::new());
     let selector = peer.get("podSelector").filter(|selector| !selector.is_null());
     let Some(namespaces) = peer.get("namespaceSelector").filter(|selector| !selector.is_null()) else {
-        return pods(world, namespace, selector.unwrap_or(&everybody)).into_iter().map(Found::Pod).collect();
+        return pods(world, namespace, selector.unwrap_or(&everybody)).into_iter().map(PeerMatch::Pod).collect();
     };
     let Ok(namespaces) = Selector::from_label_selector(namespaces) else { return Vec::new() };
     let meant = world.list("namespaces").filter(|row| namespaces.matches(|label| row.label(label)));
-    meant.flat_map(|row| pods(world, &row.key.name, selector.unwrap_or(&everybody))).map(Found::Pod).collect()
+    meant.flat_map(|row| pods(world, &row.key.name, selector.unwrap_or(&everybody))).map(PeerMatch::Pod).collect()
 }
 
 /// The pods of a namespace that a selector means, as far as they have addresses of their own.

@@ -4,7 +4,7 @@
 //! A pod that any policy selects in a direction may make only the connections in that direction that some policy
 //! allows. A connection must be allowed for the client (egress) and for the server (ingress).
 
-use crate::world::policy::{Allowance, Cidr, Peer, Policy, PortRange};
+use crate::world::policy::{Cidr, NetworkPolicyRules, PolicyPeer, PolicyRule, PortRange};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub enum Direction {
 
 /// A connection, or a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow<'a> {
+pub struct PolicyFlow<'a> {
     /// The client.
     pub from: Ipv4Addr,
     /// The server.
@@ -38,7 +38,7 @@ impl Direction {
     }
 
     /// The side on which its rules look for peers.
-    fn peer(self, flow: &Flow) -> Ipv4Addr {
+    fn peer(self, flow: &PolicyFlow) -> Ipv4Addr {
         match self {
             Direction::Ingress => flow.from,
             Direction::Egress => *flow.to.ip(),
@@ -48,7 +48,7 @@ impl Direction {
 
 /// A policy as shims read it: `ingress` or `egress` where it speaks of that direction, and below it a line for each rule: peers, and
 /// ports, each `*` for all.
-pub fn text(policy: &Policy) -> String {
+pub fn text(policy: &NetworkPolicyRules) -> String {
     let mut text = String::new();
     for (direction, rules) in [(Direction::Ingress, &policy.ingress), (Direction::Egress, &policy.egress)] {
         let Some(rules) = rules else { continue };
@@ -60,18 +60,18 @@ pub fn text(policy: &Policy) -> String {
     text
 }
 
-fn peers(rule: &Allowance) -> String {
+fn peers(rule: &PolicyRule) -> String {
     let Some(peers) = &rule.peers else { return "*".into() };
-    let peer = |peer: &Peer| match peer {
-        Peer::Pod(address) => address.to_string(),
-        Peer::Block { cidr, except } => {
+    let peer = |peer: &PolicyPeer| match peer {
+        PolicyPeer::Pod(address) => address.to_string(),
+        PolicyPeer::Block { cidr, except } => {
             std::iter::once(cidr).chain(except).map(Cidr::to_string).collect::<Vec<_>>().join("!")
         }
     };
     format!("={}", peers.iter().map(peer).collect::<Vec<_>>().join(","))
 }
 
-fn ports(rule: &Allowance) -> String {
+fn ports(rule: &PolicyRule) -> String {
     let Some(ports) = &rule.ports else { return "*".into() };
     let port = |port: &PortRange| {
         let on = port.on.map(|on| format!("@{on}")).unwrap_or_default();
@@ -81,7 +81,7 @@ fn ports(rule: &Allowance) -> String {
 }
 
 /// Whether a policy allows a connection; `None` when it has no rules for this direction.
-pub fn allows(text: &str, direction: Direction, flow: &Flow) -> Option<bool> {
+pub fn allows(text: &str, direction: Direction, flow: &PolicyFlow) -> Option<bool> {
     let mut lines = text.lines().skip_while(|line| *line != direction.word());
     lines.next()?;
     let mut rules = lines.take_while(|line| line.starts_with(' '));
@@ -101,7 +101,7 @@ fn is_peer(text: &str, address: Ipv4Addr) -> bool {
     blocks.next() == Some(true) && !blocks.any(|is_excepted| is_excepted)
 }
 
-fn is_port(text: &str, flow: &Flow) -> bool {
+fn is_port(text: &str, flow: &PolicyFlow) -> bool {
     let (range, on) = text.split_once('@').map_or((text, None), |(range, on)| (range, Some(on)));
     let read = || {
         let (protocol, ports) = range.split_once(':')?;
@@ -114,7 +114,7 @@ fn is_port(text: &str, flow: &Flow) -> bool {
 
 /// Combines all policies of a pod, given by name and text. Returns the policies that apply to this direction when none
 /// of them allows the connection; `None` when it is allowed.
-pub fn denied(policies: &[(String, Rc<str>)], direction: Direction, flow: &Flow) -> Option<Vec<String>> {
+pub fn denied(policies: &[(String, Rc<str>)], direction: Direction, flow: &PolicyFlow) -> Option<Vec<String>> {
     let said = policies.iter().filter_map(|(name, text)| Some((name, allows(text, direction, flow)?)));
     let mut speaking = Vec::new();
     for (name, allows) in said {
@@ -132,35 +132,38 @@ mod tests {
 
     const CLIENT: &str = "127.9.1.4";
 
-    fn flow(to: &str, protocol: &'static str) -> Flow<'static> {
-        Flow { from: CLIENT.parse().unwrap(), to: to.parse().unwrap(), protocol }
+    fn flow(to: &str, protocol: &'static str) -> PolicyFlow<'static> {
+        PolicyFlow { from: CLIENT.parse().unwrap(), to: to.parse().unwrap(), protocol }
     }
 
-    fn pod(address: &str) -> Peer {
-        Peer::Pod(address.parse().unwrap())
+    fn pod(address: &str) -> PolicyPeer {
+        PolicyPeer::Pod(address.parse().unwrap())
     }
 
-    fn block(cidr: &str, except: &[&str]) -> Peer {
-        Peer::Block { cidr: cidr.parse().unwrap(), except: except.iter().map(|one| one.parse().unwrap()).collect() }
+    fn block(cidr: &str, except: &[&str]) -> PolicyPeer {
+        PolicyPeer::Block {
+            cidr: cidr.parse().unwrap(),
+            except: except.iter().map(|one| one.parse().unwrap()).collect(),
+        }
     }
 
     fn port(protocol: &str, first: u16, last: u16, on: Option<&str>) -> PortRange {
         PortRange { protocol: protocol.into(), first, last, on: on.map(|on| on.parse().unwrap()) }
     }
 
-    fn rule(peers: Option<Vec<Peer>>, ports: Option<Vec<PortRange>>) -> Allowance {
-        Allowance { peers, ports }
+    fn rule(peers: Option<Vec<PolicyPeer>>, ports: Option<Vec<PortRange>>) -> PolicyRule {
+        PolicyRule { peers, ports }
     }
 
-    fn egress(rules: Vec<Allowance>) -> Policy {
-        Policy { egress: Some(rules), ..Policy::default() }
+    fn egress(rules: Vec<PolicyRule>) -> NetworkPolicyRules {
+        NetworkPolicyRules { egress: Some(rules), ..NetworkPolicyRules::default() }
     }
 
     #[test]
     fn rules_and_what_they_let_through() {
         let outside = || vec![block("10.0.0.0/8", &["10.1.0.0/16"]), block("192.0.2.7", &[])];
         let table = [
-            (Policy::default(), "127.9.1.5:80", "tcp", None),
+            (NetworkPolicyRules::default(), "127.9.1.5:80", "tcp", None),
             (egress(vec![]), "127.9.1.5:80", "tcp", Some(false)),
             (egress(vec![rule(None, None)]), "127.9.1.5:80", "udp", Some(true)),
             (egress(vec![rule(Some(vec![]), None)]), "127.9.1.5:80", "tcp", Some(false)),
@@ -199,10 +202,10 @@ mod tests {
             assert_eq!(allows(&text, Direction::Egress, &flow(to, protocol)), expected, "{text:?} {to} {protocol}");
             assert_eq!(allows(&text, Direction::Ingress, &flow(to, protocol)), None, "it speaks of egress only");
         }
-        let open = Policy {
+        let open = NetworkPolicyRules {
             ingress: Some(vec![rule(Some(vec![pod(CLIENT)]), None)]),
             egress: Some(vec![]),
-            ..Policy::default()
+            ..NetworkPolicyRules::default()
         };
         assert_eq!(allows(&text(&open), Direction::Ingress, &flow("127.9.1.5:80", "tcp")), Some(true), "by the client");
         assert_eq!(allows(&text(&open), Direction::Egress, &flow("127.9.1.5:80", "tcp")), Some(false));
@@ -210,10 +213,10 @@ mod tests {
 
     #[test]
     fn one_policy_that_allows_is_enough() {
-        let named = |name: &str, policy: &Policy| (name.to_owned(), Rc::from(text(policy)));
+        let named = |name: &str, policy: &NetworkPolicyRules| (name.to_owned(), Rc::from(text(policy)));
         let nothing = named("a/nothing", &egress(vec![]));
         let everything = named("a/everything", &egress(vec![rule(None, None)]));
-        let silent = named("a/silent", &Policy { ingress: Some(vec![]), ..Policy::default() });
+        let silent = named("a/silent", &NetworkPolicyRules { ingress: Some(vec![]), ..NetworkPolicyRules::default() });
         let denied = |policies: &[(String, Rc<str>)]| denied(policies, Direction::Egress, &flow("127.9.1.5:80", "tcp"));
         assert_eq!(denied(&[]), None);
         assert_eq!(denied(std::slice::from_ref(&silent)), None);

@@ -15,8 +15,8 @@ use std::borrow::Cow;
 
 /// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Template {
-    nodes: Vec<Node>,
+pub struct JsonPathTemplate {
+    nodes: Vec<JsonPathNode>,
     missing_keys: MissingKeys,
 }
 
@@ -32,35 +32,35 @@ pub enum MissingKeys {
 
 /// One piece of a template.
 #[derive(Clone, Debug, PartialEq)]
-enum Node {
+enum JsonPathNode {
     /// Text outside braces.
     Text(String),
     /// `{.a.b}`.
-    Path(Vec<Step>),
+    Path(Vec<JsonPathStep>),
     /// `{range .items[*]}` up to its `{end}`.
-    Range(Vec<Step>, Vec<Node>),
+    Range(Vec<JsonPathStep>, Vec<JsonPathNode>),
 }
 
 /// One step of an expression.
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum JsonPathStep {
     Field(String),
-    Slice(Slice),
+    Slice(JsonPathSlice),
     /// `*`
     Each,
     /// `..`
     Descend,
-    Union(Vec<Vec<Step>>),
+    Union(Vec<Vec<JsonPathStep>>),
     Filter {
-        left: Vec<Step>,
-        test: Option<(String, Vec<Step>)>,
+        left: Vec<JsonPathStep>,
+        test: Option<(String, Vec<JsonPathStep>)>,
     },
     Literal(Value),
 }
 
 /// `[from:to:step]`; an index is a slice of one.
 #[derive(Clone, Debug, PartialEq)]
-struct Slice {
+struct JsonPathSlice {
     from: Option<i64>,
     to: Option<i64>,
     step: Option<i64>,
@@ -68,21 +68,21 @@ struct Slice {
 }
 
 /// A value found, or made by a literal.
-pub type Found<'a> = Cow<'a, Value>;
+pub type FoundValue<'a> = Cow<'a, Value>;
 
-impl Template {
+impl JsonPathTemplate {
     /// Reads a template. The error is what kubectl says after `error parsing jsonpath TEMPLATE, `.
-    pub fn parse(text: &str) -> Result<Template, String> {
-        Ok(Template { nodes: parse::template(text)?, missing_keys: MissingKeys::Allow })
+    pub fn parse(text: &str) -> Result<JsonPathTemplate, String> {
+        Ok(JsonPathTemplate { nodes: parse::template(text)?, missing_keys: MissingKeys::Allow })
     }
 
     /// Reads a single path as `--sort-by` and custom columns allow it: `.a.b`, `a.b`, `{.a.b}` or `{a.b}`.
-    pub fn parse_relaxed(text: &str) -> Result<Template, String> {
-        Template::parse(&relaxed(text)?)
+    pub fn parse_relaxed(text: &str) -> Result<JsonPathTemplate, String> {
+        JsonPathTemplate::parse(&relaxed(text)?)
     }
 
     /// Decides what missing keys do.
-    pub fn with_missing_keys(mut self, missing_keys: MissingKeys) -> Template {
+    pub fn with_missing_keys(mut self, missing_keys: MissingKeys) -> JsonPathTemplate {
         self.missing_keys = missing_keys;
         self
     }
@@ -108,7 +108,7 @@ impl Template {
     }
 
     /// The results of each expression, text included.
-    pub fn results<'a>(&self, value: &'a Value) -> Result<Vec<Vec<Found<'a>>>, String> {
+    pub fn results<'a>(&self, value: &'a Value) -> Result<Vec<Vec<FoundValue<'a>>>, String> {
         let mut results = Vec::new();
         pick::walk(&self.nodes, &Cow::Borrowed(value), self.missing_keys, &mut results)?;
         Ok(results)
@@ -189,7 +189,7 @@ mod tests {
             ("{.items[2].spec.ok} {.items[0].spec.containers[1].env}", r#"true [{"name":"X","value":"1"}]"#),
         ];
         for (template, expected) in cases {
-            let parsed = Template::parse(template).unwrap_or_else(|error| panic!("{template}: {error}"));
+            let parsed = JsonPathTemplate::parse(template).unwrap_or_else(|error| panic!("{template}: {error}"));
             assert_eq!(parsed.eval(&pods()).as_deref(), Ok(expected), "{template}");
         }
     }
@@ -206,7 +206,7 @@ mod tests {
             ("{.a....b}", "invalid multiple recursive descent"),
         ];
         for (template, expected) in cases {
-            assert_eq!(Template::parse(template).map(|_| ()), Err(expected.to_owned()), "{template}");
+            assert_eq!(JsonPathTemplate::parse(template).map(|_| ()), Err(expected.to_owned()), "{template}");
         }
     }
 
@@ -221,14 +221,14 @@ mod tests {
             ("{.items[?(@.spec.n==\"1\")]}", "incompatible types for comparison"),
         ];
         for (template, expected) in cases {
-            let result = Template::parse(template).and_then(|parsed| parsed.eval(&pods()));
+            let result = JsonPathTemplate::parse(template).and_then(|parsed| parsed.eval(&pods()));
             assert_eq!(result, Err(expected.to_owned()), "{template}");
         }
     }
 
     #[test]
     fn missing_keys_can_be_refused() {
-        let template = Template::parse("{.data.zz}").unwrap().with_missing_keys(MissingKeys::Refuse);
+        let template = JsonPathTemplate::parse("{.data.zz}").unwrap().with_missing_keys(MissingKeys::Refuse);
         assert_eq!(template.eval(&json!({"data": {}})), Err("zz is not found".to_owned()));
     }
 
@@ -243,15 +243,15 @@ mod tests {
     #[test]
     fn find_borrows() {
         let pods = pods();
-        let found = Template::parse_relaxed(".items[*].spec.n").unwrap().find(&pods).unwrap();
+        let found = JsonPathTemplate::parse_relaxed(".items[*].spec.n").unwrap().find(&pods).unwrap();
         assert_eq!(found, [&json!(1), &json!(2), &json!(3)]);
     }
 
     #[test]
     fn deep_nesting_is_refused_not_a_crash() {
         let text = format!("{{{}", "[?(@.a".repeat(20_000));
-        assert!(Template::parse(&text).is_err());
+        assert!(JsonPathTemplate::parse(&text).is_err());
         let text = format!("{{{}.a{}}}", "[?(".repeat(5_000), ")]".repeat(5_000));
-        assert!(Template::parse(&text).is_err());
+        assert!(JsonPathTemplate::parse(&text).is_err());
     }
 }

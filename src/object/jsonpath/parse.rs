@@ -1,29 +1,29 @@
 //! From template text to nodes.
 
-use super::{Node, Slice, Step};
+use super::{JsonPathNode, JsonPathSlice, JsonPathStep};
 use serde_json::Value;
 
 /// Filters and unions hold expressions of their own; no sane template nests them this deep.
 const MAX_DEPTH: usize = 32;
 
 /// The nodes of a whole template.
-pub fn template(text: &str) -> Result<Vec<Node>, String> {
+pub fn template(text: &str) -> Result<Vec<JsonPathNode>, String> {
     let mut open = vec![(Vec::new(), Vec::new())];
     let mut rest = text;
     while let Some(brace) = rest.find('{') {
         if brace > 0 {
-            push(&mut open, Node::Text(rest[..brace].to_owned()));
+            push(&mut open, JsonPathNode::Text(rest[..brace].to_owned()));
         }
         let (steps, after) = action(&rest[brace + 1..], 0)?;
         match keyword(&steps) {
             Some("range") => open.push((steps[1..].to_vec(), Vec::new())),
             Some("end") if open.len() > 1 => close(&mut open),
-            _ => push(&mut open, Node::Path(steps)),
+            _ => push(&mut open, JsonPathNode::Path(steps)),
         }
         rest = after;
     }
     if !rest.is_empty() {
-        push(&mut open, Node::Text(rest.to_owned()));
+        push(&mut open, JsonPathNode::Text(rest.to_owned()));
     }
     while open.len() > 1 {
         close(&mut open);
@@ -31,9 +31,9 @@ pub fn template(text: &str) -> Result<Vec<Node>, String> {
     Ok(open.pop().map(|(_, nodes)| nodes).unwrap_or_default())
 }
 
-type Open = Vec<(Vec<Step>, Vec<Node>)>;
+type Open = Vec<(Vec<JsonPathStep>, Vec<JsonPathNode>)>;
 
-fn push(open: &mut Open, node: Node) {
+fn push(open: &mut Open, node: JsonPathNode) {
     if let Some((_, nodes)) = open.last_mut() {
         nodes.push(node);
     }
@@ -41,20 +41,20 @@ fn push(open: &mut Open, node: Node) {
 
 fn close(open: &mut Open) {
     if let Some((steps, nodes)) = open.pop() {
-        push(open, Node::Range(steps, nodes));
+        push(open, JsonPathNode::Range(steps, nodes));
     }
 }
 
 /// Words inside an action are kept as fields that start with a blank, which no field can: `range`, `end` and unknown ones.
-fn keyword(steps: &[Step]) -> Option<&str> {
+fn keyword(steps: &[JsonPathStep]) -> Option<&str> {
     match steps.first() {
-        Some(Step::Field(word)) => word.strip_prefix(' '),
+        Some(JsonPathStep::Field(word)) => word.strip_prefix(' '),
         _ => None,
     }
 }
 
 /// The steps up to the closing brace, and what follows it.
-fn action(text: &str, depth: usize) -> Result<(Vec<Step>, &str), String> {
+fn action(text: &str, depth: usize) -> Result<(Vec<JsonPathStep>, &str), String> {
     if depth > MAX_DEPTH {
         return Err("expressions are nested too deeply".into());
     }
@@ -75,7 +75,7 @@ fn action(text: &str, depth: usize) -> Result<(Vec<Step>, &str), String> {
 }
 
 /// Parses a step that is recognized by its first letter.
-fn single<'a>(rest: &'a str, depth: usize, steps: &mut Vec<Step>) -> Result<&'a str, String> {
+fn single<'a>(rest: &'a str, depth: usize, steps: &mut Vec<JsonPathStep>) -> Result<&'a str, String> {
     let Some(letter) = rest.chars().next().filter(|letter| !matches!(letter, '\r' | '\n')) else {
         return Err("unclosed action".into());
     };
@@ -96,17 +96,17 @@ fn is_terminator(letter: char) -> bool {
     matches!(letter, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
 }
 
-fn descend<'a>(after: &'a str, steps: &mut Vec<Step>) -> Result<&'a str, String> {
-    if steps.last() == Some(&Step::Descend) {
+fn descend<'a>(after: &'a str, steps: &mut Vec<JsonPathStep>) -> Result<&'a str, String> {
+    if steps.last() == Some(&JsonPathStep::Descend) {
         return Err("invalid multiple recursive descent".into());
     }
-    steps.push(Step::Descend);
+    steps.push(JsonPathStep::Descend);
     let named = after.chars().next().is_some_and(|letter| letter == '_' || letter.is_alphanumeric());
     Ok(if named { field(after, steps) } else { after })
 }
 
 /// A field's name up to the next terminator; a backslash takes the letter after it as it is.
-fn field<'a>(text: &'a str, steps: &mut Vec<Step>) -> &'a str {
+fn field<'a>(text: &'a str, steps: &mut Vec<JsonPathStep>) -> &'a str {
     let mut name = String::new();
     let mut letters = text.char_indices();
     let mut end = text.len();
@@ -120,21 +120,21 @@ fn field<'a>(text: &'a str, steps: &mut Vec<Step>) -> &'a str {
             name.push(letter);
         }
     }
-    steps.push(if name == "*" { Step::Each } else { Step::Field(name) });
+    steps.push(if name == "*" { JsonPathStep::Each } else { JsonPathStep::Field(name) });
     &text[end..]
 }
 
-fn identifier<'a>(text: &'a str, steps: &mut Vec<Step>) -> &'a str {
+fn identifier<'a>(text: &'a str, steps: &mut Vec<JsonPathStep>) -> &'a str {
     let end = text.find(is_terminator).unwrap_or(text.len());
     steps.push(match &text[..end] {
-        "true" => Step::Literal(Value::Bool(true)),
-        "false" => Step::Literal(Value::Bool(false)),
-        word => Step::Field(format!(" {word}")),
+        "true" => JsonPathStep::Literal(Value::Bool(true)),
+        "false" => JsonPathStep::Literal(Value::Bool(false)),
+        word => JsonPathStep::Field(format!(" {word}")),
     });
     &text[end..]
 }
 
-fn number<'a>(text: &'a str, steps: &mut Vec<Step>) -> Result<&'a str, String> {
+fn number<'a>(text: &'a str, steps: &mut Vec<JsonPathStep>) -> Result<&'a str, String> {
     let sign = usize::from(text.starts_with(['+', '-']));
     let end =
         text[sign..].find(|letter: char| letter != '.' && !letter.is_ascii_digit()).map_or(text.len(), |at| at + sign);
@@ -144,12 +144,12 @@ fn number<'a>(text: &'a str, steps: &mut Vec<Step>) -> Result<&'a str, String> {
         (_, Ok(float)) => Value::from(float),
         _ => return Err(format!("cannot parse number {literal}")),
     };
-    steps.push(Step::Literal(value));
+    steps.push(JsonPathStep::Literal(value));
     Ok(&text[end..])
 }
 
 /// Quoted text with Go's escapes.
-fn quoted<'a>(text: &'a str, quote: char, steps: &mut Vec<Step>) -> Result<&'a str, String> {
+fn quoted<'a>(text: &'a str, quote: char, steps: &mut Vec<JsonPathStep>) -> Result<&'a str, String> {
     let mut out = String::new();
     let mut letters = text.char_indices().skip(1);
     while let Some((at, letter)) = letters.next() {
@@ -170,7 +170,7 @@ fn quoted<'a>(text: &'a str, quote: char, steps: &mut Vec<Step>) -> Result<&'a s
                 _ => return Err(bad_quote(text)),
             },
             end if end == quote => {
-                steps.push(Step::Literal(Value::String(out)));
+                steps.push(JsonPathStep::Literal(Value::String(out)));
                 return Ok(&text[at + 1..]);
             }
             other => out.push(other),
@@ -194,7 +194,7 @@ fn code_point(kind: char, letters: &mut impl Iterator<Item = (usize, char)>) -> 
 }
 
 /// Parses brackets: an index, a slice, a quoted key, or several of them separated by commas.
-fn array<'a>(text: &'a str, depth: usize, steps: &mut Vec<Step>) -> Result<&'a str, String> {
+fn array<'a>(text: &'a str, depth: usize, steps: &mut Vec<JsonPathStep>) -> Result<&'a str, String> {
     let end = text.find([']', '\n']).filter(|end| text[*end..].starts_with(']')).ok_or("unterminated array")?;
     let (inner, after) = (&text[..end], &text[end + 1..]);
     let parts: Vec<&str> = inner.split(',').collect();
@@ -202,18 +202,18 @@ fn array<'a>(text: &'a str, depth: usize, steps: &mut Vec<Step>) -> Result<&'a s
         steps.extend(element(inner, depth)?);
     } else {
         let union: Result<Vec<_>, String> = parts.iter().map(|part| element(part.trim_matches(' '), depth)).collect();
-        steps.push(Step::Union(union?));
+        steps.push(JsonPathStep::Union(union?));
     }
     Ok(after)
 }
 
-fn element(text: &str, depth: usize) -> Result<Vec<Step>, String> {
+fn element(text: &str, depth: usize) -> Result<Vec<JsonPathStep>, String> {
     let key = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).filter(|key| !key.contains('\''));
     if let Some(key) = key {
         return Ok(action(&format!(".{key}}}"), depth + 1)?.0);
     }
     if text == "*" {
-        return Ok(vec![Step::Slice(Slice { from: None, to: None, step: None, index: false })]);
+        return Ok(vec![JsonPathStep::Slice(JsonPathSlice { from: None, to: None, step: None, index: false })]);
     }
     let bounds: Vec<&str> = text.split(':').collect();
     if bounds.len() > 3 || !bounds.iter().all(|bound| is_bound(bound)) {
@@ -224,7 +224,12 @@ fn element(text: &str, depth: usize) -> Result<Vec<Step>, String> {
         let refuse = |_| format!("array index {text} is not a number");
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(refuse) }
     };
-    Ok(vec![Step::Slice(Slice { from: bound(0)?, to: bound(1)?, step: bound(2)?, index: bounds.len() == 1 })])
+    Ok(vec![JsonPathStep::Slice(JsonPathSlice {
+        from: bound(0)?,
+        to: bound(1)?,
+        step: bound(2)?,
+        index: bounds.len() == 1,
+    })])
 }
 
 fn is_bound(text: &str) -> bool {
@@ -232,7 +237,7 @@ fn is_bound(text: &str) -> bool {
 }
 
 /// `[?(left OPERATOR right)]`, or `[?(path)]` for what exists.
-fn filter<'a>(text: &'a str, depth: usize, steps: &mut Vec<Step>) -> Result<&'a str, String> {
+fn filter<'a>(text: &'a str, depth: usize, steps: &mut Vec<JsonPathStep>) -> Result<&'a str, String> {
     let end = filter_end(text).ok_or("unterminated filter")?;
     let (inner, after) = (&text[..end], &text[end + 1..]);
     let after = after.strip_prefix(']').ok_or("unclosed array expect ]")?;
@@ -244,9 +249,9 @@ fn filter<'a>(text: &'a str, depth: usize, steps: &mut Vec<Step>) -> Result<&'a 
     steps.push(match (start, stop) {
         (Some(start), Some(stop)) if stop < inner.len() => {
             let test = Some((inner[start..stop].to_owned(), side(&inner[stop..])?));
-            Step::Filter { left: side(&inner[..start])?, test }
+            JsonPathStep::Filter { left: side(&inner[..start])?, test }
         }
-        _ => Step::Filter { left: side(inner)?, test: None },
+        _ => JsonPathStep::Filter { left: side(inner)?, test: None },
     });
     Ok(after)
 }

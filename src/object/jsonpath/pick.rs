@@ -1,24 +1,24 @@
 //! From nodes and a body to the values picked.
 
-use super::{Found, MissingKeys, Node, Slice, Step};
+use super::{FoundValue, JsonPathNode, JsonPathSlice, JsonPathStep, MissingKeys};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-type Picked<'a> = Result<Vec<Found<'a>>, String>;
+type PickedValues<'a> = Result<Vec<FoundValue<'a>>, String>;
 
 /// Runs nodes over one value and collects the results of each.
 pub fn walk<'a>(
-    nodes: &[Node],
-    value: &Found<'a>,
+    nodes: &[JsonPathNode],
+    value: &FoundValue<'a>,
     missing: MissingKeys,
-    results: &mut Vec<Vec<Found<'a>>>,
+    results: &mut Vec<Vec<FoundValue<'a>>>,
 ) -> Result<(), String> {
     for node in nodes {
         match node {
-            Node::Text(text) => results.push(vec![Cow::Owned(Value::String(text.clone()))]),
-            Node::Path(steps) => results.push(expression(steps, vec![value.clone()], missing)?),
-            Node::Range(steps, body) => {
+            JsonPathNode::Text(text) => results.push(vec![Cow::Owned(Value::String(text.clone()))]),
+            JsonPathNode::Path(steps) => results.push(expression(steps, vec![value.clone()], missing)?),
+            JsonPathNode::Range(steps, body) => {
                 for item in expression(steps, vec![value.clone()], missing)? {
                     walk(body, &item, missing, results)?;
                 }
@@ -28,37 +28,40 @@ pub fn walk<'a>(
     Ok(())
 }
 
-fn expression<'a>(steps: &[Step], values: Vec<Found<'a>>, missing: MissingKeys) -> Picked<'a> {
-    steps.iter().try_fold(values, |values, step| one(step, values, missing))
+fn expression<'a>(steps: &[JsonPathStep], values: Vec<FoundValue<'a>>, missing: MissingKeys) -> PickedValues<'a> {
+    steps.iter().try_fold(values, |values, step| pick_step(step, values, missing))
 }
 
-fn one<'a>(step: &Step, values: Vec<Found<'a>>, missing: MissingKeys) -> Picked<'a> {
+fn pick_step<'a>(step: &JsonPathStep, values: Vec<FoundValue<'a>>, missing: MissingKeys) -> PickedValues<'a> {
     match step {
-        Step::Field(name) => match name.strip_prefix(' ') {
+        JsonPathStep::Field(name) => match name.strip_prefix(' ') {
             Some("end") => Err("not in range, nothing to end".into()),
             Some(word) => Err(format!("unrecognized identifier {word}")),
             None => field(name, values, missing),
         },
-        Step::Literal(Value::String(text)) => Ok(vec![Cow::Owned(Value::String(text.clone()))]),
-        Step::Literal(literal) => Ok(values.iter().map(|_| Cow::Owned(literal.clone())).collect()),
-        Step::Slice(slice) => each(values, |value| slice_of(slice, value)),
-        Step::Each => each(values, |value| Ok(children(&value))),
-        Step::Descend => each(values, |value| {
+        JsonPathStep::Literal(Value::String(text)) => Ok(vec![Cow::Owned(Value::String(text.clone()))]),
+        JsonPathStep::Literal(literal) => Ok(values.iter().map(|_| Cow::Owned(literal.clone())).collect()),
+        JsonPathStep::Slice(slice) => pick_each(values, |value| slice_of(slice, value)),
+        JsonPathStep::Each => pick_each(values, |value| Ok(children(&value))),
+        JsonPathStep::Descend => pick_each(values, |value| {
             let mut found = Vec::new();
             descend(value, &mut found);
             Ok(found)
         }),
-        Step::Union(parts) => {
+        JsonPathStep::Union(parts) => {
             let picked: Result<Vec<_>, String> =
                 parts.iter().map(|steps| expression(steps, values.clone(), missing)).collect();
             Ok(picked?.into_iter().flatten().collect())
         }
-        Step::Filter { left, test } => each(values, |value| filter(left, test.as_ref(), &value, missing)),
+        JsonPathStep::Filter { left, test } => pick_each(values, |value| filter(left, test.as_ref(), &value, missing)),
     }
 }
 
 /// Values that are null have nothing inside.
-fn each<'a>(values: Vec<Found<'a>>, mut pick: impl FnMut(Found<'a>) -> Picked<'a>) -> Picked<'a> {
+fn pick_each<'a>(
+    values: Vec<FoundValue<'a>>,
+    mut pick: impl FnMut(FoundValue<'a>) -> PickedValues<'a>,
+) -> PickedValues<'a> {
     let mut found = Vec::new();
     for value in values.into_iter().filter(|value| !value.is_null()) {
         found.extend(pick(value)?);
@@ -66,11 +69,11 @@ fn each<'a>(values: Vec<Found<'a>>, mut pick: impl FnMut(Found<'a>) -> Picked<'a
     Ok(found)
 }
 
-fn field<'a>(name: &str, values: Vec<Found<'a>>, missing: MissingKeys) -> Picked<'a> {
+fn field<'a>(name: &str, values: Vec<FoundValue<'a>>, missing: MissingKeys) -> PickedValues<'a> {
     if values.is_empty() {
         return Ok(values);
     }
-    let found: Vec<Found<'a>> = values
+    let found: Vec<FoundValue<'a>> = values
         .iter()
         .filter_map(|value| match value {
             Cow::Borrowed(value) => value.get(name).map(Cow::Borrowed),
@@ -83,7 +86,7 @@ fn field<'a>(name: &str, values: Vec<Found<'a>>, missing: MissingKeys) -> Picked
     Ok(found)
 }
 
-fn children<'a>(value: &Found<'a>) -> Vec<Found<'a>> {
+fn children<'a>(value: &FoundValue<'a>) -> Vec<FoundValue<'a>> {
     match value {
         Cow::Borrowed(Value::Array(items)) => items.iter().map(Cow::Borrowed).collect(),
         Cow::Borrowed(Value::Object(map)) => map.values().map(Cow::Borrowed).collect(),
@@ -92,7 +95,7 @@ fn children<'a>(value: &Found<'a>) -> Vec<Found<'a>> {
 }
 
 /// The value and all that it holds, parents first; empty ones and scalars other than text are left out, as in client-go.
-fn descend<'a>(value: Found<'a>, found: &mut Vec<Found<'a>>) {
+fn descend<'a>(value: FoundValue<'a>, found: &mut Vec<FoundValue<'a>>) {
     let inner = children(&value);
     if inner.is_empty() && value.as_str().is_none_or(str::is_empty) {
         return;
@@ -103,7 +106,7 @@ fn descend<'a>(value: Found<'a>, found: &mut Vec<Found<'a>>) {
     }
 }
 
-fn slice_of<'a>(slice: &Slice, value: Found<'a>) -> Picked<'a> {
+fn slice_of<'a>(slice: &JsonPathSlice, value: FoundValue<'a>) -> PickedValues<'a> {
     let Cow::Borrowed(Value::Array(items)) = value else {
         return Err(format!("{} is not array or slice", go_type(&value)));
     };
@@ -148,11 +151,11 @@ fn go_type(value: &Value) -> &'static str {
 }
 
 fn filter<'a>(
-    left: &[Step],
-    test: Option<&(String, Vec<Step>)>,
-    value: &Found<'a>,
+    left: &[JsonPathStep],
+    test: Option<&(String, Vec<JsonPathStep>)>,
+    value: &FoundValue<'a>,
     missing: MissingKeys,
-) -> Picked<'a> {
+) -> PickedValues<'a> {
     if !value.is_array() {
         return Err(format!("{value} is not array or slice and cannot be filtered"));
     }

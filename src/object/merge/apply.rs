@@ -1,13 +1,13 @@
 //! Applying a strategic merge patch, to an object or to another patch.
 
-use super::list::{self, Identity, Places};
-use super::schema::{ANY, Field, SchemaRef, Strategy};
-use super::{DELETE_FROM, Fields, Merged, PATCH, RETAIN_KEYS, SET_ORDER, fields, malformed};
+use super::list::{self, ElementIdentity, ElementPositions};
+use super::schema::{ANY, MergeField, MergeSchemaRef, MergeStrategy};
+use super::{DELETE_FROM, MergeResult, ObjectFields, PATCH, RETAIN_KEYS, SET_ORDER, fields, malformed};
 use serde_json::Value;
 
 /// The value that a patch applies to.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Onto {
+pub(super) enum MergeTarget {
     /// An object: directives are carried out and disappear, and a `null` has nothing more to delete.
     Object,
     /// Another patch: directives and `null` are kept for the object.
@@ -17,21 +17,26 @@ pub(super) enum Onto {
 }
 
 /// Applies a strategic merge patch to an object of a built-in kind.
-pub fn strategic_merge(original: &Value, patch: &Value, schema: SchemaRef) -> Merged<Value> {
-    merge_map(fields(original)?, fields(patch)?, schema, Onto::Object).map(Value::Object)
+pub fn strategic_merge(original: &Value, patch: &Value, schema: MergeSchemaRef) -> MergeResult<Value> {
+    merge_map(fields(original)?, fields(patch)?, schema, MergeTarget::Object).map(Value::Object)
 }
 
 /// Applies a strategic merge patch as kustomize does: what the patch lists comes before what it does not. Of a custom resource, which has
 /// no schema, maps are merged and lists replaced.
-pub fn overlay(original: &Value, patch: &Value, schema: Option<SchemaRef>) -> Merged<Value> {
-    merge_map(fields(original)?, fields(patch)?, schema.unwrap_or(&ANY), Onto::Kustomized).map(Value::Object)
+pub fn overlay(original: &Value, patch: &Value, schema: Option<MergeSchemaRef>) -> MergeResult<Value> {
+    merge_map(fields(original)?, fields(patch)?, schema.unwrap_or(&ANY), MergeTarget::Kustomized).map(Value::Object)
 }
 
-pub(super) fn merge_map(mut original: Fields, mut patch: Fields, schema: SchemaRef, onto: Onto) -> Merged<Fields> {
+pub(super) fn merge_map(
+    mut original: ObjectFields,
+    mut patch: ObjectFields,
+    schema: MergeSchemaRef,
+    onto: MergeTarget,
+) -> MergeResult<ObjectFields> {
     if let Some(directive) = patch.remove(PATCH) {
         return match directive.as_str() {
             Some("replace") => Ok(patch),
-            Some("delete") => Ok(Fields::new()),
+            Some("delete") => Ok(ObjectFields::new()),
             _ => malformed(format!("unknown patch type: {directive} in map: {}", Value::Object(patch))),
         };
     }
@@ -40,16 +45,16 @@ pub(super) fn merge_map(mut original: Fields, mut patch: Fields, schema: SchemaR
     for (key, change) in patch {
         if let Some(list) = key.strip_prefix(DELETE_FROM) {
             match onto {
-                Onto::Patch => {
+                MergeTarget::Patch => {
                     original.insert(key, change);
                 }
-                Onto::Object | Onto::Kustomized => delete_from_list(&mut original, list, &change)?,
+                MergeTarget::Object | MergeTarget::Kustomized => delete_from_list(&mut original, list, &change)?,
             }
             continue;
         }
         if change.is_null() {
             original.remove(&key);
-            if onto == Onto::Patch {
+            if onto == MergeTarget::Patch {
                 original.insert(key, change);
             }
             continue;
@@ -65,9 +70,9 @@ pub(super) fn merge_map(mut original: Fields, mut patch: Fields, schema: SchemaR
     Ok(original)
 }
 
-fn merge_field(old: Value, change: Value, field: Field, onto: Onto) -> Merged<Option<Value>> {
+fn merge_field(old: Value, change: Value, field: MergeField, onto: MergeTarget) -> MergeResult<Option<Value>> {
     match (old, change) {
-        (Value::Object(old), Value::Object(change)) if field.strategy != Strategy::Replace => {
+        (Value::Object(old), Value::Object(change)) if field.strategy != MergeStrategy::Replace => {
             merge_map(old, change, field.of, onto).map(|fields| Some(fields.into()))
         }
         (Value::Array(old), Value::Array(change)) => merge_list(old, change, field, onto).map(|list| Some(list.into())),
@@ -76,9 +81,9 @@ fn merge_field(old: Value, change: Value, field: Field, onto: Onto) -> Merged<Op
 }
 
 /// A value of a patch that nothing stands against, as it comes into an object: without directives and `null`.
-fn settled(change: Value, onto: Onto) -> Option<Value> {
+fn settled(change: Value, onto: MergeTarget) -> Option<Value> {
     match change {
-        change if onto == Onto::Patch => Some(change),
+        change if onto == MergeTarget::Patch => Some(change),
         Value::Null => None,
         Value::Object(fields) => {
             if fields.get(PATCH).is_some_and(|directive| directive == "delete") {
@@ -103,9 +108,9 @@ fn is_directive(key: &str) -> bool {
 }
 
 /// `$retainKeys` names every key that the map may have afterwards.
-fn retain_keys(original: &mut Fields, patch: &mut Fields, onto: Onto) -> Merged<()> {
+fn retain_keys(original: &mut ObjectFields, patch: &mut ObjectFields, onto: MergeTarget) -> MergeResult<()> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
-    if onto == Onto::Patch {
+    if onto == MergeTarget::Patch {
         let kept = original.entry(RETAIN_KEYS).or_insert_with(|| retained.clone());
         if *kept != retained {
             return malformed(format!("{kept} and {retained} are not deep equal"));
@@ -123,23 +128,28 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields, onto: Onto) -> Merged<
     Ok(())
 }
 
-fn delete_from_list(original: &mut Fields, name: &str, deleted: &Value) -> Merged<()> {
+fn delete_from_list(original: &mut ObjectFields, name: &str, deleted: &Value) -> MergeResult<()> {
     let Value::Array(deleted) = deleted else {
         return malformed(format!("{DELETE_FROM}{name} is not a list"));
     };
     if let Some(Value::Array(list)) = original.get_mut(name) {
-        let deleted = Places::of(deleted, Identity::Scalar);
+        let deleted = ElementPositions::index(deleted, ElementIdentity::Scalar);
         list.retain(|element| !deleted.has(element));
     }
     Ok(())
 }
 
 /// Merges the lists whose order the patch fixes with `$setElementOrder`, and removes them from the patch.
-fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, schema: SchemaRef, onto: Onto) -> Merged<()> {
+fn merge_ordered_lists(
+    original: &mut ObjectFields,
+    patch: &mut ObjectFields,
+    schema: MergeSchemaRef,
+    onto: MergeTarget,
+) -> MergeResult<()> {
     let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for directive in directives {
         let Some(order) = patch.remove(&directive) else { continue };
-        if onto == Onto::Patch {
+        if onto == MergeTarget::Patch {
             let kept = original.entry(&directive).or_insert_with(|| order.clone());
             if *kept != order {
                 return malformed("invalid patch format of setElementOrder list");
@@ -151,8 +161,8 @@ fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, schema: Schema
         let server = list_at(original.get(name), name)?;
         let change = list_at(patch.remove(name).as_ref(), name)?;
         let identity = match field.strategy {
-            Strategy::ByKey(key) => Identity::Key(key),
-            _ => Identity::Scalar,
+            MergeStrategy::ByKey(key) => ElementIdentity::Key(key),
+            _ => ElementIdentity::Scalar,
         };
         identity.check(&order)?;
         check_order(change.as_deref().unwrap_or_default(), &order, identity)?;
@@ -176,15 +186,15 @@ fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, schema: Schema
 ///
 /// Its Go code deletes and appends in the memory of the server's own list, so new elements take the places that deleted
 /// ones left at its end, and count as standing there. It shows: `kubectl apply` puts what others added before them.
-fn seen_by_go(server: &[Value], change: &[Value], identity: Identity) -> Vec<Value> {
-    let deleted = Places::of(change.iter().filter(|element| list::is_deletion(element)), identity);
-    let known = Places::of(server, identity);
+fn seen_by_go(server: &[Value], change: &[Value], identity: ElementIdentity) -> Vec<Value> {
+    let deleted = ElementPositions::index(change.iter().filter(|element| list::is_deletion(element)), identity);
+    let known = ElementPositions::index(server, identity);
     let stay = server.iter().filter(|element| !deleted.has(element));
     let new = change.iter().filter(|element| element.get(PATCH).is_none() && !known.has(element));
     stay.chain(new).take(server.len()).cloned().collect()
 }
 
-fn list_at(value: Option<&Value>, name: &str) -> Merged<Option<Vec<Value>>> {
+fn list_at(value: Option<&Value>, name: &str) -> MergeResult<Option<Vec<Value>>> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(list)) => Ok(Some(list.clone())),
@@ -193,30 +203,32 @@ fn list_at(value: Option<&Value>, name: &str) -> Merged<Option<Vec<Value>>> {
 }
 
 /// The elements that a patch sets must stand in its order list, in that order.
-fn check_order(change: &[Value], order: &[Value], identity: Identity) -> Merged<()> {
+fn check_order(change: &[Value], order: &[Value], identity: ElementIdentity) -> MergeResult<()> {
     let mut rest = order.iter();
     let mut set = change.iter().filter(|element| element.get(PATCH).is_none());
-    if set.all(|element| rest.any(|other| identity.same(element, other))) {
+    if set.all(|element| rest.any(|other| identity.is_same(element, other))) {
         return Ok(());
     }
     let [change, order] = [change, order].map(|list| Value::from(list.to_vec()));
     malformed(format!("The order in patch list:\n{change}\n doesn't match $setElementOrder list:\n{order}\n"))
 }
 
-fn merge_list(server: Vec<Value>, change: Vec<Value>, field: Field, onto: Onto) -> Merged<Vec<Value>> {
+fn merge_list(server: Vec<Value>, change: Vec<Value>, field: MergeField, onto: MergeTarget) -> MergeResult<Vec<Value>> {
     if server.is_empty() && change.is_empty() {
         return Ok(server);
     }
     match field.strategy {
-        Strategy::ByKey(key) if list::holds_maps(&server, &change)? => merge_maps(server, change, key, field, onto),
-        Strategy::ByKey(_) | Strategy::Set => {
-            let both = list::distinct(server.iter().cloned().chain(change.iter().cloned()).collect());
-            if onto == Onto::Kustomized {
-                return Ok(list::in_order_of(both, &change, Identity::Scalar));
-            }
-            Ok(list::arranged(both, &change, &server, Identity::Scalar))
+        MergeStrategy::ByKey(key) if list::holds_maps(&server, &change)? => {
+            merge_maps(server, change, key, field, onto)
         }
-        Strategy::Plain | Strategy::Replace => match settled(change.into(), onto) {
+        MergeStrategy::ByKey(_) | MergeStrategy::Set => {
+            let both = list::distinct(server.iter().cloned().chain(change.iter().cloned()).collect());
+            if onto == MergeTarget::Kustomized {
+                return Ok(list::in_order_of(both, &change, ElementIdentity::Scalar));
+            }
+            Ok(list::arranged(both, &change, &server, ElementIdentity::Scalar))
+        }
+        MergeStrategy::Plain | MergeStrategy::Replace => match settled(change.into(), onto) {
             Some(Value::Array(list)) => Ok(list),
             _ => Ok(Vec::new()),
         },
@@ -227,12 +239,12 @@ fn merge_maps(
     server: Vec<Value>,
     change: Vec<Value>,
     key: &'static str,
-    field: Field,
-    onto: Onto,
-) -> Merged<Vec<Value>> {
+    field: MergeField,
+    onto: MergeTarget,
+) -> MergeResult<Vec<Value>> {
     let identity = match field.second {
-        Some((second, default)) if onto == Onto::Kustomized => Identity::Keys(key, second, default),
-        _ => Identity::Key(key),
+        Some((second, default)) if onto == MergeTarget::Kustomized => ElementIdentity::Keys(key, second, default),
+        _ => ElementIdentity::Key(key),
     };
     let (mut elements, mut directives): (Vec<Value>, Vec<Value>) =
         change.into_iter().partition(|element| element.get(PATCH).is_none());
@@ -251,9 +263,9 @@ fn merge_maps(
     }
     list::complete(&mut elements, &server, identity);
     list::complete(&mut directives, &server, identity);
-    let deleted = Places::of(&directives, identity);
+    let deleted = ElementPositions::index(&directives, identity);
     let before: Vec<Value> = server.into_iter().filter(|element| !deleted.has(element)).collect();
-    let places = Places::of(&before, identity);
+    let places = ElementPositions::index(&before, identity);
     let mut merged = before.clone();
     for element in &elements {
         match (places.get(element), element) {
@@ -264,7 +276,7 @@ fn merge_maps(
         }
     }
     identity.check(&merged)?;
-    if onto == Onto::Kustomized {
+    if onto == MergeTarget::Kustomized {
         return Ok(list::in_order_of(merged, &elements, identity));
     }
     Ok(list::arranged(merged, &elements, &before, identity))

@@ -1,12 +1,12 @@
 //! Conflicts between two patches: the same field changed in different ways.
 
-use super::list::{self, Identity, Places};
-use super::schema::{Field, SchemaRef, Strategy};
-use super::{Fields, Merged, PATCH, RETAIN_KEYS};
+use super::list::{self, ElementIdentity, ElementPositions};
+use super::schema::{MergeField, MergeSchemaRef, MergeStrategy};
+use super::{MergeResult, ObjectFields, PATCH, RETAIN_KEYS};
 use serde_json::Value;
 
 /// Whether two strategic merge patches of one object conflict.
-pub(super) fn between(left: &Fields, right: &Fields, schema: SchemaRef) -> Merged<bool> {
+pub(super) fn conflicts(left: &ObjectFields, right: &ObjectFields, schema: MergeSchemaRef) -> MergeResult<bool> {
     for (key, left) in left.iter().filter(|(key, _)| *key != PATCH && *key != RETAIN_KEYS) {
         if let Some(right) = right.get(key)
             && values(left, right, schema.field(key))?
@@ -17,34 +17,34 @@ pub(super) fn between(left: &Fields, right: &Fields, schema: SchemaRef) -> Merge
     Ok(false)
 }
 
-fn values(left: &Value, right: &Value, field: Field) -> Merged<bool> {
+fn values(left: &Value, right: &Value, field: MergeField) -> MergeResult<bool> {
     match (left, right) {
         // A directive concerns the whole map: it fits only its like.
         (Value::Object(left), Value::Object(right)) => match (left.get(PATCH), right.get(PATCH)) {
             (a, b) if a != b => Ok(true),
-            _ if field.strategy == Strategy::Replace => Ok(false),
-            _ => between(left, right, field.of),
+            _ if field.strategy == MergeStrategy::Replace => Ok(false),
+            _ => conflicts(left, right, field.of),
         },
         (Value::Array(left), Value::Array(right)) => lists(left, right, field),
         _ => Ok(left != right),
     }
 }
 
-fn lists(left: &[Value], right: &[Value], field: Field) -> Merged<bool> {
-    if let Strategy::ByKey(key) = field.strategy
+fn lists(left: &[Value], right: &[Value], field: MergeField) -> MergeResult<bool> {
+    if let MergeStrategy::ByKey(key) = field.strategy
         && list::holds_maps(left, right)?
     {
-        let places = Places::of(right, Identity::Key(key));
+        let places = ElementPositions::index(right, ElementIdentity::Key(key));
         for element in left {
             if let Some(index) = places.get(element)
-                && values(element, &right[index], Field { strategy: Strategy::Plain, ..field })?
+                && values(element, &right[index], MergeField { strategy: MergeStrategy::Plain, ..field })?
             {
                 return Ok(true);
             }
         }
         return Ok(false);
     }
-    Ok(field.strategy != Strategy::Set && left != right)
+    Ok(field.strategy != MergeStrategy::Set && left != right)
 }
 
 /// Whether two JSON merge patches conflict.

@@ -1,32 +1,43 @@
 //! The strategic patch that leads from one version of an object to another.
 
-use super::list::{self, Identity, Places, deletion};
-use super::schema::{Field, SchemaRef, Strategy};
-use super::{DELETE_FROM, Fields, Merged, RETAIN_KEYS, SET_ORDER};
+use super::list::{self, ElementIdentity, ElementPositions, deletion};
+use super::schema::{MergeField, MergeSchemaRef, MergeStrategy};
+use super::{DELETE_FROM, MergeResult, ObjectFields, RETAIN_KEYS, SET_ORDER};
 use serde_json::Value;
 use std::cmp::Ordering;
 
 /// Selects the differences to include.
 #[derive(Clone, Copy)]
-pub(super) struct Want {
+pub(super) struct WantedDifferences {
     pub additions: bool,
     pub deletions: bool,
     /// Whether to fix the order of lists with `$setElementOrder`.
     pub order: bool,
 }
 
-pub(super) fn diff_map(original: &Fields, modified: &Fields, schema: SchemaRef, want: Want) -> Merged<Fields> {
+pub(super) fn diff_map(
+    original: &ObjectFields,
+    modified: &ObjectFields,
+    schema: MergeSchemaRef,
+    want: WantedDifferences,
+) -> MergeResult<ObjectFields> {
     diff(original, modified, schema, want, false)
 }
 
-fn diff(original: &Fields, modified: &Fields, schema: SchemaRef, want: Want, retain_keys: bool) -> Merged<Fields> {
-    let mut patch = Fields::new();
+fn diff(
+    original: &ObjectFields,
+    modified: &ObjectFields,
+    schema: MergeSchemaRef,
+    want: WantedDifferences,
+    retain_keys: bool,
+) -> MergeResult<ObjectFields> {
+    let mut patch = ObjectFields::new();
     for (key, new) in modified {
         match (original.get(key), new) {
-            (Some(old), new) if old == new && schema.field(key).strategy != Strategy::Replace => {}
+            (Some(old), new) if old == new && schema.field(key).strategy != MergeStrategy::Replace => {}
             (Some(Value::Object(old)), Value::Object(new)) => {
                 let field = schema.field(key);
-                if field.strategy == Strategy::Replace {
+                if field.strategy == MergeStrategy::Replace {
                     // Kubernetes puts it into the patch even when nothing differs.
                     if want.additions {
                         patch.insert(key.clone(), new.clone().into());
@@ -62,8 +73,15 @@ fn diff(original: &Fields, modified: &Fields, schema: SchemaRef, want: Want, ret
     Ok(patch)
 }
 
-fn diff_list(key: &str, old: &[Value], new: &[Value], field: Field, want: Want, patch: &mut Fields) -> Merged<()> {
-    let merged = matches!(field.strategy, Strategy::ByKey(_) | Strategy::Set);
+fn diff_list(
+    key: &str,
+    old: &[Value],
+    new: &[Value],
+    field: MergeField,
+    want: WantedDifferences,
+    patch: &mut ObjectFields,
+) -> MergeResult<()> {
+    let merged = matches!(field.strategy, MergeStrategy::ByKey(_) | MergeStrategy::Set);
     if !merged || old.is_empty() {
         if want.additions && (!merged || !new.is_empty()) {
             patch.insert(key.into(), new.to_vec().into());
@@ -71,7 +89,7 @@ fn diff_list(key: &str, old: &[Value], new: &[Value], field: Field, want: Want, 
         return Ok(());
     }
     let (changes, order) = match field.strategy {
-        Strategy::ByKey(merge_key) if list::holds_maps(old, new)? => {
+        MergeStrategy::ByKey(merge_key) if list::holds_maps(old, new)? => {
             let changes = diff_maps(old, new, merge_key, field, want)?;
             let pick = |element: &Value| {
                 Value::Object([(merge_key.to_owned(), element[merge_key].clone())].into_iter().collect())
@@ -81,7 +99,10 @@ fn diff_list(key: &str, old: &[Value], new: &[Value], field: Field, want: Want, 
             (changes, ordered.then(|| new.iter().map(pick).collect::<Vec<_>>()))
         }
         _ => {
-            let (before, after) = (Places::of(old, Identity::Scalar), Places::of(new, Identity::Scalar));
+            let (before, after) = (
+                ElementPositions::index(old, ElementIdentity::Scalar),
+                ElementPositions::index(new, ElementIdentity::Scalar),
+            );
             let gone: Vec<Value> = old.iter().filter(|element| !after.has(element)).cloned().collect();
             let added: Vec<Value> = new.iter().filter(|element| !before.has(element)).cloned().collect();
             if want.deletions && !gone.is_empty() {
@@ -102,8 +123,14 @@ fn diff_list(key: &str, old: &[Value], new: &[Value], field: Field, want: Want, 
 }
 
 /// Walks both lists side by side, sorted by their key: elements of one key meet, the others are new or gone.
-fn diff_maps(old: &[Value], new: &[Value], key: &'static str, field: Field, want: Want) -> Merged<Vec<Value>> {
-    let identity = Identity::Key(key);
+fn diff_maps(
+    old: &[Value],
+    new: &[Value],
+    key: &'static str,
+    field: MergeField,
+    want: WantedDifferences,
+) -> MergeResult<Vec<Value>> {
+    let identity = ElementIdentity::Key(key);
     identity.check(old)?;
     identity.check(new)?;
     let name = |element: &Value| match &element[key] {

@@ -1,12 +1,12 @@
 //! Lists of maps with a merge key, and lists of scalars: finding, parting and ordering their elements.
 
-use super::{Fields, MergeError, Merged, PATCH, malformed};
+use super::{MergeError, MergeResult, ObjectFields, PATCH, malformed};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
 /// The key that identifies elements of a list.
 #[derive(Clone, Copy)]
-pub(super) enum Identity {
+pub(super) enum ElementIdentity {
     /// A field of each map.
     Key(&'static str),
     /// Two fields of each map; the second counts as this text where it is left out.
@@ -15,49 +15,49 @@ pub(super) enum Identity {
     Scalar,
 }
 
-impl Identity {
+impl ElementIdentity {
     /// Returns the identity of an element; equal identities mean the same element.
-    pub(super) fn of(self, element: &Value) -> Option<String> {
+    pub(super) fn element_key(self, element: &Value) -> Option<String> {
         match self {
-            Identity::Key(key) => element.get(key).map(Value::to_string),
-            Identity::Keys(key, second, default) => {
+            ElementIdentity::Key(key) => element.get(key).map(Value::to_string),
+            ElementIdentity::Keys(key, second, default) => {
                 let (first, second) = (element.get(key)?, element.get(second));
                 Some(second.map_or_else(|| format!("{first} {default:?}"), |second| format!("{first} {second}")))
             }
-            Identity::Scalar => Some(element.to_string()),
+            ElementIdentity::Scalar => Some(element.to_string()),
         }
     }
 
-    pub(super) fn same(self, a: &Value, b: &Value) -> bool {
-        self.of(a).is_some_and(|name| self.of(b) == Some(name))
+    pub(super) fn is_same(self, a: &Value, b: &Value) -> bool {
+        self.element_key(a).is_some_and(|name| self.element_key(b) == Some(name))
     }
 
     /// Every map must have the key.
-    pub(super) fn check(self, list: &[Value]) -> Merged<()> {
-        let (Identity::Key(key) | Identity::Keys(key, ..)) = self else { return Ok(()) };
+    pub(super) fn check(self, list: &[Value]) -> MergeResult<()> {
+        let (ElementIdentity::Key(key) | ElementIdentity::Keys(key, ..)) = self else { return Ok(()) };
         list.iter().find(|element| element.get(key).is_none()).map_or(Ok(()), |element| Err(no_merge_key(element, key)))
     }
 }
 
 /// Position of each element of a list; the first one of duplicates.
-pub(super) struct Places {
-    identity: Identity,
+pub(super) struct ElementPositions {
+    identity: ElementIdentity,
     places: HashMap<String, usize>,
 }
 
-impl Places {
-    pub(super) fn of<'a>(list: impl IntoIterator<Item = &'a Value>, identity: Identity) -> Places {
+impl ElementPositions {
+    pub(super) fn index<'a>(list: impl IntoIterator<Item = &'a Value>, identity: ElementIdentity) -> ElementPositions {
         let mut places = HashMap::new();
         for (place, element) in list.into_iter().enumerate() {
-            if let Some(name) = identity.of(element) {
+            if let Some(name) = identity.element_key(element) {
                 places.entry(name).or_insert(place);
             }
         }
-        Places { identity, places }
+        ElementPositions { identity, places }
     }
 
     pub(super) fn get(&self, element: &Value) -> Option<usize> {
-        self.places.get(&self.identity.of(element)?).copied()
+        self.places.get(&self.identity.element_key(element)?).copied()
     }
 
     pub(super) fn has(&self, element: &Value) -> bool {
@@ -70,8 +70,8 @@ fn no_merge_key(element: &Value, key: &str) -> MergeError {
 }
 
 /// Fills in a missing second key from the list's element, when the first key is unique in both the patch and the list.
-pub(super) fn complete(patch: &mut [Value], list: &[Value], identity: Identity) {
-    let Identity::Keys(key, second, _) = identity else { return };
+pub(super) fn complete(patch: &mut [Value], list: &[Value], identity: ElementIdentity) {
+    let ElementIdentity::Keys(key, second, _) = identity else { return };
     let names: Vec<Option<Value>> = patch.iter().map(|element| element.get(key).cloned()).collect();
     for (element, name) in patch.iter_mut().zip(&names) {
         let mut same = list.iter().filter(|other| other.get(key) == name.as_ref());
@@ -84,7 +84,7 @@ pub(super) fn complete(patch: &mut [Value], list: &[Value], identity: Identity) 
 }
 
 /// Whether the elements of two lists are maps. Mixed types and nested lists are errors.
-pub(super) fn holds_maps(a: &[Value], b: &[Value]) -> Merged<bool> {
+pub(super) fn holds_maps(a: &[Value], b: &[Value]) -> MergeResult<bool> {
     let mut all = a.iter().chain(b);
     let maps = all.clone().next().is_some_and(Value::is_object);
     if all.clone().any(Value::is_array) {
@@ -102,16 +102,16 @@ pub(super) fn is_deletion(element: &Value) -> bool {
 
 /// The element of a patch that deletes an element of a list.
 pub(super) fn deletion(key: &str, value: &Value) -> Value {
-    let mut fields = Fields::new();
+    let mut fields = ObjectFields::new();
     fields.insert(PATCH.into(), "delete".into());
     fields.insert(key.into(), value.clone());
     Value::Object(fields)
 }
 
 /// Sorted as another list has them; deletions go last.
-pub(super) fn in_order_of(list: Vec<Value>, order: &[Value], identity: Identity) -> Vec<Value> {
+pub(super) fn in_order_of(list: Vec<Value>, order: &[Value], identity: ElementIdentity) -> Vec<Value> {
     let (deletions, mut sorted): (Vec<_>, Vec<_>) = list.into_iter().partition(is_deletion);
-    let order = Places::of(order, identity);
+    let order = ElementPositions::index(order, identity);
     sorted.sort_by_cached_key(|element| order.get(element).unwrap_or(usize::MAX));
     sorted.extend(deletions);
     sorted
@@ -119,12 +119,12 @@ pub(super) fn in_order_of(list: Vec<Value>, order: &[Value], identity: Identity)
 
 /// Puts a merged list in order: elements of the patch stand as it orders them, those that only the server knows keep
 /// their place among the ones that both know, and what is new comes before what the server has after it.
-pub(super) fn arranged(merged: Vec<Value>, patch: &[Value], server: &[Value], identity: Identity) -> Vec<Value> {
-    let in_patch = Places::of(patch, identity);
+pub(super) fn arranged(merged: Vec<Value>, patch: &[Value], server: &[Value], identity: ElementIdentity) -> Vec<Value> {
+    let in_patch = ElementPositions::index(patch, identity);
     let (ours, theirs): (Vec<_>, Vec<_>) = merged.into_iter().partition(|element| in_patch.has(element));
     let ours = in_order_of(ours, patch, identity);
     let theirs = in_order_of(theirs, server, identity);
-    let places = Places::of(server, identity);
+    let places = ElementPositions::index(server, identity);
     let mut all = Vec::with_capacity(ours.len() + theirs.len());
     let (mut ours, mut theirs) = (ours.into_iter().peekable(), theirs.into_iter().peekable());
     loop {

@@ -15,13 +15,13 @@ mod three_way;
 
 pub use apply::{overlay, strategic_merge};
 pub use nulls::{null_fields, remove_fields};
-pub use schema::{Schema, SchemaRef, schema_for};
+pub use schema::{MergeSchema, MergeSchemaRef, schema_for};
 pub use three_way::{three_way_json_merge, three_way_strategic, two_way_strategic};
 
 use serde_json::{Map, Value};
 use std::fmt;
 
-type Fields = Map<String, Value>;
+type ObjectFields = Map<String, Value>;
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -47,13 +47,13 @@ impl fmt::Display for MergeError {
 
 impl std::error::Error for MergeError {}
 
-type Merged<T> = Result<T, MergeError>;
+type MergeResult<T> = Result<T, MergeError>;
 
-fn malformed<T>(message: impl Into<String>) -> Merged<T> {
+fn malformed<T>(message: impl Into<String>) -> MergeResult<T> {
     Err(MergeError::Malformed(message.into()))
 }
 
-fn fields(value: &Value) -> Merged<Fields> {
+fn fields(value: &Value) -> MergeResult<ObjectFields> {
     match value {
         Value::Object(fields) => Ok(fields.clone()),
         _ => malformed("invalid object to merge: it is not a map"),

@@ -1,12 +1,12 @@
 //! Fields with `null` that a strategic merge of kustomize reaches: through maps, and lists whose elements have a key.
 
-use super::schema::{ANY, Schema, Strategy};
-use super::{Fields, SchemaRef};
+use super::schema::{ANY, MergeSchema, MergeStrategy};
+use super::{MergeSchemaRef, ObjectFields};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Returns the paths of those fields, such as `spec.template.spec.containers[0].image`.
-pub fn null_fields(value: &Value, schema: Option<SchemaRef>) -> Vec<String> {
+pub fn null_fields(value: &Value, schema: Option<MergeSchemaRef>) -> Vec<String> {
     let mut found = Vec::new();
     if let Value::Object(fields) = value {
         collect(fields, schema.unwrap_or(&ANY), "", &mut found);
@@ -14,14 +14,14 @@ pub fn null_fields(value: &Value, schema: Option<SchemaRef>) -> Vec<String> {
     found
 }
 
-fn collect(fields: &Fields, schema: &Schema, path: &str, found: &mut Vec<String>) {
+fn collect(fields: &ObjectFields, schema: &MergeSchema, path: &str, found: &mut Vec<String>) {
     for (name, value) in fields {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let field = schema.field(name);
         match value {
             Value::Null => found.push(path),
             Value::Object(fields) => collect(fields, field.of, &path, found),
-            Value::Array(items) if matches!(field.strategy, Strategy::ByKey(_)) => {
+            Value::Array(items) if matches!(field.strategy, MergeStrategy::ByKey(_)) => {
                 let maps = items.iter().enumerate().filter_map(|(at, item)| Some((at, item.as_object()?)));
                 maps.for_each(|(at, fields)| collect(fields, field.of, &format!("{path}[{at}]"), found));
             }

@@ -6,25 +6,25 @@
 
 /// Merge rules of one type's fields.
 #[derive(Debug)]
-pub struct Schema(&'static [(&'static str, Field)]);
+pub struct MergeSchema(&'static [(&'static str, MergeField)]);
 
 /// A type's schema, found with [`schema_for`].
-pub type SchemaRef = &'static Schema;
+pub type MergeSchemaRef = &'static MergeSchema;
 
 /// Merge rule of one field.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
-    pub strategy: Strategy,
+pub(super) struct MergeField {
+    pub strategy: MergeStrategy,
     /// Whether a patch lists the keys to keep because they exclude each other (`$retainKeys`).
     pub retain_keys: bool,
     /// Second key of a list's elements, used by kustomize only, and its default.
     pub second: Option<(&'static str, &'static str)>,
     /// The type of the map, or of the list's elements.
-    pub of: SchemaRef,
+    pub of: MergeSchemaRef,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strategy {
+pub(super) enum MergeStrategy {
     /// Maps merge, lists are replaced.
     Plain,
     /// Replaced whole although it is a map.
@@ -35,54 +35,54 @@ pub(super) enum Strategy {
     Set,
 }
 
-impl Schema {
+impl MergeSchema {
     /// Returns the merge rule of a field.
-    pub(super) fn field(&self, name: &str) -> Field {
+    pub(super) fn field(&self, name: &str) -> MergeField {
         self.0.iter().find(|(known, _)| *known == name).map_or(map(&ANY), |(_, field)| *field)
     }
 }
 
-const fn field(strategy: Strategy, of: SchemaRef) -> Field {
-    Field { strategy, retain_keys: false, second: None, of }
+const fn field(strategy: MergeStrategy, of: MergeSchemaRef) -> MergeField {
+    MergeField { strategy, retain_keys: false, second: None, of }
 }
 
-const fn map(of: SchemaRef) -> Field {
-    field(Strategy::Plain, of)
+const fn map(of: MergeSchemaRef) -> MergeField {
+    field(MergeStrategy::Plain, of)
 }
 
-const fn list(key: &'static str, of: SchemaRef) -> Field {
-    field(Strategy::ByKey(key), of)
+const fn list(key: &'static str, of: MergeSchemaRef) -> MergeField {
+    field(MergeStrategy::ByKey(key), of)
 }
 
-const fn and(second: &'static str, default: &'static str, field: Field) -> Field {
-    Field { second: Some((second, default)), ..field }
+const fn and(second: &'static str, default: &'static str, field: MergeField) -> MergeField {
+    MergeField { second: Some((second, default)), ..field }
 }
 
-const fn retaining(field: Field) -> Field {
-    Field { retain_keys: true, ..field }
+const fn retaining(field: MergeField) -> MergeField {
+    MergeField { retain_keys: true, ..field }
 }
 
-const SET: Field = field(Strategy::Set, &ANY);
-const REPLACE: Field = field(Strategy::Replace, &ANY);
-const CONDITIONS: (&str, Field) = ("conditions", list("type", &ANY));
-const META: (&str, Field) = ("metadata", map(&METADATA));
-const STATUS: (&str, Field) = ("status", map(&JUST_CONDITIONS));
-const TEMPLATE: (&str, Field) = ("template", map(&POD_TEMPLATE));
+const SET: MergeField = field(MergeStrategy::Set, &ANY);
+const REPLACE: MergeField = field(MergeStrategy::Replace, &ANY);
+const CONDITIONS: (&str, MergeField) = ("conditions", list("type", &ANY));
+const META: (&str, MergeField) = ("metadata", map(&METADATA));
+const STATUS: (&str, MergeField) = ("status", map(&JUST_CONDITIONS));
+const TEMPLATE: (&str, MergeField) = ("template", map(&POD_TEMPLATE));
 
 /// Schema without any rule.
-pub(super) static ANY: Schema = Schema(&[]);
-static METADATA: Schema = Schema(&[("finalizers", SET), ("ownerReferences", list("uid", &ANY))]);
-static JUST_CONDITIONS: Schema = Schema(&[CONDITIONS]);
-static OBJECT: Schema = Schema(&[META]);
-static WITH_CONDITIONS: Schema = Schema(&[META, STATUS]);
+pub(super) static ANY: MergeSchema = MergeSchema(&[]);
+static METADATA: MergeSchema = MergeSchema(&[("finalizers", SET), ("ownerReferences", list("uid", &ANY))]);
+static JUST_CONDITIONS: MergeSchema = MergeSchema(&[CONDITIONS]);
+static OBJECT: MergeSchema = MergeSchema(&[META]);
+static WITH_CONDITIONS: MergeSchema = MergeSchema(&[META, STATUS]);
 
-static CONTAINER: Schema = Schema(&[
+static CONTAINER: MergeSchema = MergeSchema(&[
     ("ports", and("protocol", "TCP", list("containerPort", &ANY))),
     ("env", list("name", &ANY)),
     ("volumeMounts", list("mountPath", &ANY)),
     ("volumeDevices", list("devicePath", &ANY)),
 ]);
-static POD_SPEC: Schema = Schema(&[
+static POD_SPEC: MergeSchema = MergeSchema(&[
     ("volumes", retaining(list("name", &ANY))),
     ("initContainers", list("name", &CONTAINER)),
     ("containers", list("name", &CONTAINER)),
@@ -93,42 +93,42 @@ static POD_SPEC: Schema = Schema(&[
     ("schedulingGates", list("name", &ANY)),
     ("resourceClaims", retaining(list("name", &ANY))),
 ]);
-static POD_STATUS: Schema = Schema(&[
+static POD_STATUS: MergeSchema = MergeSchema(&[
     CONDITIONS,
     ("podIPs", list("ip", &ANY)),
     ("hostIPs", list("ip", &ANY)),
     ("resourceClaimStatuses", retaining(list("name", &ANY))),
 ]);
-static POD: Schema = Schema(&[META, ("spec", map(&POD_SPEC)), ("status", map(&POD_STATUS))]);
+static POD: MergeSchema = MergeSchema(&[META, ("spec", map(&POD_SPEC)), ("status", map(&POD_STATUS))]);
 
-static POD_TEMPLATE: Schema = Schema(&[META, ("spec", map(&POD_SPEC))]);
-static WITH_TEMPLATE: Schema = Schema(&[META, TEMPLATE]);
-static WORKLOAD: Schema = Schema(&[META, ("spec", map(&WORKLOAD_SPEC)), STATUS]);
-static WORKLOAD_SPEC: Schema = Schema(&[TEMPLATE]);
-static DEPLOYMENT: Schema = Schema(&[META, ("spec", map(&DEPLOYMENT_SPEC)), STATUS]);
-static DEPLOYMENT_SPEC: Schema = Schema(&[TEMPLATE, ("strategy", retaining(map(&ANY)))]);
-static CRON_JOB: Schema = Schema(&[META, ("spec", map(&CRON_JOB_SPEC))]);
-static CRON_JOB_SPEC: Schema = Schema(&[("jobTemplate", map(&WORKLOAD))]);
-static DISRUPTION_BUDGET: Schema = Schema(&[META, ("spec", map(&DISRUPTION_BUDGET_SPEC)), STATUS]);
-static DISRUPTION_BUDGET_SPEC: Schema = Schema(&[("selector", REPLACE)]);
+static POD_TEMPLATE: MergeSchema = MergeSchema(&[META, ("spec", map(&POD_SPEC))]);
+static WITH_TEMPLATE: MergeSchema = MergeSchema(&[META, TEMPLATE]);
+static WORKLOAD: MergeSchema = MergeSchema(&[META, ("spec", map(&WORKLOAD_SPEC)), STATUS]);
+static WORKLOAD_SPEC: MergeSchema = MergeSchema(&[TEMPLATE]);
+static DEPLOYMENT: MergeSchema = MergeSchema(&[META, ("spec", map(&DEPLOYMENT_SPEC)), STATUS]);
+static DEPLOYMENT_SPEC: MergeSchema = MergeSchema(&[TEMPLATE, ("strategy", retaining(map(&ANY)))]);
+static CRON_JOB: MergeSchema = MergeSchema(&[META, ("spec", map(&CRON_JOB_SPEC))]);
+static CRON_JOB_SPEC: MergeSchema = MergeSchema(&[("jobTemplate", map(&WORKLOAD))]);
+static DISRUPTION_BUDGET: MergeSchema = MergeSchema(&[META, ("spec", map(&DISRUPTION_BUDGET_SPEC)), STATUS]);
+static DISRUPTION_BUDGET_SPEC: MergeSchema = MergeSchema(&[("selector", REPLACE)]);
 
-static SERVICE: Schema = Schema(&[META, ("spec", map(&SERVICE_SPEC)), STATUS]);
-static SERVICE_SPEC: Schema = Schema(&[("ports", and("protocol", "TCP", list("port", &ANY)))]);
-static SERVICE_ACCOUNT: Schema = Schema(&[META, ("secrets", list("name", &ANY))]);
-static NODE: Schema = Schema(&[META, ("spec", map(&NODE_SPEC)), ("status", map(&NODE_STATUS))]);
-static NODE_SPEC: Schema = Schema(&[("podCIDRs", SET)]);
-static NODE_STATUS: Schema = Schema(&[CONDITIONS, ("addresses", list("type", &ANY))]);
-static COMPONENT_STATUS: Schema = Schema(&[META, CONDITIONS]);
+static SERVICE: MergeSchema = MergeSchema(&[META, ("spec", map(&SERVICE_SPEC)), STATUS]);
+static SERVICE_SPEC: MergeSchema = MergeSchema(&[("ports", and("protocol", "TCP", list("port", &ANY)))]);
+static SERVICE_ACCOUNT: MergeSchema = MergeSchema(&[META, ("secrets", list("name", &ANY))]);
+static NODE: MergeSchema = MergeSchema(&[META, ("spec", map(&NODE_SPEC)), ("status", map(&NODE_STATUS))]);
+static NODE_SPEC: MergeSchema = MergeSchema(&[("podCIDRs", SET)]);
+static NODE_STATUS: MergeSchema = MergeSchema(&[CONDITIONS, ("addresses", list("type", &ANY))]);
+static COMPONENT_STATUS: MergeSchema = MergeSchema(&[META, CONDITIONS]);
 
-static CSI_NODE: Schema = Schema(&[META, ("spec", map(&CSI_NODE_SPEC))]);
-static CSI_NODE_SPEC: Schema = Schema(&[("drivers", list("name", &ANY))]);
-static RESOURCE_CLAIM: Schema = Schema(&[META, ("status", map(&RESOURCE_CLAIM_STATUS))]);
-static RESOURCE_CLAIM_STATUS: Schema = Schema(&[("reservedFor", list("uid", &ANY))]);
-static WEBHOOKS: Schema = Schema(&[META, ("webhooks", list("name", &WEBHOOK))]);
-static WEBHOOK: Schema = Schema(&[("matchConditions", list("name", &ANY))]);
-static ADMISSION_POLICY: Schema = Schema(&[META, ("spec", map(&ADMISSION_POLICY_SPEC)), STATUS]);
-static ADMISSION_POLICY_SPEC: Schema =
-    Schema(&[("matchConditions", list("name", &ANY)), ("variables", list("name", &ANY))]);
+static CSI_NODE: MergeSchema = MergeSchema(&[META, ("spec", map(&CSI_NODE_SPEC))]);
+static CSI_NODE_SPEC: MergeSchema = MergeSchema(&[("drivers", list("name", &ANY))]);
+static RESOURCE_CLAIM: MergeSchema = MergeSchema(&[META, ("status", map(&RESOURCE_CLAIM_STATUS))]);
+static RESOURCE_CLAIM_STATUS: MergeSchema = MergeSchema(&[("reservedFor", list("uid", &ANY))]);
+static WEBHOOKS: MergeSchema = MergeSchema(&[META, ("webhooks", list("name", &WEBHOOK))]);
+static WEBHOOK: MergeSchema = MergeSchema(&[("matchConditions", list("name", &ANY))]);
+static ADMISSION_POLICY: MergeSchema = MergeSchema(&[META, ("spec", map(&ADMISSION_POLICY_SPEC)), STATUS]);
+static ADMISSION_POLICY_SPEC: MergeSchema =
+    MergeSchema(&[("matchConditions", list("name", &ANY)), ("variables", list("name", &ANY))]);
 
 /// Groups of built-in kinds, which accept strategic merge patches; all other groups are custom resources.
 const GROUPS: [&str; 23] = [
@@ -158,10 +158,10 @@ const GROUPS: [&str; 23] = [
 ];
 
 /// The schema of a built-in kind; none for a custom resource.
-pub fn schema_for(api_version: &str, kind: &str) -> Option<SchemaRef> {
+pub fn schema_for(api_version: &str, kind: &str) -> Option<MergeSchemaRef> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let known = GROUPS.contains(&group) && !api_version.is_empty();
-    let schema: SchemaRef = match (group, kind) {
+    let schema: MergeSchemaRef = match (group, kind) {
         ("", "Pod") => &POD,
         ("", "PodTemplate") => &WITH_TEMPLATE,
         ("", "ReplicationController") => &WORKLOAD,

@@ -1,11 +1,11 @@
 use super::*;
 use serde_json::json;
 
-fn deployment() -> SchemaRef {
+fn deployment() -> MergeSchemaRef {
     schema_for("apps/v1", "Deployment").unwrap()
 }
 
-fn pod() -> SchemaRef {
+fn pod() -> MergeSchemaRef {
     schema_for("v1", "Pod").unwrap()
 }
 
@@ -182,7 +182,7 @@ fn two_versions_make_a_patch_that_leads_from_one_to_the_other() {
 }
 
 /// Applies what `kubectl apply` would send.
-fn apply(original: Value, modified: Value, current: Value, schema: SchemaRef) -> (Value, Value) {
+fn apply(original: Value, modified: Value, current: Value, schema: MergeSchemaRef) -> (Value, Value) {
     let patch = three_way_strategic(&original, &modified, &current, schema, true).unwrap();
     let merged = strategic_merge(&current, &patch, schema).unwrap();
     (patch, merged)

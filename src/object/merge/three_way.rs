@@ -1,17 +1,17 @@
 //! Patches made from what was applied last, what is to be applied now, and what others have made of the object.
 
-use super::apply::{Onto, merge_map};
+use super::apply::{MergeTarget, merge_map};
 use super::conflict;
-use super::diff::{Want, diff_map};
-use super::schema::SchemaRef;
-use super::{Fields, MergeError, Merged, fields};
+use super::diff::{WantedDifferences, diff_map};
+use super::schema::MergeSchemaRef;
+use super::{MergeError, MergeResult, ObjectFields, fields};
 use crate::object::patch::{create_json_merge, json_merge};
 use crate::object::yaml::to_yaml;
 use serde_json::Value;
 
 /// The strategic patch from one version of an object to another.
-pub fn two_way_strategic(original: &Value, modified: &Value, schema: SchemaRef) -> Merged<Value> {
-    let want = Want { additions: true, deletions: true, order: true };
+pub fn two_way_strategic(original: &Value, modified: &Value, schema: MergeSchemaRef) -> MergeResult<Value> {
+    let want = WantedDifferences { additions: true, deletions: true, order: true };
     diff_map(&fields(original)?, &fields(modified)?, schema, want).map(Value::Object)
 }
 
@@ -24,18 +24,23 @@ pub fn three_way_strategic(
     original: &Value,
     modified: &Value,
     current: &Value,
-    schema: SchemaRef,
+    schema: MergeSchemaRef,
     overwrite: bool,
-) -> Merged<Value> {
+) -> MergeResult<Value> {
     let (original, modified, current) = (fields(original)?, fields(modified)?, fields(current)?);
-    let additions = Want { additions: true, deletions: false, order: true };
-    let deletions = Want { additions: false, deletions: true, order: true };
+    let additions = WantedDifferences { additions: true, deletions: false, order: true };
+    let deletions = WantedDifferences { additions: false, deletions: true, order: true };
     let delta = diff_map(&current, &modified, schema, additions)?;
     let gone = diff_map(&original, &modified, schema, deletions)?;
-    let patch = merge_map(gone, delta, schema, Onto::Patch)?;
+    let patch = merge_map(gone, delta, schema, MergeTarget::Patch)?;
     if !overwrite {
-        let changed = diff_map(&original, &current, schema, Want { additions: true, deletions: true, order: false })?;
-        if conflict::between(&patch, &changed, schema)? {
+        let changed = diff_map(
+            &original,
+            &current,
+            schema,
+            WantedDifferences { additions: true, deletions: true, order: false },
+        )?;
+        if conflict::conflicts(&patch, &changed, schema)? {
             return Err(conflict_error(&patch.into(), &changed.into()));
         }
     }
@@ -43,7 +48,7 @@ pub fn three_way_strategic(
 }
 
 /// The same for custom resources, as a merge patch: their lists have no keys.
-pub fn three_way_json_merge(original: &Value, modified: &Value, current: &Value) -> Merged<Value> {
+pub fn three_way_json_merge(original: &Value, modified: &Value, current: &Value) -> MergeResult<Value> {
     let additions = additions(&fields(&create_json_merge(current, modified))?);
     let deletions = deletions(&fields(&create_json_merge(original, modified))?);
     let (additions, deletions) = (Value::Object(additions), Value::Object(deletions));
@@ -59,7 +64,7 @@ fn conflict_error(patch: &Value, changed: &Value) -> MergeError {
 }
 
 /// A merge patch without its deletions.
-fn additions(patch: &Fields) -> Fields {
+fn additions(patch: &ObjectFields) -> ObjectFields {
     let kept = patch.iter().filter_map(|(key, value)| {
         let value = match value {
             Value::Null => return None,
@@ -78,7 +83,7 @@ fn additions(patch: &Fields) -> Fields {
 }
 
 /// The deletions of a merge patch alone.
-fn deletions(patch: &Fields) -> Fields {
+fn deletions(patch: &ObjectFields) -> ObjectFields {
     let kept = patch.iter().filter_map(|(key, value)| match value {
         Value::Null => Some((key.clone(), Value::Null)),
         Value::Object(inner) => {

@@ -15,7 +15,7 @@ use std::fmt;
 
 /// Comparison operator of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum SelectorOp {
     /// `k=v`
     Equals,
     /// `k==v`, the same, printed as it was written.
@@ -42,7 +42,7 @@ pub struct Requirement {
     /// The label's key.
     pub key: String,
     /// The comparison.
-    pub op: Op,
+    pub op: SelectorOp,
     /// Values to compare with: sorted, without duplicates.
     pub values: Vec<String>,
 }
@@ -79,7 +79,7 @@ impl Selector {
 
     /// Reads the text form: `app=web,tier in (db,cache),!canary`. The empty text selects everything.
     pub fn parse(text: &str) -> Result<Selector, SelectorError> {
-        parse::parse(text).map(Selector::of)
+        parse::parse(text).map(Selector::from_requirements)
     }
 
     /// Reads a `LabelSelector` object. `null` selects nothing, `{}` everything (Kubernetes API reference).
@@ -88,22 +88,25 @@ impl Selector {
         let mut requirements = Vec::new();
         for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
             let value = value.as_str().unwrap_or_default().to_owned();
-            requirements.push(Requirement::new(key, Op::Equals, vec![value])?);
+            requirements.push(Requirement::new(key, SelectorOp::Equals, vec![value])?);
         }
         for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
             requirements.push(Requirement::from_expression(expression)?);
         }
-        Ok(Selector::of(requirements))
+        Ok(Selector::from_requirements(requirements))
     }
 
     /// Every pair must be among the labels, as a Service's or a ReplicationController's `spec.selector` means it.
     pub fn from_map<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Selector {
-        let equals =
-            |(key, value): (&str, &str)| Requirement { key: key.into(), op: Op::Equals, values: vec![value.into()] };
-        Selector::of(pairs.into_iter().map(equals).collect())
+        let equals = |(key, value): (&str, &str)| Requirement {
+            key: key.into(),
+            op: SelectorOp::Equals,
+            values: vec![value.into()],
+        };
+        Selector::from_requirements(pairs.into_iter().map(equals).collect())
     }
 
-    fn of(mut requirements: Vec<Requirement>) -> Selector {
+    fn from_requirements(mut requirements: Vec<Requirement>) -> Selector {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Selector { requirements, nothing: false }
     }
@@ -113,7 +116,7 @@ impl Selector {
         let more =
             other.requirements.iter().filter(|one| !self.requirements.contains(one)).cloned().collect::<Vec<_>>();
         self.requirements.extend(more);
-        Selector { nothing: self.nothing || other.nothing, ..Selector::of(self.requirements) }
+        Selector { nothing: self.nothing || other.nothing, ..Selector::from_requirements(self.requirements) }
     }
 
     /// Whether labels, looked up by key, satisfy every requirement.
@@ -133,7 +136,10 @@ impl Selector {
 
     /// Returns the labels that have one fixed value in every selected object.
     pub fn exact(&self) -> impl Iterator<Item = (&str, &str)> {
-        let sure = self.requirements.iter().filter(|one| matches!(one.op, Op::Equals | Op::DoubleEquals | Op::In));
+        let sure = self
+            .requirements
+            .iter()
+            .filter(|one| matches!(one.op, SelectorOp::Equals | SelectorOp::DoubleEquals | SelectorOp::In));
         sure.filter_map(|one| match one.values.as_slice() {
             [value] => Some((one.key.as_str(), value.as_str())),
             _ => None,
@@ -148,13 +154,13 @@ impl Selector {
 
 impl Requirement {
     /// A condition, refused when it makes no sense: an empty `in`, a bad key, a bad value.
-    pub fn new(key: &str, op: Op, mut values: Vec<String>) -> Result<Requirement, SelectorError> {
+    pub fn new(key: &str, op: SelectorOp, mut values: Vec<String>) -> Result<Requirement, SelectorError> {
         values.sort();
         values.dedup();
         let mut problems: Vec<String> = invalid("key", key, label::key_problems(key)).into_iter().collect();
         problems.extend(count_problem(op, &values));
         for (index, value) in values.iter().enumerate() {
-            if matches!(op, Op::GreaterThan | Op::LessThan) && value.parse::<i64>().is_err() {
+            if matches!(op, SelectorOp::GreaterThan | SelectorOp::LessThan) && value.parse::<i64>().is_err() {
                 let why = "for 'Gt', 'Lt' operators, the value must be an integer";
                 problems.push(format!("values[{index}]: Invalid value: {value:?}: {why}"));
             }
@@ -169,10 +175,10 @@ impl Requirement {
 
     fn from_expression(expression: &Value) -> Result<Requirement, SelectorError> {
         let op = match expression["operator"].as_str().unwrap_or_default() {
-            "In" => Op::In,
-            "NotIn" => Op::NotIn,
-            "Exists" => Op::Exists,
-            "DoesNotExist" => Op::DoesNotExist,
+            "In" => SelectorOp::In,
+            "NotIn" => SelectorOp::NotIn,
+            "Exists" => SelectorOp::Exists,
+            "DoesNotExist" => SelectorOp::DoesNotExist,
             other => return Err(SelectorError(format!("{other:?} is not a valid label selector operator"))),
         };
         let values = expression["values"].as_array().into_iter().flatten();
@@ -189,12 +195,12 @@ impl Requirement {
             number.zip(limit).is_some_and(|(number, limit)| test(&number, &limit))
         };
         match self.op {
-            Op::Equals | Op::DoubleEquals | Op::In => value.is_some_and(among),
-            Op::NotEquals | Op::NotIn => !value.is_some_and(among),
-            Op::Exists => value.is_some(),
-            Op::DoesNotExist => value.is_none(),
-            Op::GreaterThan => compare(i64::gt),
-            Op::LessThan => compare(i64::lt),
+            SelectorOp::Equals | SelectorOp::DoubleEquals | SelectorOp::In => value.is_some_and(among),
+            SelectorOp::NotEquals | SelectorOp::NotIn => !value.is_some_and(among),
+            SelectorOp::Exists => value.is_some(),
+            SelectorOp::DoesNotExist => value.is_none(),
+            SelectorOp::GreaterThan => compare(i64::gt),
+            SelectorOp::LessThan => compare(i64::lt),
         }
     }
 }
@@ -203,11 +209,15 @@ fn invalid(path: &str, value: &str, problems: Vec<String>) -> Option<String> {
     (!problems.is_empty()).then(|| format!("{path}: Invalid value: {value:?}: {}", problems.join("; ")))
 }
 
-fn count_problem(op: Op, values: &[String]) -> Option<String> {
+fn count_problem(op: SelectorOp, values: &[String]) -> Option<String> {
     let (fine, why) = match op {
-        Op::In | Op::NotIn => (!values.is_empty(), "for 'in', 'notin' operators, values set can't be empty"),
-        Op::Exists | Op::DoesNotExist => (values.is_empty(), "values set must be empty for exists and does not exist"),
-        Op::GreaterThan | Op::LessThan => {
+        SelectorOp::In | SelectorOp::NotIn => {
+            (!values.is_empty(), "for 'in', 'notin' operators, values set can't be empty")
+        }
+        SelectorOp::Exists | SelectorOp::DoesNotExist => {
+            (values.is_empty(), "values set must be empty for exists and does not exist")
+        }
+        SelectorOp::GreaterThan | SelectorOp::LessThan => {
             (values.len() == 1, "for 'Gt', 'Lt' operators, exactly one value is required")
         }
         _ => (values.len() == 1, "exact-match compatibility requires one single value"),
@@ -220,15 +230,15 @@ impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, values) = (&self.key, self.values.join(","));
         match self.op {
-            Op::Equals => write!(f, "{key}={values}"),
-            Op::DoubleEquals => write!(f, "{key}=={values}"),
-            Op::NotEquals => write!(f, "{key}!={values}"),
-            Op::In => write!(f, "{key} in ({values})"),
-            Op::NotIn => write!(f, "{key} notin ({values})"),
-            Op::Exists => write!(f, "{key}"),
-            Op::DoesNotExist => write!(f, "!{key}"),
-            Op::GreaterThan => write!(f, "{key}>{values}"),
-            Op::LessThan => write!(f, "{key}<{values}"),
+            SelectorOp::Equals => write!(f, "{key}={values}"),
+            SelectorOp::DoubleEquals => write!(f, "{key}=={values}"),
+            SelectorOp::NotEquals => write!(f, "{key}!={values}"),
+            SelectorOp::In => write!(f, "{key} in ({values})"),
+            SelectorOp::NotIn => write!(f, "{key} notin ({values})"),
+            SelectorOp::Exists => write!(f, "{key}"),
+            SelectorOp::DoesNotExist => write!(f, "!{key}"),
+            SelectorOp::GreaterThan => write!(f, "{key}>{values}"),
+            SelectorOp::LessThan => write!(f, "{key}<{values}"),
         }
     }
 }

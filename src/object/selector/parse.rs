@@ -1,14 +1,14 @@
 //! The text grammar of label selectors, with the errors of apimachinery's `labels.Parse`.
 
 use super::super::label;
-use super::{Op, Requirement, SelectorError};
+use super::{Requirement, SelectorError, SelectorOp};
 
 type Parsed<T> = Result<T, SelectorError>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Word,
-    Operator(Op),
+    Operator(SelectorOp),
     Not,
     Open,
     Close,
@@ -18,11 +18,11 @@ enum Token {
 }
 
 const SYMBOLS: [(&str, Token); 9] = [
-    ("=", Token::Operator(Op::Equals)),
-    ("==", Token::Operator(Op::DoubleEquals)),
-    ("!=", Token::Operator(Op::NotEquals)),
-    (">", Token::Operator(Op::GreaterThan)),
-    ("<", Token::Operator(Op::LessThan)),
+    ("=", Token::Operator(SelectorOp::Equals)),
+    ("==", Token::Operator(SelectorOp::DoubleEquals)),
+    ("!=", Token::Operator(SelectorOp::NotEquals)),
+    (">", Token::Operator(SelectorOp::GreaterThan)),
+    ("<", Token::Operator(SelectorOp::LessThan)),
     ("!", Token::Not),
     ("(", Token::Open),
     (")", Token::Close),
@@ -30,7 +30,7 @@ const SYMBOLS: [(&str, Token); 9] = [
 ];
 
 pub(super) fn parse(text: &str) -> Parsed<Vec<Requirement>> {
-    let mut parser = Parser { tokens: tokens(text), at: 0 };
+    let mut parser = SelectorParser { tokens: tokens(text), at: 0 };
     let mut requirements = Vec::new();
     loop {
         match parser.peek() {
@@ -40,7 +40,7 @@ pub(super) fn parse(text: &str) -> Parsed<Vec<Requirement>> {
             (Token::End, _) => return Ok(requirements),
             (_, found) => return fail(format!("found '{found}', expected: !, identifier, or 'end of string'")),
         }
-        match parser.next() {
+        match parser.next_token() {
             (Token::End, _) => return Ok(requirements),
             (Token::Comma, _) => match parser.peek() {
                 (Token::Word | Token::Not, _) => {}
@@ -84,17 +84,17 @@ fn symbol(text: &str) -> (Token, usize) {
     found.map_or((Token::Unknown, 1), |(symbol, token)| (*token, symbol.len()))
 }
 
-struct Parser<'a> {
+struct SelectorParser<'a> {
     tokens: Vec<(Token, &'a str)>,
     at: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> SelectorParser<'a> {
     fn peek(&self) -> (Token, &'a str) {
         self.tokens.get(self.at).copied().unwrap_or((Token::End, ""))
     }
 
-    fn next(&mut self) -> (Token, &'a str) {
+    fn next_token(&mut self) -> (Token, &'a str) {
         let token = self.peek();
         self.at += 1;
         token
@@ -103,9 +103,9 @@ impl<'a> Parser<'a> {
     fn requirement(&mut self) -> Parsed<Requirement> {
         let absent = self.peek().0 == Token::Not;
         if absent {
-            self.next();
+            self.next_token();
         }
-        let (token, key) = self.next();
+        let (token, key) = self.next_token();
         if token != Token::Word {
             return fail(format!("found '{key}', expected: identifier"));
         }
@@ -114,21 +114,22 @@ impl<'a> Parser<'a> {
             return fail(format!("<nil>: Invalid value: {key:?}: {}", problems.join("; ")));
         }
         match self.peek().0 {
-            _ if absent => Requirement::new(key, Op::DoesNotExist, Vec::new()),
-            Token::End | Token::Comma => Requirement::new(key, Op::Exists, Vec::new()),
+            _ if absent => Requirement::new(key, SelectorOp::DoesNotExist, Vec::new()),
+            Token::End | Token::Comma => Requirement::new(key, SelectorOp::Exists, Vec::new()),
             _ => {
                 let op = self.operator()?;
-                let values = if matches!(op, Op::In | Op::NotIn) { self.values()? } else { vec![self.value()?] };
+                let values =
+                    if matches!(op, SelectorOp::In | SelectorOp::NotIn) { self.values()? } else { vec![self.value()?] };
                 Requirement::new(key, op, values)
             }
         }
     }
 
-    fn operator(&mut self) -> Parsed<Op> {
-        match self.next() {
+    fn operator(&mut self) -> Parsed<SelectorOp> {
+        match self.next_token() {
             (Token::Operator(op), _) => Ok(op),
-            (Token::Word, "in") => Ok(Op::In),
-            (Token::Word, "notin") => Ok(Op::NotIn),
+            (Token::Word, "in") => Ok(SelectorOp::In),
+            (Token::Word, "notin") => Ok(SelectorOp::NotIn),
             (_, found) => fail(format!("found '{found}', expected: in, notin, =, ==, !=, gt, lt")),
         }
     }
@@ -137,7 +138,7 @@ impl<'a> Parser<'a> {
         match self.peek() {
             (Token::End | Token::Comma, _) => Ok(String::new()),
             (Token::Word, word) => {
-                self.next();
+                self.next_token();
                 Ok(word.into())
             }
             (_, found) => fail(format!("found '{found}', expected: identifier")),
@@ -146,13 +147,13 @@ impl<'a> Parser<'a> {
 
     /// The parenthesised list after `in`; an empty place between commas is the empty value.
     fn values(&mut self) -> Parsed<Vec<String>> {
-        let (token, found) = self.next();
+        let (token, found) = self.next_token();
         if token != Token::Open {
             return fail(format!("found '{found}' expected: '('"));
         }
         match self.peek() {
             (Token::Close, _) => {
-                self.next();
+                self.next_token();
                 return Ok(Vec::new());
             }
             (Token::Word | Token::Comma, _) => {}
@@ -162,13 +163,13 @@ impl<'a> Parser<'a> {
         loop {
             match self.peek() {
                 (Token::Word, word) => {
-                    self.next();
+                    self.next_token();
                     values.push(word.to_owned());
                 }
                 (Token::Comma | Token::Close, _) => values.push(String::new()),
                 (_, found) => return fail(format!("found '{found}', expected: ',', or identifier")),
             }
-            match self.next() {
+            match self.next_token() {
                 (Token::Comma, _) => {}
                 (Token::Close, _) => return Ok(values),
                 (_, found) => return fail(format!("found '{found}', expected: ',' or ')'")),
@@ -219,6 +220,6 @@ mod tests {
     fn operator_words_are_values_too() {
         let parsed = parse("in in (in,notin),notin=in").unwrap();
         assert_eq!(parsed[0].values, ["in", "notin"]);
-        assert_eq!((parsed[1].key.as_str(), parsed[1].op), ("notin", Op::Equals));
+        assert_eq!((parsed[1].key.as_str(), parsed[1].op), ("notin", SelectorOp::Equals));
     }
 }

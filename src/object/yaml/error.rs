@@ -26,7 +26,7 @@ impl std::error::Error for YamlError {}
 
 impl YamlError {
     /// The same with its line counted in a file that has lines before.
-    pub(super) fn after(mut self, lines: usize) -> YamlError {
+    pub(super) fn shifted_by(mut self, lines: usize) -> YamlError {
         self.line += lines;
         self
     }

@@ -7,12 +7,12 @@ use std::io::{self, Write};
 
 /// Indented by four blanks, without a newline at its end: `kubectl get -o json`.
 pub fn to_json_pretty(value: &Value) -> String {
-    text(value, Go(PrettyFormatter::with_indent(b"    ")))
+    text(value, GoJsonFormatter(PrettyFormatter::with_indent(b"    ")))
 }
 
 /// Without any space: `-o jsonpath` and the last-applied annotation.
 pub fn to_json(value: &Value) -> String {
-    text(value, Go(CompactFormatter))
+    text(value, GoJsonFormatter(CompactFormatter))
 }
 
 fn text(value: &Value, formatter: impl Formatter) -> String {
@@ -23,7 +23,7 @@ fn text(value: &Value, formatter: impl Formatter) -> String {
 }
 
 /// Go's encoder: `<`, `>`, `&` and the two line separators of Unicode are escaped, numbers lose what is superfluous.
-struct Go<F>(F);
+struct GoJsonFormatter<F>(F);
 
 macro_rules! as_inner {
     ($($method:ident($($argument:ident: $kind:ty),*);)*) => {
@@ -33,7 +33,7 @@ macro_rules! as_inner {
     };
 }
 
-impl<F: Formatter> Formatter for Go<F> {
+impl<F: Formatter> Formatter for GoJsonFormatter<F> {
     as_inner! {
         begin_array();
         end_array();

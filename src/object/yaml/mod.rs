@@ -36,7 +36,7 @@ pub const MAX_DEPTH: usize = 110;
 
 /// The set of unquoted words that are booleans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
+pub enum BooleanWords {
     /// `true`, `yes`, `on`, `y` and their opposites: YAML 1.1, as go-yaml v2 reads it.
     Many,
     /// `true` and `false` alone: YAML 1.2, as go-yaml v3 reads it.
@@ -45,18 +45,18 @@ pub enum Words {
 
 /// One document of a file, with the way back to its lines.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub struct YamlDocument {
     /// Its value.
     pub value: Value,
     /// The line of the file, from 1, where it starts.
     pub line: usize,
     /// Keys given more than once in one map (the last one counts): path and line. At most a hundred are kept.
     pub duplicates: Vec<(String, usize)>,
-    source: split::Chunk<Str>,
-    words: Words,
+    source: split::DocumentChunk<Str>,
+    words: BooleanWords,
 }
 
-impl Document {
+impl YamlDocument {
     /// The line of the file where a field such as `spec.template.spec.containers[0].env` stands, or else the nearest
     /// field around it that is there.
     ///
@@ -95,12 +95,12 @@ impl Document {
 }
 
 /// Reads every document of a text, YAML or JSON, several of each. Documents that say nothing are left out.
-pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
-    documents_with(text, Words::Many)
+pub fn documents(text: &str) -> Result<Vec<YamlDocument>, YamlError> {
+    documents_with(text, BooleanWords::Many)
 }
 
 /// The same where words may mean something else than in kubectl's files.
-pub fn documents_with(text: &str, words: Words) -> Result<Vec<Document>, YamlError> {
+pub fn documents_with(text: &str, words: BooleanWords) -> Result<Vec<YamlDocument>, YamlError> {
     match before_error(text, words) {
         (documents, None) => Ok(documents),
         (_, Some(error)) => Err(error),
@@ -108,11 +108,11 @@ pub fn documents_with(text: &str, words: Words) -> Result<Vec<Document>, YamlErr
 }
 
 /// Reads documents up to the first that cannot be read: kubectl still applies the ones before. Of a text with too many it reads none.
-pub fn documents_before_error(text: &str) -> (Vec<Document>, Option<YamlError>) {
-    before_error(text, Words::Many)
+pub fn documents_before_error(text: &str) -> (Vec<YamlDocument>, Option<YamlError>) {
+    before_error(text, BooleanWords::Many)
 }
 
-fn before_error(text: &str, words: Words) -> (Vec<Document>, Option<YamlError>) {
+fn before_error(text: &str, words: BooleanWords) -> (Vec<YamlDocument>, Option<YamlError>) {
     let (mut documents, mut weight) = (Vec::new(), 0);
     let most = ALL_DOCUMENTS.saturating_add(text.len().saturating_mul(FOR_EACH_BYTE));
     for chunk in split::chunks(text) {
@@ -128,12 +128,16 @@ fn before_error(text: &str, words: Words) -> (Vec<Document>, Option<YamlError>) 
 }
 
 /// Adds what a text holds; what that takes in memory.
-fn read_chunk(chunk: split::Chunk<&str>, words: Words, documents: &mut Vec<Document>) -> Result<usize, YamlError> {
+fn read_chunk(
+    chunk: split::DocumentChunk<&str>,
+    words: BooleanWords,
+    documents: &mut Vec<YamlDocument>,
+) -> Result<usize, YamlError> {
     if chunk.text.len() > MAX_BYTES {
         let message = format!("the document is larger than {MAX_BYTES} bytes");
         return Err(YamlError { line: chunk.lines_before + 1, message });
     }
-    let (roots, text) = read::roots(chunk.text, words).map_err(|error| error.after(chunk.lines_before))?;
+    let (roots, text) = read::roots(chunk.text, words).map_err(|error| error.shifted_by(chunk.lines_before))?;
     let text: Str = text.into();
     let mut weight = 0;
     for root in roots {
@@ -142,11 +146,11 @@ fn read_chunk(chunk: split::Chunk<&str>, words: Words, documents: &mut Vec<Docum
         }
         weight += root.weight + DOCUMENT;
         let line_in_file = |(path, line)| (path, line + chunk.lines_before);
-        documents.push(Document {
+        documents.push(YamlDocument {
             value: root.value,
             line: root.line + chunk.lines_before,
             duplicates: root.duplicates.into_iter().map(line_in_file).collect(),
-            source: split::Chunk { text: text.clone(), lines_before: chunk.lines_before },
+            source: split::DocumentChunk { text: text.clone(), lines_before: chunk.lines_before },
             words,
         });
     }

@@ -4,8 +4,8 @@
 //! budget, so that a small text cannot become a huge value (CVE-2019-11253).
 
 use super::repair;
-use super::scalar::{Plain, resolve, without_added_break};
-use super::{Words, YamlError};
+use super::scalar::{PlainScalar, resolve, without_added_break};
+use super::{BooleanWords, YamlError};
 use base64::Engine;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StructureStyle, Tag};
 use serde_json::{Map, Value};
@@ -30,7 +30,7 @@ const MAX_DUPLICATES: usize = 100;
 const MAX_REPAIRS: usize = 16;
 
 /// One document as it stands in a text.
-pub(super) struct Root {
+pub(super) struct RawDocument {
     pub value: Value,
     pub line: usize,
     pub duplicates: Vec<(String, usize)>,
@@ -39,33 +39,33 @@ pub(super) struct Root {
 }
 
 /// Reads a text; there is one document in it unless `...` parts it. Gives the text as it could be read, too.
-pub(super) fn roots(text: &str, words: Words) -> Result<(Vec<Root>, String), YamlError> {
+pub(super) fn roots(text: &str, words: BooleanWords) -> Result<(Vec<RawDocument>, String), YamlError> {
     if let Some(at) = text.find(is_forbidden) {
         let line = 1 + text[..at].matches('\n').count();
         return Err(YamlError { line, message: "control characters are not allowed".into() });
     }
     let mut text = text.to_owned();
     for _ in 0..MAX_REPAIRS {
-        let mut reader = Reader::new(&text, words);
+        let mut reader = YamlReader::new(&text, words);
         let Err(failure) = reader.run() else { return Ok((reader.roots, text)) };
         let repaired = match &failure {
-            Failure::Escape { at } => repair::without_escaped_apostrophes(&text, *at),
-            Failure::QuotedIndent { line, .. } => repair::indent_quoted(&text, *line),
-            Failure::FlowTab { line, .. } => repair::indent_tabs(&text, *line),
-            Failure::Yaml(_) => None,
+            ReadFailure::Escape { at } => repair::without_escaped_apostrophes(&text, *at),
+            ReadFailure::QuotedIndent { line, .. } => repair::indent_quoted(&text, *line),
+            ReadFailure::FlowTab { line, .. } => repair::indent_tabs(&text, *line),
+            ReadFailure::Yaml(_) => None,
         };
         match repaired {
             Some(repaired) => text = repaired,
             None => return Err(failure.into_error(&text)),
         }
     }
-    let mut reader = Reader::new(&text, words);
+    let mut reader = YamlReader::new(&text, words);
     reader.run().map_err(|failure| failure.into_error(&text))?;
     Ok((reader.roots, text))
 }
 
 /// Why a reader stopped.
-enum Failure {
+enum ReadFailure {
     Yaml(YamlError),
     /// The quoted text that starts at a byte has an escape that YAML does not know.
     Escape {
@@ -83,11 +83,13 @@ enum Failure {
     },
 }
 
-impl Failure {
+impl ReadFailure {
     fn into_error(self, text: &str) -> YamlError {
         match self {
-            Failure::Yaml(error) | Failure::QuotedIndent { error, .. } | Failure::FlowTab { error, .. } => error,
-            Failure::Escape { at } => {
+            ReadFailure::Yaml(error) | ReadFailure::QuotedIndent { error, .. } | ReadFailure::FlowTab { error, .. } => {
+                error
+            }
+            ReadFailure::Escape { at } => {
                 let line = 1 + text[..at].matches('\n').count();
                 YamlError { line, message: "found unknown escape character".into() }
             }
@@ -95,16 +97,16 @@ impl Failure {
     }
 }
 
-impl From<YamlError> for Failure {
-    fn from(error: YamlError) -> Failure {
-        Failure::Yaml(error)
+impl From<YamlError> for ReadFailure {
+    fn from(error: YamlError) -> ReadFailure {
+        ReadFailure::Yaml(error)
     }
 }
 
 /// The lines of fields, or of the nearest around each.
-pub(super) fn lines_of(text: &str, paths: &[&str], words: Words) -> Vec<Option<usize>> {
-    let mut reader = Reader::new(text, words);
-    reader.searches = paths.iter().map(|path| Search { path: normal_path(path), best: 0, line: None }).collect();
+pub(super) fn lines_of(text: &str, paths: &[&str], words: BooleanWords) -> Vec<Option<usize>> {
+    let mut reader = YamlReader::new(text, words);
+    reader.searches = paths.iter().map(|path| LineSearch { path: normal_path(path), best: 0, line: None }).collect();
     // A text that has been read once can be read again; were it not so, what was found until then still counts.
     let _ = reader.run();
     reader.searches.into_iter().map(|search| search.line).collect()
@@ -129,13 +131,13 @@ fn normal_path(path: &str) -> String {
 }
 
 /// A path looked for, and the longest part of it met so far.
-struct Search {
+struct LineSearch {
     path: String,
     best: usize,
     line: Option<usize>,
 }
 
-impl Search {
+impl LineSearch {
     fn visit(&mut self, path: &str, line: usize) {
         let rest = self.path.strip_prefix(path);
         if path.len() > self.best && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])) {
@@ -145,42 +147,42 @@ impl Search {
 }
 
 /// A collection that is not complete yet.
-struct Open {
-    items: Items,
+struct OpenCollection {
+    items: CollectionItems,
     style: StructureStyle,
     anchor: usize,
     weight: usize,
     line: usize,
 }
 
-enum Items {
+enum CollectionItems {
     List(Vec<Value>),
-    Map { entries: Map<String, Value>, key: Key, merged: Vec<Value> },
+    Map { entries: Map<String, Value>, key: MapKey, merged: Vec<Value> },
 }
 
 /// State of the next node of a map.
-enum Key {
+enum MapKey {
     Wanted,
     Named(String),
     Merge,
 }
 
-struct Reader<'a> {
+struct YamlReader<'a> {
     text: &'a str,
-    words: Words,
-    stack: Vec<Open>,
+    words: BooleanWords,
+    stack: Vec<OpenCollection>,
     anchors: HashMap<usize, (Value, usize)>,
     /// Bytes that are left for values, and of these for anchors and aliases.
     budget: usize,
     alias_budget: usize,
-    roots: Vec<Root>,
+    roots: Vec<RawDocument>,
     duplicates: Vec<(String, usize)>,
-    searches: Vec<Search>,
+    searches: Vec<LineSearch>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(text: &'a str, words: Words) -> Reader<'a> {
-        Reader {
+impl<'a> YamlReader<'a> {
+    fn new(text: &'a str, words: BooleanWords) -> YamlReader<'a> {
+        YamlReader {
             text,
             words,
             stack: Vec::new(),
@@ -193,7 +195,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn run(&mut self) -> Result<(), Failure> {
+    fn run(&mut self) -> Result<(), ReadFailure> {
         let options = granit_parser::options! { simple_key_max_lookahead: LONGEST_KEY };
         for event in Parser::new_from_str_with_options(self.text, options) {
             let (event, span) = event.map_err(|error| self.failure(&error))?;
@@ -210,10 +212,10 @@ impl<'a> Reader<'a> {
         !self.searches.is_empty() && self.searches.iter().all(|search| search.best == search.path.len())
     }
 
-    fn failure(&self, error: &ScanError) -> Failure {
+    fn failure(&self, error: &ScanError) -> ReadFailure {
         let at = error.marker().byte_offset().filter(|at| self.text.is_char_boundary(*at));
         match (error.kind(), at) {
-            (ErrorKind::UnknownQuotedScalarEscape, Some(at)) => Failure::Escape { at },
+            (ErrorKind::UnknownQuotedScalarEscape, Some(at)) => ReadFailure::Escape { at },
             (ErrorKind::UnknownAnchor, Some(at)) => {
                 let message = format!("unknown anchor '{}' referenced", alias_name(&self.text[at..]));
                 YamlError { line: error.marker().line(), message }.into()
@@ -222,9 +224,9 @@ impl<'a> Reader<'a> {
                 let (line, error) = (error.marker().line(), YamlError::from_scan(error, self.text));
                 match kind {
                     ErrorKind::InvalidQuotedScalarIndent | ErrorKind::TabInIndentation => {
-                        Failure::QuotedIndent { line, error }
+                        ReadFailure::QuotedIndent { line, error }
                     }
-                    ErrorKind::TabInBlockIndentation if self.is_in_flow() => Failure::FlowTab { line, error },
+                    ErrorKind::TabInBlockIndentation if self.is_in_flow() => ReadFailure::FlowTab { line, error },
                     _ => error.into(),
                 }
             }
@@ -242,7 +244,7 @@ impl<'a> Reader<'a> {
                 let text = without_added_break(self.text, &text, style, span);
                 let merge = text == "<<" && style == ScalarStyle::Plain && tag.is_none();
                 if merge && self.wants_key() {
-                    self.set_key(Key::Merge);
+                    self.set_key(MapKey::Merge);
                     return Ok(());
                 }
                 let weight = NODE + text.len();
@@ -251,9 +253,9 @@ impl<'a> Reader<'a> {
                     scalar(text, style, tag.as_deref(), self.words).map_err(|message| YamlError { line, message })?;
                 self.finish(value, anchor, weight, line)
             }
-            Event::SequenceStart(style, anchor, _) => self.open(Items::List(Vec::new()), style, anchor, line),
+            Event::SequenceStart(style, anchor, _) => self.open(CollectionItems::List(Vec::new()), style, anchor, line),
             Event::MappingStart(style, anchor, _) => {
-                let items = Items::Map { entries: Map::new(), key: Key::Wanted, merged: Vec::new() };
+                let items = CollectionItems::Map { entries: Map::new(), key: MapKey::Wanted, merged: Vec::new() };
                 self.open(items, style, anchor, line)
             }
             Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
@@ -272,7 +274,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn open(&mut self, items: Items, style: StructureStyle, anchor: usize, line: usize) -> Result<(), YamlError> {
+    fn open(
+        &mut self,
+        items: CollectionItems,
+        style: StructureStyle,
+        anchor: usize,
+        line: usize,
+    ) -> Result<(), YamlError> {
         if self.wants_key() {
             let message = "invalid map key: a map or a list cannot be one".into();
             return Err(YamlError { line, message });
@@ -282,7 +290,7 @@ impl<'a> Reader<'a> {
         }
         self.pay(NODE, line)?;
         self.visit_item(line);
-        self.stack.push(Open { items, style, anchor, weight: NODE, line });
+        self.stack.push(OpenCollection { items, style, anchor, weight: NODE, line });
         Ok(())
     }
 
@@ -325,14 +333,14 @@ impl<'a> Reader<'a> {
         }
         let Some(open) = self.stack.last_mut() else {
             let duplicates = std::mem::take(&mut self.duplicates);
-            self.roots.push(Root { value, line, duplicates, weight });
+            self.roots.push(RawDocument { value, line, duplicates, weight });
             return Ok(());
         };
         open.weight += weight;
         match &mut open.items {
-            Items::List(items) => items.push(value),
-            Items::Map { entries, key, merged } => match std::mem::replace(key, Key::Wanted) {
-                Key::Named(key) => {
+            CollectionItems::List(items) => items.push(value),
+            CollectionItems::Map { entries, key, merged } => match std::mem::replace(key, MapKey::Wanted) {
+                MapKey::Named(key) => {
                     entries.insert(key, value);
                 }
                 _ => merged.extend(mergeable(value).map_err(|message| YamlError { line, message })?),
@@ -342,7 +350,9 @@ impl<'a> Reader<'a> {
     }
 
     fn name_field(&mut self, name: String, weight: usize, line: usize) -> Result<(), YamlError> {
-        let Some(Open { items: Items::Map { entries, .. }, weight: sum, .. }) = self.stack.last_mut() else {
+        let Some(OpenCollection { items: CollectionItems::Map { entries, .. }, weight: sum, .. }) =
+            self.stack.last_mut()
+        else {
             return Ok(());
         };
         let more = match entries.len() {
@@ -353,7 +363,7 @@ impl<'a> Reader<'a> {
         *sum += weight + more;
         let twice = entries.contains_key(&name);
         self.pay(more, line)?;
-        self.set_key(Key::Named(name));
+        self.set_key(MapKey::Named(name));
         if twice && self.duplicates.len() < MAX_DUPLICATES {
             self.duplicates.push((self.path(), line));
         }
@@ -366,18 +376,23 @@ impl<'a> Reader<'a> {
 
     /// Informs the searches of a list item that begins here.
     fn visit_item(&mut self, line: usize) {
-        if !self.searches.is_empty() && matches!(self.stack.last(), Some(Open { items: Items::List(_), .. })) {
+        if !self.searches.is_empty()
+            && matches!(self.stack.last(), Some(OpenCollection { items: CollectionItems::List(_), .. }))
+        {
             let path = self.path();
             self.searches.iter_mut().for_each(|search| search.visit(&path, line));
         }
     }
 
     fn wants_key(&self) -> bool {
-        matches!(self.stack.last(), Some(Open { items: Items::Map { key: Key::Wanted, .. }, .. }))
+        matches!(
+            self.stack.last(),
+            Some(OpenCollection { items: CollectionItems::Map { key: MapKey::Wanted, .. }, .. })
+        )
     }
 
-    fn set_key(&mut self, new: Key) {
-        if let Some(Open { items: Items::Map { key, .. }, .. }) = self.stack.last_mut() {
+    fn set_key(&mut self, new: MapKey) {
+        if let Some(OpenCollection { items: CollectionItems::Map { key, .. }, .. }) = self.stack.last_mut() {
             *key = new;
         }
     }
@@ -387,11 +402,11 @@ impl<'a> Reader<'a> {
         let mut path = String::new();
         for open in &self.stack {
             match &open.items {
-                Items::List(items) => path.push_str(&format!("[{}]", items.len())),
-                Items::Map { key: Key::Named(key), .. } => {
+                CollectionItems::List(items) => path.push_str(&format!("[{}]", items.len())),
+                CollectionItems::Map { key: MapKey::Named(key), .. } => {
                     path.extend([if path.is_empty() { "" } else { "." }, key]);
                 }
-                Items::Map { .. } => {}
+                CollectionItems::Map { .. } => {}
             }
         }
         path
@@ -408,10 +423,10 @@ fn alias_name(text: &str) -> &str {
 }
 
 /// A complete collection; what is merged in never overrides what stands in the map itself.
-fn close(items: Items) -> Value {
+fn close(items: CollectionItems) -> Value {
     match items {
-        Items::List(items) => Value::Array(items),
-        Items::Map { mut entries, merged, .. } => {
+        CollectionItems::List(items) => Value::Array(items),
+        CollectionItems::Map { mut entries, merged, .. } => {
             for base in merged {
                 let Value::Object(base) = base else { continue };
                 for (key, value) in base {
@@ -443,7 +458,7 @@ fn key_text(value: Value) -> Result<String, String> {
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, words: Words) -> Result<Value, String> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, words: BooleanWords) -> Result<Value, String> {
     let plain = style == ScalarStyle::Plain;
     let tag = tag.map(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:").map(|name| name.into_owned()));
     let wanted = match tag {
@@ -474,10 +489,10 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, words: Words) -> Re
     }
 }
 
-fn untagged(text: &str, words: Words) -> Result<Value, String> {
+fn untagged(text: &str, words: BooleanWords) -> Result<Value, String> {
     match resolve(text, words) {
-        Plain::Value(value) => Ok(value),
-        Plain::NoJson(name) => Err(format!("json: unsupported value: {name}")),
-        Plain::Timestamp | Plain::Text => Ok(text.into()),
+        PlainScalar::Value(value) => Ok(value),
+        PlainScalar::NoJson(name) => Err(format!("json: unsupported value: {name}")),
+        PlainScalar::Timestamp | PlainScalar::Text => Ok(text.into()),
     }
 }

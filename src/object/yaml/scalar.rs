@@ -1,11 +1,11 @@
 //! Meaning of a plain scalar in YAML 1.1, by the rules of go-yaml v2, or in 1.2, by those of v3.
 
-use super::Words;
+use super::BooleanWords;
 use granit_parser::{ScalarStyle, Span};
 use serde_json::{Number, Value};
 
 /// The value of an unquoted scalar.
-pub(super) enum Plain {
+pub(super) enum PlainScalar {
     /// Nothing, a truth value or a number.
     Value(Value),
     /// A number that JSON cannot hold: infinity or not a number.
@@ -17,29 +17,33 @@ pub(super) enum Plain {
 }
 
 /// Resolves an unquoted scalar.
-pub(super) fn resolve(text: &str, words: Words) -> Plain {
+pub(super) fn resolve(text: &str, words: BooleanWords) -> PlainScalar {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => Plain::Value(Value::Null),
-        "true" | "True" | "TRUE" => Plain::Value(true.into()),
-        "false" | "False" | "FALSE" => Plain::Value(false.into()),
-        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" if words == Words::Many => Plain::Value(true.into()),
-        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" if words == Words::Many => Plain::Value(false.into()),
-        ".nan" | ".NaN" | ".NAN" => Plain::NoJson("NaN"),
-        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Plain::NoJson("+Inf"),
-        "-.inf" | "-.Inf" | "-.INF" => Plain::NoJson("-Inf"),
+        "" | "~" | "null" | "Null" | "NULL" => PlainScalar::Value(Value::Null),
+        "true" | "True" | "TRUE" => PlainScalar::Value(true.into()),
+        "false" | "False" | "FALSE" => PlainScalar::Value(false.into()),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" if words == BooleanWords::Many => {
+            PlainScalar::Value(true.into())
+        }
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" if words == BooleanWords::Many => {
+            PlainScalar::Value(false.into())
+        }
+        ".nan" | ".NaN" | ".NAN" => PlainScalar::NoJson("NaN"),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => PlainScalar::NoJson("+Inf"),
+        "-.inf" | "-.Inf" | "-.INF" => PlainScalar::NoJson("-Inf"),
         _ => number_or_text(text),
     }
 }
 
-fn number_or_text(text: &str) -> Plain {
+fn number_or_text(text: &str) -> PlainScalar {
     match text.as_bytes().first() {
-        Some(b'.') => float(text).map_or(Plain::Text, Plain::Value),
-        Some(b'0'..=b'9' | b'+' | b'-') if is_timestamp(text) => Plain::Timestamp,
+        Some(b'.') => float(text).map_or(PlainScalar::Text, PlainScalar::Value),
+        Some(b'0'..=b'9' | b'+' | b'-') if is_timestamp(text) => PlainScalar::Timestamp,
         Some(b'0'..=b'9' | b'+' | b'-') => {
             let bare = if text.contains('_') { &text.replace('_', "") } else { text };
-            integer(bare).or_else(|| float(bare)).map_or(Plain::Text, Plain::Value)
+            integer(bare).or_else(|| float(bare)).map_or(PlainScalar::Text, PlainScalar::Value)
         }
-        _ => Plain::Text,
+        _ => PlainScalar::Text,
     }
 }
 

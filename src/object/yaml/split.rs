@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 
 /// The text of one document, and how many lines of the file stand before it.
 #[derive(Clone, Debug)]
-pub(super) struct Chunk<T> {
+pub(super) struct DocumentChunk<T> {
     pub text: T,
     pub lines_before: usize,
 }
@@ -50,7 +50,7 @@ fn from_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, YamlErro
 
 /// The documents of a text in order. JSON values may follow one another; from where it is no JSON any more, YAML's
 /// `---` lines part it.
-pub(super) fn chunks(text: &str) -> impl Iterator<Item = Result<Chunk<&str>, YamlError>> {
+pub(super) fn chunks(text: &str) -> impl Iterator<Item = Result<DocumentChunk<&str>, YamlError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (json, used) = json_chunks(text);
     let lines_before = lines(&text[..used]);
@@ -62,20 +62,20 @@ fn lines(text: &str) -> usize {
 }
 
 /// Objects of JSON at the start, and how far they reach.
-fn json_chunks(text: &str) -> (Vec<Chunk<&str>>, usize) {
+fn json_chunks(text: &str) -> (Vec<DocumentChunk<&str>>, usize) {
     let (mut chunks, mut used, mut lines_before) = (Vec::new(), 0, 0);
     while text[used..].trim_start().starts_with('{') {
         let mut stream = serde_json::Deserializer::from_str(&text[used..]).into_iter::<IgnoredAny>();
         let Some(Ok(IgnoredAny)) = stream.next() else { break };
         let end = used + stream.byte_offset();
-        chunks.push(Chunk { text: &text[used..end], lines_before });
+        chunks.push(DocumentChunk { text: &text[used..end], lines_before });
         lines_before += lines(&text[used..end]);
         used = end;
     }
     (chunks, used)
 }
 
-fn yaml_chunks(text: &str, lines_before: usize) -> impl Iterator<Item = Result<Chunk<&str>, YamlError>> {
+fn yaml_chunks(text: &str, lines_before: usize) -> impl Iterator<Item = Result<DocumentChunk<&str>, YamlError>> {
     let (mut rest, mut line) = (text, lines_before);
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -94,10 +94,10 @@ fn yaml_chunks(text: &str, lines_before: usize) -> impl Iterator<Item = Result<C
                     let message = format!("invalid Yaml document separator: {marker}");
                     return Some(Err(YamlError { line, message }));
                 }
-                return Some(Ok(Chunk { text: &whole[..length], lines_before }));
+                return Some(Ok(DocumentChunk { text: &whole[..length], lines_before }));
             }
             if rest.is_empty() {
-                return Some(Ok(Chunk { text: whole, lines_before }));
+                return Some(Ok(DocumentChunk { text: whole, lines_before }));
             }
         }
     })

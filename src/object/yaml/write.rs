@@ -3,9 +3,9 @@
 //! The rules are libyaml's emitter's, so the code follows its state: the column, whether a blank has just been written,
 //! and whether only indentation stands on the line so far.
 
-use super::Words;
+use super::BooleanWords;
 use super::json::go_float;
-use super::scalar::{Plain, resolve};
+use super::scalar::{PlainScalar, resolve};
 use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
 
@@ -16,21 +16,21 @@ const SIMPLE_KEY: usize = 128;
 
 /// One document, ending in a newline.
 pub fn to_yaml(value: &Value) -> String {
-    let mut emitter = Emitter { out: String::new(), column: 0, blank: true, indention: true };
-    emitter.node(value, 0, Place::Root);
+    let mut emitter = YamlEmitter { out: String::new(), column: 0, blank: true, indention: true };
+    emitter.node(value, 0, NodePlace::Root);
     emitter.line_start(0);
     emitter.out
 }
 
 /// The parent of a node; decides the layout of collections.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum NodePlace {
     Root,
     Item,
     MapValue,
 }
 
-struct Emitter {
+struct YamlEmitter {
     out: String,
     column: usize,
     /// The last thing written was a blank (or nothing yet).
@@ -39,8 +39,8 @@ struct Emitter {
     indention: bool,
 }
 
-impl Emitter {
-    fn node(&mut self, value: &Value, indent: usize, place: Place) {
+impl YamlEmitter {
+    fn node(&mut self, value: &Value, indent: usize, place: NodePlace) {
         match value {
             Value::Object(map) if !map.is_empty() => self.map(map, indent, place),
             Value::Array(items) if !items.is_empty() => self.list(items, indent, place),
@@ -53,8 +53,8 @@ impl Emitter {
         }
     }
 
-    fn map(&mut self, map: &Map<String, Value>, indent: usize, place: Place) {
-        let indent = if place == Place::Root { indent } else { indent + 2 };
+    fn map(&mut self, map: &Map<String, Value>, indent: usize, place: NodePlace) {
+        let indent = if place == NodePlace::Root { indent } else { indent + 2 };
         let mut entries: Vec<_> = map.iter().collect();
         entries.sort_by(|(a, _), (b, _)| natural(a, b));
         for (key, value) in entries {
@@ -68,23 +68,23 @@ impl Emitter {
                 self.line_start(indent);
                 self.indicator(":", true, false, true);
             }
-            self.node(value, indent, Place::MapValue);
+            self.node(value, indent, NodePlace::MapValue);
         }
     }
 
     /// A list in a map stands under its key without indentation.
-    fn list(&mut self, items: &[Value], indent: usize, place: Place) {
-        let flush = place == Place::Root || (place == Place::MapValue && !self.indention);
+    fn list(&mut self, items: &[Value], indent: usize, place: NodePlace) {
+        let flush = place == NodePlace::Root || (place == NodePlace::MapValue && !self.indention);
         let indent = if flush { indent } else { indent + 2 };
         for item in items {
             self.line_start(indent);
             self.indicator("-", true, false, true);
-            self.node(item, indent, Place::Item);
+            self.node(item, indent, NodePlace::Item);
         }
     }
 
     fn text(&mut self, text: &str, indent: usize, key: bool) {
-        match style(text, &Look::of(text), key) {
+        match style(text, &ScalarAnalysis::analyze(text), key) {
             Style::Plain => self.plain(text, indent, key),
             Style::Single => self.single_quoted(text, indent, key),
             Style::Double => self.double_quoted(text, indent, key),
@@ -236,21 +236,21 @@ enum Style {
 }
 
 /// Properties of a scalar's text, as libyaml's `analyze_scalar` computes them.
-struct Look {
+struct ScalarAnalysis {
     plain: bool,
     single: bool,
     block: bool,
 }
 
-impl Look {
-    fn of(text: &str) -> Look {
+impl ScalarAnalysis {
+    fn analyze(text: &str) -> ScalarAnalysis {
         let space = |c: char| c == ' ';
         let special = text.chars().any(|c| !is_printable(c));
         let space_break = text.chars().zip(text.chars().skip(1)).any(|(a, b)| space(a) && is_break(b));
         let break_space = text.chars().zip(text.chars().skip(1)).any(|(a, b)| is_break(a) && space(b));
         let edge = |c: char| space(c) || is_break(c);
         let fine = !special && !space_break;
-        Look {
+        ScalarAnalysis {
             plain: fine
                 && !text.contains(is_break)
                 && !text.starts_with(edge)
@@ -262,11 +262,11 @@ impl Look {
     }
 }
 
-fn style(text: &str, look: &Look, key: bool) -> Style {
+fn style(text: &str, look: &ScalarAnalysis, key: bool) -> Style {
     if text.contains('\n') && !key && look.block {
         return Style::Literal;
     }
-    let plain = matches!(resolve(text, Words::Many), Plain::Text) && !is_sexagesimal(text) && text != "<<";
+    let plain = matches!(resolve(text, BooleanWords::Many), PlainScalar::Text) && !is_sexagesimal(text) && text != "<<";
     if text.contains('\n') || !plain {
         return Style::Double;
     }

@@ -4,7 +4,7 @@ pub mod reach;
 
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource, Time};
-use crate::store::{Read, StoreError};
+use crate::store::{StoreError, StoreRead};
 use crate::world::{Phase, Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub struct Unmet {
 const PROOF: SignedDuration = SignedDuration::from_secs(3);
 
 /// The same for what a store holds, where another control plane leads, and when the last pod of a Job has proven itself.
-pub fn unmet_in(read: &dyn Read, now: Time) -> Result<(Vec<Unmet>, Option<Time>), StoreError> {
+pub fn unmet_in(read: &dyn StoreRead, now: Time) -> Result<(Vec<Unmet>, Option<Time>), StoreError> {
     let mut world = World::new(now);
     super::tail::load(read, &mut world)?;
     Ok((unmet(&world), proven(&world)))
@@ -48,7 +48,7 @@ pub fn unmet(world: &World) -> Vec<Unmet> {
         let why = missing(world, row)?;
         Some(Unmet { key: row.key.clone(), why, is_final: has_failed(row) })
     };
-    world.all().filter_map(unmet).collect()
+    world.all_rows().filter_map(unmet).collect()
 }
 
 /// Whether no loop has anything more to do about an object that is not as it should be.
@@ -56,7 +56,7 @@ fn has_failed(row: &Row) -> bool {
     let failed = match row.key.resource.0 {
         "jobs.batch" => {
             let job = row.object();
-            holds(&job, "Failed") && job.at(&["spec", "ttlSecondsAfterFinished"]).is_none()
+            holds(&job, "Failed") && job.value_at(&["spec", "ttlSecondsAfterFinished"]).is_none()
         }
         "pods" => row.pod().is_some_and(|pod| pod.phase == Phase::Failed),
         _ => false,
@@ -146,7 +146,7 @@ fn updates_missing(object: &Object, updated: i64, wanted: i64) -> Option<String>
 /// Number of wanted pods that the controller itself updates to the newest template. `None` when it updates none:
 /// ReplicaSets, ReplicationControllers, paused Deployments, and the `OnDelete` strategy.
 pub fn updates_due(object: &Object, wanted: i64) -> Option<i64> {
-    let is_paused = object.at(&["spec", "paused"]).is_some_and(|paused| paused == true);
+    let is_paused = object.value_at(&["spec", "paused"]).is_some_and(|paused| paused == true);
     match object.kind() {
         "ReplicaSet" | "ReplicationController" => None,
         _ if is_paused || updates_on_delete(object) => None,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Why nobody answers for a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub enum NoEndpoints {
     /// No pod has its labels, and nothing that is there would make one.
     Nobody,
     /// Its pods do not name the port that it leads to.
@@ -29,18 +29,18 @@ pub fn is_about_pods(service: &Object) -> bool {
 }
 
 /// Why nobody answers for a Service; none when somebody does, or nobody is to.
-pub fn silence(world: &World, row: &Row) -> Option<Silence> {
+pub fn silence(world: &World, row: &Row) -> Option<NoEndpoints> {
     let service = row.object();
     if !is_about_pods(&service) {
         return None;
     }
     let pods = pods(world, row);
     if pods.is_empty() {
-        return idle(world, row, &service).is_none().then_some(Silence::Nobody);
+        return idle(world, row, &service).is_none().then_some(NoEndpoints::Nobody);
     }
-    let unnamed = unnamed_port(&service, &pods).map(Silence::UnnamedPort);
+    let unnamed = unnamed_port(&service, &pods).map(NoEndpoints::UnnamedPort);
     let is_ready = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.ready);
-    unnamed.or_else(|| (!pods.iter().any(is_ready)).then_some(Silence::NoneReady))
+    unnamed.or_else(|| (!pods.iter().any(is_ready)).then_some(NoEndpoints::NoneReady))
 }
 
 /// The workload that would make pods of a Service that has none, and is asked for none. Not when another one would make some.
@@ -77,9 +77,9 @@ fn unnamed_port(service: &Object, pods: &[&Arc<Row>]) -> Option<String> {
 pub fn missing(world: &World, row: &Row) -> Option<String> {
     match row.key.resource.0 {
         "services" => silence(world, row).map(|silence| match silence {
-            Silence::Nobody => "no pod has the labels that it selects".to_owned(),
-            Silence::UnnamedPort(port) => format!("no container of its pods names a port {port:?}"),
-            Silence::NoneReady => "none of its pods is ready".to_owned(),
+            NoEndpoints::Nobody => "no pod has the labels that it selects".to_owned(),
+            NoEndpoints::UnnamedPort(port) => format!("no container of its pods names a port {port:?}"),
+            NoEndpoints::NoneReady => "none of its pods is ready".to_owned(),
         }),
         "ingresses.networking.k8s.io" => faults(world, row).into_iter().next().map(|fault| fault.what),
         storage::CLAIMS => {

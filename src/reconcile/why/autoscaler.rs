@@ -1,7 +1,7 @@
 //! HorizontalPodAutoscalers: whether they can scale, and have.
 
 use super::chain::{in_namespace, target};
-use super::{Link, Plane, Standing, name};
+use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::object::{Object, Selector, Time};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
@@ -15,20 +15,20 @@ pub const ROOT: &str = "horizontalpodautoscalers.autoscaling";
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
 /// The link of an autoscaler, by its status: what pods use is known to the control plane that runs alone.
-pub fn link(world: &World, row: &Row, of: &Plane) -> Link {
+pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
     let (current, desired) = (count("currentReplicas"), count("desiredReplicas"));
-    let link = Link {
+    let link = CauseLink {
         wanted: "as many pods as its metrics ask for".into(),
         seen: format!("{current} pods, wants {desired}"),
-        ..Link::of(row)
+        ..CauseLink::of(row)
     };
     if object.items(&["status", "conditions"]).is_empty() {
-        return Link { seen: "not looked at yet".into(), standing: Standing::Converging, ..link };
+        return CauseLink { seen: "not looked at yet".into(), standing: ConvergenceState::Converging, ..link };
     }
     match unable(&object) {
-        Some(unable) if unable["reason"] == "ScalingDisabled" => Link { seen: text(unable, "message"), ..link },
+        Some(unable) if unable["reason"] == "ScalingDisabled" => CauseLink { seen: text(unable, "message"), ..link },
         Some(unable) if of.pretends && is_unmeasured(unable) => {
             if let Some((resource, container, pod)) = unasked(world, row, &object) {
                 let error = format!(
@@ -36,13 +36,13 @@ pub fn link(world: &World, row: &Row, of: &Plane) -> Link {
                 );
                 let next =
                     format!("say resources.requests.{resource} of container {container}: its use is measured by that");
-                return Link { error: Some(error), ..link }.stuck(next);
+                return CauseLink { error: Some(error), ..link }.stuck(next);
             }
-            Link { seen: format!("{current} pods; what pretended pods use is not known"), ..link }
+            CauseLink { seen: format!("{current} pods; what pretended pods use is not known"), ..link }
         }
         Some(unable) => {
             let error = format!("{}: {}", text(unable, "reason"), text(unable, "message"));
-            let link = Link { error: Some(error), standing: Standing::Converging, ..link };
+            let link = CauseLink { error: Some(error), standing: ConvergenceState::Converging, ..link };
             let (me, place) = (name(&row.key), in_namespace(&row.key));
             let next = match unable["reason"] == "AmbiguousSelector" {
                 true => format!("delete all of them but one: kloop delete {me}{place}"),
@@ -50,7 +50,7 @@ pub fn link(world: &World, row: &Row, of: &Plane) -> Link {
             };
             link.stuck_if(!is_new(unable, world.now), || next)
         }
-        None if current != desired => Link { standing: Standing::Converging, ..link },
+        None if current != desired => CauseLink { standing: ConvergenceState::Converging, ..link },
         None => link,
     }
 }
@@ -58,7 +58,7 @@ pub fn link(world: &World, row: &Row, of: &Plane) -> Link {
 /// A container of which nobody can say how much of its request it uses, because it has none: the resource, the container, its pod.
 fn unasked(world: &World, row: &Row, scaler: &Object) -> Option<(String, String, String)> {
     let target = target(world, row)?.object();
-    let selector = Selector::from_label_selector(target.at(&["spec", "selector"])?).ok()?;
+    let selector = Selector::from_label_selector(target.value_at(&["spec", "selector"])?).ok()?;
     let pods = world.pods_matching(&row.key.namespace, &selector);
     let metrics = scaler.items(&["spec", "metrics"]).iter().filter_map(|metric| {
         let (metric, only) = match metric["type"].as_str()? {

@@ -1,10 +1,10 @@
 //! From an object to its owners, and to what it leads to.
 
-use super::super::beat::INTERNAL_ERROR;
 use super::super::convergence;
+use super::super::tick::INTERNAL_ERROR;
 use super::{
-    Answer, Deed, Link, Plane, Standing, autoscaler, container, deed, disruption, image, ingress, name, needs, node,
-    plane, pod, rehearsal, service, workload,
+    CauseChain, CauseLink, ControlPlaneState, ConvergenceState, LastActivity, autoscaler, container, disruption,
+    dry_run, image, ingress, last_activity, name, needs, node, plane, pod, service, workload,
 };
 use crate::object::{Key, Resource};
 use crate::world::{Row, World};
@@ -14,28 +14,28 @@ use std::sync::Arc;
 const DEPTH: usize = 8;
 
 /// The chain of one object. None when there is no such object.
-pub fn explain(world: &mut World, key: &Key, of: &Plane) -> Option<Answer> {
+pub fn explain(world: &mut World, key: &Key, of: &ControlPlaneState) -> Option<CauseChain> {
     let row = world.get(key)?.clone();
-    let mut links: Vec<Link> = owners(world, &row).iter().map(|owner| link(world, owner, of)).collect();
+    let mut links: Vec<CauseLink> = owners(world, &row).iter().map(|owner| link(world, owner, of)).collect();
     let above = links.len();
     links.extend(below(world, &row, of, DEPTH));
-    let missing = links[above..].iter().any(|link| link.standing != Standing::Converged);
-    for link in links.iter_mut().filter(|link| link.standing != Standing::Converged) {
-        link.last = link.about.as_ref().and_then(|subject| deed::last(world, subject));
+    let missing = links[above..].iter().any(|link| link.standing != ConvergenceState::Converged);
+    for link in links.iter_mut().filter(|link| link.standing != ConvergenceState::Converged) {
+        link.last = link.about.as_ref().and_then(|subject| last_activity::last(world, subject));
         show_panic(world, link);
     }
     links.insert(0, plane(of, world.now, missing));
-    Some(Answer { about: name(key), links, place: above + 1 })
+    Some(CauseChain { about: name(key), links, place: above + 1 })
 }
 
 /// Shows that a loop panicked when it was last asked about an object, as its events tell. Loops that go by what machines report, as the
 /// kubelet, cannot be asked here.
-fn show_panic(world: &World, link: &mut Link) {
-    let told = link.about.as_ref().and_then(|subject| deed::told_of(world, subject, INTERNAL_ERROR));
+fn show_panic(world: &World, link: &mut CauseLink) {
+    let told = link.about.as_ref().and_then(|subject| last_activity::told_of(world, subject, INTERNAL_ERROR));
     // Whatever was done after it says that the loop goes on.
-    let is_newest = |told: &Deed| link.last.as_ref().is_none_or(|last| last.at <= told.at);
+    let is_newest = |told: &LastActivity| link.last.as_ref().is_none_or(|last| last.at <= told.at);
     let Some(told) = told.filter(is_newest) else { return };
-    link.standing = Standing::Stuck;
+    link.standing = ConvergenceState::Stuck;
     link.next = Some("this is a bug in kloop, please report it; it is tried again, less and less often".into());
     link.error.get_or_insert_with(|| told.message.clone());
     link.last = Some(told);
@@ -50,7 +50,7 @@ pub fn owners(world: &World, row: &Row) -> Vec<Arc<Row>> {
 }
 
 /// The object's own link.
-fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
+fn link(world: &mut World, row: &Arc<Row>, of: &ControlPlaneState) -> CauseLink {
     let link = match row.key.resource.0 {
         "pods" => pod::link(world, row, of),
         "nodes" => node::link(row),
@@ -67,7 +67,7 @@ fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
 }
 
 /// Explains a deletion in progress by the remaining finalizers.
-fn leaving(world: &World, row: &Row, link: Link) -> Link {
+fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let handled = ["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
     let finalizers: Vec<&str> = row.finalizers.iter().map(|one| &**one).collect();
     let foreign: Vec<&str> = finalizers
@@ -79,7 +79,8 @@ fn leaving(world: &World, row: &Row, link: Link) -> Link {
         [] => "it is being deleted".to_owned(),
         held => format!("it is being deleted, and held by finalizers {}", held.join(", ")),
     };
-    let link = Link { wanted: "to be gone".into(), seen, standing: Standing::Converging, next: None, ..link };
+    let link =
+        CauseLink { wanted: "to be gone".into(), seen, standing: ConvergenceState::Converging, next: None, ..link };
     let is_pod_that_ends = row.pod().is_some_and(|_| world.now < row.deletion.unwrap_or(world.now));
     link.stuck_if(!foreign.is_empty() && !is_pod_that_ends, || {
         let kind = name(&row.key);
@@ -100,7 +101,7 @@ pub fn in_namespace(key: &Key) -> String {
 }
 
 /// The object and what it leads to: at each step the child that is furthest from what was asked for.
-fn below(world: &mut World, row: &Arc<Row>, of: &Plane, depth: usize) -> Vec<Link> {
+fn below(world: &mut World, row: &Arc<Row>, of: &ControlPlaneState, depth: usize) -> Vec<CauseLink> {
     let own = link(world, row, of);
     let mut links = vec![own];
     if row.key.resource == "pods" && !awaits_dependents(row) {
@@ -114,13 +115,13 @@ fn below(world: &mut World, row: &Arc<Row>, of: &Plane, depth: usize) -> Vec<Lin
     }
     let children = children(world, row);
     let all = children.len();
-    let mut chains: Vec<Vec<Link>> =
+    let mut chains: Vec<Vec<CauseLink>> =
         children.iter().take(FOLLOWED).map(|child| below(world, child, of, depth - 1)).collect();
     let worst = (0..chains.len()).max_by_key(|place| (standing(&chains[*place]), std::cmp::Reverse(*place)));
     if let Some(worst) = worst {
         let alike = chains.iter().filter(|chain| standing(chain) == standing(&chains[worst])).count();
         let mut chain = chains.swap_remove(worst);
-        if alike > 1 && standing(&chain) != Standing::Converged {
+        if alike > 1 && standing(&chain) != ConvergenceState::Converged {
             let and = if all > FOLLOWED { "more than " } else { "" };
             chain[0].more.insert(0, format!("and {and}{} more like it", alike - 1));
         }
@@ -132,7 +133,7 @@ fn below(world: &mut World, row: &Arc<Row>, of: &Plane, depth: usize) -> Vec<Lin
 /// Maximum number of children to examine for the least converged one.
 const FOLLOWED: usize = 50;
 
-fn standing(chain: &[Link]) -> Standing {
+fn standing(chain: &[CauseLink]) -> ConvergenceState {
     chain.iter().map(|link| link.standing).max().unwrap_or_default()
 }
 
@@ -196,33 +197,35 @@ pub fn target(world: &World, row: &Row) -> Option<Arc<Row>> {
 }
 
 /// A link to an object that is not there.
-pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> Link {
-    let link = Link { what, wanted: wanted.into(), seen: "there is none".into(), by, ..Link::default() };
+pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> CauseLink {
+    let link = CauseLink { what, wanted: wanted.into(), seen: "there is none".into(), by, ..CauseLink::default() };
     link.stuck(next)
 }
 
 /// Adds what the loops of an object are refused and when they look again.
-pub fn with_prospect(world: &mut World, row: &Row, link: Link, of: &Plane) -> Link {
-    let prospect = rehearsal::prospect(world, &row.key);
-    let link = Link { wake: prospect.wake.or(link.wake), ..link };
+pub fn with_prospect(world: &mut World, row: &Row, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+    let prospect = dry_run::prospect(world, &row.key);
+    let link = CauseLink { wake: prospect.wake.or(link.wake), ..link };
     let pending = !prospect.due.is_empty();
     match prospect.refused {
         Some(message) => {
             let next = advice(world, row, &message, of);
-            Link { error: Some(message), ..link }.stuck(next)
+            CauseLink { error: Some(message), ..link }.stuck(next)
         }
-        None if pending && link.standing == Standing::Converged => {
-            Link { standing: Standing::Converging, seen: format!("{}; due: {}", link.seen, prospect.due[0]), ..link }
-        }
-        None if link.standing == Standing::Converging && pending => {
-            Link { seen: format!("{}; due: {}", link.seen, prospect.due[0]), ..link }
+        None if pending && link.standing == ConvergenceState::Converged => CauseLink {
+            standing: ConvergenceState::Converging,
+            seen: format!("{}; due: {}", link.seen, prospect.due[0]),
+            ..link
+        },
+        None if link.standing == ConvergenceState::Converging && pending => {
+            CauseLink { seen: format!("{}; due: {}", link.seen, prospect.due[0]), ..link }
         }
         None => link,
     }
 }
 
 /// Returns the remedy for a refused write.
-pub fn advice(world: &World, row: &Row, message: &str, of: &Plane) -> String {
+pub fn advice(world: &World, row: &Row, message: &str, of: &ControlPlaneState) -> String {
     let place = in_namespace(&row.key);
     let correct = of.correct(world, row);
     if let Some(quota) = named(message, "exceeded quota: ") {

@@ -1,8 +1,8 @@
 //! Containers: what has become of each, as the pod's status tells it.
 
-use super::deed::{Subject, told};
 use super::ended::known;
-use super::{Ended, Limited, Link, Lost, Plane, Standing};
+use super::last_activity::{EventSubject, told};
+use super::{CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, UnreportedExit};
 use crate::kubelet;
 use crate::object::{Object, Time, time};
 use crate::world::{Row, World};
@@ -16,7 +16,7 @@ const UNASKED: SignedDuration = SignedDuration::from_secs(60);
 const UNREADY: &str = "kloop.dev/simulate-ready";
 
 /// The containers that are not as they should be; when all are, the first one.
-pub fn links(world: &World, row: &Row, of: &Plane) -> Vec<Link> {
+pub fn links(world: &World, row: &Row, of: &ControlPlaneState) -> Vec<CauseLink> {
     let pod = row.object();
     if row.pod().is_none_or(|pod| pod.node.is_none() || pod.phase.is_terminal()) || row.is_deleting() {
         return Vec::new();
@@ -27,19 +27,20 @@ pub fn links(world: &World, row: &Row, of: &Plane) -> Vec<Link> {
         let link = link(world, row, &pod, spec, place, of);
         let name = spec["name"].as_str().unwrap_or_default();
         match of.lost.get(&row.uid) {
-            Some(Lost::All) if status(&pod, place, name)["state"]["running"].is_object() => {
+            Some(UnreportedExit::All) if status(&pod, place, name)["state"]["running"].is_object() => {
                 ended_since(link, row, name, "its process is gone")
             }
-            Some(Lost::Some(ended)) if ended.contains_key(name) => {
-                let Ended { code, at } = ended[name];
+            Some(UnreportedExit::Some(ended)) if ended.contains_key(name) => {
+                let ContainerExit { code, at } = ended[name];
                 let ago = time::age(world.now.duration_since(at).as_secs().max(0));
                 ended_since(link, row, name, &format!("ended with code {code} {ago} ago"))
             }
             _ => link,
         }
     };
-    let all: Vec<Link> = init.chain(main).map(link).collect();
-    let stuck: Vec<Link> = all.iter().filter(|link| link.standing != Standing::Converged).cloned().collect();
+    let all: Vec<CauseLink> = init.chain(main).map(link).collect();
+    let stuck: Vec<CauseLink> =
+        all.iter().filter(|link| link.standing != ConvergenceState::Converged).cloned().collect();
     if !stuck.is_empty() { stuck } else { all.into_iter().rev().take(1).collect() }
 }
 
@@ -48,23 +49,23 @@ fn status<'a>(pod: &'a Object, place: &str, name: &str) -> &'a Value {
     pod.items(&["status", place]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null)
 }
 
-fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str, of: &Plane) -> Link {
+fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str, of: &ControlPlaneState) -> CauseLink {
     let name = spec["name"].as_str().unwrap_or_default();
     let runs_once = place == "initContainerStatuses" && spec["restartPolicy"] != "Always";
     let status = status(pod, place, name);
     let wanted = if runs_once { "done" } else { "running and ready" };
     let all = ["initContainers", "containers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
     let others = all.filter_map(|spec| spec["name"].as_str()).filter(|other| *other != name);
-    let link = Link {
+    let link = CauseLink {
         address: pod.text(&["status", "podIP"]).and_then(|ip| ip.parse().ok()),
         neighbours: others.map(str::to_owned).collect(),
         what: format!("container {name}"),
         wanted: wanted.into(),
         by: kubelet::LOOP.name,
-        about: Some(Subject::container(row, name)),
-        ..Link::default()
+        about: Some(EventSubject::container(row, name)),
+        ..CauseLink::default()
     };
-    let one = One { world, row, spec, status, name, of };
+    let one = ContainerFinding { world, row, spec, status, name, of };
     let state = &status["state"];
     if state["running"].is_object() {
         return one.running(link, runs_once);
@@ -76,24 +77,24 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str, of: &
 }
 
 /// One that has ended since its status was written: what becomes of it is for the loop to say, which does not run.
-fn ended_since(link: Link, row: &Row, name: &str, how: &str) -> Link {
+fn ended_since(link: CauseLink, row: &Row, name: &str, how: &str) -> CauseLink {
     let seen = format!("{how}; its status, from before that, says {}", link.seen);
     let log = Some((row.uid.clone(), name.to_owned()));
-    Link { seen, standing: Standing::Converging, log, limited: None, ..link }
+    CauseLink { seen, standing: ConvergenceState::Converging, log, limited: None, ..link }
 }
 
 /// A container and where it belongs.
-struct One<'a> {
+struct ContainerFinding<'a> {
     world: &'a World,
     row: &'a Row,
     spec: &'a Value,
     status: &'a Value,
     name: &'a str,
-    of: &'a Plane,
+    of: &'a ControlPlaneState,
 }
 
-impl One<'_> {
-    fn running(&self, link: Link, runs_once: bool) -> Link {
+impl ContainerFinding<'_> {
+    fn running(&self, link: CauseLink, runs_once: bool) -> CauseLink {
         let since = moment(&self.status["state"]["running"]["startedAt"]);
         let for_how_long = since.map_or(SignedDuration::ZERO, |since| self.world.now.duration_since(since));
         let ago = time::age(for_how_long.as_secs().max(0));
@@ -101,24 +102,25 @@ impl One<'_> {
             0 => String::new(),
             count => format!(", restarted {}", times(count)),
         };
-        let limited = self.spec["resources"]["limits"]["cpu"].as_str().map(|cpu| Limited {
+        let limited = self.spec["resources"]["limits"]["cpu"].as_str().map(|cpu| CpuLimitedContainer {
             pod_uid: self.row.body().local_uid().into(),
             container: self.name.to_owned(),
             cpu: cpu.to_owned(),
         });
-        let link = Link { seen: format!("running for {ago}{restarts}"), limited, ..link };
+        let link = CauseLink { seen: format!("running for {ago}{restarts}"), limited, ..link };
         if runs_once {
-            return Link { standing: Standing::Converging, ..link };
+            return CauseLink { standing: ConvergenceState::Converging, ..link };
         }
         if self.status["ready"] == true {
             return link;
         }
-        let link = Link { seen: format!("{}, not ready", link.seen), standing: Standing::Converging, ..link };
+        let link =
+            CauseLink { seen: format!("{}, not ready", link.seen), standing: ConvergenceState::Converging, ..link };
         self.probed(link, for_how_long)
     }
 
     /// A probe is given as many tries as it asks for; after that it is what keeps the container from being ready.
-    fn probed(&self, link: Link, ran: SignedDuration) -> Link {
+    fn probed(&self, link: CauseLink, ran: SignedDuration) -> CauseLink {
         let kind = if self.status["started"] == false { "startupProbe" } else { "readinessProbe" };
         let probe = &self.spec[kind];
         if !probe.is_object() {
@@ -139,33 +141,33 @@ impl One<'_> {
         let word = if kind == "startupProbe" { "Startup probe" } else { "Readiness probe" };
         let said = told(self.world, self.row, "Unhealthy").filter(|deed| deed.message.starts_with(word));
         let Some(said) = said else { return link };
-        let link = Link { error: Some(said.message), ..link };
+        let link = CauseLink { error: Some(said.message), ..link };
         let next = format!("make {} answer its {kind} ({}), or correct the probe", self.name, handler(probe));
         link.stuck_if(ran.as_secs() >= tries, || next)
     }
 
-    fn terminated(&self, link: Link, state: &Value, runs_once: bool, pod: &Object) -> Link {
+    fn terminated(&self, link: CauseLink, state: &Value, runs_once: bool, pod: &Object) -> CauseLink {
         let code = state["exitCode"].as_i64().unwrap_or(0);
         let seen = format!("{} (exit code {code})", state["reason"].as_str().unwrap_or("ended"));
-        let link = Link { seen, ..link };
+        let link = CauseLink { seen, ..link };
         if code == 0 && (runs_once || pod.text(&["spec", "restartPolicy"]) != Some("Always")) {
             return link;
         }
         if code != 0 {
             return self.crashed(link, state, pod);
         }
-        Link { standing: Standing::Converging, ..link }
+        CauseLink { standing: ConvergenceState::Converging, ..link }
     }
 
-    fn waiting(&self, link: Link, state: &Value, pod: &Object) -> Link {
+    fn waiting(&self, link: CauseLink, state: &Value, pod: &Object) -> CauseLink {
         let reason = state["reason"].as_str().unwrap_or_default();
         let message = state["message"].as_str().unwrap_or_default();
-        let link = Link { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
+        let link = CauseLink { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
         match reason {
             "" | "PodInitializing" | "ContainerCreating" => {
                 let failed = told(self.world, self.row, "FailedMount").map(|deed| deed.message);
                 let next = failed.as_deref().and_then(another_volume);
-                let link = Link { standing: Standing::Converging, error: failed, ..link };
+                let link = CauseLink { standing: ConvergenceState::Converging, error: failed, ..link };
                 match next {
                     Some(next) => link.stuck(next),
                     None => self.hooked(link),
@@ -176,7 +178,7 @@ impl One<'_> {
             }
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
                 let (message, next) = split_advice(message);
-                let link = Link { error: Some(message), ..link };
+                let link = CauseLink { error: Some(message), ..link };
                 link.stuck(next.unwrap_or_else(|| {
                     let correct = self.of.correct_container(self.world, self.row);
                     format!("correct the image, or name a program in command: {correct}")
@@ -184,7 +186,7 @@ impl One<'_> {
             }
             _ => {
                 let (message, next) = split_advice(message);
-                let link = Link { error: Some(message).filter(|text| !text.is_empty()), ..link };
+                let link = CauseLink { error: Some(message).filter(|text| !text.is_empty()), ..link };
                 link.stuck(
                     next.unwrap_or_else(|| format!("correct it: {}", self.of.correct_container(self.world, self.row))),
                 )
@@ -193,7 +195,7 @@ impl One<'_> {
     }
 
     /// One with a postStart hook counts as being made until that has ended (of which nobody tells before).
-    fn hooked(&self, link: Link) -> Link {
+    fn hooked(&self, link: CauseLink) -> CauseLink {
         let hook = &self.spec["lifecycle"]["postStart"];
         if !hook.is_object() {
             return link;
@@ -205,7 +207,7 @@ impl One<'_> {
             "wait for the postStart hook of container {} to end ({what}); if it does not, correct it: {correct}",
             self.name
         );
-        Link { seen, next: Some(next), ..link }
+        CauseLink { seen, next: Some(next), ..link }
     }
 
     /// Returns the remedy when the container wants a port reserved for root.
@@ -218,7 +220,7 @@ impl One<'_> {
     }
 
     /// It ended badly, and will again: how, when it is tried again, and where its log is.
-    fn crashed(&self, link: Link, ended: &Value, pod: &Object) -> Link {
+    fn crashed(&self, link: CauseLink, ended: &Value, pod: &Object) -> CauseLink {
         let code = ended["exitCode"].as_i64().unwrap_or(0);
         let by = ended["signal"].as_i64().map(|signal| format!(" by signal {signal}")).unwrap_or_default();
         let said = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
@@ -265,11 +267,11 @@ impl One<'_> {
         let log = Some((self.row.uid.clone(), self.name.to_owned()));
         let ports = self.spec["ports"].as_array().into_iter().flatten();
         let ports = ports.filter_map(|port| u16::try_from(port["containerPort"].as_u64()?).ok()).collect();
-        let is_on_machine = pod.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
+        let is_on_machine = pod.value_at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
         let node_ports = is_on_machine.then(|| node_ports(self.world));
         let words = ["command", "args"].into_iter().flat_map(|list| self.spec[list].as_array().into_iter().flatten());
         let numbers = words.filter_map(Value::as_str).flat_map(numbers).collect();
-        Link { error: Some(error), wake, log, ports, numbers, node_ports, ..link }.stuck(next)
+        CauseLink { error: Some(error), wake, log, ports, numbers, node_ports, ..link }.stuck(next)
     }
 }
 

@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets: how many of their pods may be evicted now, and who keeps the others from it.
 
 use super::chain::{in_namespace, owners, with_prospect};
-use super::{Link, Plane, Standing, name};
+use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::object::Object;
 use crate::world::{Row, World};
 use std::sync::Arc;
@@ -13,31 +13,32 @@ pub const ROOT: &str = "poddisruptionbudgets.policy";
 const NAMED: usize = 5;
 
 /// The link of a budget.
-pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
+pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
     let (healthy, desired) = (count("currentHealthy"), count("desiredHealthy"));
     let (expected, allowed) = (count("expectedPods"), count("disruptionsAllowed"));
     let bound = bound(&object);
-    let link = Link { wanted: format!("{desired} healthy pods ({bound})"), ..Link::of(row) };
+    let link = CauseLink { wanted: format!("{desired} healthy pods ({bound})"), ..CauseLink::of(row) };
     let failed = object.items(&["status", "conditions"]).iter().find(|one| one["reason"] == "SyncFailed");
     if let Some(failed) = failed {
         let error = failed["message"].as_str().unwrap_or_default().to_owned();
-        let link = Link { seen: "its pods cannot be counted, so that none may be evicted".into(), ..link };
+        let link = CauseLink { seen: "its pods cannot be counted, so that none may be evicted".into(), ..link };
         let next = format!("say minAvailable as a number of pods: {}", of.correct(world, row));
-        return Link { error: Some(error), ..link }.stuck(next);
+        return CauseLink { error: Some(error), ..link }.stuck(next);
     }
     let pods = pods(world, row);
     if pods.is_empty() {
         let seen = "it is about no pods: none has the labels of spec.selector".to_owned();
         let next = format!("if it is to be about some, correct spec.selector: {}", of.correct(world, row));
-        return with_prospect(world, row, Link { seen, next: Some(next), ..link }, of);
+        return with_prospect(world, row, CauseLink { seen, next: Some(next), ..link }, of);
     }
-    let going = object.at(&["status", "disruptedPods"]).and_then(|gone| gone.as_object()).map_or(0, |gone| gone.len());
+    let going =
+        object.value_at(&["status", "disruptedPods"]).and_then(|gone| gone.as_object()).map_or(0, |gone| gone.len());
     let going = if going == 0 { String::new() } else { format!(", {going} being evicted") };
     let seen = format!("{healthy} of {expected} pods are healthy{going}; {allowed} more may be evicted");
-    let link = with_prospect(world, row, Link { seen, ..link }, of);
-    if allowed > 0 || link.standing != Standing::Converged {
+    let link = with_prospect(world, row, CauseLink { seen, ..link }, of);
+    if allowed > 0 || link.standing != ConvergenceState::Converged {
         return link;
     }
     if healthy < desired {
@@ -47,7 +48,7 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
         if unready.len() > NAMED {
             more.push(format!("and {} more are not", unready.len() - NAMED));
         }
-        return Link { standing: Standing::Converging, more, ..link };
+        return CauseLink { standing: ConvergenceState::Converging, more, ..link };
     }
     let scale = owner(world, &pods[0]).map(|owner| {
         let place = in_namespace(&owner.key);
@@ -58,13 +59,13 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
         scale.unwrap_or_default(),
         of.correct(world, row)
     );
-    Link { next: Some(next), ..link }
+    CauseLink { next: Some(next), ..link }
 }
 
 /// `minAvailable 2`, `maxUnavailable 25%`.
 fn bound(object: &Object) -> String {
     let said = |field: &str| {
-        let value = object.at(&["spec", field])?;
+        let value = object.value_at(&["spec", field])?;
         Some(format!("{field} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
     };
     said("minAvailable").or_else(|| said("maxUnavailable")).unwrap_or_else(|| "maxUnavailable 0".into())

@@ -3,15 +3,15 @@
 //!
 //! Knows: which ends these are, and what helps ([`known`]). Never: guesses at others. Start reading at [`known`].
 
-use super::Plane;
+use super::ControlPlaneState;
 use super::container::{handler, split_advice};
-use super::deed::{Subject, told_of};
+use super::last_activity::{EventSubject, told_of};
 use crate::object::Time;
-use crate::world::{Ended, Row, World};
+use crate::world::{AttemptEnd, Row, World};
 use serde_json::Value;
 
 /// Explanation of a container's exit.
-pub(super) struct Known {
+pub(super) struct ExitEvidence {
     /// In a few words.
     pub error: String,
     /// The remedy.
@@ -19,38 +19,44 @@ pub(super) struct Known {
 }
 
 /// Explains the exit of a pod's container by its `terminated` state, where that is possible.
-pub(super) fn known(world: &World, row: &Row, spec: &Value, ended: &Value, of: &Plane) -> Option<Known> {
+pub(super) fn known(
+    world: &World,
+    row: &Row,
+    spec: &Value,
+    ended: &Value,
+    of: &ControlPlaneState,
+) -> Option<ExitEvidence> {
     let name = spec["name"].as_str()?;
     let correct = of.correct_container(world, row);
     match ended["reason"].as_str() {
-        Some(Ended::OOM_KILLED) => {
+        Some(AttemptEnd::OOM_KILLED) => {
             let pod = row.object();
             let own = spec["resources"]["limits"]["memory"].as_str().map(|limit| (format!("container {name}"), limit));
             let of_pod = || Some(("the pod".to_owned(), pod.text(&["spec", "resources", "limits", "memory"])?));
             Some(match own.or_else(of_pod) {
-                Some((whose, limit)) => Known {
+                Some((whose, limit)) => ExitEvidence {
                     error: format!("OOMKilled: it took more memory than the limit of {whose}, {limit}"),
                     next: format!(
                         "raise resources.limits.memory of {whose} ({limit} now), or let it take less: {correct}"
                     ),
                 },
-                None => Known {
+                None => ExitEvidence {
                     error: "OOMKilled: this machine had no memory left, and it has no limit of its own".into(),
                     next: format!("let it take less, or give it resources.limits.memory that it keeps to: {correct}"),
                 },
             })
         }
-        Some(Ended::START_ERROR) => {
+        Some(AttemptEnd::START_ERROR) => {
             let (message, advice) = split_advice(ended["message"].as_str().unwrap_or_default().trim());
             let next = advice.unwrap_or_else(|| format!("correct its command or image: {correct}"));
-            Some(Known { error: format!("it could not be started: {message}"), next })
+            Some(ExitEvidence { error: format!("it could not be started: {message}"), next })
         }
         _ => {
-            let failed = told_of(world, &Subject::container(row, name), "FailedPostStartHook")?;
+            let failed = told_of(world, &EventSubject::container(row, name), "FailedPostStartHook")?;
             // An earlier attempt's says nothing of this one.
             let began: Option<Time> = ended["startedAt"].as_str().and_then(|at| at.parse().ok());
             let hook = &spec["lifecycle"]["postStart"];
-            began.is_none_or(|began| failed.at >= began).then(|| Known {
+            began.is_none_or(|began| failed.at >= began).then(|| ExitEvidence {
                 error: failed.message.trim().to_owned(),
                 next: format!("correct lifecycle.postStart of container {name} ({}): {correct}", handler(hook)),
             })

@@ -1,7 +1,7 @@
 //! Everything that is not as it was asked for, each cause told once.
 
 use super::chain::owners;
-use super::{Answer, Link, PLANE, Plane, Standing, explain, plane};
+use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, explain, plane};
 use crate::kinds::image;
 use crate::object::Key;
 use crate::reconcile::convergence;
@@ -20,37 +20,37 @@ const BY_CHAIN: [&str; 6] = [
 ];
 
 /// The chains of everything in one namespace, or in all, that is not as it was asked for.
-pub fn unmet(world: &mut World, namespace: Option<&str>, of: &Plane) -> Vec<Answer> {
+pub fn unmet(world: &mut World, namespace: Option<&str>, of: &ControlPlaneState) -> Vec<CauseChain> {
     let is_meant = |key: &Key| namespace.is_none_or(|namespace| [namespace, ""].contains(&&*key.namespace));
     let judged = convergence::unmet(world).into_iter().map(|unmet| unmet.key).filter(is_meant);
     let judged =
         judged.filter(|key| !BY_CHAIN.contains(&key.resource.0) || world.get(key).is_some_and(|row| row.is_deleting()));
     let judged: Vec<Key> = judged.collect();
-    let mut answers: Vec<Answer> = judged.iter().filter_map(|key| explain(world, key, of)).collect();
+    let mut answers: Vec<CauseChain> = judged.iter().filter_map(|key| explain(world, key, of)).collect();
     for key in lost(world, of).into_iter().filter(is_meant).filter(|key| !judged.contains(key)) {
-        answers.extend(explain(world, &key, of).filter(|answer| answer.standing() == Standing::Stuck));
+        answers.extend(explain(world, &key, of).filter(|answer| answer.standing() == ConvergenceState::Stuck));
     }
     let rows = BY_CHAIN.iter().flat_map(|resource| world.list(resource)).filter(|row| !row.is_deleting());
     let others: Vec<Key> = rows.map(|row| row.key.clone()).filter(is_meant).collect();
     for key in others {
-        let answer = explain(world, &key, of).filter(|answer| answer.standing() == Standing::Stuck);
+        let answer = explain(world, &key, of).filter(|answer| answer.standing() == ConvergenceState::Stuck);
         answers.extend(answer.filter(|answer| answer.cause().is_some_and(|cause| !is_told(&answers, cause))));
     }
     if answers.is_empty() && of.is_silent {
-        answers.push(Answer { about: PLANE.into(), links: vec![plane(of, world.now, false)], place: 0 });
+        answers.push(CauseChain { about: PLANE.into(), links: vec![plane(of, world.now, false)], place: 0 });
     }
     answers
 }
 
 /// Returns the topmost owners of pods (or the pods) that have ended although their status says that they run; the store
 /// alone does not know.
-fn lost(world: &World, of: &Plane) -> BTreeSet<Key> {
+fn lost(world: &World, of: &ControlPlaneState) -> BTreeSet<Key> {
     let rows = of.lost.keys().filter_map(|uid| world.by_uid(uid));
     rows.map(|row| owners(world, row).first().unwrap_or(row).key.clone()).collect()
 }
 
 /// Whether a cause has its line already, such as the pod of a Deployment that is also behind a Service.
-fn is_told(answers: &[Answer], cause: &Link) -> bool {
-    let same = |link: &Link| (&link.what, &link.about, &link.seen) == (&cause.what, &cause.about, &cause.seen);
+fn is_told(answers: &[CauseChain], cause: &CauseLink) -> bool {
+    let same = |link: &CauseLink| (&link.what, &link.about, &link.seen) == (&cause.what, &cause.about, &cause.seen);
     answers.iter().flat_map(|answer| &answer.links).any(same)
 }

@@ -1,8 +1,8 @@
 //! Image objects: whether what they are built from could be built. A build that fails leaves what runs alone.
 
 use super::chain::with_prospect;
-use super::deed::told;
-use super::{Link, Plane, Standing, name};
+use super::last_activity::told;
+use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::kinds::image::RESOURCE;
 use crate::kubelet::image;
 use crate::world::facts::BuildStage;
@@ -10,42 +10,42 @@ use crate::world::{Row, World};
 use std::collections::BTreeSet;
 
 /// The link of an Image object.
-pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
-    let link = Link { wanted: "there".into(), seen: "there".into(), ..Link::of(row) };
+pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+    let link = CauseLink { wanted: "there".into(), seen: "there".into(), ..CauseLink::of(row) };
     let link = with_prospect(world, row, link, of);
     let Some((how, last)) = failure(world, row) else { return link };
     let seen = format!("its last build failed: {how}");
     let me = name(&row.key);
-    Link { wanted: "built".into(), seen, error: last, ..link }.stuck(format!(
+    CauseLink { wanted: "built".into(), seen, error: last, ..link }.stuck(format!(
         "correct what it is built from, or spec.build of {me} (kloop describe {me}); what was built before goes on"
     ))
 }
 
 /// The images of a pod's containers whose last build has failed.
-pub fn links(world: &mut World, pod: &Row, of: &Plane) -> Vec<Link> {
+pub fn links(world: &mut World, pod: &Row, of: &ControlPlaneState) -> Vec<CauseLink> {
     if pod.is_deleting() || pod.pod().is_none_or(|fields| fields.phase.is_terminal()) {
         return Vec::new();
     }
     let body = pod.body();
     let containers = ["initContainers", "containers"].iter().flat_map(|list| body.items(&["spec", list]));
-    let images = containers.filter_map(|container| image::of(world, container["image"].as_str()?));
+    let images = containers.filter_map(|container| image::find_settings(world, container["image"].as_str()?));
     let names: BTreeSet<String> = images.map(|image| image.name().to_owned()).collect();
     let rows: Vec<_> = names.iter().filter_map(|name| world.find(RESOURCE, "", name).cloned()).collect();
     let links = rows.iter().map(|row| link(world, row, of));
-    links.filter(|link| link.standing == Standing::Stuck).collect()
+    links.filter(|link| link.standing == ConvergenceState::Stuck).collect()
 }
 
 /// Returns the failure of the last build, and the last line of its output.
 fn failure(world: &World, row: &Row) -> Option<(String, Option<String>)> {
     let object = row.object();
-    object.at(&["spec", "build"])?;
+    object.value_at(&["spec", "build"])?;
     let stage = world.facts.builds.get(&*row.key.name).map(|built| &built.stage);
     if matches!(stage, Some(BuildStage::Ended { error: None, .. })) {
         return None;
     }
     let last = |text: &str| text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned);
     let build = ["status", "build"];
-    if object.at(&build).is_some() {
+    if object.value_at(&build).is_some() {
         let text = |field: &str| object.text(&[build[0], build[1], field]).unwrap_or_default();
         return (text("state") == "Failed").then(|| (text("message").to_owned(), last(text("output"))));
     }

@@ -1,32 +1,32 @@
 //! Ingresses: whether requests come in, and get to somebody.
 
 use super::chain::in_namespace;
-use super::{Link, Plane, Standing};
+use super::{CauseLink, ControlPlaneState, ConvergenceState};
 use crate::network::ingress::faults::{faults, left_to};
 use crate::world::{Row, World};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// The link of an Ingress: what of it is not served as it is written, and whether anybody listens.
-pub fn link(world: &World, row: &Row, plane: &Plane) -> Link {
+pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     if let Some(seen) = left_to(world, row) {
-        return Link { wanted: "there".into(), seen, ..Link::of(row) };
+        return CauseLink { wanted: "there".into(), seen, ..CauseLink::of(row) };
     }
     let faults = faults(world, row);
-    let link = Link { wanted: "all that it leads to answers".into(), ..Link::of(row) };
+    let link = CauseLink { wanted: "all that it leads to answers".into(), ..CauseLink::of(row) };
     let more: Vec<String> = faults.iter().skip(1).map(|fault| fault.what.clone()).collect();
-    let link = Link { more, ..link };
+    let link = CauseLink { more, ..link };
     if let Some(fault) = faults.first() {
-        let link = Link { seen: fault.what.clone(), ..link };
+        let link = CauseLink { seen: fault.what.clone(), ..link };
         return match &fault.next {
             Some(next) => link.stuck(next.clone()),
             // The Service's own link tells what is behind that.
-            None => Link { standing: Standing::Converging, ..link },
+            None => CauseLink { standing: ConvergenceState::Converging, ..link },
         };
     }
     let places = places(row);
     if places.is_empty() {
-        return Link { seen: "nobody listens for it yet".into(), standing: Standing::Converging, ..link };
+        return CauseLink { seen: "nobody listens for it yet".into(), standing: ConvergenceState::Converging, ..link };
     }
     let is_usual = |place: &String| place.ends_with(":80") || place.ends_with(":443");
     let inside = match world.settings.pod_network && !places.iter().all(is_usual) {
@@ -40,10 +40,10 @@ pub fn link(world: &World, row: &Row, plane: &Plane) -> Link {
             true => "see what `kloop reconcile` says: it starts that process again".to_owned(),
             false => "kloop reconcile --watch".to_owned(),
         };
-        return Link { seen, ..link }.stuck_if(true, run);
+        return CauseLink { seen, ..link }.stuck_if(true, run);
     }
     let next = Some(format!("kloop describe ingress/{}{}", row.key.name, in_namespace(&row.key)));
-    Link { seen, next, ..link }
+    CauseLink { seen, next, ..link }
 }
 
 /// Returns its addresses.
@@ -66,7 +66,7 @@ pub fn behind(world: &World, ingress: &Row) -> Vec<Arc<Row>> {
     let object = ingress.object();
     let rules = object.items(&["spec", "rules"]).iter();
     let paths = rules.flat_map(|rule| rule["http"]["paths"].as_array().into_iter().flatten());
-    let backends = paths.map(|path| &path["backend"]).chain(object.at(&["spec", "defaultBackend"]));
+    let backends = paths.map(|path| &path["backend"]).chain(object.value_at(&["spec", "defaultBackend"]));
     let names = backends.filter_map(|backend: &Value| backend["service"]["name"].as_str());
     names.filter_map(|name| world.find("services", &ingress.key.namespace, name).cloned()).collect()
 }

@@ -2,23 +2,23 @@
 //! what is wanted, what is seen, which loop is responsible, what it was refused, when it looks again, and what to do next.
 //!
 //! Knows: how each kind leads to the next ([`explain`]), and asks the loops themselves what they would do now and what they wait
-//! for ([`rehearsal`]): that needs no control plane, because loops are pure.
+//! for ([`dry_run`]): that needs no control plane, because loops are pure.
 //! Never: writes, reads a file, or asks a machine: it goes by a World. Start reading at [`explain`].
 
 mod autoscaler;
 mod chain;
 mod container;
-mod deed;
 mod disruption;
+mod dry_run;
 mod ended;
 mod everything;
 mod image;
 mod ingress;
+mod last_activity;
 mod needs;
 mod node;
 mod placement;
 mod pod;
-mod rehearsal;
 mod service;
 mod workload;
 
@@ -32,12 +32,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
 pub use chain::{explain, owners};
-pub use deed::Deed;
 pub use everything::unmet;
+pub use last_activity::LastActivity;
 
 /// Distance of an object from its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Standing {
+pub enum ConvergenceState {
     /// It is as it was asked for.
     #[default]
     Converged,
@@ -47,20 +47,20 @@ pub enum Standing {
     Stuck,
 }
 
-impl Standing {
+impl ConvergenceState {
     /// In one word.
     pub fn word(self) -> &'static str {
         match self {
-            Standing::Converged => "converged",
-            Standing::Converging => "converging",
-            Standing::Stuck => "stuck",
+            ConvergenceState::Converged => "converged",
+            ConvergenceState::Converging => "converging",
+            ConvergenceState::Stuck => "stuck",
         }
     }
 }
 
 /// State of the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plane {
+pub struct ControlPlaneState {
     /// Whether a control plane runs.
     pub runs: bool,
     /// Whether it runs, but has kept nothing for longer than it ever should: it is stopped, or cannot write.
@@ -68,7 +68,7 @@ pub struct Plane {
     /// When one was last heard of.
     pub heard: Option<Time>,
     /// Pods, by uid, of which processes have ended although their status, which nobody keeps, says that they run.
-    pub lost: HashMap<Str, Lost>,
+    pub lost: HashMap<Str, UnreportedExit>,
     /// Whether the process is gone that lets the machine in, although there is something to let in to.
     pub is_closed: bool,
     /// Whether pods are only pretended, as in a plan: nobody knows what they would use.
@@ -77,23 +77,23 @@ pub struct Plane {
 
 /// A pod's exits since its status was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum UnreportedExit {
     /// Everything, and nobody knows how.
     All,
     /// These containers, by name; the pod's shim has seen it.
-    Some(BTreeMap<Str, Ended>),
+    Some(BTreeMap<Str, ContainerExit>),
 }
 
 /// Exit of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct ContainerExit {
     /// Its exit code.
     pub code: i32,
     /// When.
     pub at: Time,
 }
 
-impl Plane {
+impl ControlPlaneState {
     /// Returns the command that corrects an object. A change below an owner would be reverted, so it is made in the
     /// topmost owner. A planned object has only its manifest.
     fn correct(&self, world: &World, row: &Row) -> String {
@@ -124,11 +124,11 @@ impl Plane {
 
 /// One link of the chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct CauseLink {
     /// `deployment/web`, `container app`, `control plane`.
     pub what: String,
     /// Its state.
-    pub standing: Standing,
+    pub standing: ConvergenceState,
     /// The desired state.
     pub wanted: String,
     /// The observed state.
@@ -142,9 +142,9 @@ pub struct Link {
     /// The remedy.
     pub next: Option<String>,
     /// Subject of the events that tell the last activity.
-    about: Option<deed::Subject>,
+    about: Option<last_activity::EventSubject>,
     /// The last activity.
-    pub last: Option<Deed>,
+    pub last: Option<LastActivity>,
     /// More lines: nodes that were refused, the last lines of a log.
     pub more: Vec<String>,
     /// The log with further details: the uid of the pod, and the container.
@@ -160,12 +160,12 @@ pub struct Link {
     /// For a container on the machine's network: the node ports there, and whose each is.
     pub node_ports: Option<Vec<(u16, String)>>,
     /// The running container that a CPU limit may hold back.
-    pub limited: Option<Limited>,
+    pub limited: Option<CpuLimitedContainer>,
 }
 
 /// A running container with a CPU limit: whoever can ask the machine finds out whether that holds it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limited {
+pub struct CpuLimitedContainer {
     /// The uid of the pod, as its node knows it.
     pub pod_uid: Str,
     /// The container.
@@ -174,50 +174,50 @@ pub struct Limited {
     pub cpu: String,
 }
 
-impl Link {
+impl CauseLink {
     /// A link about an object, by the loop that is responsible for its kind, converged until something is found.
-    fn of(row: &Row) -> Link {
-        let about = Some(deed::Subject::of(row));
-        Link { what: name(&row.key), by: rehearsal::responsible(row), about, ..Link::default() }
+    fn of(row: &Row) -> CauseLink {
+        let about = Some(last_activity::EventSubject::of(row));
+        CauseLink { what: name(&row.key), by: dry_run::responsible(row), about, ..CauseLink::default() }
     }
 
     /// Stuck, with what to do about it.
-    fn stuck(self, next: impl Into<String>) -> Link {
-        Link { standing: Standing::Stuck, next: Some(next.into()), ..self }
+    fn stuck(self, next: impl Into<String>) -> CauseLink {
+        CauseLink { standing: ConvergenceState::Stuck, next: Some(next.into()), ..self }
     }
 
     /// Stuck when this is so.
-    fn stuck_if(self, is_so: bool, next: impl FnOnce() -> String) -> Link {
+    fn stuck_if(self, is_so: bool, next: impl FnOnce() -> String) -> CauseLink {
         if is_so { self.stuck(next()) } else { self }
     }
 }
 
 /// The whole chain.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub struct CauseChain {
     /// The object in question.
     pub about: String,
     /// Owners first, then the object, then what it leads to.
-    pub links: Vec<Link>,
+    pub links: Vec<CauseLink>,
     /// Index of the object in `links`.
     pub place: usize,
 }
 
-impl Answer {
+impl CauseChain {
     /// State of the object with everything that it depends on, and of the control plane when work is pending.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> ConvergenceState {
         let below = self.links.iter().enumerate().filter(|(place, link)| *place >= self.place || is_plane(link));
         below.map(|(_, link)| link.standing).max().unwrap_or_default()
     }
 
     /// The link at which it is stuck: the last one of the chain, on which the others wait.
-    pub fn cause(&self) -> Option<&Link> {
-        self.links.iter().rev().find(|link| link.standing == Standing::Stuck)
+    pub fn cause(&self) -> Option<&CauseLink> {
+        self.links.iter().rev().find(|link| link.standing == ConvergenceState::Stuck)
     }
 
     /// The link about the control plane, where none runs and something waits for one.
-    pub fn missing_control_plane(&self) -> Option<&Link> {
-        self.links.iter().find(|link| is_plane(link) && link.standing == Standing::Stuck)
+    pub fn missing_control_plane(&self) -> Option<&CauseLink> {
+        self.links.iter().find(|link| is_plane(link) && link.standing == ConvergenceState::Stuck)
     }
 
     /// The one thing to do next.
@@ -228,7 +228,7 @@ impl Answer {
             (Some(cause), Some(run)) => format!("{cause}; then run: {run}"),
             (Some(cause), None) => cause,
             (None, Some(run)) => format!("run: {run}"),
-            (None, None) if self.standing() == Standing::Converged => {
+            (None, None) if self.standing() == ConvergenceState::Converged => {
                 // A converged object may still have a remedy; the exit of a finished container is history.
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
                 below.find_map(|link| link.next.clone()).unwrap_or_else(|| self.nothing())
@@ -236,7 +236,8 @@ impl Answer {
             (None, None) => {
                 // An object in progress may say what it waits for.
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
-                let waits = below.find_map(|link| link.next.clone().filter(|_| link.standing == Standing::Converging));
+                let waits =
+                    below.find_map(|link| link.next.clone().filter(|_| link.standing == ConvergenceState::Converging));
                 waits.unwrap_or_else(|| "wait, it is on its way".into())
             }
         }
@@ -245,7 +246,7 @@ impl Answer {
     /// That there is nothing to do, and since when nobody looks after it any more.
     fn nothing(&self) -> String {
         match self.links.iter().find(|link| is_plane(link)) {
-            Some(Link { next: Some(run), .. }) => format!(
+            Some(CauseLink { next: Some(run), .. }) => format!(
                 "nothing, it was as it was asked for when a control plane last ran; none runs now, to start one: {run}"
             ),
             _ => "nothing, it is as it was asked for".into(),
@@ -256,25 +257,27 @@ impl Answer {
 /// Name of the link about the control plane.
 const PLANE: &str = "control plane";
 
-fn is_plane(link: &Link) -> bool {
+fn is_plane(link: &CauseLink) -> bool {
     link.what == PLANE
 }
 
 /// The link about the control plane itself. That none runs keeps nothing from being as it was asked for; where something is missing,
 /// it is the first cause.
-fn plane(plane: &Plane, now: Time, missing: bool) -> Link {
+fn plane(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink {
     let ago = plane.heard.map(|heard| time::age((now.as_second() - heard.as_second()).max(0)));
     if let Some(ago) = ago.as_ref().filter(|_| plane.is_silent) {
         let seen = format!("one runs, but has kept nothing for {ago}");
-        let link = Link { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..Link::default() };
+        let link =
+            CauseLink { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..CauseLink::default() };
         return link.stuck("kloop reconcile --watch, once the one that runs has ended (see what it says: its disk may be full, or it is stopped)");
     }
     let heard = ago.map(|ago| format!("none runs; one was last heard of {ago} ago"));
     let seen = if plane.runs { "one runs".into() } else { heard.unwrap_or_else(|| "none has run yet".into()) };
-    let link = Link { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..Link::default() };
+    let link =
+        CauseLink { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..CauseLink::default() };
     let next = (!plane.runs && (missing || plane.heard.is_some())).then(|| "kloop reconcile --watch".to_owned());
-    let standing = if next.is_some() && missing { Standing::Stuck } else { Standing::Converged };
-    Link { next, standing, ..link }
+    let standing = if next.is_some() && missing { ConvergenceState::Stuck } else { ConvergenceState::Converged };
+    CauseLink { next, standing, ..link }
 }
 
 /// `deployment/web`, `pod/web-0`.

@@ -1,16 +1,16 @@
 //! Prerequisites of a pod besides a node: a node that answers, its claims, ConfigMaps and Secrets.
 
 use super::chain::{absent, in_namespace, with_prospect};
-use super::{Link, Plane, Standing, node};
+use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
-use crate::scheduler::explain::{NONE_LEFT, Verdict, explain};
+use crate::scheduler::explain::{NONE_LEFT, NodeVerdict, explain};
 use crate::world::{Row, World, storage};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Returns the missing prerequisites of a pod; none for an ended pod.
-pub fn links(world: &mut World, row: &Row, of: &Plane) -> Vec<Link> {
+pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseLink> {
     let Some(fields) = row.pod().filter(|pod| !pod.phase.is_terminal()) else { return Vec::new() };
     let mut links = Vec::new();
     if let Some(name) = &fields.node {
@@ -23,7 +23,7 @@ pub fn links(world: &mut World, row: &Row, of: &Plane) -> Vec<Link> {
         }
     }
     // A node that is fine is worth a line only where the pod is not.
-    links.retain(|link| link.standing != Standing::Converged);
+    links.retain(|link| link.standing != ConvergenceState::Converged);
     if fields.ready || row.is_deleting() {
         return links;
     }
@@ -43,25 +43,25 @@ pub fn links(world: &mut World, row: &Row, of: &Plane) -> Vec<Link> {
             }
         }
     }
-    links.retain(|link| link.standing != Standing::Converged);
+    links.retain(|link| link.standing != ConvergenceState::Converged);
     links.extend(references(&pod).iter().filter_map(|(place, keys)| source(world, row, place, keys, of)));
     links
 }
 
 /// The link of a claim.
-pub fn claim(world: &mut World, row: &Row, of: &Plane) -> Link {
+pub fn claim(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
-    let link = Link { wanted: "Bound".into(), seen: phase.to_owned(), ..Link::of(row) };
+    let link = CauseLink { wanted: "Bound".into(), seen: phase.to_owned(), ..CauseLink::of(row) };
     if phase == "Bound" {
         return link;
     }
     let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
     let waits = storage::awaiting_class(world, &object).is_some() && !is_given_up(world, row);
-    let link = with_prospect(world, row, Link { standing: Standing::Converging, ..link }, of);
+    let link = with_prospect(world, row, CauseLink { standing: ConvergenceState::Converging, ..link }, of);
     let is_due = link.seen.contains("; due: ");
     let link =
-        Link { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
+        CauseLink { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
     link.stuck_if(!is_due && !waits, || {
         let size = object.text(&["spec", "resources", "requests", "storage"]).unwrap_or("its size").to_owned();
         let volume = format!(
@@ -77,23 +77,23 @@ pub fn claim(world: &mut World, row: &Row, of: &Plane) -> Link {
 /// Whether a pod waits for a claim to which no node has a volume to give: waiting for the pod's node leads nowhere.
 fn is_given_up(world: &World, claim: &Row) -> bool {
     let waiting = storage::consumers(world, claim).filter(|pod| pod.pod().is_some_and(|fields| fields.node.is_none()));
-    let is_refused = |verdict: &Verdict| !verdict.hurdles.is_empty();
-    let for_lack = |verdict: &Verdict| {
+    let is_refused = |verdict: &NodeVerdict| !verdict.hurdles.is_empty();
+    let for_lack = |verdict: &NodeVerdict| {
         verdict.refused().is_some_and(|first| first.reasons.iter().any(|reason| reason == NONE_LEFT))
     };
     waiting.map(|pod| explain(world, &pod.key)).any(|all| all.iter().all(is_refused) && all.iter().any(for_lack))
 }
 
 fn waits_for(world: &mut World, row: &Row) -> String {
-    super::rehearsal::prospect(world, &row.key).waits.join("; ")
+    super::dry_run::prospect(world, &row.key).waits.join("; ")
 }
 
 /// A ConfigMap or Secret that a pod cannot do without: its resource and name.
-type Place = (&'static str, String);
+type RequiredObject = (&'static str, String);
 
 /// Returns a pod's required references, with the keys that it names.
-fn references(pod: &Object) -> BTreeMap<Place, Vec<String>> {
-    let mut found: BTreeMap<Place, Vec<String>> = BTreeMap::new();
+fn references(pod: &Object) -> BTreeMap<RequiredObject, Vec<String>> {
+    let mut found: BTreeMap<RequiredObject, Vec<String>> = BTreeMap::new();
     let mut note = |resource: &'static str, source: &Value, name: &str, keys: Vec<String>| {
         // The cluster makes this one itself.
         let given = source[name].as_str().filter(|name| *name != "kube-root-ca.crt");
@@ -130,7 +130,13 @@ fn references(pod: &Object) -> BTreeMap<Place, Vec<String>> {
 }
 
 /// The link of a ConfigMap or Secret, when it or one of its keys is missing.
-fn source(world: &World, pod: &Row, (resource, name): &Place, keys: &[String], of: &Plane) -> Option<Link> {
+fn source(
+    world: &World,
+    pod: &Row,
+    (resource, name): &RequiredObject,
+    keys: &[String],
+    of: &ControlPlaneState,
+) -> Option<CauseLink> {
     let key = Key::new(Resource(resource), &pod.key.namespace, name);
     let (what, place) = (super::name(&key), in_namespace(&key));
     let make = if *resource == "secrets" { "secret generic" } else { "configmap" };
@@ -141,12 +147,12 @@ fn source(world: &World, pod: &Row, (resource, name): &Place, keys: &[String], o
     let object = row.object();
     let has = |key: &str| ["data", "binaryData", "stringData"].iter().any(|field| object.0[*field].get(key).is_some());
     let missing = keys.iter().find(|key| !has(key))?;
-    let link = Link {
+    let link = CauseLink {
         wanted: format!("a key {missing:?}"),
         seen: "it has no such key".into(),
         what,
         by: kubelet::LOOP.name,
-        ..Link::default()
+        ..CauseLink::default()
     };
     Some(link.stuck(format!("add the key {missing:?}: {}", of.correct(world, row))))
 }

@@ -1,11 +1,11 @@
 //! Nodes: whether they answer.
 
-use super::{Link, name};
+use super::{CauseLink, name};
 use crate::reconcile::node::{RUNTIME, STOPPED, told_lacks};
 use crate::world::Row;
 
 /// The link of a node.
-pub fn link(row: &Row) -> Link {
+pub fn link(row: &Row) -> CauseLink {
     let object = row.object();
     let ready = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
     let is_ready = ready.is_some_and(|one| one["status"] == "True");
@@ -15,15 +15,15 @@ pub fn link(row: &Row) -> Link {
         Some(_) if is_ready => "Ready".to_owned(),
         Some(_) => format!("not ready: {}: {}", text("reason"), text("message").trim_end_matches('.')),
     };
-    let cordoned = object.at(&["spec", "unschedulable"]).is_some_and(|value| value == true);
+    let cordoned = object.value_at(&["spec", "unschedulable"]).is_some_and(|value| value == true);
     let seen = if cordoned { format!("{seen}, takes no new pods (cordoned)") } else { seen };
     let seen = told_lacks(&object).fold(seen, |seen, lack| format!("{seen}; {lack}"));
-    let link = Link { wanted: "Ready".into(), seen, ..Link::of(row) };
-    let link = Link { by: "node-controller", ..link };
+    let link = CauseLink { wanted: "Ready".into(), seen, ..CauseLink::of(row) };
+    let link = CauseLink { by: "node-controller", ..link };
     let me = name(&row.key);
     if object.annotation(STOPPED).is_some() {
         let seen = format!("{}, stopped by hand", link.seen);
-        return Link { seen, ..link }.stuck(format!("kloop node start {}", row.key.name));
+        return CauseLink { seen, ..link }.stuck(format!("kloop node start {}", row.key.name));
     }
     link.stuck_if(!is_ready, || match object.annotation(RUNTIME) {
         Some(_) => format!("see why: kloop describe {me}"),

@@ -4,22 +4,22 @@
 //! is the one that is spoken of. Start reading at [`unbound`], then [`advice`].
 
 use super::chain::with_prospect;
-use super::{Link, Plane, Standing, node, rehearsal};
+use super::{CauseLink, ControlPlaneState, ConvergenceState, dry_run, node};
 use crate::object::Object;
 use crate::object::quantity::Quantity;
-use crate::scheduler::explain::{AFFINITY, ELSEWHERE, Hurdle, Verdict, explain, repelling};
-use crate::scheduler::{hints, profile_of};
-use crate::world::plan::Hold;
+use crate::scheduler::explain::{AFFINITY, ELSEWHERE, NodeVerdict, PluginRefusal, explain, repelling};
+use crate::scheduler::{profile_of, queueing_hints};
+use crate::world::plan::SchedulingWait;
 use crate::world::{Row, World};
 use serde_json::Value;
 
 /// Nobody has given it a node yet.
-pub fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &Plane) -> Link {
+pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
     let gates = object.items(&["spec", "schedulingGates"]);
     if !gates.is_empty() {
         let names: Vec<&str> = gates.iter().filter_map(|gate| gate["name"].as_str()).collect();
         let seen = format!("{}, held by scheduling gates {}", link.seen, names.join(", "));
-        return Link { seen, ..link }.stuck("take its spec.schedulingGates away");
+        return CauseLink { seen, ..link }.stuck("take its spec.schedulingGates away");
     }
     if profile_of(world, row).is_none() {
         let known: Vec<&str> = world.settings.profiles.iter().map(|profile| &*profile.name).collect();
@@ -27,30 +27,30 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &P
         let error = format!("no scheduler has the name {asked:?}; there are: {}", known.join(", "));
         let next =
             "correct spec.schedulerName, or give kloop a profile of that name: kloop reconcile --scheduler-config FILE";
-        return Link { error: Some(error), ..link }.stuck(next);
+        return CauseLink { error: Some(error), ..link }.stuck(next);
     }
     let verdicts = explain(world, &row.key);
-    let prospect = rehearsal::prospect(world, &row.key);
+    let prospect = dry_run::prospect(world, &row.key);
     let refusal = prospect.waits.iter().find_map(|wait| wait.strip_prefix("Unschedulable: "));
     let more = lines(&verdicts);
     match refusal {
         // The first control plane brings this machine along as a node.
         Some(_) if verdicts.is_empty() && !of.runs => {
-            Link { seen: format!("{}, and there is no node yet", link.seen), ..link }
+            CauseLink { seen: format!("{}, and there is no node yet", link.seen), ..link }
         }
         Some(message) => {
             let next = advice(world, row, object, &verdicts);
             let queue = prospect.hold.map(|hold| queued(&hold, of));
             let more = more.into_iter().chain(queue).collect();
-            Link { error: Some(message.to_owned()), more, ..link }.stuck(next)
+            CauseLink { error: Some(message.to_owned()), more, ..link }.stuck(next)
         }
-        None => Link { more, ..with_prospect(world, row, link, of) },
+        None => CauseLink { more, ..with_prospect(world, row, link, of) },
     }
 }
 
 /// Describes the pod's place in the queue, which exists only in a running control plane.
-fn queued(hold: &Hold, of: &Plane) -> String {
-    let wakers = hints::wakers(hold).join(", or ");
+fn queued(hold: &SchedulingWait, of: &ControlPlaneState) -> String {
+    let wakers = queueing_hints::wakers(hold).join(", or ");
     if of.runs {
         format!("in the scheduler's queue of unschedulable pods until {wakers}; looked at again after 5m in any case")
     } else {
@@ -59,11 +59,11 @@ fn queued(hold: &Hold, of: &Plane) -> String {
 }
 
 /// The verdicts on all nodes, in one line where all are refused for the same.
-fn lines(verdicts: &[Verdict]) -> Vec<String> {
+fn lines(verdicts: &[NodeVerdict]) -> Vec<String> {
     match verdicts {
         [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|one| one.refused() == first.refused()) => {
             match first.refused() {
-                Some(Hurdle { plugin, reasons, .. }) => {
+                Some(PluginRefusal { plugin, reasons, .. }) => {
                     vec![format!("all {} nodes: {plugin}: {}", verdicts.len(), reasons.join(", "))]
                 }
                 None => verdicts.iter().map(line).collect(),
@@ -74,9 +74,11 @@ fn lines(verdicts: &[Verdict]) -> Vec<String> {
 }
 
 /// The verdict on one node in a line.
-fn line(verdict: &Verdict) -> String {
+fn line(verdict: &NodeVerdict) -> String {
     match verdict.refused() {
-        Some(Hurdle { plugin, reasons, .. }) => format!("node/{}: {plugin}: {}", verdict.node, reasons.join(", ")),
+        Some(PluginRefusal { plugin, reasons, .. }) => {
+            format!("node/{}: {plugin}: {}", verdict.node, reasons.join(", "))
+        }
         None => {
             let total: i64 = verdict.scores.iter().map(|(_, score)| score).sum();
             let parts: Vec<String> = verdict.scores.iter().map(|(plugin, score)| format!("{plugin} {score}")).collect();
@@ -88,7 +90,7 @@ fn line(verdict: &Verdict) -> String {
 /// An obstacle between a pod and a node, most useful to report first: of remedies for equally many nodes, the first is
 /// shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Obstacle {
+enum PlacementObstacle {
     Down,
     Claims,
     Resources,
@@ -102,36 +104,37 @@ enum Obstacle {
 }
 
 /// Remedy for one obstacle on one node.
-struct Remedy {
-    obstacle: Obstacle,
+struct PlacementRemedy {
+    obstacle: PlacementObstacle,
     /// Each of them would do.
     ways: Vec<String>,
     /// Command that adds a node without the obstacle.
     by_adding: Option<String>,
 }
 
-impl Remedy {
-    fn new(obstacle: Obstacle, ways: impl Into<Vec<String>>) -> Remedy {
-        Remedy { obstacle, ways: ways.into(), by_adding: None }
+impl PlacementRemedy {
+    fn new(obstacle: PlacementObstacle, ways: impl Into<Vec<String>>) -> PlacementRemedy {
+        PlacementRemedy { obstacle, ways: ways.into(), by_adding: None }
     }
 
-    fn or_adding(self) -> Remedy {
-        Remedy { by_adding: Some(ADD.into()), ..self }
+    fn or_adding(self) -> PlacementRemedy {
+        PlacementRemedy { by_adding: Some(ADD.into()), ..self }
     }
 }
 
 const ADD: &str = "add a node: kloop node add";
 
 /// Returns the remedy that helps on most of the nodes with the fewest obstacles.
-fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[Verdict]) -> String {
+fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict]) -> String {
     if verdicts.is_empty() {
         return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or run reconcile with this machine"
             .into();
     }
     let of = |verdict| remedies(world, row, pod, verdict);
-    let found: Vec<(&Verdict, Vec<Remedy>)> = verdicts.iter().map(|verdict| (verdict, of(verdict))).collect();
+    let found: Vec<(&NodeVerdict, Vec<PlacementRemedy>)> =
+        verdicts.iter().map(|verdict| (verdict, of(verdict))).collect();
     // A pod must run where its volumes are, whatever the other nodes say.
-    let has_volumes = |(verdict, _): &&(&Verdict, _)| {
+    let has_volumes = |(verdict, _): &&(&NodeVerdict, _)| {
         !verdict.hurdles.iter().any(|hurdle| hurdle.reasons.iter().any(|one| one == ELSEWHERE))
     };
     let mut meant: Vec<_> = found.iter().filter(has_volumes).collect();
@@ -141,13 +144,15 @@ fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[Verdict]) -> Strin
     let fewest = meant.iter().map(|(_, remedies)| remedies.len()).min().unwrap_or(0);
     meant.retain(|(_, remedies)| remedies.len() == fewest);
     // Nodes that the pod selects by labels are the intended ones.
-    let is_asked_for =
-        |(_, remedies): &&(&Verdict, Vec<Remedy>)| remedies.iter().all(|one| one.obstacle != Obstacle::Labels);
+    let is_asked_for = |(_, remedies): &&(&NodeVerdict, Vec<PlacementRemedy>)| {
+        remedies.iter().all(|one| one.obstacle != PlacementObstacle::Labels)
+    };
     if meant.iter().any(&is_asked_for) {
         meant.retain(|one| is_asked_for(one));
     }
-    let kinds = |remedies: &[Remedy]| remedies.iter().map(|one| one.obstacle).collect::<Vec<_>>();
-    let alike = |remedies: &[Remedy]| meant.iter().filter(|(_, others)| kinds(others) == kinds(remedies)).count();
+    let kinds = |remedies: &[PlacementRemedy]| remedies.iter().map(|one| one.obstacle).collect::<Vec<_>>();
+    let alike =
+        |remedies: &[PlacementRemedy]| meant.iter().filter(|(_, others)| kinds(others) == kinds(remedies)).count();
     let best = meant.iter().max_by_key(|(_, remedies)| (alike(remedies), std::cmp::Reverse(kinds(remedies))));
     let Some((verdict, remedies)) = best else { return String::new() };
     // The pod of a DaemonSet is for its own node alone.
@@ -172,47 +177,57 @@ fn either(ways: impl Iterator<Item = String>) -> String {
 }
 
 /// All that has to be done before the pod can run on this node.
-fn remedies(world: &World, row: &Row, pod: &Object, verdict: &Verdict) -> Vec<Remedy> {
+fn remedies(world: &World, row: &Row, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRemedy> {
     verdict.hurdles.iter().flat_map(|hurdle| against(world, row, pod, verdict, hurdle)).collect()
 }
 
-fn against(world: &World, row: &Row, pod: &Object, verdict: &Verdict, hurdle: &Hurdle) -> Vec<Remedy> {
+fn against(
+    world: &World,
+    row: &Row,
+    pod: &Object,
+    verdict: &NodeVerdict,
+    hurdle: &PluginRefusal,
+) -> Vec<PlacementRemedy> {
     let name = &*verdict.node;
-    let one = |obstacle: Obstacle, ways: &[&str]| {
-        Remedy::new(obstacle, ways.iter().map(|way| (*way).to_owned()).collect::<Vec<_>>())
+    let one = |obstacle: PlacementObstacle, ways: &[&str]| {
+        PlacementRemedy::new(obstacle, ways.iter().map(|way| (*way).to_owned()).collect::<Vec<_>>())
     };
     vec![match hurdle.plugin {
         "NodeResourcesFit" => return vec![resources(row, name, hurdle)],
         "TaintToleration" => return taints(world, pod, verdict),
         "NodeAffinity" => return vec![labels(world, pod, name)],
         "NodeUnschedulable" => {
-            one(Obstacle::Cordon, &[&format!("let {name} take pods again: kloop uncordon {name}")]).or_adding()
+            one(PlacementObstacle::Cordon, &[&format!("let {name} take pods again: kloop uncordon {name}")]).or_adding()
         }
-        "NodePorts" => one(Obstacle::Ports, &["use another hostPort"]).or_adding(),
+        "NodePorts" => one(PlacementObstacle::Ports, &["use another hostPort"]).or_adding(),
         "PodTopologySpread" => return vec![spread(world, pod, name)],
         // Near to pods that are not there is nowhere.
         "InterPodAffinity" if hurdle.reasons.iter().any(|reason| reason == AFFINITY) => {
-            one(Obstacle::Neighbours, &["run a pod that spec.affinity.podAffinity asks for", "loosen that"])
+            one(PlacementObstacle::Neighbours, &["run a pod that spec.affinity.podAffinity asks for", "loosen that"])
         }
-        "InterPodAffinity" => one(Obstacle::Neighbours, &["loosen spec.affinity.podAntiAffinity"]).or_adding(),
+        "InterPodAffinity" => one(PlacementObstacle::Neighbours, &["loosen spec.affinity.podAntiAffinity"]).or_adding(),
         "VolumeBinding" | "VolumeZone" | "VolumeRestrictions" => {
-            one(Obstacle::Claims, &["see to its claims: kloop get pvc"])
+            one(PlacementObstacle::Claims, &["see to its claims: kloop get pvc"])
         }
-        "NodeVolumeLimits" => one(Obstacle::Other, &[&format!("end a pod on {name} that uses volumes")]).or_adding(),
-        _ => one(Obstacle::Other, &[&format!("see to what {} has against {name}", hurdle.plugin)]),
+        "NodeVolumeLimits" => {
+            one(PlacementObstacle::Other, &[&format!("end a pod on {name} that uses volumes")]).or_adding()
+        }
+        _ => one(PlacementObstacle::Other, &[&format!("see to what {} has against {name}", hurdle.plugin)]),
     }]
 }
 
 /// Room on a node. That pods end there helps only where the whole node is large enough.
-fn resources(row: &Row, name: &str, hurdle: &Hurdle) -> Remedy {
+fn resources(row: &Row, name: &str, hurdle: &PluginRefusal) -> PlacementRemedy {
     let less = "ask for less in resources.requests".to_owned();
     if !hurdle.for_good {
         let free = format!("free {name}");
         let is_crowded = hurdle.reasons.iter().all(|reason| reason == "Too many pods");
         let ways = if is_crowded { vec![free] } else { vec![less, free] };
-        return Remedy::new(Obstacle::Resources, ways).or_adding();
+        return PlacementRemedy::new(PlacementObstacle::Resources, ways).or_adding();
     }
-    let Some(wants) = row.pod().map(|pod| &pod.requests) else { return Remedy::new(Obstacle::Resources, [less]) };
+    let Some(wants) = row.pod().map(|pod| &pod.requests) else {
+        return PlacementRemedy::new(PlacementObstacle::Resources, [less]);
+    };
     let flags = [("cpu", Quantity::from_milli(wants.cpu_milli)), ("memory", Quantity::from_bytes(wants.memory))];
     let is_short = |of: &str| hurdle.reasons.iter().any(|reason| reason.strip_prefix("Insufficient ") == Some(of));
     let short = flags.iter().filter(|(of, _)| is_short(of));
@@ -226,11 +241,11 @@ fn resources(row: &Row, name: &str, hurdle: &Hurdle) -> Remedy {
             format!("apply a Node (kloop.dev/runtime: simulated) with more {} in status.capacity", others.join(" and "))
         }
     };
-    Remedy { by_adding: Some(larger), ..Remedy::new(Obstacle::Resources, [less]) }
+    PlacementRemedy { by_adding: Some(larger), ..PlacementRemedy::new(PlacementObstacle::Resources, [less]) }
 }
 
 /// A node that lacks the label over whose values a pod is to be spread is no place for it.
-fn spread(world: &World, pod: &Object, name: &str) -> Remedy {
+fn spread(world: &World, pod: &Object, name: &str) -> PlacementRemedy {
     let keys = pod.items(&["spec", "topologySpreadConstraints"]).iter();
     let keys =
         keys.filter(|one| one["whenUnsatisfiable"] == "DoNotSchedule").filter_map(|one| one["topologyKey"].as_str());
@@ -241,15 +256,15 @@ fn spread(world: &World, pod: &Object, name: &str) -> Remedy {
         true => "add a node where one is missing".to_owned(),
         false => format!("label {name} as they ask: kloop label node {name} {}", missing.join(" ")),
     };
-    Remedy::new(Obstacle::Spread, [loosen, other])
+    PlacementRemedy::new(PlacementObstacle::Spread, [loosen, other])
 }
 
 /// Taints: those of people can be taken away; the others go when what they tell of is over.
-fn taints(world: &World, pod: &Object, verdict: &Verdict) -> Vec<Remedy> {
+fn taints(world: &World, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRemedy> {
     let Some(row) = world.find("nodes", "", &verdict.node) else { return Vec::new() };
     let (taints, name) = (repelling(pod, row), &verdict.node);
     // A cordon and its taint go together.
-    let is_cordoned = verdict.by("NodeUnschedulable").is_some();
+    let is_cordoned = verdict.refusal_of("NodeUnschedulable").is_some();
     let (own, foreign): (Vec<_>, Vec<_>) = taints
         .into_iter()
         .filter(|taint| !(is_cordoned && taint.key == "node.kubernetes.io/unschedulable"))
@@ -257,12 +272,12 @@ fn taints(world: &World, pod: &Object, verdict: &Verdict) -> Vec<Remedy> {
     let mut remedies = Vec::new();
     if let Some(first) = own.first() {
         let link = node::link(row);
-        let next = link.next.filter(|_| link.standing == Standing::Stuck);
+        let next = link.next.filter(|_| link.standing == ConvergenceState::Stuck);
         let next = next.map_or_else(
             || format!("see to what {} tells of: kloop describe node/{name}", first.key),
             |next| format!("{} is {}: {next}", link.what, link.seen),
         );
-        remedies.push(Remedy::new(Obstacle::Down, [next]));
+        remedies.push(PlacementRemedy::new(PlacementObstacle::Down, [next]));
     }
     if !foreign.is_empty() {
         let told: Vec<String> = foreign.iter().map(|taint| taint.to_string()).collect();
@@ -276,24 +291,27 @@ fn taints(world: &World, pod: &Object, verdict: &Verdict) -> Vec<Remedy> {
             format!("tolerate {which} in spec.tolerations"),
             format!("take {it} away: kloop taint node {name} {}", keys.join(" ")),
         ];
-        remedies.push(Remedy::new(Obstacle::Taint, ways));
+        remedies.push(PlacementRemedy::new(PlacementObstacle::Taint, ways));
     }
     remedies
 }
 
 /// The labels that a pod asks of its node. What only affinity asks for may be met in many ways.
-fn labels(world: &World, pod: &Object, name: &str) -> Remedy {
-    let asked = pod.at(&["spec", "nodeSelector"]).and_then(Value::as_object).into_iter().flatten();
+fn labels(world: &World, pod: &Object, name: &str) -> PlacementRemedy {
+    let asked = pod.value_at(&["spec", "nodeSelector"]).and_then(Value::as_object).into_iter().flatten();
     let node = world.find("nodes", "", name);
     let has = |key: &str| node.and_then(|node| node.label(key));
     let missing: Vec<(&str, &str)> = asked
         .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
         .filter(|(key, value)| has(key).is_none_or(|label| *label != **value))
         .collect();
-    let one = |way: String, other: String| Remedy::new(Obstacle::Labels, [way, other]);
+    let one = |way: String, other: String| PlacementRemedy::new(PlacementObstacle::Labels, [way, other]);
     if let Some((_, host)) = missing.iter().find(|(key, _)| *key == "kubernetes.io/hostname") {
         if world.find("nodes", "", host).is_some() {
-            return Remedy::new(Obstacle::Labels, ["ask for another node in spec.nodeSelector".to_owned()]);
+            return PlacementRemedy::new(
+                PlacementObstacle::Labels,
+                ["ask for another node in spec.nodeSelector".to_owned()],
+            );
         }
         let ask = format!("ask for a node that there is in spec.nodeSelector (there is no {host})");
         return one(ask, format!("add it: kloop node add {host}"));

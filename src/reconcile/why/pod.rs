@@ -1,9 +1,9 @@
 //! Pods: whether they run.
 
 use super::chain::in_namespace;
-use super::deed::{port_unavailable, told};
 use super::ended::known;
-use super::{Link, Lost, Plane, Standing, name, placement};
+use super::last_activity::{port_unavailable, told};
+use super::{CauseLink, ControlPlaneState, ConvergenceState, UnreportedExit, name, placement};
 use crate::object::{Object, time};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
@@ -13,27 +13,27 @@ use serde_json::Value;
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The link of a pod.
-pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
+pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     let runs_to_its_end = object.text(&["spec", "restartPolicy"]).is_some_and(|policy| policy != "Always");
     let wanted = if runs_to_its_end { "Running and Ready, or Succeeded" } else { "Running and Ready" };
     let is_ready = row.pod().is_some_and(|pod| pod.ready);
     let seen = if is_ready { format!("{phase} and Ready") } else { said(&object, phase) };
-    let link = Link { wanted: wanted.into(), seen, ..Link::of(row) };
+    let link = CauseLink { wanted: wanted.into(), seen, ..CauseLink::of(row) };
     if row.is_deleting() {
         return ending(world, row, link);
     }
     if let Some(lost) = of.lost.get(&row.uid) {
         let what = match lost {
-            Lost::All => "its processes are gone".to_owned(),
-            Lost::Some(ended) => {
+            UnreportedExit::All => "its processes are gone".to_owned(),
+            UnreportedExit::Some(ended) => {
                 let names: Vec<&str> = ended.keys().map(|name| &**name).collect();
                 format!("the process of {} has ended", names.join(" and that of "))
             }
         };
         let seen = format!("{what}; its status, from before that, says {}", link.seen);
-        return Link { seen, standing: Standing::Converging, ..link };
+        return CauseLink { seen, standing: ConvergenceState::Converging, ..link };
     }
     match phase {
         "Succeeded" => return link,
@@ -41,7 +41,7 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
         "Running" if is_ready => return denied(world, row, link),
         _ => {}
     }
-    let link = Link { standing: Standing::Converging, ..link };
+    let link = CauseLink { standing: ConvergenceState::Converging, ..link };
     match row.pod().and_then(|pod| pod.node.as_ref()) {
         Some(_) => denied(world, row, gated(&object, link)),
         None => placement::unbound(world, row, &object, link, of),
@@ -49,7 +49,7 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
 }
 
 /// Connections that policies deny are intended, and may well explain why the pod is not ready.
-fn denied(world: &World, row: &Row, mut link: Link) -> Link {
+fn denied(world: &World, row: &Row, mut link: CauseLink) -> CauseLink {
     let unavailable = port_unavailable(world, row);
     link.next = link.next.or_else(|| unavailable.as_deref().and_then(another_host_port));
     link.more.extend(unavailable);
@@ -76,16 +76,16 @@ fn said(object: &Object, phase: &str) -> String {
 }
 
 /// One that has ended badly for good: its owner makes another one, alone it stays so.
-fn failed(world: &World, row: &Row, object: &Object, link: Link, of: &Plane) -> Link {
+fn failed(world: &World, row: &Row, object: &Object, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
     let (me, place) = (name(&row.key), in_namespace(&row.key));
     let alone = object.controller().is_none();
-    let Some(Bad { name, error, next }) = ended_badly(world, row, object, of) else {
+    let Some(FailedContainer { name, error, next }) = ended_badly(world, row, object, of) else {
         return link.stuck_if(alone, || {
             format!("look at its log (kloop logs {me}{place}), then delete it and apply it again")
         });
     };
     let log = Some((row.uid.clone(), name.clone()));
-    Link { error: Some(error), log, ..link }.stuck_if(alone, || {
+    CauseLink { error: Some(error), log, ..link }.stuck_if(alone, || {
         next.unwrap_or_else(|| {
             format!("look at its log (kloop logs {me} -c {name}{place}), then delete it and apply it again")
         })
@@ -93,7 +93,7 @@ fn failed(world: &World, row: &Row, object: &Object, link: Link, of: &Plane) -> 
 }
 
 /// A container that ended badly.
-struct Bad {
+struct FailedContainer {
     name: String,
     error: String,
     /// The remedy, where the log does not show it.
@@ -101,7 +101,7 @@ struct Bad {
 }
 
 /// The first container that ended badly: the pod waited for no other.
-fn ended_badly(world: &World, row: &Row, object: &Object, of: &Plane) -> Option<Bad> {
+fn ended_badly(world: &World, row: &Row, object: &Object, of: &ControlPlaneState) -> Option<FailedContainer> {
     let mut statuses =
         ["initContainerStatuses", "containerStatuses"].iter().flat_map(|list| object.items(&["status", list]));
     let code = |status: &Value| status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0);
@@ -115,10 +115,10 @@ fn ended_badly(world: &World, row: &Row, object: &Object, of: &Plane) -> Option<
     let said = said.or_else(|| known.as_ref().filter(|_| reason == "Error").map(|known| &*known.error));
     let said = said.map(|text| format!(": {text}")).unwrap_or_default();
     let error = format!("container {name}: {reason} (exit code {code}){said}");
-    Some(Bad { name: name.to_owned(), error, next: known.map(|known| known.next) })
+    Some(FailedContainer { name: name.to_owned(), error, next: known.map(|known| known.next) })
 }
 
-fn ending(world: &World, row: &Row, link: Link) -> Link {
+fn ending(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let late = row.deletion.is_some_and(|due| world.now.duration_since(due) > PATIENCE);
     let me = name(&row.key);
     let place = in_namespace(&row.key);
@@ -128,7 +128,7 @@ fn ending(world: &World, row: &Row, link: Link) -> Link {
 }
 
 /// Containers that are ready are not enough where the pod waits for conditions that others set.
-fn gated(object: &Object, link: Link) -> Link {
+fn gated(object: &Object, link: CauseLink) -> CauseLink {
     let conditions = object.items(&["status", "conditions"]);
     let is_true = |kind: &Value| conditions.iter().any(|one| one["type"] == *kind && one["status"] == "True");
     if !is_true(&"ContainersReady".into()) {
@@ -138,7 +138,7 @@ fn gated(object: &Object, link: Link) -> Link {
     match gates.filter(|gate| !is_true(gate)).find_map(Value::as_str) {
         None => link,
         Some(gate) => {
-            let link = Link { seen: format!("{}, waits for its readiness gate {gate}", link.seen), ..link };
+            let link = CauseLink { seen: format!("{}, waits for its readiness gate {gate}", link.seen), ..link };
             link.stuck(format!("let who sets the condition {gate} set it, or take the gate away"))
         }
     }

@@ -1,58 +1,58 @@
 //! Services and what leads to them: whether anything answers.
 
 use super::chain::with_prospect;
-use super::deed::port_unavailable;
-use super::{Link, Plane, Standing, name};
+use super::last_activity::port_unavailable;
+use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::object::Selector;
-use crate::reconcile::convergence::reach::{self, Silence};
+use crate::reconcile::convergence::reach::{self, NoEndpoints};
 use crate::world::{Row, World};
 use serde_json::Value;
 
 /// The link of a Service.
-pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
+pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let mut link = behind_it(world, row, of);
     link.more.extend(port_unavailable(world, row));
     link
 }
 
-fn behind_it(world: &mut World, row: &Row, of: &Plane) -> Link {
+fn behind_it(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
-    let link = Link { wanted: "a ready endpoint".into(), ..Link::of(row) };
+    let link = CauseLink { wanted: "a ready endpoint".into(), ..CauseLink::of(row) };
     if object.text(&["spec", "type"]) == Some("ExternalName") {
         let seen = format!("a name for {}", object.text(&["spec", "externalName"]).unwrap_or_default());
-        return Link { wanted: "there".into(), seen, ..link };
+        return CauseLink { wanted: "there".into(), seen, ..link };
     }
     if !reach::is_about_pods(&object) {
-        return Link { wanted: "there".into(), seen: "no selector: its endpoints are set by hand".into(), ..link };
+        return CauseLink { wanted: "there".into(), seen: "no selector: its endpoints are set by hand".into(), ..link };
     }
     if let Some(idle) = reach::idle(world, row, &object) {
         let seen = format!("no pods: {} is scaled to none", name(&idle.key));
-        return Link { wanted: "there".into(), seen, ..link };
+        return CauseLink { wanted: "there".into(), seen, ..link };
     }
     let pods = reach::pods(world, row);
     let ready = pods.iter().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();
     let seen = format!("{ready} of {} pods are ready", pods.len());
     let standing = match reach::silence(world, row) {
-        Some(Silence::Nobody) => {
+        Some(NoEndpoints::Nobody) => {
             let selector: Vec<String> =
                 object.pairs(&["spec", "selector"]).map(|(key, value)| format!("{key}={value}")).collect();
             let seen = format!("no pod has the labels {}", selector.join(","));
             let next = format!("apply pods with these labels, or correct spec.selector: {}", of.correct(world, row));
-            return Link { seen, ..link }.stuck(next);
+            return CauseLink { seen, ..link }.stuck(next);
         }
-        Some(Silence::UnnamedPort(port)) => {
+        Some(NoEndpoints::UnnamedPort(port)) => {
             let seen = format!("{seen}; no container names a port {port:?}");
             let next = format!("name a containerPort {port:?}, or correct targetPort");
-            return Link { seen, ..link }.stuck(next);
+            return CauseLink { seen, ..link }.stuck(next);
         }
-        Some(Silence::NoneReady) => Standing::Converging,
-        None => Standing::Converged,
+        Some(NoEndpoints::NoneReady) => ConvergenceState::Converging,
+        None => ConvergenceState::Converged,
     };
-    with_prospect(world, row, Link { seen, standing, ..link }, of)
+    with_prospect(world, row, CauseLink { seen, standing, ..link }, of)
 }
 
 /// The link of a NetworkPolicy: the pods that it is about, and what it says of them.
-pub fn policy(world: &World, row: &Row) -> Link {
+pub fn policy(world: &World, row: &Row) -> CauseLink {
     let object = row.object();
     let selector = Selector::from_label_selector(&object.0["spec"]["podSelector"]);
     let pods = selector.map_or(0, |selector| world.pods_matching(&row.key.namespace, &selector).len());
@@ -67,5 +67,5 @@ pub fn policy(world: &World, row: &Row) -> Link {
     });
     let seen = format!("it is about {pods} pods; {}", rules.collect::<Vec<_>>().join("; "));
     let wanted = "enforced where pods of it connect, and where others connect to them".into();
-    Link { seen, wanted, ..Link::of(row) }
+    CauseLink { seen, wanted, ..CauseLink::of(row) }
 }

@@ -1,4 +1,4 @@
-use super::{Answer, Ended, Lost, Plane, Standing, explain, unmet};
+use super::{CauseChain, ContainerExit, ControlPlaneState, ConvergenceState, UnreportedExit, explain, unmet};
 use crate::kinds;
 use crate::object::{Key, Object, Time};
 use crate::reconcile::convergence::reach;
@@ -36,13 +36,17 @@ fn world(objects: &[Value]) -> World {
     world
 }
 
-fn ask(objects: &[Value], about: &str, runs: bool) -> Answer {
+fn ask(objects: &[Value], about: &str, runs: bool) -> CauseChain {
     let (kind, name) = about.split_once('/').unwrap();
     let kind = kinds::by_name(kind).unwrap();
     let namespace = if kind.namespaced { "default" } else { "" };
     let mut world = world(objects);
-    explain(&mut world, &Key::new(kind.resource, namespace, name), &Plane { runs, ..Plane::default() })
-        .expect("an answer")
+    explain(
+        &mut world,
+        &Key::new(kind.resource, namespace, name),
+        &ControlPlaneState { runs, ..ControlPlaneState::default() },
+    )
+    .expect("an answer")
 }
 
 fn node(ready: &str) -> Value {
@@ -239,11 +243,15 @@ fn each_cause_is_found_and_told_what_to_do() {
     ];
     let left = [foreign, led(json!({"ingressClassName": "nginx", "defaultBackend": to("s", 80)}))];
     let answer = ask(&left, "ingress/i", true);
-    assert_eq!(answer.standing(), Standing::Converged, "what is another's to serve is not missing here: {answer:#?}");
+    assert_eq!(
+        answer.standing(),
+        ConvergenceState::Converged,
+        "what is another's to serve is not missing here: {answer:#?}"
+    );
     assert!(answer.links[1].seen.contains("left to the controller k8s.io/ingress-nginx"), "{answer:#?}");
     for (objects, about, cause, next) in table {
         let answer = ask(&objects, about, true);
-        assert_eq!(answer.standing(), Standing::Stuck, "{answer:#?}");
+        assert_eq!(answer.standing(), ConvergenceState::Stuck, "{answer:#?}");
         assert_eq!(answer.cause().map(|link| link.what.as_str()), Some(cause), "{answer:#?}");
         assert!(answer.next().contains(next), "{next}: {}", answer.next());
     }
@@ -286,7 +294,7 @@ fn ports_that_cannot_be_had_are_what_to_do_next() {
         ("PortAvailable", "nothing, it is as it was asked for"),
     ] {
         let answer = ask(&[node("True"), ready.clone(), event(reason, taken)], "pod/p", true);
-        assert_eq!((answer.standing(), &*answer.next()), (Standing::Converged, expected), "{answer:#?}");
+        assert_eq!((answer.standing(), &*answer.next()), (ConvergenceState::Converged, expected), "{answer:#?}");
     }
 }
 
@@ -310,13 +318,13 @@ fn without_a_control_plane_that_is_the_first_cause() {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
     let objects = [namespace, deployment(json!({}), json!({}))];
     let answer = ask(&objects, "deployment/d", false);
-    assert_eq!((answer.standing(), answer.cause().unwrap().what.as_str()), (Standing::Stuck, "control plane"));
+    assert_eq!((answer.standing(), answer.cause().unwrap().what.as_str()), (ConvergenceState::Stuck, "control plane"));
     assert_eq!(answer.next(), "run: kloop reconcile --watch");
     assert!(answer.links[1].seen.contains("due: "), "the loops say what they would do: {answer:#?}");
     let answer = ask(&objects, "deployment/d", true);
-    assert_eq!(answer.standing(), Standing::Converging);
+    assert_eq!(answer.standing(), ConvergenceState::Converging);
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
-    assert_eq!(ask(&[config], "configmap/c", false).standing(), Standing::Converged, "nothing is missing");
+    assert_eq!(ask(&[config], "configmap/c", false).standing(), ConvergenceState::Converged, "nothing is missing");
 }
 
 #[test]
@@ -330,7 +338,7 @@ fn a_deployment_is_held_by_people_and_by_deadlines() {
     ];
     for (object, next) in table {
         let answer = ask(&[object], "deployment/d", true);
-        assert_eq!(answer.standing(), Standing::Stuck, "{answer:#?}");
+        assert_eq!(answer.standing(), ConvergenceState::Stuck, "{answer:#?}");
         assert!(answer.next().contains(next), "{}", answer.next());
     }
 }
@@ -375,7 +383,8 @@ fn what_is_refused_is_told_without_anybody_having_tried() {
         let deployment = deployment(json!({}), json!({"observedGeneration": 1}));
         let mut world = world(&[set, deployment, account.clone(), namespace.clone(), quota]);
         let key = Key::new(crate::object::Resource("replicasets.apps"), "default", "r");
-        let answer = explain(&mut world, &key, &Plane { runs: true, ..Plane::default() }).unwrap();
+        let answer =
+            explain(&mut world, &key, &ControlPlaneState { runs: true, ..ControlPlaneState::default() }).unwrap();
         let error = answer.links[answer.place].error.as_deref().unwrap_or_default();
         assert!(error.contains(refused), "{answer:#?}");
         assert_eq!(answer.next(), next);
@@ -406,12 +415,12 @@ fn a_job_that_runs_is_on_its_way_and_its_cron_job_is_as_it_was_asked_for() {
     let running = json!({"active": 1, "ready": 1, "terminating": 0, "uncountedTerminatedPods": {}, "startTime": "2026-01-01T00:05:00Z"});
     let complete = json!({"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]});
     for (status, pretends, standing) in [
-        (&running, false, Standing::Converging),
-        (&running, true, Standing::Converged),
-        (&complete, false, Standing::Converged),
+        (&running, false, ConvergenceState::Converging),
+        (&running, true, ConvergenceState::Converged),
+        (&complete, false, ConvergenceState::Converged),
     ] {
         let mut world = world(&[node("True"), runs.clone(), cron_job.clone(), job(status.clone())]);
-        let plane = Plane { runs: true, pretends, ..Plane::default() };
+        let plane = ControlPlaneState { runs: true, pretends, ..ControlPlaneState::default() };
         let mut ask = |resource, name| {
             explain(&mut world, &Key::new(crate::object::Resource(resource), "default", name), &plane).unwrap()
         };
@@ -419,7 +428,7 @@ fn a_job_that_runs_is_on_its_way_and_its_cron_job_is_as_it_was_asked_for() {
         assert_eq!(answer.links[answer.place].standing, standing, "{answer:#?}");
         let answer = ask("cronjobs.batch", "t");
         assert!(
-            answer.links.iter().all(|link| !(link.what == "job/j" && link.standing != Standing::Converged)),
+            answer.links.iter().all(|link| !(link.what == "job/j" && link.standing != ConvergenceState::Converged)),
             "{answer:#?}"
         );
     }
@@ -430,7 +439,7 @@ fn finalizers_hold_what_is_deleted() {
     let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
         "name": "c", "finalizers": ["x.dev/hold"], "deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let answer = ask(&[held], "configmap/c", true);
-    assert_eq!(answer.standing(), Standing::Stuck);
+    assert_eq!(answer.standing(), ConvergenceState::Stuck);
     assert!(answer.next().starts_with("let who set x.dev/hold finish"), "{}", answer.next());
 }
 
@@ -492,30 +501,36 @@ fn a_status_that_nobody_keeps_is_not_believed() {
     runs["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
     runs["status"]["containerStatuses"][0]["ready"] = true.into();
     let key = Key::new(crate::object::Resource("pods"), "default", "p");
-    let ended = Ended { code: 3, at: now() };
+    let ended = ContainerExit { code: 3, at: now() };
     for (lost, expected) in [
-        (None, Standing::Converged),
-        (Some(Lost::All), Standing::Stuck),
-        (Some(Lost::Some([("c".into(), ended)].into())), Standing::Stuck),
+        (None, ConvergenceState::Converged),
+        (Some(UnreportedExit::All), ConvergenceState::Stuck),
+        (Some(UnreportedExit::Some([("c".into(), ended)].into())), ConvergenceState::Stuck),
     ] {
         let told = usize::from(lost.is_some());
-        let plane = Plane { lost: lost.into_iter().map(|lost| ("Pod-p".into(), lost)).collect(), ..Plane::default() };
+        let plane = ControlPlaneState {
+            lost: lost.into_iter().map(|lost| ("Pod-p".into(), lost)).collect(),
+            ..ControlPlaneState::default()
+        };
         let mut world = world(&[node("True"), runs.clone()]);
         let answer = explain(&mut world, &key, &plane).unwrap();
         assert_eq!(answer.standing(), expected, "{answer:#?}");
         assert_eq!(unmet(&mut world, None, &plane).len(), told);
     }
     let heard = Some("2026-01-01T00:04:00Z".parse().unwrap());
-    let silent = Plane { runs: true, is_silent: true, heard, ..Plane::default() };
+    let silent = ControlPlaneState { runs: true, is_silent: true, heard, ..ControlPlaneState::default() };
     let mut fine = world(&[node("True"), runs.clone()]);
     let answer = explain(&mut fine, &key, &silent).unwrap();
-    assert_eq!((answer.standing(), answer.cause().map(|link| &*link.what)), (Standing::Stuck, Some("control plane")));
+    assert_eq!(
+        (answer.standing(), answer.cause().map(|link| &*link.what)),
+        (ConvergenceState::Stuck, Some("control plane"))
+    );
     assert!(answer.next().contains("see what it says"), "{}", answer.next());
     assert_eq!(unmet(&mut fine, None, &silent).len(), 1);
     for (runs_now, expected) in [(false, "to start one: kloop reconcile --watch"), (true, "as it was asked for")] {
-        let plane = Plane { runs: runs_now, heard, ..Plane::default() };
+        let plane = ControlPlaneState { runs: runs_now, heard, ..ControlPlaneState::default() };
         let answer = explain(&mut world(&[node("True"), runs.clone()]), &key, &plane).unwrap();
-        assert_eq!(answer.standing(), Standing::Converged);
+        assert_eq!(answer.standing(), ConvergenceState::Converged);
         assert!(answer.next().ends_with(expected), "{}", answer.next());
     }
 }
@@ -567,7 +582,7 @@ fn a_panic_of_the_loop_of_a_pod_a_node_or_an_autoscaler_is_its_cause() {
             let panic = event("x.1", uid, "InternalError", 1);
             let answer = ask(&[&objects[..], &[panic, event("x.2", uid, "Scheduled", second)]].concat(), about, true);
             let link = &answer.links[answer.place];
-            let is_told = link.error.as_deref() == Some("InternalError it") && link.standing == Standing::Stuck;
+            let is_told = link.error.as_deref() == Some("InternalError it") && link.standing == ConvergenceState::Stuck;
             assert_eq!(is_told, is_shown, "{about} {second}: {answer:#?}");
             let next = link.next.as_deref().unwrap_or_default();
             assert_eq!(next.contains("bug in kloop"), is_shown, "{about}: {next}");

@@ -2,8 +2,8 @@
 
 use super::super::convergence;
 use super::chain::{advice, in_namespace, with_prospect};
-use super::rehearsal::prospect;
-use super::{Link, Plane, Standing, name};
+use super::dry_run::prospect;
+use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::controllers::revisions::REVISION_HASH;
 use crate::object::{Object, Str};
 use crate::world::{Phase, Row, World};
@@ -22,13 +22,16 @@ const COUNTS: [(&str, &str); 8] = [
 ];
 
 /// The link of a workload, or of an object that only has to be there.
-pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
+pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
-    let link = Link { wanted: wanted(row, &object), seen: seen(row, &object), ..Link::of(row) };
+    let link = CauseLink { wanted: wanted(row, &object), seen: seen(row, &object), ..CauseLink::of(row) };
     // Running time is unknown on simulated nodes, so there it is enough that the Job runs.
     let runs = row.key.resource == "jobs.batch" && !of.pretends && convergence::job_runs(&object);
     let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();
-    let link = Link { standing: if missing { Standing::Converging } else { Standing::Converged }, ..link };
+    let link = CauseLink {
+        standing: if missing { ConvergenceState::Converging } else { ConvergenceState::Converged },
+        ..link
+    };
     let link = with_prospect(world, row, link, of);
     let link = scheduled(world, row, &object, link);
     let link = outdated(world, row, &object, link);
@@ -38,14 +41,17 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
 }
 
 /// A CronJob says when it starts its next Job, or what keeps it.
-fn scheduled(world: &mut World, row: &Row, object: &Object, link: Link) -> Link {
-    if row.key.resource != "cronjobs.batch" || is_true(object, "suspend") || link.standing != Standing::Converged {
+fn scheduled(world: &mut World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
+    if row.key.resource != "cronjobs.batch"
+        || is_true(object, "suspend")
+        || link.standing != ConvergenceState::Converged
+    {
         return link;
     }
     let waits = prospect(world, &row.key).waits;
     let running = object.items(&["status", "active"]).len();
     let seen = if running == 0 { waits.join("; ") } else { format!("{running} running; {}", waits.join("; ")) };
-    Link { seen, ..link }
+    CauseLink { seen, ..link }
 }
 
 /// The ReplicaSet that has the Deployment's template; the newest while there is none.
@@ -83,7 +89,7 @@ fn wanted(row: &Row, object: &Object) -> String {
 
 /// Whether its spec says yes to this.
 fn is_true(object: &Object, field: &str) -> bool {
-    object.at(&["spec", field]).is_some_and(|value| value == true)
+    object.value_at(&["spec", field]).is_some_and(|value| value == true)
 }
 
 /// Whether a ReplicaSet has the template that its Deployment has now.
@@ -92,13 +98,13 @@ fn has_template_of(set: &Row, deployment: &Row) -> bool {
 }
 
 /// A ReplicaSet that its Deployment does not mean any more says so.
-fn replaced(world: &World, row: &Row, link: Link) -> Link {
+fn replaced(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let owner = row.controller().and_then(|owner| world.by_uid(&owner.uid));
     let owner = owner.filter(|owner| owner.key.resource == "deployments.apps" && !has_template_of(row, owner));
     match owner {
         None => link,
         Some(owner) => {
-            Link { seen: format!("{}, of an older template than {} has now", link.seen, name(&owner.key)), ..link }
+            CauseLink { seen: format!("{}, of an older template than {} has now", link.seen, name(&owner.key)), ..link }
         }
     }
 }
@@ -110,7 +116,7 @@ fn daemons(row: &Row, object: &Object) -> Option<i64> {
 }
 
 /// The pods that keep an older template until somebody deletes them: nothing that a controller owes.
-fn outdated(world: &World, row: &Row, object: &Object, mut link: Link) -> Link {
+fn outdated(world: &World, row: &Row, object: &Object, mut link: CauseLink) -> CauseLink {
     if !convergence::updates_on_delete(object) {
         return link;
     }
@@ -166,7 +172,7 @@ fn seen(row: &Row, object: &Object) -> String {
 }
 
 /// Explains a state that only a user can change: a pause, a deadline, a failed Job.
-fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
+fn held(world: &World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
     let place = in_namespace(&row.key);
     let (kind, me) = (row.key.resource.0, name(&row.key));
     if kind == "deployments.apps"
@@ -174,7 +180,7 @@ fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
         && !newest_set(world, row).is_some_and(|set| has_template_of(&set, row))
     {
         let seen = format!("paused: its newest template is not rolled out; {}", link.seen);
-        return Link { seen, ..link }.stuck(format!("kloop rollout resume {me}{place}"));
+        return CauseLink { seen, ..link }.stuck(format!("kloop rollout resume {me}{place}"));
     }
     let conditions = object.items(&["status", "conditions"]);
     let has = |kind: &str, reason: &str| {
@@ -183,13 +189,13 @@ fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
     if let Some(late) = has("Progressing", "ProgressDeadlineExceeded") {
         let error = late["message"].as_str().unwrap_or("the progress deadline is exceeded").to_owned();
         let next = format!("correct the template and apply it again, or: kloop rollout undo {me}{place}");
-        return Link { error: Some(error), ..link }.stuck(next);
+        return CauseLink { error: Some(error), ..link }.stuck(next);
     }
     if let Some(failed) = has("Failed", "").filter(|one| one["status"] == "True" && kind == "jobs.batch") {
         let text = |field: &str| failed[field].as_str().unwrap_or_default();
         let error = format!("{}: {}", text("reason"), text("message"));
         let next = format!("look at its pods' logs (kloop logs {me}{place}), then delete it and apply it again");
-        return Link { error: Some(error), log: failed_pod(world, row), ..link }.stuck(next);
+        return CauseLink { error: Some(error), log: failed_pod(world, row), ..link }.stuck(next);
     }
     link
 }
@@ -203,12 +209,12 @@ fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
 }
 
 /// Explains a refusal that the status reports.
-fn refused(world: &World, row: &Row, object: &Object, link: Link, of: &Plane) -> Link {
+fn refused(world: &World, row: &Row, object: &Object, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
     let failure = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "ReplicaFailure");
     let message = failure.filter(|one| one["status"] == "True").and_then(|one| one["message"].as_str());
     match message {
-        Some(message) if link.standing != Standing::Converged && link.error.is_none() => {
-            Link { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message, of))
+        Some(message) if link.standing != ConvergenceState::Converged && link.error.is_none() => {
+            CauseLink { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message, of))
         }
         _ => link,
     }

@@ -1,6 +1,6 @@
 //! Folders that a container with a view of its own sees as they are on the machine, and those that its image gives it for itself.
 
-use super::Found;
+use super::ResolvedImage;
 use crate::runtime::view;
 use crate::world::start::Start;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub fn fresh(start: &Start) -> Vec<String> {
 
 /// Paths in the machine's `/tmp` and `/dev/shm` that a container with a view of its own was started with: folders that belong to it,
 /// and whatever a word of its command names, also behind a `=`.
-pub fn shown(start: &Start, found: &Found, env: &[(String, String)]) -> Vec<String> {
+pub fn shown(start: &Start, found: &ResolvedImage, env: &[(String, String)]) -> Vec<String> {
     let value = |wanted: &str| env.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
     let of_image = start.brought.as_ref().and_then(|image| image.folder.as_deref());
     let folders = [start.manifest_dir.as_deref(), of_image, value("HOME")].into_iter().flatten();
@@ -43,20 +43,21 @@ pub fn shown(start: &Start, found: &Found, env: &[(String, String)]) -> Vec<Stri
 mod tests {
     use super::*;
     use crate::runtime::simulated::a_start;
-    use crate::world::start::Image;
-    use crate::world::volume::Mount;
+    use crate::world::start::StartImage;
+    use crate::world::volume::VolumeMountPoint;
 
     #[test]
     fn mounted_volume_takes_the_place_of_the_images_own() {
         let fresh_with = |mounts: &[&str]| {
-            let mount = |path: &&str| Mount {
+            let mount = |path: &&str| VolumeMountPoint {
                 volume: "v".into(),
                 path: path.to_string(),
                 sub_path: String::new(),
                 read_only: false,
             };
             let volumes = vec!["/var/lib/postgresql/data".to_owned(), "/run/postgresql".to_owned()];
-            let mut start = Start { brought: Some(Image { volumes, ..Image::default() }), ..a_start("u", "c", 0) };
+            let mut start =
+                Start { brought: Some(StartImage { volumes, ..StartImage::default() }), ..a_start("u", "c", 0) };
             start.files.mounts = mounts.iter().map(mount).collect();
             fresh(&start).join(" ")
         };

@@ -12,12 +12,12 @@ pub mod programs;
 
 pub use environment::Environment;
 
-use super::wire::{Launch, View};
+use super::wire::{LaunchRequest, MountView};
 use super::{folder, process, user};
 use crate::kinds::image::pattern::is_path;
 use crate::kinds::image::reference;
-use crate::world::start::{Image, Start};
-use crate::world::{Processes, User, volume};
+use crate::world::start::{Start, StartImage};
+use crate::world::{ContainerUser, ProcessNamespace, volume};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -29,14 +29,14 @@ const NAMED_IMAGE: &str = "KLOOP_IMAGE";
 
 /// Why an attempt cannot be started.
 #[derive(Debug, PartialEq)]
-pub struct Refusal {
+pub struct ImageRefusal {
     /// `ErrImagePull`, `ErrImageNeverPull`, `InvalidImageName`, `CreateContainerError`.
     pub reason: &'static str,
     /// The problem and its remedy.
     pub message: String,
 }
 
-impl Refusal {
+impl ImageRefusal {
     /// Whether nothing but a program that is not there is the reason: it may come.
     pub fn is_absent(&self) -> bool {
         matches!(self.reason, "ErrImagePull" | "ErrImageNeverPull")
@@ -49,11 +49,11 @@ pub fn can_be_found(start: &Start, environment: &Environment) -> bool {
 }
 
 /// Input for resolving an image.
-pub struct Asked<'a> {
+pub struct ImageQuery<'a> {
     /// The image as written.
     pub image: &'a str,
     /// Settings from the Image object.
-    pub object: Option<&'a Image>,
+    pub object: Option<&'a StartImage>,
     /// The folder of the pod's manifest.
     pub manifest_dir: Option<&'a str>,
     /// Returns the search path for programs.
@@ -64,7 +64,7 @@ pub struct Asked<'a> {
 
 /// Result of resolving an image.
 #[derive(Debug, Default, PartialEq)]
-pub struct Found {
+pub struct ResolvedImage {
     /// The rule that matched: `Image web`.
     pub rule: String,
     /// The program and its arguments, those of the container included.
@@ -74,10 +74,10 @@ pub struct Found {
 }
 
 /// The rules that were asked before, and why they did not do; the last one is the one that failed when nothing was found.
-pub type Tried = Vec<(&'static str, String)>;
+pub type TriedRules = Vec<(&'static str, String)>;
 
 /// Returns the command for a start.
-pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refusal> {
+pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest, ImageRefusal> {
     let found = if start.command.is_empty() { by_image(start, environment)? } else { by_command(start, environment)? };
     let cwd = start.working_dir.clone().filter(|folder| !folder.is_empty());
     let cwd = cwd.or_else(|| found.folder.clone());
@@ -92,7 +92,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
     {
         *known = home;
     }
-    let view = (start.files.view == volume::View::Private).then(|| View {
+    let view = (start.files.view == volume::FilesystemView::Private).then(|| MountView {
         mounts: start.files.mounts.clone(),
         shown: folders::shown(start, &found, &env),
         own: folders::own(start, found.folder.clone()),
@@ -107,8 +107,8 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         env.push(SEES_MACHINE.map(str::to_owned).into());
     }
     // Among the machine's files `/proc` tells of the machine's processes.
-    let processes = if view.is_some() { start.processes.clone() } else { Processes::Machine };
-    Ok(Launch {
+    let processes = if view.is_some() { start.processes.clone() } else { ProcessNamespace::Machine };
+    Ok(LaunchRequest {
         container: start.container.to_string(),
         attempt: start.attempt,
         argv: found.argv,
@@ -139,7 +139,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
 
 /// Returns the user of the container, and the home folder when the Image object sets the user. Only root can run as
 /// another user.
-fn user(start: &Start) -> Result<(Option<User>, Option<String>), Refusal> {
+fn user(start: &Start) -> Result<(Option<ContainerUser>, Option<String>), ImageRefusal> {
     let said = start.user.as_ref().is_some_and(|user| user.user.is_some());
     let of_image = start.brought.as_ref().and_then(|image| image.user.as_deref());
     let Some(named) = of_image.filter(|_| !said && rustix::process::geteuid().is_root()) else {
@@ -148,7 +148,7 @@ fn user(start: &Start) -> Result<(Option<User>, Option<String>), Refusal> {
         return Ok((start.user.clone(), other.map(user::home)));
     };
     let (user, home) = user::of_image(named, start.user.clone().unwrap_or_default())
-        .map_err(|message| Refusal { reason: "CreateContainerError", message })?;
+        .map_err(|message| ImageRefusal { reason: "CreateContainerError", message })?;
     Ok((Some(user), home))
 }
 
@@ -165,7 +165,7 @@ fn search_path(start: &Start, environment: &Environment) -> String {
 }
 
 /// A container that says itself what to run needs its image only to be well-formed.
-fn by_command(start: &Start, environment: &Environment) -> Result<Found, Refusal> {
+fn by_command(start: &Start, environment: &Environment) -> Result<ResolvedImage, ImageRefusal> {
     check(&start.image)?;
     let mut argv = [start.command.clone(), start.args.clone()].concat();
     if let Some(image) = &start.brought {
@@ -173,12 +173,12 @@ fn by_command(start: &Start, environment: &Environment) -> Result<Found, Refusal
         argv = through_entrypoint(image, argv);
     }
     let beside = is_path(&start.image) || argv.first().is_some_and(|name| is_relative(name));
-    Ok(Found { rule: "command".into(), argv, folder: start.manifest_dir.clone().filter(|_| beside) })
+    Ok(ResolvedImage { rule: "command".into(), argv, folder: start.manifest_dir.clone().filter(|_| beside) })
 }
 
 /// A command that begins with the program of a recipe goes through the recipe's entrypoint: what the image has built in (paths, defaults)
 /// is done there. The entrypoint itself may be named, too.
-fn through_entrypoint(image: &Image, argv: Vec<String>) -> Vec<String> {
+fn through_entrypoint(image: &StartImage, argv: Vec<String>) -> Vec<String> {
     let Some([shell, flags, script, name]) = image.entrypoint.as_deref().filter(|_| image.is_recipe) else {
         return argv;
     };
@@ -193,9 +193,9 @@ fn through_entrypoint(image: &Image, argv: Vec<String>) -> Vec<String> {
     [vec![shell.clone(), flags.clone(), script.clone(), name.clone()], args].concat()
 }
 
-fn by_image(start: &Start, environment: &Environment) -> Result<Found, Refusal> {
+fn by_image(start: &Start, environment: &Environment) -> Result<ResolvedImage, ImageRefusal> {
     check(&start.image)?;
-    let asked = Asked {
+    let asked = ImageQuery {
         image: &start.image,
         object: start.brought.as_ref(),
         manifest_dir: start.manifest_dir.as_deref(),
@@ -206,15 +206,15 @@ fn by_image(start: &Start, environment: &Environment) -> Result<Found, Refusal> 
     let why = tried.last().map(|(_, why)| why.as_str()).unwrap_or_default();
     let found = found.ok_or_else(|| refusal(start, why))?;
     if found.argv.is_empty() {
-        return Err(Refusal { reason: "CreateContainerError", message: "no command specified".into() });
+        return Err(ImageRefusal { reason: "CreateContainerError", message: "no command specified".into() });
     }
     Ok(found)
 }
 
 /// Finds out what an image is. The order is: an Image object that says what the program is; the recipe of the image; the path of a
 /// program; the program on PATH that is named like the last part of the repository.
-pub fn find(asked: &Asked) -> (Option<Found>, Tried) {
-    let mut tried = Tried::new();
+pub fn find(asked: &ImageQuery) -> (Option<ResolvedImage>, TriedRules) {
+    let mut tried = TriedRules::new();
     if asked.object.is_none_or(|object| object.is_recipe) {
         tried.push(("Image objects", "none has a pattern that fits".into()));
     }
@@ -234,10 +234,10 @@ pub fn find(asked: &Asked) -> (Option<Found>, Tried) {
     let defaults = asked.object.map(|object| object.command.as_slice()).unwrap_or_default();
     let args = if asked.args.is_empty() { defaults } else { asked.args };
     let with = |rule: &str, program: String, folder| {
-        Some(Found { rule: rule.into(), argv: [&[program], args].concat(), folder })
+        Some(ResolvedImage { rule: rule.into(), argv: [&[program], args].concat(), folder })
     };
     if is_path(asked.image) {
-        return match beside(asked.image, asked.manifest_dir) {
+        return match program_beside_manifest(asked.image, asked.manifest_dir) {
             Ok(program) => (with("path of a program", program, asked.manifest_dir.map(str::to_owned)), tried),
             Err(why) => (None, [tried, vec![("path of a program", why)]].concat()),
         };
@@ -253,10 +253,10 @@ pub fn find(asked: &Asked) -> (Option<Found>, Tried) {
 }
 
 /// Resolves an image by its Image object or recipe; that one's entrypoint is taken as it is, or nothing.
-fn of_object(asked: &Asked, object: &Image, entrypoint: &[String]) -> Result<Found, String> {
+fn of_object(asked: &ImageQuery, object: &StartImage, entrypoint: &[String]) -> Result<ResolvedImage, String> {
     let mut args = if asked.args.is_empty() { object.command.clone() } else { asked.args.to_vec() };
     let label = if object.is_recipe { "recipe" } else { "Image" };
-    let mut found = Found { rule: format!("{label} {}", object.name), ..Found::default() };
+    let mut found = ResolvedImage { rule: format!("{label} {}", object.name), ..ResolvedImage::default() };
     let mut entrypoint = entrypoint.to_vec();
     if let Some(usual) = object.programs.first() {
         let is_there = programs::stand_in(&object.programs, [&mut entrypoint, &mut args], asked.path);
@@ -267,7 +267,7 @@ fn of_object(asked: &Asked, object: &Image, entrypoint: &[String]) -> Result<Fou
     if let Some(program) = entrypoint.first_mut() {
         if is_path(program) {
             found.folder = object.folder.clone().filter(|_| is_relative(program));
-            *program = beside(program, object.folder.as_deref())?;
+            *program = program_beside_manifest(program, object.folder.as_deref())?;
         } else if !programs::is_on_path(program, asked.path) {
             return Err(missing(asked, object, program));
         }
@@ -277,7 +277,7 @@ fn of_object(asked: &Asked, object: &Image, entrypoint: &[String]) -> Result<Fou
 }
 
 /// The message about a program that an Image object, or a recipe, names and that is not there.
-fn missing(asked: &Asked, object: &Image, program: &str) -> String {
+fn missing(asked: &ImageQuery, object: &StartImage, program: &str) -> String {
     if object.is_recipe {
         return absent(asked.image, program, &object.package);
     }
@@ -313,10 +313,10 @@ fn merged(environment: &Environment, start: &Start) -> Vec<(String, String)> {
 }
 
 /// Whether the image is well-formed, in Kubernetes' words for one that is not.
-fn check(image: &str) -> Result<(), Refusal> {
+fn check(image: &str) -> Result<(), ImageRefusal> {
     let Err(why) = (if is_path(image) { Ok(()) } else { reference::parse(image).map(drop) }) else { return Ok(()) };
     let message = format!("Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {why}");
-    Err(Refusal { reason: "InvalidImageName", message })
+    Err(ImageRefusal { reason: "InvalidImageName", message })
 }
 
 fn is_relative(program: &str) -> bool {
@@ -324,7 +324,7 @@ fn is_relative(program: &str) -> bool {
 }
 
 /// The program of an image that is a path; `./server:v2` is `./server` when there is no file of that whole name.
-fn beside(image: &str, folder: Option<&str>) -> Result<String, String> {
+fn program_beside_manifest(image: &str, folder: Option<&str>) -> Result<String, String> {
     let base = match (folder, image.starts_with('/')) {
         (_, true) => PathBuf::new(),
         (Some(folder), _) => PathBuf::from(folder),
@@ -367,13 +367,13 @@ fn absent(image: &str, program: &str, package: &str) -> String {
     )
 }
 
-fn refusal(start: &Start, why: &str) -> Refusal {
+fn refusal(start: &Start, why: &str) -> ImageRefusal {
     let image = &start.image;
     if start.pull_policy == "Never" {
         let message = format!("Container image {image:?} is not present with pull policy of Never: {why}");
-        return Refusal { reason: "ErrImageNeverPull", message };
+        return ImageRefusal { reason: "ErrImageNeverPull", message };
     }
-    Refusal { reason: "ErrImagePull", message: format!("failed to pull image {image:?}: {why}") }
+    ImageRefusal { reason: "ErrImagePull", message: format!("failed to pull image {image:?}: {why}") }
 }
 
 #[cfg(test)]

@@ -13,14 +13,14 @@ fn start(image: &str, command: &[&str], args: &[&str]) -> Start {
 }
 
 /// Returns the settings of an Image object, with a folder.
-fn object(entrypoint: Option<&[&str]>, command: &[&str]) -> Image {
+fn object(entrypoint: Option<&[&str]>, command: &[&str]) -> StartImage {
     let owned = |list: &[&str]| list.iter().map(|item| item.to_string()).collect::<Vec<_>>();
-    Image {
+    StartImage {
         name: "x".into(),
         entrypoint: entrypoint.map(owned),
         command: owned(command),
         folder: Some("/bin".into()),
-        ..Image::default()
+        ..StartImage::default()
     }
 }
 
@@ -90,7 +90,7 @@ fn images_become_commands() {
 
 #[test]
 fn program_of_several_names_is_the_one_that_is_there() {
-    let image = |entrypoint: &[&str], command: &[&str]| Image {
+    let image = |entrypoint: &[&str], command: &[&str]| StartImage {
         programs: vec!["nosuchprogram".into(), "cat".into()],
         package: "coreutils-nosuch".into(),
         is_recipe: true,
@@ -117,7 +117,7 @@ fn program_of_several_names_is_the_one_that_is_there() {
         let launch = resolve(&start, &here()).unwrap_or_else(|refusal| panic!("{argv}: {refusal:?}"));
         assert_eq!(launch.argv.join(" "), argv);
     }
-    let lacking = Image { programs: vec!["nosuchprogram".into()], ..image(&["sh"], &["-c"]) };
+    let lacking = StartImage { programs: vec!["nosuchprogram".into()], ..image(&["sh"], &["-c"]) };
     for (args, is_found) in
         [(&[][..], false), (&["-x"], false), (&["server"], false), (&["cat", "-"], true), (&["/bin/cat"], true)]
     {
@@ -132,7 +132,7 @@ fn program_of_several_names_is_the_one_that_is_there() {
 
 #[test]
 fn folders_of_an_image_come_first_on_path() {
-    let image = Image { path: vec!["/usr/b*".into()], ..object(Some(&["cat"]), &[]) };
+    let image = StartImage { path: vec!["/usr/b*".into()], ..object(Some(&["cat"]), &[]) };
     let path = |env: Vec<(String, String)>| {
         let start = Start { brought: Some(image.clone()), env, ..start("team/x", &[], &[]) };
         let launch = resolve(&start, &here()).expect("resolved");
@@ -172,7 +172,7 @@ fn declared_environment_wins_and_the_mark_cannot_be_forged() {
 
 #[test]
 fn command_that_names_the_program_of_a_recipe_goes_through_its_entrypoint() {
-    let recipe = Image {
+    let recipe = StartImage {
         is_recipe: true,
         programs: vec!["cat".into()],
         ..object(Some(&["sh", "-ec", "exec \"$@\"", "/docker-entrypoint.sh"]), &["cat-foreground", "x"])
@@ -189,7 +189,7 @@ fn command_that_names_the_program_of_a_recipe_goes_through_its_entrypoint() {
         let start = Start { brought: Some(recipe.clone()), ..start("cat", command, args) };
         assert_eq!(resolve(&start, &here()).expect("resolved").argv.join(" "), argv);
     }
-    let start = Start { brought: Some(Image { is_recipe: false, ..recipe }), ..start("cat", &["cat"], &[]) };
+    let start = Start { brought: Some(StartImage { is_recipe: false, ..recipe }), ..start("cat", &["cat"], &[]) };
     assert_eq!(
         resolve(&start, &here()).expect("resolved").argv,
         ["cat"],

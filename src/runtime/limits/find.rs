@@ -3,7 +3,7 @@
 //! Everything is made below this process's own group, or, in version 2, below the nearest one above it that may have groups of its own
 //! (there, a group that holds processes may not hand controllers down). So whatever bounds this process bounds its pods.
 
-use super::{Branch, Tree};
+use super::{CgroupBranch, CgroupTree};
 use crate::object::cause;
 use rustix::fs::{Access, access};
 use std::fs;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub const WANTED: [&str; 3] = ["cpu", "memory", "pids"];
 
 /// One mounted hierarchy.
-struct Mounted {
+struct MountedHierarchy {
     /// The group that is mounted.
     root: String,
     /// Its mount point.
@@ -26,7 +26,7 @@ struct Mounted {
 }
 
 /// Finds the hierarchies below a root folder, `/` but in tests.
-pub fn tree(root: &Path, name: &str) -> Result<Tree, String> {
+pub fn tree(root: &Path, name: &str) -> Result<CgroupTree, String> {
     let read = |file: &str| {
         let path = root.join(file);
         fs::read_to_string(&path)
@@ -37,25 +37,25 @@ pub fn tree(root: &Path, name: &str) -> Result<Tree, String> {
     let mut reasons = Vec::new();
     for mounted in mounts.iter().filter(|mounted| mounted.unified) {
         match two(mounted, &own, name) {
-            Ok(branch) => return Ok(Tree { branches: vec![branch], unified: true }),
+            Ok(branch) => return Ok(CgroupTree { branches: vec![branch], unified: true }),
             Err(why) => reasons.push(why),
         }
     }
-    let mut branches: Vec<Branch> = Vec::new();
+    let mut branches: Vec<CgroupBranch> = Vec::new();
     for mounted in mounts.iter().filter(|mounted| !mounted.unified) {
-        match one(mounted, &own, name) {
+        match find_branch(mounted, &own, name) {
             Ok(Some(branch)) => branches.push(branch),
             Ok(None) => {}
             Err(why) => reasons.push(why),
         }
     }
     if !branches.is_empty() {
-        return Ok(Tree { branches, unified: false });
+        return Ok(CgroupTree { branches, unified: false });
     }
     Err(if reasons.is_empty() { "no cgroup file system is mounted".into() } else { reasons.join("; ") })
 }
 
-fn mounts(root: &Path, mountinfo: &str) -> Vec<Mounted> {
+fn mounts(root: &Path, mountinfo: &str) -> Vec<MountedHierarchy> {
     let line = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(3);
@@ -63,7 +63,7 @@ fn mounts(root: &Path, mountinfo: &str) -> Vec<Mounted> {
         let mut after = after.splitn(3, ' ');
         let (kind, _, options) = (after.next()?, after.next()?, after.next()?);
         let unified = kind == "cgroup2";
-        (unified || kind == "cgroup").then(|| Mounted {
+        (unified || kind == "cgroup").then(|| MountedHierarchy {
             root: group.to_owned(),
             at: root.join(at.trim_start_matches('/')),
             unified,
@@ -75,7 +75,7 @@ fn mounts(root: &Path, mountinfo: &str) -> Vec<Mounted> {
 
 /// Returns the folder of this process's own group in a hierarchy, from the line of `/proc/self/cgroup` with those
 /// controllers.
-fn own_folder(mounted: &Mounted, own: &str, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
+fn own_folder(mounted: &MountedHierarchy, own: &str, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         is_it(parts.next()?).then(|| parts.next())?
@@ -86,7 +86,7 @@ fn own_folder(mounted: &Mounted, own: &str, is_it: impl Fn(&str) -> bool) -> Opt
     inside.then(|| mounted.at.join(below))
 }
 
-fn one(mounted: &Mounted, own: &str, name: &str) -> Result<Option<Branch>, String> {
+fn find_branch(mounted: &MountedHierarchy, own: &str, name: &str) -> Result<Option<CgroupBranch>, String> {
     let options: Vec<&str> = mounted.options.split(',').collect();
     let controllers: Vec<&'static str> = WANTED.into_iter().filter(|wanted| options.contains(wanted)).collect();
     let Some(first) = controllers.first() else { return Ok(None) };
@@ -95,10 +95,10 @@ fn one(mounted: &Mounted, own: &str, name: &str) -> Result<Option<Branch>, Strin
     };
     let base = folder.join(name);
     make(&base).map_err(|why| format!("the {first} cgroup {} is not ours to divide: {why}", folder.display()))?;
-    Ok(Some(Branch { controllers, base }))
+    Ok(Some(CgroupBranch { controllers, base }))
 }
 
-fn two(mounted: &Mounted, own: &str, name: &str) -> Result<Branch, String> {
+fn two(mounted: &MountedHierarchy, own: &str, name: &str) -> Result<CgroupBranch, String> {
     let own = own_folder(mounted, own, str::is_empty)
         .ok_or_else(|| format!("this process's cgroup is not below {}", mounted.at.display()))?;
     let mut last = String::new();
@@ -111,7 +111,7 @@ fn two(mounted: &Mounted, own: &str, name: &str) -> Result<Branch, String> {
                 fs::write(base.join("cgroup.subtree_control"), enable).map_err(|error| {
                     format!("cannot hand controllers down in {}: {error}", base.display(), error = cause(error))
                 })?;
-                return Ok(Branch { controllers, base });
+                return Ok(CgroupBranch { controllers, base });
             }
             Err(why) => last = format!("cgroup {}: {why}", folder.display()),
         }

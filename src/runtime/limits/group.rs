@@ -1,7 +1,7 @@
 //! One group of processes: made, entered, asked and removed by the shim of its pod.
 
-use super::super::process::{self, Identity};
-use super::super::wire::Group;
+use super::super::process::{self, ProcessIdentity};
+use super::super::wire::ControlGroup;
 use crate::object::cause;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs;
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// The way into groups, for a process that has one thread and is about to become a container.
 #[derive(Default)]
-pub struct Entrance(Vec<OwnedFd>);
+pub struct CgroupEntry(Vec<OwnedFd>);
 
-impl Entrance {
+impl CgroupEntry {
     /// Whether there is nothing to enter.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -32,8 +32,8 @@ impl Entrance {
 }
 
 /// Makes groups, or brings them up to date, and opens the way into them.
-pub fn make(groups: &[Group]) -> Result<Entrance, String> {
-    let mut entrance = Entrance::default();
+pub fn make(groups: &[ControlGroup]) -> Result<CgroupEntry, String> {
+    let mut entrance = CgroupEntry::default();
     for group in groups {
         let folder = Path::new(&group.folder);
         make_folder(folder)
@@ -51,7 +51,7 @@ pub fn make(groups: &[Group]) -> Result<Entrance, String> {
 }
 
 /// Takes a process and everything below it into a group that is new to them.
-pub fn take_in(group: &Group, top: Identity) -> Result<(), String> {
+pub fn take_in(group: &ControlGroup, top: ProcessIdentity) -> Result<(), String> {
     if group.entrance.is_none() {
         return Ok(());
     }
@@ -72,7 +72,7 @@ pub fn take_in(group: &Group, top: Identity) -> Result<(), String> {
 }
 
 /// Sets what a group bounds.
-pub fn set(group: &Group) -> Result<(), String> {
+pub fn set(group: &ControlGroup) -> Result<(), String> {
     for knob in &group.knobs {
         let path = Path::new(&group.folder).join(&knob.file);
         match write(&path, &knob.value) {
@@ -120,8 +120,8 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Number of processes in these groups that the kernel killed for lack of memory.
-pub fn oom_kills(groups: &[Group]) -> u64 {
-    let count = |group: &Group| {
+pub fn oom_kills(groups: &[ControlGroup]) -> u64 {
+    let count = |group: &ControlGroup| {
         let text = fs::read_to_string(Path::new(&group.folder).join(group.oom.as_ref()?)).ok()?;
         text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok())
     };
@@ -129,9 +129,10 @@ pub fn oom_kills(groups: &[Group]) -> u64 {
 }
 
 /// Whether a process is in the group of this container alone, if that has one.
-pub fn holds(groups: &[Group], container: &str, pid: i32) -> bool {
+pub fn holds(groups: &[ControlGroup], container: &str, pid: i32) -> bool {
     let own = groups.iter().find(|group| Path::new(&group.folder).ends_with(folder_of(container)));
-    let members = |group: &Group| fs::read_to_string(Path::new(&group.folder).join("cgroup.procs")).unwrap_or_default();
+    let members =
+        |group: &ControlGroup| fs::read_to_string(Path::new(&group.folder).join("cgroup.procs")).unwrap_or_default();
     own.is_some_and(|group| members(group).lines().any(|line| line.parse() == Ok(pid)))
 }
 
@@ -141,7 +142,7 @@ pub fn folder_of(container: &str) -> String {
 }
 
 /// Removes a group in which nothing runs any more.
-pub fn remove(group: &Group) {
+pub fn remove(group: &ControlGroup) {
     let folder = Path::new(&group.folder);
     let _ = fs::remove_dir(folder);
     leave_cluster(folder);

@@ -11,10 +11,10 @@
 mod find;
 pub mod group;
 pub mod processes;
-pub mod room;
+pub mod storage_watch;
 
-use super::wire::{Group, Knob, SoftBounds};
-use crate::world::limits::{Caps, Limits};
+use super::wire::{ControlGroup, ControlGroupFile, SoftBounds};
+use crate::world::limits::{GroupLimits, Limits};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,24 +26,24 @@ const PREFIX: &[u8] = b"kloop-";
 
 /// Location of a cluster's groups.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tree {
+pub struct CgroupTree {
     /// One hierarchy for everything (v2), or one for each controller (v1).
-    branches: Vec<Branch>,
+    branches: Vec<CgroupBranch>,
     unified: bool,
 }
 
 /// One hierarchy that a cluster has a folder in.
 #[derive(Clone, Debug, PartialEq)]
-struct Branch {
+struct CgroupBranch {
     /// Its controllers: `cpu`, `memory`, `pids`.
     controllers: Vec<&'static str>,
     /// The cluster's folder.
     base: PathBuf,
 }
 
-impl Tree {
+impl CgroupTree {
     /// Finds where groups can be made, and makes the cluster's folders; else says why there are none.
-    pub fn find(state: &Path) -> Result<Tree, String> {
+    pub fn find(state: &Path) -> Result<CgroupTree, String> {
         find::tree(Path::new("/"), &name(state))
     }
 
@@ -70,7 +70,7 @@ impl Tree {
     }
 
     /// The groups of a container, those of its pod before its own.
-    pub fn groups(&self, pod: &str, container: &str, limits: &Limits) -> Vec<Group> {
+    pub fn groups(&self, pod: &str, container: &str, limits: &Limits) -> Vec<ControlGroup> {
         let mut groups = Vec::new();
         for branch in &self.branches {
             branch.groups(self.unified, pod, container, limits, &mut groups);
@@ -86,7 +86,7 @@ impl Tree {
     /// Removes the groups of pods that are not there any more, without waiting for any. Returns those that still hold processes: of a
     /// cluster that was at the same path, and whose folder was removed while its pods ran.
     pub fn sweep(&self, lives: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-        let left = |branch: &Branch| {
+        let left = |branch: &CgroupBranch| {
             let gone = branch.pods().into_iter().filter(|uid| !lives(uid)).map(|uid| branch.pod(&uid));
             gone.filter(|pod| !group::try_remove_pod(pod)).collect::<Vec<_>>()
         };
@@ -117,13 +117,13 @@ fn instead(missing: &[&str], why: &str) -> String {
 
 /// Removes every group of a cluster that is done with: nothing of its pods may run.
 pub fn discard(state: &Path) {
-    if let Some(tree) = fs::canonicalize(state).ok().and_then(|state| Tree::find(&state).ok()) {
-        let pods = |branch: &Branch| branch.pods().into_iter().map(|uid| branch.pod(&uid)).collect::<Vec<_>>();
+    if let Some(tree) = fs::canonicalize(state).ok().and_then(|state| CgroupTree::find(&state).ok()) {
+        let pods = |branch: &CgroupBranch| branch.pods().into_iter().map(|uid| branch.pod(&uid)).collect::<Vec<_>>();
         tree.branches.iter().flat_map(pods).for_each(|pod| group::remove_pod(&pod));
     }
 }
 
-impl Branch {
+impl CgroupBranch {
     /// The uids of the pods that have groups.
     fn pods(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.base).into_iter().flatten().flatten();
@@ -131,14 +131,14 @@ impl Branch {
     }
 }
 
-impl Drop for Branch {
+impl Drop for CgroupBranch {
     /// The cluster's own folder goes with the last pod: nothing is left of a control plane that has ended with its pods.
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.base);
     }
 }
 
-impl Branch {
+impl CgroupBranch {
     fn pod(&self, uid: &str) -> PathBuf {
         self.base.join(format!("pod{uid}"))
     }
@@ -147,7 +147,7 @@ impl Branch {
         self.controllers.contains(&controller)
     }
 
-    fn groups(&self, unified: bool, pod: &str, container: &str, limits: &Limits, groups: &mut Vec<Group>) {
+    fn groups(&self, unified: bool, pod: &str, container: &str, limits: &Limits, groups: &mut Vec<ControlGroup>) {
         let of = |caps| if unified { self.knobs_of_two(caps) } else { self.knobs_of_one(caps) };
         let (of_pod, of_container) = (of(&limits.pod), of(&limits.container));
         if of_pod.is_empty() && of_container.is_empty() {
@@ -160,9 +160,9 @@ impl Branch {
         let entrance = if unified { "cgroup.procs" } else { "tasks" };
         let mut knobs = of_pod;
         if unified {
-            knobs.push(Knob::must("cgroup.subtree_control", &format!("+{}", self.controllers.join(" +"))));
+            knobs.push(ControlGroupFile::must("cgroup.subtree_control", &format!("+{}", self.controllers.join(" +"))));
         }
-        groups.push(Group {
+        groups.push(ControlGroup {
             folder: folder.to_string_lossy().into_owned(),
             knobs,
             entrance: (!is_split).then(|| entrance.to_owned()),
@@ -170,7 +170,7 @@ impl Branch {
         });
         if is_split {
             let counter = if unified { "memory.events" } else { "memory.oom_control" };
-            groups.push(Group {
+            groups.push(ControlGroup {
                 folder: own.to_string_lossy().into_owned(),
                 knobs: of_container,
                 entrance: Some(entrance.to_owned()),
@@ -180,43 +180,43 @@ impl Branch {
     }
 
     /// Settings for a hierarchy of version 1.
-    fn knobs_of_one(&self, caps: &Caps) -> Vec<Knob> {
+    fn knobs_of_one(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
         let mut knobs = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
-            knobs.push(Knob::must("cpu.shares", &shares(milli).to_string()));
+            knobs.push(ControlGroupFile::must("cpu.shares", &shares(milli).to_string()));
         }
         if let Some(milli) = caps.cpu_milli.filter(|_| self.has("cpu")) {
-            knobs.push(Knob::must("cpu.cfs_period_us", &PERIOD.to_string()));
-            knobs.push(Knob::must("cpu.cfs_quota_us", &quota(milli).to_string()));
+            knobs.push(ControlGroupFile::must("cpu.cfs_period_us", &PERIOD.to_string()));
+            knobs.push(ControlGroupFile::must("cpu.cfs_quota_us", &quota(milli).to_string()));
         }
         if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
             // Memory and swap together may never be less than memory: which goes first depends on what was before.
-            knobs.push(Knob::may("memory.limit_in_bytes", &bytes.to_string()));
-            knobs.push(Knob::may("memory.memsw.limit_in_bytes", &bytes.to_string()));
-            knobs.push(Knob::must("memory.limit_in_bytes", &bytes.to_string()));
+            knobs.push(ControlGroupFile::may("memory.limit_in_bytes", &bytes.to_string()));
+            knobs.push(ControlGroupFile::may("memory.memsw.limit_in_bytes", &bytes.to_string()));
+            knobs.push(ControlGroupFile::must("memory.limit_in_bytes", &bytes.to_string()));
         }
         if let Some(most) = caps.pids.filter(|_| self.has("pids")) {
-            knobs.push(Knob::must("pids.max", &most.to_string()));
+            knobs.push(ControlGroupFile::must("pids.max", &most.to_string()));
         }
         knobs
     }
 
     /// Settings for the hierarchy of version 2.
-    fn knobs_of_two(&self, caps: &Caps) -> Vec<Knob> {
+    fn knobs_of_two(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
         let mut knobs = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
-            knobs.push(Knob::must("cpu.weight", &weight(milli).to_string()));
+            knobs.push(ControlGroupFile::must("cpu.weight", &weight(milli).to_string()));
         }
         if let Some(milli) = caps.cpu_milli.filter(|_| self.has("cpu")) {
-            knobs.push(Knob::must("cpu.max", &format!("{} {PERIOD}", quota(milli))));
+            knobs.push(ControlGroupFile::must("cpu.max", &format!("{} {PERIOD}", quota(milli))));
         }
         if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
-            knobs.push(Knob::must("memory.max", &bytes.to_string()));
-            knobs.push(Knob::may("memory.swap.max", "0"));
-            knobs.push(Knob::may("memory.oom.group", "1"));
+            knobs.push(ControlGroupFile::must("memory.max", &bytes.to_string()));
+            knobs.push(ControlGroupFile::may("memory.swap.max", "0"));
+            knobs.push(ControlGroupFile::may("memory.oom.group", "1"));
         }
         if let Some(most) = caps.pids.filter(|_| self.has("pids")) {
-            knobs.push(Knob::must("pids.max", &most.to_string()));
+            knobs.push(ControlGroupFile::must("pids.max", &most.to_string()));
         }
         knobs
     }
@@ -249,12 +249,12 @@ fn quota(milli: i64) -> i64 {
 mod tests {
     use super::*;
 
-    fn branch(controllers: &[&'static str], base: &str) -> Branch {
-        Branch { controllers: controllers.to_vec(), base: base.into() }
+    fn branch(controllers: &[&'static str], base: &str) -> CgroupBranch {
+        CgroupBranch { controllers: controllers.to_vec(), base: base.into() }
     }
 
-    fn told(tree: &Tree, limits: &Limits) -> Vec<String> {
-        let line = |group: Group| {
+    fn told(tree: &CgroupTree, limits: &Limits) -> Vec<String> {
+        let line = |group: ControlGroup| {
             let knobs: Vec<String> = group.knobs.iter().map(|knob| format!("{}={}", knob.file, knob.value)).collect();
             format!("{} [{}] {}", group.folder, knobs.join(", "), group.entrance.unwrap_or_default())
         };
@@ -263,14 +263,15 @@ mod tests {
 
     #[test]
     fn groups_are_made_for_what_is_bounded() {
-        let one = Tree {
+        let one = CgroupTree {
             unified: false,
             branches: vec![branch(&["cpu"], "/no/cpu"), branch(&["memory"], "/no/mem"), branch(&["pids"], "/no/pids")],
         };
-        let mut limits = Limits { pod: Caps { pids: Some(50), ..Caps::default() }, ..Limits::default() };
+        let mut limits = Limits { pod: GroupLimits { pids: Some(50), ..GroupLimits::default() }, ..Limits::default() };
         assert_eq!(told(&one, &Limits::default()), [""; 0]);
         assert_eq!(told(&one, &limits), ["/no/pids/podu [pids.max=50] tasks"]);
-        limits.container = Caps { cpu_milli: Some(250), cpu_request_milli: Some(100), memory: Some(4096), pids: None };
+        limits.container =
+            GroupLimits { cpu_milli: Some(250), cpu_request_milli: Some(100), memory: Some(4096), pids: None };
         let memory = "memory.limit_in_bytes=4096, memory.memsw.limit_in_bytes=4096, memory.limit_in_bytes=4096";
         let expected = [
             "/no/cpu/podu [] ".to_owned(),
@@ -280,7 +281,7 @@ mod tests {
             "/no/pids/podu [pids.max=50] tasks".into(),
         ];
         assert_eq!(told(&one, &limits), expected);
-        let two = Tree { unified: true, branches: vec![branch(&["cpu", "memory", "pids"], "/no/two")] };
+        let two = CgroupTree { unified: true, branches: vec![branch(&["cpu", "memory", "pids"], "/no/two")] };
         let expected = [
             "/no/two/podu [pids.max=50, cgroup.subtree_control=+cpu +memory +pids] ",
             "/no/two/podu/c.c [cpu.weight=4, cpu.max=25000 100000, memory.max=4096, memory.swap.max=0, memory.oom.group=1] cgroup.procs",

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 /// The end of a file.
-pub struct Tail {
+pub struct FileTail {
     /// Its offset.
     pub at: u64,
     /// Number of lines.
@@ -14,10 +14,10 @@ pub struct Tail {
 }
 
 /// Finds the last `wanted` lines of a file, searching from the end.
-pub fn tail_start(file: &mut File, wanted: usize) -> io::Result<Tail> {
+pub fn tail_start(file: &mut File, wanted: usize) -> io::Result<FileTail> {
     let size = file.metadata()?.len();
     if wanted == 0 {
-        return Ok(Tail { at: size, lines: 0 });
+        return Ok(FileTail { at: size, lines: 0 });
     }
     let mut lines = 0;
     let mut to = size;
@@ -35,16 +35,16 @@ pub fn tail_start(file: &mut File, wanted: usize) -> io::Result<Tail> {
             }
             lines += 1;
             if lines == wanted {
-                return Ok(Tail { at: begins, lines });
+                return Ok(FileTail { at: begins, lines });
             }
         }
         to = from;
     }
-    Ok(Tail { at: 0, lines: lines + usize::from(size > 0) })
+    Ok(FileTail { at: 0, lines: lines + usize::from(size > 0) })
 }
 
 /// One line of a log file.
-pub struct Entry<'a> {
+pub struct LogFileLine<'a> {
     /// The time, as text.
     pub stamp: &'a [u8],
     /// Whether the line goes on in the next entry.
@@ -53,12 +53,12 @@ pub struct Entry<'a> {
     pub content: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> LogFileLine<'a> {
     /// `<time> <stream> <F or P> <content>`; none for a line that is damaged.
-    pub fn parse(line: &'a [u8]) -> Option<Entry<'a>> {
+    pub fn parse(line: &'a [u8]) -> Option<LogFileLine<'a>> {
         let mut fields = line.splitn(4, |byte| *byte == b' ');
         let (stamp, _stream, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(Entry { stamp, is_part: kind == b"P", content: fields.next()? })
+        Some(LogFileLine { stamp, is_part: kind == b"P", content: fields.next()? })
     }
 
     /// The time.

@@ -6,9 +6,9 @@
 mod lines;
 
 use super::folder;
-use super::wire::{Record, State};
+use super::wire::{RecordedState, ShimRecord};
 use crate::object::Time;
-use lines::{Entry, tail_start};
+use lines::{LogFileLine, tail_start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Selection of log lines, named as in `kubectl logs` and the API.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct LogOptions {
     /// Go on until the attempt has ended.
     pub follow: bool,
     /// The attempt before the newest.
@@ -46,7 +46,7 @@ pub struct Options {
 
 /// Why there is nothing to read.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum LogMissing {
     /// This pod has no such container, or nothing of it has been started yet.
     Container,
     /// There is no attempt before the newest.
@@ -54,28 +54,28 @@ pub enum Missing {
 }
 
 /// A log being read: an iterator over pieces of output, byte for byte as the container wrote them.
-pub struct Logs {
+pub struct LogReader {
     pod: PathBuf,
     container: String,
     attempt: u32,
-    options: Options,
+    options: LogOptions,
     /// Files still to be read, oldest first.
     files: VecDeque<File>,
-    current: Option<Source>,
+    current: Option<AttemptFiles>,
     /// A line whose end has not been read yet.
     rest: Vec<u8>,
     /// A line was given in part: what follows belongs to it.
     within_line: bool,
     left: u64,
     watch: Option<OwnedFd>,
-    next: Option<Next>,
+    next: Option<NextAttemptCheck>,
 }
 
 /// Says, when an attempt has ended and as long as the next one has not begun, whether there will be one after this exit code.
-pub type Next = Box<dyn Fn(i32) -> bool + Send>;
+pub type NextAttemptCheck = Box<dyn Fn(i32) -> bool + Send>;
 
 /// Continuation after an attempt.
-enum After {
+enum AttemptSequel {
     /// This one, which has begun.
     Attempt(u32),
     /// One that has not begun.
@@ -84,7 +84,7 @@ enum After {
     Nothing,
 }
 
-struct Source {
+struct AttemptFiles {
     file: File,
     inode: u64,
     /// Bytes still to be read: without `follow`, the file's length when its reading began, so that a container that writes faster than
@@ -92,10 +92,10 @@ struct Source {
     unread: u64,
 }
 
-impl Source {
-    fn new(mut file: File, follow: bool) -> io::Result<Source> {
+impl AttemptFiles {
+    fn new(mut file: File, follow: bool) -> io::Result<AttemptFiles> {
         let unread = if follow { u64::MAX } else { file.metadata()?.len().saturating_sub(file.stream_position()?) };
-        Ok(Source { inode: inode(&file), file, unread })
+        Ok(AttemptFiles { inode: inode(&file), file, unread })
     }
 
     /// Reads at most one block; 0 at the end.
@@ -108,16 +108,17 @@ impl Source {
 }
 
 /// Opens the log of a pod's container.
-pub fn open(state: &Path, uid: &str, container: &str, options: Options) -> Result<Logs, Missing> {
+pub fn open(state: &Path, uid: &str, container: &str, options: LogOptions) -> Result<LogReader, LogMissing> {
     if !folder::is_plain_name(uid) || !folder::is_plain_name(container) {
-        return Err(Missing::Container);
+        return Err(LogMissing::Container);
     }
     let pod = folder::pod(state, uid);
-    let newest = newest(&pod, container).ok_or(Missing::Container)?;
+    let newest = newest(&pod, container).ok_or(LogMissing::Container)?;
     let attempt = match options.previous {
-        true => {
-            newest.checked_sub(1).filter(|attempt| path(&pod, container, *attempt).exists()).ok_or(Missing::Previous)?
-        }
+        true => newest
+            .checked_sub(1)
+            .filter(|attempt| path(&pod, container, *attempt).exists())
+            .ok_or(LogMissing::Previous)?,
         false => newest,
     };
     // Watched before anything is read, so that nothing between the two is missed.
@@ -125,7 +126,7 @@ pub fn open(state: &Path, uid: &str, container: &str, options: Options) -> Resul
     let files = all_files(&path(&pod, container, attempt));
     let left = options.limit_bytes.unwrap_or(u64::MAX);
     let container = container.to_owned();
-    let mut logs = Logs {
+    let mut logs = LogReader {
         pod,
         container,
         attempt,
@@ -192,7 +193,7 @@ fn watch(folder: &Path) -> rustix::io::Result<OwnedFd> {
     Ok(watch)
 }
 
-impl Iterator for Logs {
+impl Iterator for LogReader {
     type Item = io::Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
@@ -205,25 +206,25 @@ impl Iterator for Logs {
     }
 }
 
-enum Step {
+enum ReadStep {
     Text(Vec<u8>),
     Wait,
     End,
 }
 
-impl Logs {
+impl LogReader {
     /// The next piece; an empty one when it was waited for a moment in vain, so that whoever copies it can see whether it is still wanted.
     pub fn piece(&mut self) -> Option<io::Result<Vec<u8>>> {
         if self.left == 0 {
             return None;
         }
         match self.step() {
-            Ok(Step::Text(text)) => Some(Ok(text)),
-            Ok(Step::Wait) => {
+            Ok(ReadStep::Text(text)) => Some(Ok(text)),
+            Ok(ReadStep::Wait) => {
                 self.wait();
                 Some(Ok(Vec::new()))
             }
-            Ok(Step::End) => None,
+            Ok(ReadStep::End) => None,
             Err(error) => {
                 self.left = 0;
                 Some(Err(error))
@@ -232,70 +233,70 @@ impl Logs {
     }
 
     /// Has it followed the attempts to come as well, as long as this says so.
-    pub fn across(self, next: Next) -> Logs {
-        Logs { next: Some(next), ..self }
+    pub fn across(self, next: NextAttemptCheck) -> LogReader {
+        LogReader { next: Some(next), ..self }
     }
 
-    fn step(&mut self) -> io::Result<Step> {
+    fn step(&mut self) -> io::Result<ReadStep> {
         // Asked first: what is there after the end was recorded is all there will be.
         let has_ended = !self.options.follow || self.has_ended();
         if self.current.is_none() {
             let Some(file) = self.files.pop_front().or_else(|| File::open(self.path()).ok()) else {
-                return Ok(if has_ended { self.end() } else { Step::Wait });
+                return Ok(if has_ended { self.end() } else { ReadStep::Wait });
             };
-            self.current = Some(Source::new(file, self.options.follow)?);
+            self.current = Some(AttemptFiles::new(file, self.options.follow)?);
         }
-        let Some(source) = &mut self.current else { return Ok(Step::End) };
+        let Some(source) = &mut self.current else { return Ok(ReadStep::End) };
         let mut block = vec![0; BLOCK];
         let read = source.read(&mut block)?;
         if read > 0 {
-            return Ok(Step::Text(self.digest(&block[..read])));
+            return Ok(ReadStep::Text(self.digest(&block[..read])));
         }
         if !self.files.is_empty() {
             self.current = None;
-            return Ok(Step::Text(Vec::new()));
+            return Ok(ReadStep::Text(Vec::new()));
         }
         Ok(if self.options.follow && self.move_on()? {
-            Step::Text(Vec::new())
+            ReadStep::Text(Vec::new())
         } else if has_ended {
             self.end()
         } else {
-            Step::Wait
+            ReadStep::Wait
         })
     }
 
     /// The attempt has been read to its end.
-    fn end(&mut self) -> Step {
-        match self.after() {
-            After::Attempt(next) => {
+    fn end(&mut self) -> ReadStep {
+        match self.next_attempt() {
+            AttemptSequel::Attempt(next) => {
                 self.attempt = next;
                 self.files = all_files(&self.path()).into();
                 self.current = None;
                 self.rest.clear();
-                Step::Text(Vec::new())
+                ReadStep::Text(Vec::new())
             }
-            After::Another => Step::Wait,
-            After::Nothing => Step::End,
+            AttemptSequel::Another => ReadStep::Wait,
+            AttemptSequel::Nothing => ReadStep::End,
         }
     }
 
-    fn after(&self) -> After {
-        let Some(next) = self.next.as_ref().filter(|_| self.options.follow) else { return After::Nothing };
+    fn next_attempt(&self) -> AttemptSequel {
+        let Some(next) = self.next.as_ref().filter(|_| self.options.follow) else { return AttemptSequel::Nothing };
         let record = folder::read_record(&self.pod);
         let Some(known) = record.as_ref().and_then(|record| record.containers.get(&self.container)) else {
-            return After::Nothing;
+            return AttemptSequel::Nothing;
         };
         if known.attempt > self.attempt {
             // The one right after this may be gone already, when they follow each other fast.
             let following = self.attempt + 1;
             let is_there = path(&self.pod, &self.container, following).exists();
-            return After::Attempt(if is_there { following } else { known.attempt });
+            return AttemptSequel::Attempt(if is_there { following } else { known.attempt });
         }
         match &known.state {
-            State::Running { .. } => After::Another,
-            State::Ended(end) if !next(end.code) => After::Nothing,
-            State::Refused { .. } if !next(REFUSED) => After::Nothing,
-            State::Ended(_) | State::Refused { .. } => After::Another,
+            RecordedState::Running { .. } => AttemptSequel::Another,
+            RecordedState::Ended(end) if !next(end.code) => AttemptSequel::Nothing,
+            RecordedState::Refused { .. } if !next(REFUSED) => AttemptSequel::Nothing,
+            RecordedState::Ended(_) | RecordedState::Refused { .. } => AttemptSequel::Another,
         }
     }
 
@@ -361,7 +362,7 @@ impl Logs {
     }
 
     fn line(&mut self, line: &[u8], text: &mut Vec<u8>) {
-        let Some(entry) = Entry::parse(line) else { return };
+        let Some(entry) = LogFileLine::parse(line) else { return };
         if let Some(since) = self.options.since
             && entry.time().is_none_or(|time| time < since)
         {
@@ -403,9 +404,9 @@ impl Logs {
     }
 }
 
-fn has_ended(record: &Record, container: &str, attempt: u32) -> bool {
+fn has_ended(record: &ShimRecord, container: &str, attempt: u32) -> bool {
     record.containers.get(container).is_some_and(|known| match known.state {
-        State::Running { .. } => known.attempt > attempt,
+        RecordedState::Running { .. } => known.attempt > attempt,
         _ => known.attempt >= attempt,
     })
 }
@@ -431,7 +432,7 @@ mod tests {
         String::from_utf8(bytes).expect("text")
     }
 
-    fn read(state: &tempfile::TempDir, options: Options) -> String {
+    fn read(state: &tempfile::TempDir, options: LogOptions) -> String {
         let logs = open(state.path(), "u", "c", options).expect("a log");
         text(logs.flat_map(|piece| piece.expect("readable")).collect())
     }
@@ -443,19 +444,19 @@ mod tests {
     #[test]
     fn options_choose_what_is_read() {
         let state = pod(&[OLD, NEW]);
-        let all = Options::default;
+        let all = LogOptions::default;
         let since = |text: &str| Some(text.parse().expect("a time"));
         let table = [
             (all(), "one\ntwo\nthree\n\n"),
-            (Options { previous: true, ..all() }, "before\n"),
-            (Options { tail: Some(0), ..all() }, ""),
-            (Options { tail: Some(1), ..all() }, "\n"),
-            (Options { tail: Some(4), ..all() }, "two\nthree\n\n"),
-            (Options { tail: Some(99), ..all() }, "one\ntwo\nthree\n\n"),
-            (Options { since: since("2026-01-01T00:00:03Z"), ..all() }, "three\n\n"),
-            (Options { limit_bytes: Some(5), ..all() }, "one\nt"),
+            (LogOptions { previous: true, ..all() }, "before\n"),
+            (LogOptions { tail: Some(0), ..all() }, ""),
+            (LogOptions { tail: Some(1), ..all() }, "\n"),
+            (LogOptions { tail: Some(4), ..all() }, "two\nthree\n\n"),
+            (LogOptions { tail: Some(99), ..all() }, "one\ntwo\nthree\n\n"),
+            (LogOptions { since: since("2026-01-01T00:00:03Z"), ..all() }, "three\n\n"),
+            (LogOptions { limit_bytes: Some(5), ..all() }, "one\nt"),
             (
-                Options { timestamps: true, tail: Some(3), ..all() },
+                LogOptions { timestamps: true, tail: Some(3), ..all() },
                 "2026-01-01T00:00:03.000000000Z three\n2026-01-01T00:00:04.000000000Z \n",
             ),
         ];
@@ -468,7 +469,7 @@ mod tests {
     fn reading_without_follow_ends_although_the_container_writes_on() {
         let state = pod(&[OLD]);
         let file = state.path().join("pods/u/c/1.log");
-        let mut logs = open(state.path(), "u", "c", Options::default()).expect("a log");
+        let mut logs = open(state.path(), "u", "c", LogOptions::default()).expect("a log");
         let mut writer = fs::OpenOptions::new().append(true).open(&file).expect("opened");
         let pieces = std::iter::from_fn(|| {
             let piece = logs.next()?.expect("readable");
@@ -482,13 +483,13 @@ mod tests {
     fn what_is_missing_is_said() {
         let state = pod(&[]);
         let open = |uid, container, previous| {
-            open(state.path(), uid, container, Options { previous, ..Options::default() }).err()
+            open(state.path(), uid, container, LogOptions { previous, ..LogOptions::default() }).err()
         };
         assert_eq!(open("u", "c", false), None);
-        assert_eq!(open("u", "c", true), Some(Missing::Previous));
-        assert_eq!(open("u", "d", false), Some(Missing::Container));
-        assert_eq!(open("v", "c", false), Some(Missing::Container));
-        assert_eq!(open("../pods/u", "c", false), Some(Missing::Container));
+        assert_eq!(open("u", "c", true), Some(LogMissing::Previous));
+        assert_eq!(open("u", "d", false), Some(LogMissing::Container));
+        assert_eq!(open("v", "c", false), Some(LogMissing::Container));
+        assert_eq!(open("../pods/u", "c", false), Some(LogMissing::Container));
     }
 
     #[test]
@@ -504,7 +505,8 @@ mod tests {
         let record = state.path().join("pods/u/record.json");
         fs::write(&record, write_record(r#"{"Running": {"process": {"pid": 1, "start": 1}, "since": 0}}"#))
             .expect("written");
-        let mut logs = open(state.path(), "u", "c", Options { follow: true, ..Options::default() }).expect("a log");
+        let mut logs =
+            open(state.path(), "u", "c", LogOptions { follow: true, ..LogOptions::default() }).expect("a log");
         let mut seen = logs.next().expect("more").expect("readable");
         // Two rotations while nobody reads.
         fs::rename(&file, aged(&file, 2)).expect("renamed");

@@ -1,11 +1,11 @@
 //! From a shim's record to the facts that loops think about.
 
-use super::super::wire::{Container, End, Record, State, moment};
-use crate::world::facts::Stopping;
-use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts};
+use super::super::wire::{ContainerRecord, RecordedEnd, RecordedState, ShimRecord, moment};
+use crate::world::facts::OrderedStop;
+use crate::world::{AttemptEnd, ContainerFacts, ContainerState, PodFacts};
 
 /// Converts a record to facts about a pod.
-pub fn pod(record: &Record) -> PodFacts {
+pub fn pod(record: &ShimRecord) -> PodFacts {
     let containers = record.containers.iter().map(|(name, known)| (name.as_str().into(), container(known)));
     PodFacts {
         namespace: record.pod.namespace.as_str().into(),
@@ -18,30 +18,30 @@ pub fn pod(record: &Record) -> PodFacts {
     }
 }
 
-fn container(known: &Container) -> ContainerFacts {
+fn container(known: &ContainerRecord) -> ContainerFacts {
     let stopping = known.stopping.map(|stop| {
         let since = moment(stop.since);
-        Stopping { since, asked: since, kill_at: moment(stop.kill_at) }
+        OrderedStop { since, asked: since, kill_at: moment(stop.kill_at) }
     });
     let last = known.last.as_ref().map(ended);
     ContainerFacts { stopping, last, ..ContainerFacts::new(known.attempt, state(&known.state)) }
 }
 
 /// Converts the state of an attempt.
-pub fn state(state: &State) -> ContainerState {
+pub fn state(state: &RecordedState) -> ContainerState {
     match state {
-        State::Running { process, since } => {
+        RecordedState::Running { process, since } => {
             ContainerState::Running { pid: process.pid.unsigned_abs(), since: moment(*since) }
         }
-        State::Refused { reason, message, at } => {
+        RecordedState::Refused { reason, message, at } => {
             ContainerState::Refused { reason: reason.clone(), message: message.clone(), at: moment(*at) }
         }
-        State::Ended(end) => ContainerState::Ended(ended(end)),
+        RecordedState::Ended(end) => ContainerState::Ended(ended(end)),
     }
 }
 
-fn ended(end: &End) -> Ended {
-    Ended {
+fn ended(end: &RecordedEnd) -> AttemptEnd {
+    AttemptEnd {
         code: end.code,
         signal: end.signal,
         reason: end.reason.clone(),

@@ -1,6 +1,6 @@
 //! The connection to one shim, from the control plane's side: never waits.
 
-use super::super::wire::{self, Answer, Envelope, Record, Request, VERSION};
+use super::super::wire::{self, RequestEnvelope, ShimAnswer, ShimRecord, ShimRequest, VERSION};
 use rustix::net::{RecvFlags, SendFlags};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -10,7 +10,7 @@ const LONGEST: usize = 64 * 1024 * 1024;
 
 /// State of a connection.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Fate {
+pub enum LinkState {
     /// There is more to come.
     Stays,
     /// The other side has closed it.
@@ -20,7 +20,7 @@ pub enum Fate {
 }
 
 /// An open connection.
-pub struct Link {
+pub struct ShimLink {
     /// Its socket.
     pub socket: OwnedFd,
     /// By which `epoll` names it.
@@ -33,15 +33,15 @@ pub struct Link {
     outbox: Vec<u8>,
 }
 
-impl Link {
+impl ShimLink {
     /// A connection on which nothing was said yet.
-    pub fn new(socket: OwnedFd, token: u64) -> Link {
-        Link { socket, token, since: Instant::now(), greeted: false, inbox: Vec::new(), outbox: Vec::new() }
+    pub fn new(socket: OwnedFd, token: u64) -> ShimLink {
+        ShimLink { socket, token, since: Instant::now(), greeted: false, inbox: Vec::new(), outbox: Vec::new() }
     }
 
     /// Queues a request and sends what the socket takes; the rest follows with [`Link::flush`]. A broken socket shows when it is read.
-    pub fn send(&mut self, epoch: u64, request: Request) {
-        self.outbox.extend(wire::line(&Envelope { epoch, request }));
+    pub fn send(&mut self, epoch: u64, request: ShimRequest) {
+        self.outbox.extend(wire::line(&RequestEnvelope { epoch, request }));
         self.flush();
     }
 
@@ -59,33 +59,33 @@ impl Link {
     }
 
     /// The answers that have come, and what becomes of the connection.
-    pub fn read(&mut self) -> (Vec<Answer>, Fate) {
+    pub fn read(&mut self) -> (Vec<ShimAnswer>, LinkState) {
         let mut block = [0; 64 * 1024];
         let mut fate = loop {
             match rustix::net::recv(&self.socket, &mut block[..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => break Fate::Gone,
+                Ok((0, _)) => break LinkState::Gone,
                 Ok((read, _)) => self.inbox.extend_from_slice(&block[..read]),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => break Fate::Stays,
-                Err(_) => break Fate::Gone,
+                Err(rustix::io::Errno::AGAIN) => break LinkState::Stays,
+                Err(_) => break LinkState::Gone,
             }
         };
         let mut answers = Vec::new();
         let mut from = 0;
         while let Some(end) = memchr::memchr(b'\n', &self.inbox[from..]) {
             match serde_json::from_slice(&self.inbox[from..from + end]) {
-                Ok(Answer::State(Record { version, .. })) if version != VERSION => fate = Fate::Foreign,
+                Ok(ShimAnswer::State(ShimRecord { version, .. })) if version != VERSION => fate = LinkState::Foreign,
                 Ok(answer) => {
-                    self.greeted |= matches!(answer, Answer::State(_));
+                    self.greeted |= matches!(answer, ShimAnswer::State(_));
                     answers.push(answer);
                 }
-                Err(_) => fate = Fate::Foreign,
+                Err(_) => fate = LinkState::Foreign,
             }
             from += end + 1;
         }
         self.inbox.drain(..from);
         if self.inbox.len() > LONGEST {
-            fate = Fate::Foreign;
+            fate = LinkState::Foreign;
         }
         (answers, fate)
     }

@@ -10,19 +10,19 @@ mod nursery;
 mod removal;
 mod shard;
 
-use super::network::gateway::{Order as Telling, link::Link};
-use super::network::scribe::{Order as Notice, Scribe};
-use super::wire::{Group, SoftBounds};
-use super::{build, bury, folder, image, limits, low_ports, probe, sources, view};
+use super::network::gateway::{GatewayCommand as Telling, link::GatewayLink};
+use super::network::publisher::{NetworkPublisher, PublishCommand as Notice};
+use super::wire::{ControlGroup, SoftBounds};
+use super::{build, folder, image, limits, low_ports, probe, reap_dead_shim, sources, view};
 use crate::object::{Str, Time};
 use crate::world::limits::Limits;
-use crate::world::plan::Globs;
+use crate::world::plan::FilePatterns;
 use crate::world::policy::Cidr;
-use crate::world::start::Image;
+use crate::world::start::StartImage;
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
 use removal::Remover;
-use shard::{Inbox, Order, Shard};
+use shard::{Shard, ShardCommand, ShardInbox};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub trait Host {
 }
 
 /// State shared by all threads of a machine.
-struct Context {
+struct MachineContext {
     state: PathBuf,
     epoch: u64,
     /// The program that shims are: this one.
@@ -51,18 +51,18 @@ struct Context {
     builds: build::Builds,
     remover: Remover,
     /// The control groups that enforce limits, or why there are none.
-    limits: Result<limits::Tree, String>,
+    limits: Result<limits::CgroupTree, String>,
     report: Arc<dyn Fn(Report) + Send + Sync>,
 }
 
-impl Context {
+impl MachineContext {
     /// The control groups that a container needs.
-    fn groups(&self, pod: &str, container: &str, limits: &Limits) -> Vec<Group> {
+    fn groups(&self, pod: &str, container: &str, limits: &Limits) -> Vec<ControlGroup> {
         self.limits.as_ref().map_or(Vec::new(), |tree| tree.groups(pod, container, limits))
     }
 
     /// Builds an image's program, or waits for the build that runs.
-    fn build(self: &Arc<Context>, image: &Image, waiting: build::Waiting) {
+    fn build(self: &Arc<MachineContext>, image: &StartImage, waiting: build::BuildWait) {
         let context = self.clone();
         self.builds.order(&self.state, &self.environment, image, waiting, move |report| (context.report)(report));
     }
@@ -75,20 +75,20 @@ impl Context {
 
 /// The real machine.
 pub struct Machine {
-    context: Arc<Context>,
-    inboxes: Vec<Arc<Inbox>>,
+    context: Arc<MachineContext>,
+    inboxes: Vec<Arc<ShardInbox>>,
     threads: Vec<JoinHandle<()>>,
-    probes: probe::Pool,
+    probes: probe::ProbePool,
     /// Measures the disk usage of pods.
-    room: limits::room::Watcher,
+    room: limits::storage_watch::StorageWatcher,
     /// Publishes network configuration.
-    scribe: Scribe,
+    scribe: NetworkPublisher,
     /// Whether everything that is to be known of the network was ordered once.
     is_settled: bool,
     /// Whether names are answered.
     answers: bool,
     /// Watches the files of images; `None` until there are any.
-    watching: Option<sources::Watching>,
+    watching: Option<sources::FileWatch>,
     /// Control groups in which processes of pods run that this cluster does not know.
     strangers: Vec<PathBuf>,
 }
@@ -114,12 +114,12 @@ impl Machine {
         let last = folder::read_epoch(&state);
         anyhow::ensure!(epoch >= last, "epoch {epoch} is over: {last} has used {} since", state.display());
         folder::write_epoch(&state, epoch).with_context(|| format!("cannot write in {}", state.display()))?;
-        let limits = limits::Tree::find(&state);
+        let limits = limits::CgroupTree::find(&state);
         let report: Arc<dyn Fn(Report) + Send + Sync> = report.into();
         let told = report.clone();
         let remover = Remover::start(&state, move |why| told(Report::NotDiscarded { why }))
             .context("cannot start the threads that remove folders")?;
-        let context = Arc::new(Context {
+        let context = Arc::new(MachineContext {
             limits,
             state,
             epoch,
@@ -133,14 +133,14 @@ impl Machine {
         let hear = Arc::new(move |report| (told.report)(report));
         // Where the gateway cannot start, names are not answered and pods are not reachable from the rest of the
         // machine.
-        let gateway = Link::start(context.state.clone(), epoch, program.to_owned(), hear).ok();
-        let scribe = Scribe::new(context.state.clone(), gateway);
+        let gateway = GatewayLink::start(context.state.clone(), epoch, program.to_owned(), hear).ok();
+        let scribe = NetworkPublisher::new(context.state.clone(), gateway);
         let mut machine = Machine {
             context,
             inboxes: Vec::new(),
             threads: Vec::new(),
-            probes: probe::Pool::default(),
-            room: limits::room::Watcher::default(),
+            probes: probe::ProbePool::default(),
+            room: limits::storage_watch::StorageWatcher::default(),
             scribe,
             is_settled: false,
             answers: false,
@@ -150,7 +150,7 @@ impl Machine {
         let (seen, told) = (machine.context.clone(), machine.context.clone());
         machine.room.begin(seen.state.clone(), move |report| (told.report)(report));
         for number in 0..SHARDS {
-            let inbox = Arc::new(Inbox::new()?);
+            let inbox = Arc::new(ShardInbox::new()?);
             let shard = Shard::new(machine.context.clone(), inbox.clone())?;
             let thread = std::thread::Builder::new().name(format!("machine-{number}")).spawn(move || shard.run())?;
             machine.inboxes.push(inbox);
@@ -163,14 +163,14 @@ impl Machine {
     pub fn inventory(&mut self) -> HashMap<Str, PodFacts> {
         let folders = self.folders();
         let mut found = HashMap::new();
-        for (path, record) in bury::take_over(&folders, self.context.epoch) {
+        for (path, record) in reap_dead_shim::take_over(&folders, self.context.epoch) {
             found.insert(uid_of(&path), facts::pod(&record));
         }
         let alive: Vec<&PathBuf> = folders.iter().filter(|path| !found.contains_key(&uid_of(path))).collect();
         let (adopter, adopted) = channel();
         for path in &alive {
             let uid = uid_of(path);
-            self.inbox(&uid).put(Order::Adopt(uid.clone(), adopter.clone()));
+            self.inbox(&uid).put(ShardCommand::Adopt(uid.clone(), adopter.clone()));
         }
         drop(adopter);
         let deadline = Instant::now() + PATIENCE;
@@ -237,16 +237,16 @@ impl Machine {
     /// time. Where it cannot be, pods go on with the machine's own resolver.
     pub fn answer_names(&mut self, network: u8) {
         if !std::mem::replace(&mut self.answers, true) {
-            self.tell(Telling::Answer(network));
+            self.publish(Telling::Answer(network));
         }
     }
 
     /// Lets node ports answer at the machine's addresses in these blocks too: call it before anything of the network is ordered.
     pub fn open_node_ports(&self, blocks: &[Cidr]) {
-        self.tell(Telling::NodePorts(blocks.to_vec()));
+        self.publish(Telling::NodePorts(blocks.to_vec()));
     }
 
-    fn tell(&self, order: Telling) {
+    fn publish(&self, order: Telling) {
         self.scribe.order(Notice::Tell(order));
     }
 
@@ -260,20 +260,20 @@ impl Machine {
     /// Registers a pod's address, which identifies the client of a DNS query.
     fn meet(&self, ip: &str, namespace: &Str) {
         if let Ok(address) = ip.parse() {
-            self.tell(Telling::Pod(address, namespace.clone()));
+            self.publish(Telling::Pod(address, namespace.clone()));
         }
     }
 
     /// Watches an image's files. Where watching is impossible, the pods of the image wait and report it.
-    fn watch(&mut self, image: &Str, files: &Globs) {
+    fn watch(&mut self, image: &Str, files: &FilePatterns) {
         if self.watching.is_none() {
             let context = self.context.clone();
-            self.watching = sources::Watching::start(move |report| (context.report)(report)).ok();
+            self.watching = sources::FileWatch::start(move |report| (context.report)(report)).ok();
         }
         self.watching.iter().for_each(|watching| watching.watch(image, files));
     }
 
-    fn inbox(&self, uid: &str) -> &Inbox {
+    fn inbox(&self, uid: &str) -> &ShardInbox {
         let sum = uid.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         &self.inboxes[sum % self.inboxes.len()]
     }
@@ -287,7 +287,7 @@ impl Host for Machine {
     fn carry_out(&mut self, _now: Time, effect: &Effect) {
         let uid = match effect {
             Effect::Start(start) => {
-                self.inbox(&start.pod_uid).put(Order::Effect(effect.clone()));
+                self.inbox(&start.pod_uid).put(ShardCommand::Effect(effect.clone()));
                 return self.meet(&start.ip, &start.namespace);
             }
             // One thread measures, whosever pods they are: it speaks to no shim.
@@ -303,16 +303,16 @@ impl Host for Machine {
             Effect::Route { service, route } => {
                 return self.scribe.order(Notice::Route(service.clone(), route.clone()));
             }
-            Effect::Expose { pod, ports } => return self.tell(Telling::Expose(pod.clone(), ports.clone())),
+            Effect::Expose { pod, ports } => return self.publish(Telling::Expose(pod.clone(), ports.clone())),
             Effect::Police { policy, rules } => {
                 return self.scribe.order(Notice::Police(policy.clone(), rules.clone()));
             }
             Effect::Admit { ingress, entrance } => {
-                return self.tell(Telling::Admit(ingress.clone(), entrance.as_deref().cloned()));
+                return self.publish(Telling::Admit(ingress.clone(), entrance.as_deref().cloned()));
             }
             Effect::Watch { image, files } => return self.watch(image, files),
             Effect::Build { image } => {
-                let nobody = build::Waiting { telling: None, done: Box::new(|_| {}) };
+                let nobody = build::BuildWait { telling: None, done: Box::new(|_| {}) };
                 return self.context.build(image, nobody);
             }
             Effect::Discard { volume } => volume,
@@ -324,7 +324,7 @@ impl Host for Machine {
                 return self.probes.run(probe.clone(), move |report| (context.report)(report));
             }
         };
-        self.inbox(uid).put(Order::Effect(effect.clone()));
+        self.inbox(uid).put(ShardCommand::Effect(effect.clone()));
     }
 }
 
@@ -332,7 +332,7 @@ impl Drop for Machine {
     /// Ends the threads. Shims and their pods go on, and so does the gateway.
     fn drop(&mut self) {
         for inbox in &self.inboxes {
-            inbox.put(Order::Quit);
+            inbox.put(ShardCommand::Quit);
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();

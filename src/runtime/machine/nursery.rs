@@ -1,7 +1,7 @@
 //! Starts a pod's shim through a zygote, a small process that shims are forked from.
 
 use super::super::{folder, spawn};
-use super::Context;
+use super::MachineContext;
 use anyhow::{Context as _, Result};
 use rustix::io::Errno;
 use rustix::net::{
@@ -14,11 +14,11 @@ use std::os::unix::ffi::OsStrExt;
 
 /// A nursery that belongs to one thread; started when it is first needed, and again if it dies.
 #[derive(Default)]
-pub struct Nursery(Option<(OwnedFd, Pid)>);
+pub struct ZygoteHandle(Option<(OwnedFd, Pid)>);
 
-impl Nursery {
+impl ZygoteHandle {
     /// Asks for a shim and gives the connection to it: it can be spoken to at once. None when the nursery is busy.
-    pub fn shim(&mut self, context: &Context, uid: &str) -> Result<Option<OwnedFd>> {
+    pub fn shim(&mut self, context: &MachineContext, uid: &str) -> Result<Option<OwnedFd>> {
         let path = folder::pod(&context.state, uid);
         folder::private_folder(&path)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -35,7 +35,7 @@ impl Nursery {
     }
 
     /// Starts the nursery if there is none.
-    pub fn control(&mut self, context: &Context) -> Result<&OwnedFd> {
+    pub fn control(&mut self, context: &MachineContext) -> Result<&OwnedFd> {
         if self.0.is_none() {
             let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
             let child = spawn::helper(&context.program, &[b"shim"], theirs.as_fd())
@@ -54,7 +54,7 @@ impl Nursery {
     }
 }
 
-impl Drop for Nursery {
+impl Drop for ZygoteHandle {
     /// It ends when its connection does; its shims stay.
     fn drop(&mut self) {
         self.bury();

@@ -14,7 +14,7 @@ const MOST: usize = 16_384;
 
 /// A client of a port of a Service that keeps its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
+pub struct AffinitySession {
     /// The client.
     pub client: Ipv4Addr,
     /// Name of the port among all ports, for all of its addresses.
@@ -26,23 +26,23 @@ pub struct Session {
 /// For so long a flow of datagrams goes where it went after the last one (`nf_conntrack_udp_timeout`).
 const FLOW: Duration = Duration::from_secs(30);
 
-impl Session {
+impl AffinitySession {
     /// Datagrams of one socket, by its port, to one place. kube-proxy chooses once for such a flow, whatever the Service's
     /// `sessionAffinity`: conntrack knows where it went.
-    pub fn of_flow(client: Ipv4Addr, from: u16, to: SocketAddrV4) -> Session {
-        Session { client, port: format!("{from} {to}"), lasts: FLOW }
+    pub fn of_flow(client: Ipv4Addr, from: u16, to: SocketAddrV4) -> AffinitySession {
+        AffinitySession { client, port: format!("{from} {to}"), lasts: FLOW }
     }
 }
 
 /// The chosen endpoint of each client, and when.
 #[derive(Default)]
-pub struct Affinity(Mutex<Sessions>);
+pub struct SessionAffinity(Mutex<AffinitySessions>);
 
-type Sessions = HashMap<(Ipv4Addr, String), (SocketAddrV4, Instant)>;
+type AffinitySessions = HashMap<(Ipv4Addr, String), (SocketAddrV4, Instant)>;
 
-impl Affinity {
+impl SessionAffinity {
     /// Puts the endpoint first that the client was led to, if it is among them.
-    pub fn prefer(&self, session: &Session, endpoints: &mut [SocketAddrV4]) {
+    pub fn prefer(&self, session: &AffinitySession, endpoints: &mut [SocketAddrV4]) {
         let before = self.sessions().get(&(session.client, session.port.clone())).copied();
         let valid = before.filter(|(_, since)| since.elapsed() < session.lasts);
         if let Some(at) = valid.and_then(|(to, _)| endpoints.iter().position(|one| *one == to)) {
@@ -51,7 +51,7 @@ impl Affinity {
     }
 
     /// Notes that the client has come, and was led there.
-    pub fn note(&self, session: Session, to: SocketAddrV4) {
+    pub fn note(&self, session: AffinitySession, to: SocketAddrV4) {
         let mut sessions = self.sessions();
         if sessions.len() >= MOST {
             let mut times: Vec<Instant> = sessions.values().map(|(_, since)| *since).collect();
@@ -61,7 +61,7 @@ impl Affinity {
         sessions.insert((session.client, session.port), (to, Instant::now()));
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+    fn sessions(&self) -> MutexGuard<'_, AffinitySessions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,15 +70,15 @@ impl Affinity {
 mod tests {
     use super::*;
 
-    fn session(client: u32, port: &str, seconds: u64) -> Session {
-        Session { client: Ipv4Addr::from(client), port: port.into(), lasts: Duration::from_secs(seconds) }
+    fn session(client: u32, port: &str, seconds: u64) -> AffinitySession {
+        AffinitySession { client: Ipv4Addr::from(client), port: port.into(), lasts: Duration::from_secs(seconds) }
     }
 
     fn at(last: u8) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::new(127, 9, 1, last), 8080)
     }
 
-    fn order(affinity: &Affinity, session: &Session, endpoints: &[u8]) -> Vec<u8> {
+    fn order(affinity: &SessionAffinity, session: &AffinitySession, endpoints: &[u8]) -> Vec<u8> {
         let mut endpoints: Vec<SocketAddrV4> = endpoints.iter().map(|last| at(*last)).collect();
         affinity.prefer(session, &mut endpoints);
         endpoints.iter().map(|one| one.ip().octets()[3]).collect()
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_client_comes_to_where_it_was_led() {
-        let affinity = Affinity::default();
+        let affinity = SessionAffinity::default();
         let web = session(1, "web", 100);
         assert_eq!(order(&affinity, &web, &[4, 5, 6]), [4, 5, 6], "it was nowhere yet");
         affinity.note(web.clone(), at(5));
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn the_datagrams_of_a_socket_go_where_the_first_one_went() {
-        let affinity = Affinity::default();
-        let flow = |from, to: &str| Session::of_flow(Ipv4Addr::new(127, 9, 1, 1), from, to.parse().unwrap());
+        let affinity = SessionAffinity::default();
+        let flow = |from, to: &str| AffinitySession::of_flow(Ipv4Addr::new(127, 9, 1, 1), from, to.parse().unwrap());
         affinity.note(flow(40_000, "127.9.128.7:53"), at(5));
         let table = [
             (40_000, "127.9.128.7:53", [5, 4, 6]),
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn only_so_many_are_remembered() {
-        let affinity = Affinity::default();
+        let affinity = SessionAffinity::default();
         let count = MOST as u32 * 3;
         (0..count).for_each(|client| affinity.note(session(client, "web", 100), at(5)));
         assert!(affinity.sessions().len() <= MOST);

@@ -2,12 +2,12 @@
 
 use super::routes::DNS_PORT;
 use crate::world::entrance;
-use crate::world::start::Names;
+use crate::world::start::DnsTarget;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// A system call that the filter tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum SocketCall {
     /// `bind`
     Bind,
     /// `connect`
@@ -20,7 +20,7 @@ pub enum Call {
 
 /// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum CallDecision {
     /// The kernel carries it out as it was asked.
     GoOn,
     /// The pod's own address is bound instead.
@@ -69,23 +69,23 @@ pub fn is_resolver(asked: &SocketAddrV4, own: Ipv4Addr) -> bool {
 }
 
 /// Decides about a call of a pod that has the address `own`, whose programs mean `names` when they ask for names.
-pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr, names: &Names) -> Decision {
-    let Some(asked) = v4(asked) else { return Decision::GoOn };
+pub fn decide(call: SocketCall, asked: SocketAddr, own: Ipv4Addr, names: &DnsTarget) -> CallDecision {
+    let Some(asked) = v4(asked) else { return CallDecision::GoOn };
     let (ip, port) = (*asked.ip(), asked.port());
     let is_here = ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST;
     let [loopback, network, third, _] = ip.octets();
     let is_ours = loopback == 127 && network == own.octets()[1];
     match call {
         // Any port of any address meets nobody's, and a client that binds nothing else may want to go out into the world.
-        Call::Bind if ip.is_unspecified() && port == 0 => Decision::GoOn,
-        Call::Bind if is_here || ip == own => Decision::Bind { port },
-        Call::Bind | Call::Name => Decision::GoOn,
-        _ if port == DNS_PORT && !is_ours && !names.outside && !names.servers.contains(&ip) => Decision::Names,
-        _ if is_resolver(&asked, own) => Decision::Names,
-        _ if is_here => Decision::Within { port },
-        _ if is_ours && SERVICES.contains(&third) => Decision::Service(SocketAddrV4::new(ip, port)),
-        _ if is_ours && PODS.contains(&third) => Decision::Pod(SocketAddrV4::new(ip, port)),
-        _ => Decision::GoOn,
+        SocketCall::Bind if ip.is_unspecified() && port == 0 => CallDecision::GoOn,
+        SocketCall::Bind if is_here || ip == own => CallDecision::Bind { port },
+        SocketCall::Bind | SocketCall::Name => CallDecision::GoOn,
+        _ if port == DNS_PORT && !is_ours && !names.outside && !names.servers.contains(&ip) => CallDecision::Names,
+        _ if is_resolver(&asked, own) => CallDecision::Names,
+        _ if is_here => CallDecision::Within { port },
+        _ if is_ours && SERVICES.contains(&third) => CallDecision::Service(SocketAddrV4::new(ip, port)),
+        _ if is_ours && PODS.contains(&third) => CallDecision::Pod(SocketAddrV4::new(ip, port)),
+        _ => CallDecision::GoOn,
     }
 }
 
@@ -101,49 +101,49 @@ mod tests {
             SocketAddr::V6(_) => unreachable!(),
         };
         let table = [
-            (Call::Bind, "0.0.0.0:80", Decision::Bind { port: 80 }),
-            (Call::Bind, "[::]:80", Decision::Bind { port: 80 }),
-            (Call::Bind, "127.0.0.1:80", Decision::Bind { port: 80 }),
-            (Call::Bind, "0.0.0.0:0", Decision::GoOn),
-            (Call::Bind, "[::]:0", Decision::GoOn),
-            (Call::Bind, "127.0.0.1:0", Decision::Bind { port: 0 }),
-            (Call::Send, "127.9.128.7:53", Decision::Service(to("127.9.128.7:53"))),
-            (Call::Bind, "[::1]:80", Decision::Bind { port: 80 }),
-            (Call::Bind, "[::ffff:0.0.0.0]:80", Decision::Bind { port: 80 }),
-            (Call::Bind, "127.9.1.4:80", Decision::Bind { port: 80 }),
-            (Call::Bind, "127.9.1.5:80", Decision::GoOn),
-            (Call::Bind, "10.0.0.1:80", Decision::GoOn),
-            (Call::Connect, "127.0.0.1:80", Decision::Within { port: 80 }),
-            (Call::Connect, "[::1]:80", Decision::Within { port: 80 }),
-            (Call::Send, "0.0.0.0:54", Decision::Within { port: 54 }),
-            (Call::Send, "0.0.0.0:53", Decision::Names),
-            (Call::Connect, "192.0.2.1:53", Decision::Names),
-            (Call::Connect, "127.9.1.7:53", Decision::Pod(to("127.9.1.7:53"))),
-            (Call::Connect, "127.9.128.1:443", Decision::Service(to("127.9.128.1:443"))),
-            (Call::Connect, "[::ffff:127.9.191.7]:443", Decision::Service(to("127.9.191.7:443"))),
-            (Call::Connect, "127.9.254.7:443", Decision::Service(to("127.9.254.7:443"))),
-            (Call::Connect, "127.9.255.53:53", Decision::Names),
-            (Call::Connect, "127.9.255.1:80", Decision::Service(to("127.9.255.1:80"))),
-            (Call::Connect, "127.9.2.2:80", Decision::Pod(to("127.9.2.2:80"))),
-            (Call::Connect, "127.8.128.1:443", Decision::GoOn),
-            (Call::Connect, "127.9.0.1:80", Decision::GoOn),
-            (Call::Connect, "192.0.2.1:80", Decision::GoOn),
-            (Call::Connect, "[2001:db8::1]:80", Decision::GoOn),
+            (SocketCall::Bind, "0.0.0.0:80", CallDecision::Bind { port: 80 }),
+            (SocketCall::Bind, "[::]:80", CallDecision::Bind { port: 80 }),
+            (SocketCall::Bind, "127.0.0.1:80", CallDecision::Bind { port: 80 }),
+            (SocketCall::Bind, "0.0.0.0:0", CallDecision::GoOn),
+            (SocketCall::Bind, "[::]:0", CallDecision::GoOn),
+            (SocketCall::Bind, "127.0.0.1:0", CallDecision::Bind { port: 0 }),
+            (SocketCall::Send, "127.9.128.7:53", CallDecision::Service(to("127.9.128.7:53"))),
+            (SocketCall::Bind, "[::1]:80", CallDecision::Bind { port: 80 }),
+            (SocketCall::Bind, "[::ffff:0.0.0.0]:80", CallDecision::Bind { port: 80 }),
+            (SocketCall::Bind, "127.9.1.4:80", CallDecision::Bind { port: 80 }),
+            (SocketCall::Bind, "127.9.1.5:80", CallDecision::GoOn),
+            (SocketCall::Bind, "10.0.0.1:80", CallDecision::GoOn),
+            (SocketCall::Connect, "127.0.0.1:80", CallDecision::Within { port: 80 }),
+            (SocketCall::Connect, "[::1]:80", CallDecision::Within { port: 80 }),
+            (SocketCall::Send, "0.0.0.0:54", CallDecision::Within { port: 54 }),
+            (SocketCall::Send, "0.0.0.0:53", CallDecision::Names),
+            (SocketCall::Connect, "192.0.2.1:53", CallDecision::Names),
+            (SocketCall::Connect, "127.9.1.7:53", CallDecision::Pod(to("127.9.1.7:53"))),
+            (SocketCall::Connect, "127.9.128.1:443", CallDecision::Service(to("127.9.128.1:443"))),
+            (SocketCall::Connect, "[::ffff:127.9.191.7]:443", CallDecision::Service(to("127.9.191.7:443"))),
+            (SocketCall::Connect, "127.9.254.7:443", CallDecision::Service(to("127.9.254.7:443"))),
+            (SocketCall::Connect, "127.9.255.53:53", CallDecision::Names),
+            (SocketCall::Connect, "127.9.255.1:80", CallDecision::Service(to("127.9.255.1:80"))),
+            (SocketCall::Connect, "127.9.2.2:80", CallDecision::Pod(to("127.9.2.2:80"))),
+            (SocketCall::Connect, "127.8.128.1:443", CallDecision::GoOn),
+            (SocketCall::Connect, "127.9.0.1:80", CallDecision::GoOn),
+            (SocketCall::Connect, "192.0.2.1:80", CallDecision::GoOn),
+            (SocketCall::Connect, "[2001:db8::1]:80", CallDecision::GoOn),
         ];
         for (call, asked, expected) in table {
-            assert_eq!(decide(call, asked.parse().unwrap(), own, &Names::default()), expected, "{call:?} {asked}");
+            assert_eq!(decide(call, asked.parse().unwrap(), own, &DnsTarget::default()), expected, "{call:?} {asked}");
         }
-        let beside = Names { outside: false, servers: vec!["192.0.2.1".parse().unwrap()] };
-        let outside = Names { outside: true, servers: Vec::new() };
+        let beside = DnsTarget { outside: false, servers: vec!["192.0.2.1".parse().unwrap()] };
+        let outside = DnsTarget { outside: true, servers: Vec::new() };
         let table = [
-            ("192.0.2.1:53", Decision::GoOn, Decision::GoOn),
-            ("192.0.2.2:53", Decision::Names, Decision::GoOn),
-            ("127.0.0.53:53", Decision::Names, Decision::GoOn),
-            ("127.0.0.1:53", Decision::Names, Decision::Within { port: 53 }),
-            ("127.9.255.53:53", Decision::Names, Decision::Names),
+            ("192.0.2.1:53", CallDecision::GoOn, CallDecision::GoOn),
+            ("192.0.2.2:53", CallDecision::Names, CallDecision::GoOn),
+            ("127.0.0.53:53", CallDecision::Names, CallDecision::GoOn),
+            ("127.0.0.1:53", CallDecision::Names, CallDecision::Within { port: 53 }),
+            ("127.9.255.53:53", CallDecision::Names, CallDecision::Names),
         ];
         for (asked, beside_it, outside_it) in table {
-            let found = |names| decide(Call::Connect, asked.parse().unwrap(), own, names);
+            let found = |names| decide(SocketCall::Connect, asked.parse().unwrap(), own, names);
             assert_eq!((found(&beside), found(&outside)), (beside_it, outside_it), "{asked}");
         }
     }

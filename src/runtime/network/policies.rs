@@ -3,10 +3,10 @@
 //! tried again.
 
 use super::super::folder;
-use super::tables::{self, Tables};
-use crate::network::policy::table::{self, Direction, Flow};
+use super::tables::{self, NetworkTables};
+use crate::network::policy::table::{self, Direction, PolicyFlow};
 use crate::object::Key;
-use crate::world::policy::{Denial, Policy};
+use crate::world::policy::{DeniedConnection, NetworkPolicyRules};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -25,22 +25,22 @@ const BETWEEN: char = '_';
 
 /// The written files: the policies that select each pod, and the pods that each policy selects.
 #[derive(Default)]
-pub struct Written {
+pub struct WrittenPolicies {
     pods: BTreeMap<Ipv4Addr, BTreeSet<String>>,
     subjects: BTreeMap<String, Vec<Ipv4Addr>>,
     /// Pods whose file says something else than it should.
     stale: BTreeSet<Ipv4Addr>,
 }
 
-impl Written {
+impl WrittenPolicies {
     /// Writes, or with none removes, what a policy says.
-    pub fn write(&mut self, state: &Path, policy: &Key, rules: Option<&Policy>) -> io::Result<()> {
+    pub fn write(&mut self, state: &Path, policy: &Key, rules: Option<&NetworkPolicyRules>) -> io::Result<()> {
         // Files written before a failure are in force too.
         let written = self.write_all(&state.join(FOLDER), policy, rules);
         written.and(tables::renew(state))
     }
 
-    fn write_all(&mut self, folder: &Path, policy: &Key, rules: Option<&Policy>) -> io::Result<()> {
+    fn write_all(&mut self, folder: &Path, policy: &Key, rules: Option<&NetworkPolicyRules>) -> io::Result<()> {
         let name = format!("{}{BETWEEN}{}", policy.namespace, policy.name);
         if let Some(rules) = rules {
             folder::private_folder(folder).map_err(io::Error::other)?;
@@ -96,18 +96,18 @@ fn remove(file: &Path) -> io::Result<()> {
 }
 
 /// Whether anything is said of what leaves this pod, or may be.
-pub fn bind(tables: &Tables, pod: Ipv4Addr) -> bool {
+pub fn bind(tables: &NetworkTables, pod: Ipv4Addr) -> bool {
     tables.text(FOLDER, pod.to_string()).map_or(true, |names| !names.is_empty())
 }
 
 /// Why a connection may not be; none when it may. While that cannot be read nobody knows, and it may not.
-pub fn denial(tables: &Tables, flow: &Flow) -> io::Result<Option<Denial>> {
+pub fn denial(tables: &NetworkTables, flow: &PolicyFlow) -> io::Result<Option<DeniedConnection>> {
     if flow.from == *flow.to.ip() {
         return Ok(None);
     }
     for (pod, direction) in [(flow.from, Direction::Egress), (*flow.to.ip(), Direction::Ingress)] {
-        let Some(policies) = table::denied(&about(tables, pod)?, direction, flow) else { continue };
-        return Ok(Some(Denial {
+        let Some(policies) = table::denied(&policies_of_pod(tables, pod)?, direction, flow) else { continue };
+        return Ok(Some(DeniedConnection {
             protocol: flow.protocol.to_uppercase(),
             to: flow.to.to_string(),
             is_egress: direction == Direction::Egress,
@@ -118,12 +118,12 @@ pub fn denial(tables: &Tables, flow: &Flow) -> io::Result<Option<Denial>> {
 }
 
 /// Whether a connection may be.
-pub fn allow(tables: &Tables, flow: &Flow) -> bool {
+pub fn allow(tables: &NetworkTables, flow: &PolicyFlow) -> bool {
     matches!(denial(tables, flow), Ok(None))
 }
 
 /// The policies that are about a pod, by name and text.
-fn about(tables: &Tables, pod: Ipv4Addr) -> io::Result<Vec<(String, Rc<str>)>> {
+fn policies_of_pod(tables: &NetworkTables, pod: Ipv4Addr) -> io::Result<Vec<(String, Rc<str>)>> {
     let names = tables.text(FOLDER, pod.to_string())?;
     // One that is gone already says nothing: its text is empty.
     names.lines().map(|name| Ok((name.to_owned(), tables.text(FOLDER, name.to_owned())?))).collect()
@@ -139,8 +139,8 @@ mod tests {
         Key::new(Resource("networkpolicies.networking.k8s.io"), "shop", name)
     }
 
-    fn closed(subjects: &[Ipv4Addr]) -> Policy {
-        Policy { subjects: subjects.into(), ingress: Some(vec![]), ..Policy::default() }
+    fn closed(subjects: &[Ipv4Addr]) -> NetworkPolicyRules {
+        NetworkPolicyRules { subjects: subjects.into(), ingress: Some(vec![]), ..NetworkPolicyRules::default() }
     }
 
     const ONE: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 1);
@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_lets_nobody_through() {
         let state = tempfile::tempdir().unwrap();
-        let tables = Tables::of(state.path());
-        let flow = Flow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
+        let tables = NetworkTables::for_state(state.path());
+        let flow = PolicyFlow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
         assert!(allow(&tables, &flow) && !bind(&tables, ONE), "nothing is said of anybody");
         for unreadable in [ONE, OTHER] {
             let file = state.path().join(FOLDER).join(unreadable.to_string());
@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn what_was_written_before_a_failure_counts() {
         let state = tempfile::tempdir().unwrap();
-        let tables = Tables::of(state.path());
-        let mut written = Written::default();
+        let tables = NetworkTables::for_state(state.path());
+        let mut written = WrittenPolicies::default();
         written.write(state.path(), &key("p"), Some(&closed(&[ONE]))).unwrap();
         let text = || {
             tables.look();
@@ -175,10 +175,10 @@ mod tests {
         };
         let before = text();
         fs::create_dir_all(state.path().join(FOLDER).join(OTHER.to_string())).unwrap();
-        let open = Policy { egress: Some(vec![]), ..closed(&[ONE, OTHER]) };
+        let open = NetworkPolicyRules { egress: Some(vec![]), ..closed(&[ONE, OTHER]) };
         assert!(written.write(state.path(), &key("p"), Some(&open)).is_err());
         assert_ne!(text(), before, "its readers were told");
-        let flow = Flow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
+        let flow = PolicyFlow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
         fs::remove_dir(state.path().join(FOLDER).join(OTHER.to_string())).unwrap();
         written.write(state.path(), &key("p"), Some(&open)).unwrap();
         tables.look();
@@ -191,17 +191,17 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (one, other) = (ONE, OTHER);
         let denied = |from: Ipv4Addr, to: Ipv4Addr| {
-            let flow = Flow { from, to: SocketAddrV4::new(to, 80), protocol: "tcp" };
-            let said = super::denial(&Tables::of(state.path()), &flow).unwrap()?;
+            let flow = PolicyFlow { from, to: SocketAddrV4::new(to, 80), protocol: "tcp" };
+            let said = super::denial(&NetworkTables::for_state(state.path()), &flow).unwrap()?;
             Some((said.is_egress, said.policies.join(" ")))
         };
-        let mut written = Written::default();
+        let mut written = WrittenPolicies::default();
         written.write(state.path(), &key("p"), Some(&closed(&[one, other]))).unwrap();
         assert_eq!(denied(one, other), Some((false, "shop/p".into())));
         assert_eq!(denied(one, one), None, "nobody is kept from himself");
         written.write(state.path(), &key("p"), Some(&closed(&[one]))).unwrap();
         assert_eq!((denied(one, other), denied(other, one)), (None, Some((false, "shop/p".into()))));
-        let mut next = Written::default();
+        let mut next = WrittenPolicies::default();
         next.write(state.path(), &key("q"), Some(&closed(&[other]))).unwrap();
         next.sweep(state.path());
         assert_eq!((denied(one, other), denied(other, one)), (Some((false, "shop/q".into())), None));

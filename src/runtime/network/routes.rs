@@ -5,7 +5,7 @@
 //! another.
 
 use super::super::folder;
-use super::affinity::{Affinity, Session};
+use super::affinity::{AffinitySession, SessionAffinity};
 use super::tables;
 use crate::object::Str;
 use crate::world::plan::{Route, RoutePort};
@@ -29,9 +29,9 @@ pub const DNS_PORT: u16 = 53;
 
 /// The addresses that have a file.
 #[derive(Default)]
-pub struct Written(HashSet<Str>);
+pub struct WrittenRoutes(HashSet<Str>);
 
-impl Written {
+impl WrittenRoutes {
     /// Writes, or with no ports removes, the routes of a Service.
     pub fn write(&mut self, state: &Path, route: &Route) -> io::Result<()> {
         match route.ports.is_empty() {
@@ -105,38 +105,38 @@ fn called(route: &Route, port: &RoutePort) -> String {
 
 /// The endpoint for a client.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct EndpointChoice {
     /// The endpoints in the order in which to try them; none when there are none.
     pub endpoints: Vec<SocketAddrV4>,
     /// Session to record once the client is connected, for a Service with session affinity.
-    session: Option<Session>,
+    session: Option<AffinitySession>,
 }
 
-impl Choice {
+impl EndpointChoice {
     /// One of these endpoints by chance; the rest follow.
-    pub fn among(mut endpoints: Vec<SocketAddrV4>, chance: u64) -> Choice {
+    pub fn pick_endpoint(mut endpoints: Vec<SocketAddrV4>, chance: u64) -> EndpointChoice {
         if !endpoints.is_empty() {
             let first = (chance % endpoints.len() as u64) as usize;
             endpoints.rotate_left(first);
         }
-        Choice { endpoints, session: None }
+        EndpointChoice { endpoints, session: None }
     }
 
     /// For a client of a port of a Service, which may want to keep it.
-    pub fn of_port(route: &Route, port: &RoutePort, endpoints: Vec<SocketAddrV4>, client: Ipv4Addr) -> Choice {
+    pub fn of_port(route: &Route, port: &RoutePort, endpoints: Vec<SocketAddrV4>, client: Ipv4Addr) -> EndpointChoice {
         let lasts = |seconds: u32| Duration::from_secs(seconds.into());
-        let session = |seconds| Session { client, port: called(route, port), lasts: lasts(seconds) };
-        Choice { session: port.sticky.map(session), ..Choice::among(endpoints, chance()) }
+        let session = |seconds| AffinitySession { client, port: called(route, port), lasts: lasts(seconds) };
+        EndpointChoice { session: port.sticky.map(session), ..EndpointChoice::pick_endpoint(endpoints, chance()) }
     }
 
     /// First where this client was led before, if its Service keeps it there.
-    pub fn preferred(mut self, affinity: &Affinity) -> Choice {
+    pub fn preferred(mut self, affinity: &SessionAffinity) -> EndpointChoice {
         self.session.iter().for_each(|session| affinity.prefer(session, &mut self.endpoints));
         self
     }
 
     /// The client was led there.
-    pub fn taken(self, affinity: &Affinity, to: SocketAddrV4) {
+    pub fn taken(self, affinity: &SessionAffinity, to: SocketAddrV4) {
         self.session.into_iter().for_each(|session| affinity.note(session, to));
     }
 }
@@ -155,29 +155,29 @@ pub fn chance() -> u64 {
 }
 
 /// Chooses the endpoint for a client of a Service's port, by the text of the Service's file.
-pub fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Choice {
-    among(text, if stream { "tcp" } else { "udp" }, port, client, chance)
+pub fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> EndpointChoice {
+    pick_from_line(text, if stream { "tcp" } else { "udp" }, port, client, chance)
 }
 
 /// The same for a node port.
-pub fn choose_for_node(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Choice {
-    among(text, if stream { "tcp-node" } else { "udp-node" }, port, client, chance)
+pub fn choose_for_node(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> EndpointChoice {
+    pick_from_line(text, if stream { "tcp-node" } else { "udp-node" }, port, client, chance)
 }
 
 /// The endpoints in the line that begins with these two words.
-fn among(text: &str, kind: &str, port: u16, client: Ipv4Addr, chance: u64) -> Choice {
+fn pick_from_line(text: &str, kind: &str, port: u16, client: Ipv4Addr, chance: u64) -> EndpointChoice {
     let mut lines = text.lines().map(|line| line.split(' '));
     let line = lines.find_map(|mut words| {
         let is_it = words.next() == Some(kind) && words.next().and_then(|number| number.parse().ok()) == Some(port);
         is_it.then_some(words)
     });
-    let Some(mut words) = line else { return Choice::default() };
+    let Some(mut words) = line else { return EndpointChoice::default() };
     let is_kept = words.next() == Some("same");
     let session = is_kept.then(|| words.next()?.split_once('@')).flatten().and_then(|(seconds, name)| {
-        Some(Session { client, port: name.to_owned(), lasts: Duration::from_secs(seconds.parse().ok()?) })
+        Some(AffinitySession { client, port: name.to_owned(), lasts: Duration::from_secs(seconds.parse().ok()?) })
     });
     let endpoints = words.filter_map(|endpoint| endpoint.parse().ok()).collect();
-    Choice { session, ..Choice::among(endpoints, chance) }
+    EndpointChoice { session, ..EndpointChoice::pick_endpoint(endpoints, chance) }
 }
 
 #[cfg(test)]
@@ -240,7 +240,7 @@ mod tests {
         };
         let route =
             |sticky| Route { address: "127.9.128.7".into(), ports: vec![port("http", sticky)], ..Route::default() };
-        let (text, affinity) = (text(&route(Some(60))), Affinity::default());
+        let (text, affinity) = (text(&route(Some(60))), SessionAffinity::default());
         assert!(text.starts_with("tcp 80 same 60@127.9.128.7/http 127.9.1.4:8080 "), "{text}");
         let first = choose(&text, 80, true, Ipv4Addr::LOCALHOST, 2).preferred(&affinity);
         let to = first.endpoints[0];
@@ -251,7 +251,8 @@ mod tests {
             let node = choose_for_node(&text, 30_080, true, Ipv4Addr::LOCALHOST, chance).preferred(&affinity);
             let ports = &route(Some(60));
             let all = service.endpoints.clone();
-            let ingress = Choice::of_port(ports, &ports.ports[0], all, Ipv4Addr::LOCALHOST).preferred(&affinity);
+            let ingress =
+                EndpointChoice::of_port(ports, &ports.ports[0], all, Ipv4Addr::LOCALHOST).preferred(&affinity);
             let firsts = [service, node, ingress].map(|choice| choice.endpoints[0]);
             assert_eq!(firsts, [to; 3]);
         }

@@ -29,24 +29,24 @@ pub fn renew(state: &Path) -> io::Result<()> {
 }
 
 /// The tables of a cluster.
-pub struct Tables {
+pub struct NetworkTables {
     state: PathBuf,
-    kept: RefCell<Kept>,
+    kept: RefCell<CachedTable>,
 }
 
 /// A cached file.
-struct Kept {
+struct CachedTable {
     stamp: Option<File>,
     number: Option<[u8; 8]>,
     since: Instant,
     texts: HashMap<(&'static str, String), Rc<str>>,
 }
 
-impl Tables {
+impl NetworkTables {
     /// Those of the cluster with this folder.
-    pub fn of(state: &Path) -> Tables {
-        let kept = Kept { stamp: None, number: None, since: Instant::now(), texts: HashMap::new() };
-        Tables { state: state.to_owned(), kept: RefCell::new(kept) }
+    pub fn for_state(state: &Path) -> NetworkTables {
+        let kept = CachedTable { stamp: None, number: None, since: Instant::now(), texts: HashMap::new() };
+        NetworkTables { state: state.to_owned(), kept: RefCell::new(kept) }
     }
 
     /// From here on texts are those of this moment or of a later one.
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_table_is_read_again_once_its_writer_says_so() {
         let state = tempfile::tempdir().unwrap();
-        let tables = Tables::of(state.path());
+        let tables = NetworkTables::for_state(state.path());
         std::fs::create_dir(state.path().join("routes")).unwrap();
         let write = |text: &str| std::fs::write(state.path().join("routes/a"), text).unwrap();
         let read = || {
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_not_nothing_and_is_not_kept() {
         let state = tempfile::tempdir().unwrap();
-        let (tables, file) = (Tables::of(state.path()), state.path().join("routes/a"));
+        let (tables, file) = (NetworkTables::for_state(state.path()), state.path().join("routes/a"));
         std::fs::create_dir_all(&file).unwrap();
         renew(state.path()).unwrap();
         tables.look();

@@ -1,7 +1,7 @@
 //! `tcpSocket`, and what all probes over the network have in common: where they go, and Go's words for not getting there.
 
 use super::super::low_ports;
-use super::Finding;
+use super::ProbeFinding;
 use crate::object::cause;
 use serde_json::Value;
 use std::io;
@@ -9,18 +9,18 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// Connects; that is all.
-pub fn probe(socket: &Value, ip: &str, timeout: Duration) -> Finding {
+pub fn probe(socket: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
     let host = socket["host"].as_str().filter(|host| !host.is_empty()).unwrap_or(ip);
     let authority = match port(socket) {
         Ok(port) => authority(host, port),
-        Err(why) => return Finding::unknown(why),
+        Err(why) => return ProbeFinding::unknown(why),
     };
     let Some(address) = resolve(&authority) else {
-        return Finding::failure(format!("dial tcp: lookup {host}: no such host"));
+        return ProbeFinding::failure(format!("dial tcp: lookup {host}: no such host"));
     };
     match TcpStream::connect_timeout(&low_ports::socket_address(address), timeout) {
-        Ok(_) => Finding::success(),
-        Err(error) => Finding::failure(error_of(&authority, &error)),
+        Ok(_) => ProbeFinding::success(),
+        Err(error) => ProbeFinding::failure(error_of(&authority, &error)),
     }
 }
 
@@ -64,11 +64,11 @@ mod tests {
         let second = Duration::from_secs(1);
         let port = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound").port();
         let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
-        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", second), Finding::failure(refused));
+        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", second), ProbeFinding::failure(refused));
         let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = silent.local_addr().expect("bound").port();
-        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", second), Finding::success());
-        assert_eq!(probe(&json!({"port": port, "host": "127.0.0.1"}), "192.0.2.1", second), Finding::success());
-        assert_eq!(probe(&json!({"port": 0}), "127.0.0.1", second), Finding::unknown("invalid port number: 0"));
+        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", second), ProbeFinding::success());
+        assert_eq!(probe(&json!({"port": port, "host": "127.0.0.1"}), "192.0.2.1", second), ProbeFinding::success());
+        assert_eq!(probe(&json!({"port": 0}), "127.0.0.1", second), ProbeFinding::unknown("invalid port number: 0"));
     }
 }

@@ -1,7 +1,7 @@
 //! `grpc`: the health checking protocol of gRPC over plain HTTP/2, with the messages of the kubelet (probe/grpc/grpc.go).
 
 use super::super::low_ports;
-use super::{Finding, USER_AGENT, dial};
+use super::{ProbeFinding, USER_AGENT, dial};
 use crate::object::time;
 use h2::client;
 use jiff::SignedDuration;
@@ -44,35 +44,35 @@ const INTERNAL: usize = 13;
 const UNAVAILABLE: usize = 14;
 
 /// A call that failed: its code and its words.
-struct Failed {
+struct GrpcError {
     code: usize,
     message: String,
 }
 
 /// Asks whether the service is SERVING.
-pub fn probe(call: &Value, ip: &str, timeout: Duration) -> Finding {
+pub fn probe(call: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
     let authority = match dial::port(call) {
         Ok(port) => dial::authority(ip, port),
-        Err(why) => return Finding::unknown(why),
+        Err(why) => return ProbeFinding::unknown(why),
     };
     let Some(address) = dial::resolve(&authority) else {
-        return Finding::failure(format!("error: failed to connect service at {authority:?}: no such host"));
+        return ProbeFinding::failure(format!("error: failed to connect service at {authority:?}: no such host"));
     };
     let service = call["service"].as_str().unwrap_or_default();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Finding::unknown(error.to_string()),
+        Err(error) => return ProbeFinding::unknown(error.to_string()),
     };
     let patience = time::format_duration(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
     runtime.block_on(async {
         let deadline = tokio::time::Instant::now() + timeout;
         let connected = tokio::time::timeout_at(deadline, connect(address)).await;
         let Ok(connection) = connected else {
-            return Finding::failure(format!(
+            return ProbeFinding::failure(format!(
                 "timeout: failed to connect service {authority:?} within {patience}: context deadline exceeded"
             ));
         };
-        let late = Failed { code: DEADLINE_EXCEEDED, message: "context deadline exceeded".into() };
+        let late = GrpcError { code: DEADLINE_EXCEEDED, message: "context deadline exceeded".into() };
         let answer = tokio::time::timeout_at(deadline, check(connection, &authority, service));
         judge(answer.await.unwrap_or(Err(late)), &patience)
     })
@@ -88,18 +88,18 @@ async fn connect(address: SocketAddr) -> TcpStream {
     }
 }
 
-fn judge(answer: Result<i64, Failed>, patience: &str) -> Finding {
-    let Failed { code, message } = match answer {
-        Ok(1) => return Finding::success(),
+fn judge(answer: Result<i64, GrpcError>, patience: &str) -> ProbeFinding {
+    let GrpcError { code, message } = match answer {
+        Ok(1) => return ProbeFinding::success(),
         Ok(status) => {
             let known = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
             let named = usize::try_from(status).ok().and_then(|status| known.get(status));
             let status = named.map_or_else(|| status.to_string(), |name| name.to_string());
-            return Finding::failure(format!("service unhealthy (responded with {status:?})"));
+            return ProbeFinding::failure(format!("service unhealthy (responded with {status:?})"));
         }
         Err(failed) => failed,
     };
-    Finding::failure(match code {
+    ProbeFinding::failure(match code {
         UNIMPLEMENTED => {
             format!("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}")
         }
@@ -112,7 +112,7 @@ fn judge(answer: Result<i64, Failed>, patience: &str) -> Finding {
 }
 
 /// One call of `grpc.health.v1.Health/Check`; gives the status that it answers.
-async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<i64, Failed> {
+async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<i64, GrpcError> {
     let (sender, connection) =
         client::Builder::new().handshake::<_, Cursor<Vec<u8>>>(connection).await.map_err(broken)?;
     tokio::spawn(async move {
@@ -125,7 +125,7 @@ async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<
         .header("te", "trailers")
         .header("user-agent", USER_AGENT)
         .body(())
-        .map_err(|error| Failed { code: INTERNAL, message: error.to_string() })?;
+        .map_err(|error| GrpcError { code: INTERNAL, message: error.to_string() })?;
     let (response, mut stream) = sender.send_request(request, false).map_err(broken)?;
     stream.send_data(Cursor::new(framed(service)), true).map_err(broken)?;
     let (head, mut body) = response.await.map_err(broken)?.into_parts();
@@ -138,49 +138,49 @@ async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<
         let _ = body.flow_control().release_capacity(part.len());
         message.extend_from_slice(&part);
         if message.len() > LONGEST {
-            return Err(Failed { code: INTERNAL, message: "the answer is too long".into() });
+            return Err(GrpcError { code: INTERNAL, message: "the answer is too long".into() });
         }
     }
     let trailers = body.trailers().await.map_err(broken)?.unwrap_or_default();
     status_of(&trailers).unwrap_or_else(|| {
-        Err(Failed { code: INTERNAL, message: "server closed the stream without sending trailers".into() })
+        Err(GrpcError { code: INTERNAL, message: "server closed the stream without sending trailers".into() })
     })?;
     status(message.get(5..).unwrap_or_default())
-        .ok_or_else(|| Failed { code: INTERNAL, message: "grpc: failed to unmarshal the received message".into() })
+        .ok_or_else(|| GrpcError { code: INTERNAL, message: "grpc: failed to unmarshal the received message".into() })
 }
 
-fn broken(error: h2::Error) -> Failed {
+fn broken(error: h2::Error) -> GrpcError {
     match error.reason().filter(|_| error.is_reset()) {
         Some(reason) => {
             let message = format!("stream terminated by RST_STREAM with error code: {reason:?}");
-            Failed { code: INTERNAL, message }
+            GrpcError { code: INTERNAL, message }
         }
-        None => Failed { code: UNAVAILABLE, message: format!("connection error: desc = \"{error}\"") },
+        None => GrpcError { code: UNAVAILABLE, message: format!("connection error: desc = \"{error}\"") },
     }
 }
 
 /// A server that answers as no gRPC server does.
-fn refuse_other(response: &Response<()>) -> Result<(), Failed> {
+fn refuse_other(response: &Response<()>) -> Result<(), GrpcError> {
     let status = response.status();
     if status.as_u16() != 200 {
         let code = if status.as_u16() == 404 { UNIMPLEMENTED } else { UNKNOWN };
-        return Err(Failed { code, message: format!("unexpected HTTP status code received from server: {status}") });
+        return Err(GrpcError { code, message: format!("unexpected HTTP status code received from server: {status}") });
     }
     let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     match kind.starts_with("application/grpc") {
         true => Ok(()),
         false => {
             let message = format!("unexpected content-type received from server: {kind:?}");
-            Err(Failed { code: UNKNOWN, message })
+            Err(GrpcError { code: UNKNOWN, message })
         }
     }
 }
 
 /// Returns the value of `grpc-status`, if present.
-fn status_of(headers: &HeaderMap) -> Option<Result<(), Failed>> {
+fn status_of(headers: &HeaderMap) -> Option<Result<(), GrpcError>> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let code = text("grpc-status")?.parse().unwrap_or(UNKNOWN);
-    Some(if code == 0 { Ok(()) } else { Err(Failed { code, message: decoded(text("grpc-message").unwrap_or("")) }) })
+    Some(if code == 0 { Ok(()) } else { Err(GrpcError { code, message: decoded(text("grpc-message").unwrap_or("")) }) })
 }
 
 /// `%20` and its like, as gRPC writes messages.
@@ -236,7 +236,7 @@ mod tests {
 
     /// Behaviour of the test server for one call: a status in the message, a status of the call, or no answer.
     #[derive(Clone, Copy)]
-    enum Manner {
+    enum TestServerBehaviour {
         Says(u8),
         Refuses(&'static str, &'static str),
         IsPlainHttp,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     /// Serves one call; gives the port and, in the end, what was asked.
-    fn serve(manner: Manner) -> (u16, std::thread::JoinHandle<Vec<u8>>) {
+    fn serve(manner: TestServerBehaviour) -> (u16, std::thread::JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("bound").port();
         let thread = std::thread::spawn(move || {
@@ -262,7 +262,7 @@ mod tests {
                 let asked = body.data().await.expect("a message").expect("a message").to_vec();
                 let head = |status| Response::builder().status(status).header("content-type", "application/grpc");
                 match manner {
-                    Manner::Says(status) => {
+                    TestServerBehaviour::Says(status) => {
                         let mut stream = respond.send_response(head(200).body(()).expect("made"), false).expect("sent");
                         let message = if status == 0 { vec![0; 5] } else { vec![0, 0, 0, 0, 2, 8, status] };
                         stream.send_data(Cursor::new(message), false).expect("sent");
@@ -270,14 +270,14 @@ mod tests {
                         trailers.insert("grpc-status", "0".parse().expect("a value"));
                         stream.send_trailers(trailers).expect("sent");
                     }
-                    Manner::Refuses(code, message) => {
+                    TestServerBehaviour::Refuses(code, message) => {
                         let head = head(200).header("grpc-status", code).header("grpc-message", message);
                         respond.send_response(head.body(()).expect("made"), true).expect("sent");
                     }
-                    Manner::IsPlainHttp => {
+                    TestServerBehaviour::IsPlainHttp => {
                         respond.send_response(head(404).body(()).expect("made"), true).expect("sent");
                     }
-                    Manner::IsSilent => {}
+                    TestServerBehaviour::IsSilent => {}
                 }
                 drop(driver.await);
                 asked
@@ -292,33 +292,33 @@ mod tests {
         let lacking = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ";
         let not_found = "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service";
         let table = [
-            (Manner::Says(1), None),
-            (Manner::Says(2), Some(unhealthy("NOT_SERVING"))),
-            (Manner::Says(0), Some(unhealthy("UNKNOWN"))),
-            (Manner::Refuses("5", "unknown%20service"), Some(not_found.into())),
-            (Manner::Refuses("12", "unknown method"), Some(format!("{lacking}unknown method"))),
+            (TestServerBehaviour::Says(1), None),
+            (TestServerBehaviour::Says(2), Some(unhealthy("NOT_SERVING"))),
+            (TestServerBehaviour::Says(0), Some(unhealthy("UNKNOWN"))),
+            (TestServerBehaviour::Refuses("5", "unknown%20service"), Some(not_found.into())),
+            (TestServerBehaviour::Refuses("12", "unknown method"), Some(format!("{lacking}unknown method"))),
             (
-                Manner::IsPlainHttp,
+                TestServerBehaviour::IsPlainHttp,
                 Some(format!("{lacking}unexpected HTTP status code received from server: 404 Not Found")),
             ),
         ];
         for (manner, expected) in table {
             let (port, server) = serve(manner);
             let found = probe(&json!({"port": port, "service": "db"}), "127.0.0.1", Duration::from_secs(20));
-            assert_eq!(found, expected.map_or_else(Finding::success, Finding::failure));
+            assert_eq!(found, expected.map_or_else(ProbeFinding::success, ProbeFinding::failure));
             assert_eq!(server.join().expect("served"), [&[0, 0, 0, 0, 4, 10, 2][..], b"db"].concat());
         }
     }
 
     #[test]
     fn time_runs_out_before_the_connection_or_after_it() {
-        let (port, server) = serve(Manner::IsSilent);
+        let (port, server) = serve(TestServerBehaviour::IsSilent);
         let found = probe(&json!({"port": port}), "127.0.0.1", Duration::from_secs(1));
-        assert_eq!(found, Finding::failure("timeout: health rpc did not complete within 1s"));
+        assert_eq!(found, ProbeFinding::failure("timeout: health rpc did not complete within 1s"));
         assert_eq!(server.join().expect("served"), [0; 5]);
         let found = probe(&json!({"port": port}), "127.0.0.1", Duration::from_millis(50));
         let expected =
             format!("timeout: failed to connect service \"127.0.0.1:{port}\" within 50ms: context deadline exceeded");
-        assert_eq!(found, Finding::failure(expected));
+        assert_eq!(found, ProbeFinding::failure(expected));
     }
 }

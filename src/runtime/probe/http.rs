@@ -1,8 +1,8 @@
 //! `httpGet`, over HTTP and HTTPS, with the messages of Go's network library, which the kubelet passes on.
 
 use super::super::low_ports;
-use super::{Finding, USER_AGENT, dial};
-use crate::world::Verdict;
+use super::{ProbeFinding, USER_AGENT, dial};
+use crate::world::ProbeResult;
 use serde_json::Value;
 use std::io;
 use std::time::{Duration, Instant};
@@ -20,35 +20,38 @@ const BODY: u64 = 10 * 1024;
 const TIMED_OUT: &str = "(Client.Timeout exceeded while awaiting headers)";
 
 /// Response to a probe.
-struct Answer {
+struct HttpProbeResponse {
     status: u16,
     location: Option<String>,
     body: String,
 }
 
 /// Any status from 200 to 399 is a success. Redirects to another host are not followed: a success that is worth a word.
-pub fn probe(get: &Value, ip: &str, timeout: Duration) -> Finding {
+pub fn probe(get: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
     let url = match url(get, ip) {
         Ok(url) => url,
-        Err(why) => return Finding::unknown(why),
+        Err(why) => return ProbeFinding::unknown(why),
     };
     match follow(url, get, timeout) {
-        Ok(Answer { status: 200..300, .. }) => Finding::success(),
-        Ok(Answer { status: 300..400, body, .. }) => {
-            Finding { verdict: Verdict::Warning, message: format!("Probe terminated redirects, Response body: {body}") }
+        Ok(HttpProbeResponse { status: 200..300, .. }) => ProbeFinding::success(),
+        Ok(HttpProbeResponse { status: 300..400, body, .. }) => ProbeFinding {
+            verdict: ProbeResult::Warning,
+            message: format!("Probe terminated redirects, Response body: {body}"),
+        },
+        Ok(HttpProbeResponse { status, .. }) => {
+            ProbeFinding::failure(format!("HTTP probe failed with statuscode: {status}"))
         }
-        Ok(Answer { status, .. }) => Finding::failure(format!("HTTP probe failed with statuscode: {status}")),
-        Err(why) => Finding::failure(why),
+        Err(why) => ProbeFinding::failure(why),
     }
 }
 
 /// A hook is content with any answer (Kubernetes: lifecycle/handlers.go), and asks once more over HTTP where HTTPS is not spoken.
-pub fn hook(get: &Value, ip: &str, timeout: Duration) -> Finding {
+pub fn hook(get: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
     let asked = url(get, ip).and_then(|url| match follow(url.clone(), get, timeout) {
         Err(why) if why.ends_with(PLAIN) => follow(url.replacen("https", "http", 1), get, timeout),
         other => other,
     });
-    asked.map_or_else(Finding::failure, |_| Finding::success())
+    asked.map_or_else(ProbeFinding::failure, |_| ProbeFinding::success())
 }
 
 fn url(get: &Value, ip: &str) -> Result<String, String> {
@@ -60,7 +63,7 @@ fn url(get: &Value, ip: &str) -> Result<String, String> {
 }
 
 /// Asks, and follows where that leads on the same host, as Go's client does.
-fn follow(mut url: String, get: &Value, timeout: Duration) -> Result<Answer, String> {
+fn follow(mut url: String, get: &Value, timeout: Duration) -> Result<HttpProbeResponse, String> {
     let deadline = Instant::now() + timeout;
     for _ in 0..=REDIRECTS {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -87,7 +90,7 @@ impl Resolver for PodResolver {
     }
 }
 
-fn ask(url: &str, get: &Value, timeout: Duration) -> Result<Answer, ureq::Error> {
+fn ask(url: &str, get: &Value, timeout: Duration) -> Result<HttpProbeResponse, ureq::Error> {
     let headers = get["httpHeaders"].as_array().map(Vec::as_slice).unwrap_or_default();
     let own = |name: &str, otherwise: &str| {
         let has =
@@ -113,7 +116,7 @@ fn ask(url: &str, get: &Value, timeout: Duration) -> Result<Answer, ureq::Error>
     let location = response.headers().get("location").and_then(|location| location.to_str().ok()).map(str::to_owned);
     let status = response.status().as_u16();
     let body = if (300..400).contains(&status) { text(response.body_mut()) } else { String::new() };
-    Ok(Answer { status, location, body })
+    Ok(HttpProbeResponse { status, location, body })
 }
 
 fn text(body: &mut ureq::Body) -> String {
@@ -212,10 +215,10 @@ mod tests {
 
     #[test]
     fn statuses_below_400_are_success() {
-        let table = [("200 OK", Finding::success())];
+        let table = [("200 OK", ProbeFinding::success())];
         let failing = [("404 Not Found", 404), ("500 Oops", 500)];
-        let failing =
-            failing.map(|(line, code)| (line, Finding::failure(format!("HTTP probe failed with statuscode: {code}"))));
+        let failing = failing
+            .map(|(line, code)| (line, ProbeFinding::failure(format!("HTTP probe failed with statuscode: {code}"))));
         for (line, expected) in table.into_iter().chain(failing) {
             let (port, server) = serve(vec![status(line)]);
             assert_eq!(probe(&json!({"port": port, "path": "/x"}), "127.0.0.1", SECOND * 5), expected, "{line}");
@@ -228,7 +231,7 @@ mod tests {
         let (port, server) = serve(vec![status("200 OK")]);
         let headers = json!([{"name": "Host", "value": "web.example"}, {"name": "X-A", "value": "b"}]);
         let found = probe(&json!({"port": port, "httpHeaders": headers}), "127.0.0.1", SECOND * 5);
-        assert_eq!(found, Finding::success());
+        assert_eq!(found, ProbeFinding::success());
         let asked = server.join().expect("served").remove(0).to_lowercase();
         for line in ["get / http/1.1", "host: web.example", "x-a: b", "user-agent: kube-probe/1.36", "accept: */*"] {
             assert!(asked.contains(line), "{line} in {asked}");
@@ -240,12 +243,12 @@ mod tests {
         let away = "HTTP/1.1 302 Found\r\nLocation: http://elsewhere.example/\r\nContent-Length: 0\r\n\r\n";
         let (port, server) = serve(vec![away.to_owned()]);
         let message = "Probe terminated redirects, Response body: ".to_owned();
-        let expected = Finding { verdict: Verdict::Warning, message };
+        let expected = ProbeFinding { verdict: ProbeResult::Warning, message };
         assert_eq!(probe(&json!({"port": port}), "127.0.0.1", SECOND * 5), expected);
         server.join().expect("served");
         let here = "HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n".to_owned();
         let (port, server) = serve(vec![here, status("503 Later")]);
-        let expected = Finding::failure("HTTP probe failed with statuscode: 503");
+        let expected = ProbeFinding::failure("HTTP probe failed with statuscode: 503");
         assert_eq!(probe(&json!({"port": port}), "127.0.0.1", SECOND * 5), expected);
         assert!(server.join().expect("served")[1].starts_with("GET /next "));
     }
@@ -254,13 +257,13 @@ mod tests {
     fn failures_to_connect_read_as_the_kubelet_says_them() {
         let port = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound").port();
         let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
-        let expected = Finding::failure(format!("Get \"http://127.0.0.1:{port}/healthz\": {refused}"));
+        let expected = ProbeFinding::failure(format!("Get \"http://127.0.0.1:{port}/healthz\": {refused}"));
         assert_eq!(probe(&json!({"port": port, "path": "healthz"}), "127.0.0.1", SECOND), expected);
         let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = silent.local_addr().expect("bound").port();
         let slow = probe(&json!({"port": port}), "127.0.0.1", Duration::from_millis(50)).message;
         assert!(slow.ends_with("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"), "{slow}");
-        assert_eq!(probe(&json!({"port": 0}), "127.0.0.1", SECOND).verdict, Verdict::Unknown);
+        assert_eq!(probe(&json!({"port": 0}), "127.0.0.1", SECOND).verdict, ProbeResult::Unknown);
     }
 
     #[test]
@@ -268,11 +271,11 @@ mod tests {
         let (port, server) = serve(vec![status("200 OK")]);
         let found = probe(&json!({"port": port, "scheme": "HTTPS"}), "127.0.0.1", SECOND * 5);
         server.join().expect("served");
-        assert_eq!(found, Finding::failure(format!("Get \"https://127.0.0.1:{port}/\": {PLAIN}")));
+        assert_eq!(found, ProbeFinding::failure(format!("Get \"https://127.0.0.1:{port}/\": {PLAIN}")));
         let (port, server) = serve(vec![status("200 OK"), status("500 Oops")]);
         let found = hook(&json!({"port": port, "scheme": "HTTPS"}), "127.0.0.1", SECOND * 5);
         server.join().expect("served");
-        assert_eq!(found, Finding::success(), "a hook asks once more without, and takes any answer");
+        assert_eq!(found, ProbeFinding::success(), "a hook asks once more without, and takes any answer");
     }
 
     #[test]

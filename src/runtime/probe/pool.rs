@@ -2,7 +2,7 @@
 
 use super::{answer, over_network};
 use crate::world::Report;
-use crate::world::plan::Probe;
+use crate::world::plan::ProbeRun;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,29 +12,29 @@ const WORKERS: usize = 32;
 /// A thread without work ends after this.
 const LINGER: Duration = Duration::from_secs(30);
 
-type Job = (Box<Probe>, Box<dyn FnOnce(Report) + Send>);
+type ProbeJob = (Box<ProbeRun>, Box<dyn FnOnce(Report) + Send>);
 
 #[derive(Default)]
-struct Line {
-    jobs: VecDeque<Job>,
+struct ProbeQueue {
+    jobs: VecDeque<ProbeJob>,
     workers: usize,
     idle: usize,
     closed: bool,
 }
 
 #[derive(Default)]
-struct Shared {
-    line: Mutex<Line>,
+struct SharedProbeQueue {
+    line: Mutex<ProbeQueue>,
     ready: Condvar,
 }
 
 /// The threads for probes over the network.
 #[derive(Default)]
-pub struct Pool(Arc<Shared>);
+pub struct ProbePool(Arc<SharedProbeQueue>);
 
-impl Pool {
+impl ProbePool {
     /// Runs a probe and hands its report over, from one of the pool's threads.
-    pub fn run(&self, probe: Box<Probe>, report: impl FnOnce(Report) + Send + 'static) {
+    pub fn run(&self, probe: Box<ProbeRun>, report: impl FnOnce(Report) + Send + 'static) {
         let mut line = self.0.lock();
         line.jobs.push_back((probe, Box::new(report)));
         if line.idle >= line.jobs.len() || line.workers >= WORKERS {
@@ -48,7 +48,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ProbePool {
     /// Those under way end with their timeouts; nobody waits for them.
     fn drop(&mut self) {
         let mut line = self.0.lock();
@@ -58,18 +58,18 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Line> {
+impl SharedProbeQueue {
+    fn lock(&self) -> MutexGuard<'_, ProbeQueue> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work(&self) {
-        while let Some((probe, report)) = self.next() {
+        while let Some((probe, report)) = self.next_job() {
             report(answer(&probe, over_network(&probe)));
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    fn next_job(&self) -> Option<ProbeJob> {
         let mut line = self.lock();
         loop {
             if let Some(job) = line.jobs.pop_front() {

@@ -5,7 +5,7 @@ use rustix::io::{Errno, read, write};
 use std::os::fd::OwnedFd;
 
 /// One direction.
-pub struct Copy {
+pub struct CopyDirection {
     from: OwnedFd,
     to: OwnedFd,
     pending: Vec<u8>,
@@ -17,10 +17,10 @@ pub struct Copy {
     pub broken: bool,
 }
 
-impl Copy {
+impl CopyDirection {
     /// From here to there.
-    pub fn new(from: OwnedFd, to: OwnedFd, is_output: bool) -> Copy {
-        Copy { from, to, pending: Vec::new(), is_output, over: false, broken: false }
+    pub fn new(from: OwnedFd, to: OwnedFd, is_output: bool) -> CopyDirection {
+        CopyDirection { from, to, pending: Vec::new(), is_output, over: false, broken: false }
     }
 
     /// Returns the event to wait for.

@@ -9,10 +9,12 @@
 mod copying;
 mod terminal;
 
-use super::process::{self, Identity};
-use super::wire::{self, Answer, Attach, Envelope, ExecOutcome, Record, Request, Size};
+use super::process::{self, ProcessIdentity};
+use super::wire::{
+    self, AttachRequest, ExecOutcome, RequestEnvelope, ShimAnswer, ShimRecord, ShimRequest, TerminalSize,
+};
 use super::{folder, pty, spawn};
-use copying::Copy;
+use copying::CopyDirection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -37,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The client's streams that the command gets.
 #[derive(Clone, Copy)]
-pub struct Streams {
+pub struct SessionStreams {
     /// Our standard input, or nothing to read.
     pub stdin: bool,
     /// A terminal of its own, which ours shows; ours has to be one.
@@ -46,7 +48,7 @@ pub struct Streams {
 
 /// End of a session.
 #[derive(Debug, PartialEq)]
-pub enum Ended {
+pub enum SessionEnd {
     /// The command, with this code.
     Exited(i32),
     /// The container that we were attached to has ended, or there is nothing more to type.
@@ -65,11 +67,17 @@ pub fn is_terminal() -> bool {
 }
 
 /// Runs a command beside a running container of a pod, with our standard input, output and error.
-pub fn run(state: &Path, uid: &str, container: &str, argv: &[String], streams: Streams) -> io::Result<Ended> {
-    let Some(mut shim) = Shim::of(state, uid, container)? else { return Ok(Ended::Missing) };
-    let size = if streams.terminal { Terminal::size() } else { Size::default() };
+pub fn run(
+    state: &Path,
+    uid: &str,
+    container: &str,
+    argv: &[String],
+    streams: SessionStreams,
+) -> io::Result<SessionEnd> {
+    let Some(mut shim) = ShimConnection::connect(state, uid, container)? else { return Ok(SessionEnd::Missing) };
+    let size = if streams.terminal { Terminal::size() } else { TerminalSize::default() };
     let (container, argv) = (container.to_owned(), argv.to_vec());
-    let session = Request::Session(wire::Session { container, argv, terminal: streams.terminal, size });
+    let session = ShimRequest::Session(wire::SessionRequest { container, argv, terminal: streams.terminal, size });
     if !streams.terminal {
         let (stdio, copies) = on_pipes(streams.stdin)?;
         shim.ask(session, stdio)?;
@@ -81,28 +89,34 @@ pub fn run(state: &Path, uid: &str, container: &str, argv: &[String], streams: S
     let Ok(screen) = pty::receive(&ours) else { return shim.attend(Vec::new(), None) };
     rustix::io::ioctl_fionbio(&screen, true)?;
     let copies = vec![
-        Copy::new(duplicate(stdin())?, screen.try_clone()?, false),
-        Copy::new(screen.try_clone()?, duplicate(stdout())?, true),
+        CopyDirection::new(duplicate(stdin())?, screen.try_clone()?, false),
+        CopyDirection::new(screen.try_clone()?, duplicate(stdout())?, true),
     ];
     let terminal = Terminal::raw()?;
-    let fit = |_: &OwnedFd, size: Size| Ok(pty::resize(&screen, size)?);
+    let fit = |_: &OwnedFd, size: TerminalSize| Ok(pty::resize(&screen, size)?);
     fit(&shim.socket, Terminal::size())?;
     shim.attend(copies, Some((&terminal, &fit)))
 }
 
 /// Settings for attaching to a container.
 #[derive(Clone, Copy)]
-pub struct Joining {
+pub struct AttachMode {
     /// The attached streams.
-    pub streams: Streams,
+    pub streams: SessionStreams,
     /// Whether what it has written before comes first.
     pub replay: bool,
 }
 
 /// Attaches our standard input, output and error to a running container; `ready` is called when we are.
-pub fn attach(state: &Path, uid: &str, container: &str, joining: Joining, ready: impl FnOnce()) -> io::Result<Ended> {
-    let Some(mut shim) = Shim::of(state, uid, container)? else { return Ok(Ended::Missing) };
-    let Joining { streams, replay } = joining;
+pub fn attach(
+    state: &Path,
+    uid: &str,
+    container: &str,
+    joining: AttachMode,
+    ready: impl FnOnce(),
+) -> io::Result<SessionEnd> {
+    let Some(mut shim) = ShimConnection::connect(state, uid, container)? else { return Ok(SessionEnd::Missing) };
+    let AttachMode { streams, replay } = joining;
     let mut copies = Vec::new();
     let mut lay = |own: BorrowedFd, is_output: bool| -> io::Result<OwnedFd> {
         let (theirs, copy) = laid(own, is_output)?;
@@ -111,25 +125,25 @@ pub fn attach(state: &Path, uid: &str, container: &str, joining: Joining, ready:
     };
     let input = if streams.stdin { lay(stdin(), false)? } else { spawn::nothing()? };
     let pipes = [input, lay(stdout(), true)?, lay(stderr(), true)?];
-    let attach = Attach { container: container.to_owned(), stdin: streams.stdin, replay };
-    shim.ask(Request::Attach(attach), pipes)?;
+    let attach = AttachRequest { container: container.to_owned(), stdin: streams.stdin, replay };
+    shim.ask(ShimRequest::Attach(attach), pipes)?;
     match shim.next_answer()? {
-        Answer::Attached => ready(),
+        ShimAnswer::Attached => ready(),
         other => return Ok(ended(&other).unwrap_or_else(unheard)),
     }
     if !streams.terminal {
         return shim.attend(copies, None);
     }
     let terminal = Terminal::raw()?;
-    let fit = |socket: &OwnedFd, size| send(socket, Request::Resize(size), &[]);
+    let fit = |socket: &OwnedFd, size| send(socket, ShimRequest::Resize(size), &[]);
     let size = Terminal::size();
     // One line more and back again, as kubectl does it: whatever draws on the terminal draws it anew.
-    fit(&shim.socket, Size { rows: size.rows.saturating_add(1), columns: size.columns.saturating_add(1) })?;
+    fit(&shim.socket, TerminalSize { rows: size.rows.saturating_add(1), columns: size.columns.saturating_add(1) })?;
     fit(&shim.socket, size)?;
     shim.attend(copies, Some((&terminal, &fit)))
 }
 
-fn on_pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Vec<Copy>)> {
+fn on_pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Vec<CopyDirection>)> {
     let mut copies = Vec::new();
     let mut shared = |own: BorrowedFd, is_output: bool| -> io::Result<OwnedFd> {
         if !isatty(own) {
@@ -145,12 +159,12 @@ fn on_pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Vec<Copy>)> {
 }
 
 /// A pipe between one of our streams and somebody else: their end, and what is to be copied.
-fn laid(own: BorrowedFd, is_output: bool) -> io::Result<(OwnedFd, Copy)> {
+fn laid(own: BorrowedFd, is_output: bool) -> io::Result<(OwnedFd, CopyDirection)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     let (ours, theirs) = if is_output { (read, write) } else { (write, read) };
     rustix::io::ioctl_fionbio(&ours, true)?;
     let own = duplicate(own)?;
-    Ok((theirs, if is_output { Copy::new(ours, own, true) } else { Copy::new(own, ours, false) }))
+    Ok((theirs, if is_output { CopyDirection::new(ours, own, true) } else { CopyDirection::new(own, ours, false) }))
 }
 
 fn duplicate(fd: BorrowedFd) -> io::Result<OwnedFd> {
@@ -158,22 +172,22 @@ fn duplicate(fd: BorrowedFd) -> io::Result<OwnedFd> {
 }
 
 /// A connection to the shim of a pod.
-struct Shim {
+struct ShimConnection {
     socket: OwnedFd,
-    process: Option<Identity>,
+    process: Option<ProcessIdentity>,
     inbox: Vec<u8>,
 }
 
 /// Callback that passes the size of the client's terminal.
-type Fit<'a> = &'a dyn Fn(&OwnedFd, Size) -> io::Result<()>;
+type ResizeCallback<'a> = &'a dyn Fn(&OwnedFd, TerminalSize) -> io::Result<()>;
 
-impl Shim {
+impl ShimConnection {
     /// None when the container does not run.
-    fn of(state: &Path, uid: &str, container: &str) -> io::Result<Option<Shim>> {
+    fn connect(state: &Path, uid: &str, container: &str) -> io::Result<Option<ShimConnection>> {
         let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
-        let runs = |record: &Record| record.containers.get(container).and_then(|known| known.process()).is_some();
+        let runs = |record: &ShimRecord| record.containers.get(container).and_then(|known| known.process()).is_some();
         let Some(record) = record.filter(runs) else { return Ok(None) };
-        let shim = |socket| Shim { socket, process: record.shim, inbox: Vec::new() };
+        let shim = |socket| ShimConnection { socket, process: record.shim, inbox: Vec::new() };
         let until = Instant::now() + PATIENCE;
         loop {
             match folder::dial(&folder::pod(state, uid)).map(shim) {
@@ -196,11 +210,11 @@ impl Shim {
     /// Waits for a sign of life: a stopped shim would hold descriptors that were sent to it open, and whoever reads their other sides
     /// would wait for it. A shim of an older program refuses the request, which is a sign as well.
     fn check_alive(&mut self) -> io::Result<()> {
-        send(&self.socket, Request::Ping, &[])?;
+        send(&self.socket, ShimRequest::Ping, &[])?;
         let until = Instant::now() + PATIENCE;
         loop {
-            match self.hear()? {
-                Some(Answer::Refused { why, .. }) if why == GONE => {
+            match self.read_answer()? {
+                Some(ShimAnswer::Refused { why, .. }) if why == GONE => {
                     return Err(io::Error::new(io::ErrorKind::ConnectionReset, GONE));
                 }
                 Some(_) => return Ok(()),
@@ -223,7 +237,7 @@ impl Shim {
     }
 
     /// From here on the shim alone has the descriptors: when it closes them they end. `ETIMEDOUT` when it does not take the request.
-    fn ask<const N: usize>(&mut self, request: Request, descriptors: [OwnedFd; N]) -> io::Result<()> {
+    fn ask<const N: usize>(&mut self, request: ShimRequest, descriptors: [OwnedFd; N]) -> io::Result<()> {
         rustix::io::ioctl_fionbio(&self.socket, false)?;
         send(&self.socket, request, &descriptors.each_ref().map(|fd| fd.as_fd()))?;
         let until = Instant::now() + PATIENCE;
@@ -255,9 +269,9 @@ impl Shim {
     }
 
     /// Waits for what it says next; that it has gone is an answer, too.
-    fn next_answer(&mut self) -> io::Result<Answer> {
+    fn next_answer(&mut self) -> io::Result<ShimAnswer> {
         loop {
-            if let Some(answer) = self.hear()? {
+            if let Some(answer) = self.read_answer()? {
                 return Ok(answer);
             }
             match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None) {
@@ -268,19 +282,23 @@ impl Shim {
     }
 
     /// Copies what is to be copied until the shim says how it ended.
-    fn attend(&mut self, mut copies: Vec<Copy>, terminal: Option<(&Terminal, Fit)>) -> io::Result<Ended> {
+    fn attend(
+        &mut self,
+        mut copies: Vec<CopyDirection>,
+        terminal: Option<(&Terminal, ResizeCallback)>,
+    ) -> io::Result<SessionEnd> {
         loop {
-            while let Some(answer) = self.hear()? {
+            while let Some(answer) = self.read_answer()? {
                 if let Some(ended) = ended(&answer) {
                     // All output is buffered by now; other processes that hold the outputs open are not waited for.
-                    copies.iter_mut().filter(|copy| copy.is_output).for_each(Copy::drain);
+                    copies.iter_mut().filter(|copy| copy.is_output).for_each(CopyDirection::drain);
                     return Ok(ended);
                 }
             }
             let mut fds = vec![PollFd::new(&self.socket, PollFlags::IN)];
             fds.extend(terminal.map(|(terminal, _)| PollFd::new(&terminal.signals, PollFlags::IN)));
             let first = fds.len();
-            fds.extend(copies.iter().map(Copy::wanted));
+            fds.extend(copies.iter().map(CopyDirection::wanted));
             match poll(&mut fds, None) {
                 Err(Errno::INTR) => continue,
                 found => found?,
@@ -292,12 +310,12 @@ impl Shim {
             }
             // A client whose output nobody reads any more leaves, and does not block the container.
             if copies.iter().any(|copy| copy.is_output && copy.broken) {
-                return Ok(Ended::Told(SIGPIPE));
+                return Ok(SessionEnd::Told(SIGPIPE));
             }
             copies.retain(|copy| !copy.over);
             if let Some((terminal, fit)) = terminal.filter(|_| ready[1]) {
                 if let Some(signal) = terminal.heed() {
-                    return Ok(Ended::Told(signal));
+                    return Ok(SessionEnd::Told(signal));
                 }
                 // Whoever has gone meanwhile says so himself.
                 let _ = fit(&self.socket, Terminal::size());
@@ -306,8 +324,8 @@ impl Shim {
     }
 
     /// Reads the next answer, if there is one.
-    fn hear(&mut self) -> io::Result<Option<Answer>> {
-        let refused = |why: &str| Answer::Refused { why: why.into(), start: None };
+    fn read_answer(&mut self) -> io::Result<Option<ShimAnswer>> {
+        let refused = |why: &str| ShimAnswer::Refused { why: why.into(), start: None };
         let mut block = [0; 4096];
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.inbox) {
@@ -333,8 +351,8 @@ fn is_unread(socket: &OwnedFd) -> bool {
 }
 
 /// Sends a request. It is small: a fresh socket takes it whole, or hardly less.
-fn send(socket: &OwnedFd, request: Request, descriptors: &[BorrowedFd]) -> io::Result<()> {
-    let line = wire::line(&Envelope { epoch: 0, request });
+fn send(socket: &OwnedFd, request: ShimRequest, descriptors: &[BorrowedFd]) -> io::Result<()> {
+    let line = wire::line(&RequestEnvelope { epoch: 0, request });
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
@@ -350,19 +368,19 @@ fn send(socket: &OwnedFd, request: Request, descriptors: &[BorrowedFd]) -> io::R
 const GONE: &str = "the pod's shim has gone";
 const FOREIGN: &str = "its shim speaks another language: delete the pod, a new one gets a new shim";
 
-fn unheard() -> Ended {
-    Ended::Failed(FOREIGN.into())
+fn unheard() -> SessionEnd {
+    SessionEnd::Failed(FOREIGN.into())
 }
 
 /// The end that an answer tells of, if it does.
-fn ended(answer: &Answer) -> Option<Ended> {
+fn ended(answer: &ShimAnswer) -> Option<SessionEnd> {
     match answer {
-        Answer::ExecDone { outcome: ExecOutcome::Exited(code), .. } => Some(Ended::Exited(*code)),
-        Answer::ExecDone { outcome: ExecOutcome::Failed(why), .. } | Answer::Refused { why, .. } => {
-            Some(Ended::Failed(why.clone()))
+        ShimAnswer::ExecDone { outcome: ExecOutcome::Exited(code), .. } => Some(SessionEnd::Exited(*code)),
+        ShimAnswer::ExecDone { outcome: ExecOutcome::Failed(why), .. } | ShimAnswer::Refused { why, .. } => {
+            Some(SessionEnd::Failed(why.clone()))
         }
-        Answer::Detached => Some(Ended::Detached),
-        Answer::Attached => None,
+        ShimAnswer::Detached => Some(SessionEnd::Detached),
+        ShimAnswer::Attached => None,
         _ => Some(unheard()),
     }
 }

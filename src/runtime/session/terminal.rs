@@ -1,6 +1,6 @@
 //! Our own terminal in raw mode for as long as a command has it: every key goes there, and its size follows ours.
 
-use super::super::wire::Size;
+use super::super::wire::TerminalSize;
 use rustix::stdio::stdin;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
@@ -29,9 +29,9 @@ impl Terminal {
     }
 
     /// Its size, as far as it is known.
-    pub fn size() -> Size {
+    pub fn size() -> TerminalSize {
         let found = tcgetwinsize(stdin());
-        found.map(|size| Size { rows: size.ws_row, columns: size.ws_col }).unwrap_or_default()
+        found.map(|size| TerminalSize { rows: size.ws_row, columns: size.ws_col }).unwrap_or_default()
     }
 
     /// Takes in the signals that came; the one that tells us to end.

@@ -5,8 +5,8 @@
 //! container's output up, as a pipe would.
 
 use super::super::pty;
-use super::super::wire::{Answer, Attach, Size};
-use super::{Live, Shim};
+use super::super::wire::{AttachRequest, ShimAnswer, TerminalSize};
+use super::{LiveContainer, Shim};
 use crate::object::cause;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, read, write};
@@ -17,43 +17,43 @@ use std::os::fd::OwnedFd;
 const HELD: usize = 256 * 1024;
 
 /// Somebody in front of a container.
-pub struct Attached {
+pub struct AttachedClient {
     client: u64,
     /// The container's main process.
     pid: i32,
     input: Option<OwnedFd>,
     /// For standard output and standard error.
-    outlets: [Pipe; 2],
+    outlets: [BufferedPipe; 2],
     over: bool,
 }
 
 /// A writing end, and what waits for room in it.
 #[derive(Default)]
-struct Pipe {
+struct BufferedPipe {
     fd: Option<OwnedFd>,
     pending: Vec<u8>,
 }
 
 /// The writing end of a container's standard input.
-pub struct Inlet {
-    pipe: Pipe,
+pub struct StdinPipe {
+    pipe: BufferedPipe,
     /// Nothing more will come.
     ends: bool,
 }
 
 /// Reason for watching a descriptor.
-pub enum Watched {
+pub enum WatchedFor {
     /// Somebody's input or outputs.
     Of(u64),
     /// A container's input.
     Input(i32),
 }
 
-impl Pipe {
+impl BufferedPipe {
     /// A writing end that does not wait.
-    fn new(fd: OwnedFd) -> io::Result<Pipe> {
+    fn new(fd: OwnedFd) -> io::Result<BufferedPipe> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Pipe { fd: Some(fd), pending: Vec::new() })
+        Ok(BufferedPipe { fd: Some(fd), pending: Vec::new() })
     }
 
     /// Takes bytes in and passes on what there is room for; nobody at the other end takes them all.
@@ -79,15 +79,15 @@ impl Pipe {
     }
 }
 
-impl Inlet {
+impl StdinPipe {
     /// Wraps a pipe or a terminal.
-    pub fn new(fd: OwnedFd) -> io::Result<Inlet> {
-        Ok(Inlet { pipe: Pipe::new(fd)?, ends: false })
+    pub fn new(fd: OwnedFd) -> io::Result<StdinPipe> {
+        Ok(StdinPipe { pipe: BufferedPipe::new(fd)?, ends: false })
     }
 }
 
-impl Attached {
-    fn hear(&mut self, tag: &str, bytes: &[u8]) {
+impl AttachedClient {
+    fn send_output(&mut self, tag: &str, bytes: &[u8]) {
         self.outlets[usize::from(tag == "stderr")].put(bytes);
     }
 
@@ -101,27 +101,27 @@ impl Attached {
 }
 
 /// Passes on what a container has just written.
-pub fn tell(all: &mut [Attached], live: &Live, tag: &str, bytes: &[u8]) {
-    all.iter_mut().filter(|one| one.pid == live.process.pid).for_each(|one| one.hear(tag, bytes));
+pub fn send_output_to_all(all: &mut [AttachedClient], live: &LiveContainer, tag: &str, bytes: &[u8]) {
+    all.iter_mut().filter(|one| one.pid == live.process.pid).for_each(|one| one.send_output(tag, bytes));
 }
 
 /// Whether somebody who is attached has so much to read that the container has to wait.
-pub fn is_held_up(all: &[Attached], live: &Live) -> bool {
+pub fn is_held_up(all: &[AttachedClient], live: &LiveContainer) -> bool {
     all.iter().any(|one| one.pid == live.process.pid && one.is_pressed())
 }
 
 impl Shim {
-    pub(super) fn attach(&mut self, client: u64, attach: &Attach) {
+    pub(super) fn attach(&mut self, client: u64, attach: &AttachRequest) {
         match self.start_attach(client, attach) {
             Ok(attached) => {
                 self.attached.push(attached);
-                self.tell(client, &Answer::Attached);
+                self.send_to_client(client, &ShimAnswer::Attached);
             }
-            Err(why) => self.tell(client, &Answer::Refused { why, start: None }),
+            Err(why) => self.send_to_client(client, &ShimAnswer::Refused { why, start: None }),
         }
     }
 
-    fn start_attach(&mut self, client: u64, attach: &Attach) -> Result<Attached, String> {
+    fn start_attach(&mut self, client: u64, attach: &AttachRequest) -> Result<AttachedClient, String> {
         let asker = self.clients.iter_mut().find(|known| known.id == client).ok_or("nobody asks")?;
         let pipes = std::mem::take(&mut asker.descriptors);
         let [input, output, error] =
@@ -132,9 +132,9 @@ impl Shim {
         if attach.stdin && is_closed {
             return Err(format!("standard input of container {} is not open", attach.container));
         }
-        let outlet = |fd| Pipe::new(fd).map_err(cause);
+        let outlet = |fd| BufferedPipe::new(fd).map_err(cause);
         rustix::io::ioctl_fionbio(&input, true).map_err(cause)?;
-        let mut attached = Attached {
+        let mut attached = AttachedClient {
             client,
             pid: live.process.pid,
             input: attach.stdin.then_some(input),
@@ -142,41 +142,40 @@ impl Shim {
             over: false,
         };
         if attach.replay {
-            live.log.replay(|tag, bytes| attached.hear(tag, bytes));
-            live.streams.iter().for_each(|stream| attached.hear(stream.tag(), stream.held()));
+            live.log.replay(|tag, bytes| attached.send_output(tag, bytes));
+            live.streams.iter().for_each(|stream| attached.send_output(stream.tag(), stream.held()));
         }
         Ok(attached)
     }
 
     /// The descriptors to watch for those who are attached.
-    pub(super) fn watch_attached(&self) -> impl Iterator<Item = (PollFd<'_>, Watched)> {
-        let outputs = self
-            .attached
-            .iter()
-            .flat_map(|one| one.outlets.iter().filter_map(Pipe::wanted).map(move |fd| (fd, Watched::Of(one.client))));
+    pub(super) fn watch_attached(&self) -> impl Iterator<Item = (PollFd<'_>, WatchedFor)> {
+        let outputs = self.attached.iter().flat_map(|one| {
+            one.outlets.iter().filter_map(BufferedPipe::wanted).map(move |fd| (fd, WatchedFor::Of(one.client)))
+        });
         let may_type = |pid: i32| {
             let live = self.live.iter().find(|live| live.process.pid == pid);
             live.and_then(|live| live.stdin.as_ref()).is_none_or(|inlet| inlet.pipe.pending.is_empty())
         };
         let inputs = self.attached.iter().filter(move |one| may_type(one.pid)).filter_map(|one| {
             let input = one.input.as_ref()?;
-            Some((PollFd::new(input, PollFlags::IN), Watched::Of(one.client)))
+            Some((PollFd::new(input, PollFlags::IN), WatchedFor::Of(one.client)))
         });
         let inlets = self
             .live
             .iter()
-            .filter_map(|live| Some((live.stdin.as_ref()?.pipe.wanted()?, Watched::Input(live.process.pid))));
+            .filter_map(|live| Some((live.stdin.as_ref()?.pipe.wanted()?, WatchedFor::Input(live.process.pid))));
         outputs.chain(inputs).chain(inlets)
     }
 
-    pub(super) fn serve_attached(&mut self, watched: &Watched) {
+    pub(super) fn serve_attached(&mut self, watched: &WatchedFor) {
         match watched {
-            Watched::Input(pid) => {
+            WatchedFor::Input(pid) => {
                 if let Some(live) = self.live.iter_mut().find(|live| live.process.pid == *pid) {
                     live.type_in(&[]);
                 }
             }
-            Watched::Of(client) => {
+            WatchedFor::Of(client) => {
                 for one in self.attached.iter_mut().filter(|one| one.client == *client) {
                     one.outlets.iter_mut().for_each(|outlet| outlet.put(&[]));
                     let live = self.live.iter_mut().find(|live| live.process.pid == one.pid);
@@ -195,13 +194,13 @@ impl Shim {
                 one.over |= one.input.is_none();
             }
         }
-        let (done, left) = std::mem::take(&mut self.attached).into_iter().partition(Attached::is_done);
+        let (done, left) = std::mem::take(&mut self.attached).into_iter().partition(AttachedClient::is_done);
         self.attached = left;
-        let done: Vec<Attached> = done;
-        done.iter().for_each(|one| self.tell(one.client, &Answer::Detached));
+        let done: Vec<AttachedClient> = done;
+        done.iter().for_each(|one| self.send_to_client(one.client, &ShimAnswer::Detached));
     }
 
-    pub(super) fn resize(&mut self, client: u64, size: Size) {
+    pub(super) fn resize(&mut self, client: u64, size: TerminalSize) {
         let Some(one) = self.attached.iter().find(|one| one.client == client) else { return };
         let live = self.live.iter().find(|live| live.process.pid == one.pid && live.launch.tty);
         if let Some(terminal) = live.and_then(|live| live.streams.first()) {
@@ -210,16 +209,16 @@ impl Shim {
     }
 
     /// A container has ended: whoever is attached gets what is left to read, and then is let go.
-    pub(super) fn detach_all(&mut self, live: &Live) {
+    pub(super) fn detach_all(&mut self, live: &LiveContainer) {
         for one in self.attached.iter_mut().filter(|one| one.pid == live.process.pid) {
             (one.input, one.over) = (None, true);
         }
     }
 }
 
-impl Attached {
+impl AttachedClient {
     /// Copies available input to the container.
-    fn read(&mut self, live: Option<&mut Live>) {
+    fn read(&mut self, live: Option<&mut LiveContainer>) {
         let (Some(input), Some(live)) = (&self.input, live) else { return };
         let mut block = [0; 16 * 1024];
         let typed = match read(input, &mut block[..]) {
@@ -237,7 +236,7 @@ impl Attached {
     }
 }
 
-impl Live {
+impl LiveContainer {
     fn type_in(&mut self, bytes: &[u8]) {
         let Some(inlet) = &mut self.stdin else { return };
         inlet.pipe.put(bytes);

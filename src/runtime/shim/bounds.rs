@@ -6,9 +6,9 @@
 //! A pod without such bounds is never looked at.
 
 use super::super::limits::processes;
-use super::super::process::Identity;
+use super::super::process::ProcessIdentity;
 use super::super::usage;
-use super::{Live, Shim, tree};
+use super::{LiveContainer, Shim, tree};
 use std::time::{Duration, Instant};
 
 /// Between two looks at memory while less than half of it is taken.
@@ -19,16 +19,16 @@ const CLOSE: Duration = Duration::from_millis(100);
 const FEW: Duration = Duration::from_secs(10);
 
 /// The exceeded limit.
-pub enum Over {
+pub enum ExceededBound {
     Memory,
     /// In words.
     Processes(String),
 }
 
 /// Usage of one container.
-struct Found {
+struct MeasuredContainer {
     at: usize,
-    processes: Vec<Identity>,
+    processes: Vec<ProcessIdentity>,
     /// No less than it has in memory.
     memory: u64,
 }
@@ -44,7 +44,7 @@ impl Shim {
             return;
         }
         let running = self.live.iter().enumerate().filter(|(_, live)| live.end.is_none() && live.over.is_none());
-        let found: Vec<Found> = running.map(|(at, live)| self.find(at, live)).collect();
+        let found: Vec<MeasuredContainer> = running.map(|(at, live)| self.find(at, live)).collect();
         let over = self.over_memory(&found).or_else(|| self.over_processes(&found));
         let pauses = found.iter().filter_map(|one| self.pause(one, &found));
         self.next_look = pauses.min().map(|pause| Instant::now() + pause);
@@ -55,17 +55,18 @@ impl Shim {
         }
     }
 
-    fn find(&self, at: usize, live: &Live) -> Found {
+    fn find(&self, at: usize, live: &LiveContainer) -> MeasuredContainer {
         let processes = self.processes(live);
         let watched = live.launch.watched;
         let is_bounded = watched.memory.or(watched.pod_memory).is_some();
-        let memory = |one: &Identity| if is_bounded { usage::resident(one.pid).0 } else { 0 };
-        Found { at, memory: processes.iter().map(memory).sum(), processes }
+        let memory = |one: &ProcessIdentity| if is_bounded { usage::resident(one.pid).0 } else { 0 };
+        MeasuredContainer { at, memory: processes.iter().map(memory).sum(), processes }
     }
 
-    fn over_memory(&self, found: &[Found]) -> Option<(usize, Over)> {
-        let in_full = |one: &Found| one.processes.iter().map(|one| usage::kept_memory(one.pid)).sum::<u64>();
-        let own = |one: &&Found| {
+    fn over_memory(&self, found: &[MeasuredContainer]) -> Option<(usize, ExceededBound)> {
+        let in_full =
+            |one: &MeasuredContainer| one.processes.iter().map(|one| usage::kept_memory(one.pid)).sum::<u64>();
+        let own = |one: &&MeasuredContainer| {
             let most = self.live[one.at].launch.watched.memory.map_or(u64::MAX, i64::unsigned_abs);
             one.memory > most && in_full(one) > most
         };
@@ -75,19 +76,19 @@ impl Shim {
                 found.iter().map(|one| one.memory).sum::<u64>() > most && found.iter().map(in_full).sum::<u64>() > most;
             found.iter().filter(|_| is_over).max_by_key(|one| one.memory)
         };
-        found.iter().find(own).or_else(of_pod).map(|one| (one.at, Over::Memory))
+        found.iter().find(own).or_else(of_pod).map(|one| (one.at, ExceededBound::Memory))
     }
 
-    fn over_processes(&self, found: &[Found]) -> Option<(usize, Over)> {
+    fn over_processes(&self, found: &[MeasuredContainer]) -> Option<(usize, ExceededBound)> {
         let most = found.iter().find_map(|one| processes_of_pod(&self.live[one.at]))?;
         let all: usize = found.iter().map(|one| one.processes.len()).sum();
         let largest = found.iter().max_by_key(|one| one.processes.len())?;
         let why = format!("The pod had {all} processes, more than the {most} that it may have");
-        (all as u64 > most).then_some((largest.at, Over::Processes(why)))
+        (all as u64 > most).then_some((largest.at, ExceededBound::Processes(why)))
     }
 
     /// Until this container has to be looked at again.
-    fn pause(&self, one: &Found, all: &[Found]) -> Option<Duration> {
+    fn pause(&self, one: &MeasuredContainer, all: &[MeasuredContainer]) -> Option<Duration> {
         let live = &self.live[one.at];
         let watched = live.launch.watched;
         let near = |taken: u64, most: i64| if taken > most.unsigned_abs() / 2 { CLOSE } else { CALM };
@@ -99,13 +100,13 @@ impl Shim {
     }
 }
 
-fn is_watched(live: &Live) -> bool {
+fn is_watched(live: &LiveContainer) -> bool {
     let watched = live.launch.watched;
     live.end.is_none() && (watched.memory.is_some() || watched.pod_memory.is_some() || processes_of_pod(live).is_some())
 }
 
 /// The bound on processes, where no namespace keeps it.
-fn processes_of_pod(live: &Live) -> Option<u64> {
+fn processes_of_pod(live: &LiveContainer) -> Option<u64> {
     let is_kept = live.launch.view.is_some() && processes::are_bounded();
     live.launch.watched.pids.filter(|_| !is_kept).map(i64::unsigned_abs)
 }

@@ -1,6 +1,6 @@
 //! Connections to the shim: lines in, lines out, and nobody is ever waited for.
 
-use super::super::wire::{self, Answer, Envelope};
+use super::super::wire::{self, RequestEnvelope, ShimAnswer};
 use crate::object::cause;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, sockopt};
 use std::io::{self, IoSliceMut};
@@ -13,7 +13,7 @@ const LONGEST: usize = 8 * 1024 * 1024;
 const BACKLOG: usize = 4 * 1024 * 1024;
 
 /// One connection.
-pub struct Client {
+pub struct ShimClient {
     /// Its number.
     pub id: u64,
     /// Its socket.
@@ -28,11 +28,11 @@ pub struct Client {
     outbox: Vec<u8>,
 }
 
-impl Client {
+impl ShimClient {
     /// A connection that nobody has spoken on.
-    pub fn new(id: u64, socket: OwnedFd) -> Client {
+    pub fn new(id: u64, socket: OwnedFd) -> ShimClient {
         let (descriptors, inbox, outbox) = Default::default();
-        Client { id, socket, subscribed: false, gone: false, descriptors, inbox, outbox }
+        ShimClient { id, socket, subscribed: false, gone: false, descriptors, inbox, outbox }
     }
 
     /// Whether something waits to be sent.
@@ -41,7 +41,7 @@ impl Client {
     }
 
     /// Reads what is there and gives the requests that are whole.
-    pub fn read(&mut self) -> Vec<Envelope> {
+    pub fn read(&mut self) -> Vec<RequestEnvelope> {
         let mut block = [0; 16 * 1024];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -62,7 +62,7 @@ impl Client {
         while let Some(end) = memchr::memchr(b'\n', &self.inbox) {
             match serde_json::from_slice(&self.inbox[..end]) {
                 Ok(request) => requests.push(request),
-                Err(error) => self.tell(&Answer::Refused {
+                Err(error) => self.send(&ShimAnswer::Refused {
                     why: format!("cannot read the request: {error}", error = cause(error)),
                     start: None,
                 }),
@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// Queues an answer and sends what the socket takes.
-    pub fn tell(&mut self, answer: &Answer) {
+    pub fn send(&mut self, answer: &ShimAnswer) {
         self.outbox.extend(wire::line(answer));
         self.flush();
         self.gone |= self.outbox.len() > BACKLOG;

@@ -3,11 +3,11 @@
 
 use super::super::folder;
 use super::super::limits::group;
-use super::super::wire::{End, Group, State, now};
-use super::bounds::Over;
-use super::log::Flow;
-use super::{Live, Shim, attach, tree};
-use crate::world::Ended;
+use super::super::wire::{ControlGroup, RecordedEnd, RecordedState, now_nanos};
+use super::bounds::ExceededBound;
+use super::log::ReadMore;
+use super::{LiveContainer, Shim, attach, tree};
+use crate::world::AttemptEnd;
 use rustix::fs::Stat;
 use rustix::process::{Signal, WaitStatus};
 use std::path::Path;
@@ -33,14 +33,14 @@ impl Shim {
         }
     }
 
-    fn finish(&mut self, mut live: Live) {
+    fn finish(&mut self, mut live: LiveContainer) {
         for mut stream in std::mem::take(&mut live.streams) {
             // Bounded: somebody outside the pod may hold the pipe and go on writing.
             for _ in 0..64 {
-                if stream.pump(&mut self.desk, &mut live.log) != Flow::More {
+                if stream.pump(&mut self.desk, &mut live.log) != ReadMore::More {
                     break;
                 }
-                attach::tell(&mut self.attached, &live, stream.tag(), self.desk.fresh());
+                attach::send_output_to_all(&mut self.attached, &live, stream.tag(), self.desk.fresh());
             }
             stream.finish(&mut live.log);
         }
@@ -48,10 +48,10 @@ impl Shim {
         let Some(mut end) = live.end.take() else { return };
         end.message = live.message(&end);
         match live.over.take().filter(|_| end.signal == Some(Signal::KILL.as_raw())) {
-            Some(Over::Processes(why)) if end.message.is_empty() => end.message = why,
-            Some(Over::Memory) => end.reason = Some(Ended::OOM_KILLED.into()),
+            Some(ExceededBound::Processes(why)) if end.message.is_empty() => end.message = why,
+            Some(ExceededBound::Memory) => end.reason = Some(AttemptEnd::OOM_KILLED.into()),
             _ if group::oom_kills(&live.launch.groups) > live.oom_kills => {
-                end.reason = Some(Ended::OOM_KILLED.into());
+                end.reason = Some(AttemptEnd::OOM_KILLED.into());
             }
             _ => {}
         }
@@ -61,7 +61,7 @@ impl Shim {
         // It makes itself ready while all that follows is done, here and in the control plane.
         let has_successor = self.prepare_successor(&mut live, end.code);
         if let Some(known) = self.record.containers.get_mut(&live.name) {
-            known.state = State::Ended(end);
+            known.state = RecordedState::Ended(end);
         }
         self.idle = Instant::now();
         self.publish(&live.name);
@@ -72,8 +72,8 @@ impl Shim {
     }
 
     /// A container's own groups go with it, those of the pod with the last container.
-    pub(super) fn leave_groups(&self, groups: &[Group]) {
-        let is_shared = |group: &Group| {
+    pub(super) fn leave_groups(&self, groups: &[ControlGroup]) {
+        let is_shared = |group: &ControlGroup| {
             self.live.iter().any(|other| other.launch.groups.iter().any(|one| one.folder == group.folder))
         };
         let own = groups.iter().rev();
@@ -81,17 +81,17 @@ impl Shim {
     }
 }
 
-impl Live {
-    pub(super) fn ended(&self, status: WaitStatus) -> End {
+impl LiveContainer {
+    pub(super) fn ended(&self, status: WaitStatus) -> RecordedEnd {
         let signal = status.terminating_signal();
         let meant = self.ended_for.map(Signal::as_raw).filter(|_| signal == Some(Signal::KILL.as_raw()));
         let signal = meant.or(signal);
         let code = signal.map_or_else(|| status.exit_status().unwrap_or(137), |signal| 128 + signal);
-        End { code, signal, started: Some(self.since), finished: now(), ..End::default() }
+        RecordedEnd { code, signal, started: Some(self.since), finished: now_nanos(), ..RecordedEnd::default() }
     }
 
     /// Returns the termination message, or the end of the log when the container failed and its policy asks for that.
-    fn message(&self, end: &End) -> String {
+    fn message(&self, end: &RecordedEnd) -> String {
         let own = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096, |_| true);
         let written = if own.is_empty() { self.left_outside() } else { own };
         if written.is_empty() && end.code != 0 && self.launch.message_from_logs { self.log.tail() } else { written }

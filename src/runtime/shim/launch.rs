@@ -1,15 +1,15 @@
 //! From a launch to a process: the program is found, its pipes are laid, it is started.
 
-use super::super::limits::group::{self, Entrance};
+use super::super::limits::group::{self, CgroupEntry};
 use super::super::limits::processes;
-use super::super::network::Gate;
-use super::super::process::Identity;
-use super::super::spaces::Space;
-use super::super::wire::{Launch, View, now};
+use super::super::network::ListenerChannel;
+use super::super::process::ProcessIdentity;
+use super::super::spaces::PidNamespace;
+use super::super::wire::{LaunchRequest, MountView, now_nanos};
 use super::super::{folder, interpreter, process, pty, spawn, user, view, volumes};
-use super::attach::Inlet;
-use super::lines::Lines;
-use super::log::{Log, Stream};
+use super::attach::StdinPipe;
+use super::lines::StdioPipes;
+use super::log::{AttemptLog, OutputStream};
 use super::variables;
 use crate::object::cause;
 use crate::world::volume::Volume;
@@ -23,64 +23,64 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A started attempt.
-pub struct Started {
+pub struct StartedAttempt {
     /// The launch, with generated values.
-    pub launch: Launch,
+    pub launch: LaunchRequest,
     /// Its main process.
-    pub process: Identity,
+    pub process: ProcessIdentity,
     /// When it was started.
     pub since: i64,
     /// Its outputs.
-    pub streams: Vec<Stream>,
+    pub streams: Vec<OutputStream>,
     /// Destination of its output.
-    pub log: Log,
+    pub log: AttemptLog,
     /// The writing end of its standard input, when that stays open.
-    pub stdin: Option<Inlet>,
+    pub stdin: Option<StdinPipe>,
     /// The way to its network.
-    pub gate: Option<Gate>,
+    pub gate: Option<ListenerChannel>,
 }
 
 /// Why an attempt was not started.
-pub struct Refused {
+pub struct LaunchRefusal {
     /// One word.
     pub reason: &'static str,
     /// A sentence for people.
     pub message: String,
 }
 
-impl From<String> for Refused {
-    fn from(message: String) -> Refused {
-        Refused { reason: "StartError", message }
+impl From<String> for LaunchRefusal {
+    fn from(message: String) -> LaunchRefusal {
+        LaunchRefusal { reason: "StartError", message }
     }
 }
 
 /// Context of a program's start.
-enum Place<'a> {
+enum LaunchPlace<'a> {
     /// Among the machine's files.
     Here,
     /// In a view of its own, made for it.
     Own {
         /// Namespaces to start from.
-        ground: Option<&'a view::Ground>,
+        ground: Option<&'a view::BaseMounts>,
         /// Shared memory of its pod.
-        shm: Option<&'a view::Shm>,
+        shm: Option<&'a view::PodShm>,
         /// The pod's folder.
         pod: &'a Path,
         /// The file of its termination message, and where it finds it.
         message: (&'a Path, &'a str),
         /// Its view of files.
-        view: &'a View,
+        view: &'a MountView,
         /// The pod's volumes.
         volumes: &'a [Volume],
     },
     /// In the namespaces of this process.
-    Of(view::Other),
+    Of(view::ForeignNamespaces),
 }
 
 /// Context of a process that starts in a container.
-pub struct Surroundings<'a> {
+pub struct LaunchContext<'a> {
     /// The container's launch: user and privileges.
-    pub launch: &'a Launch,
+    pub launch: &'a LaunchRequest,
     /// Its environment.
     pub env: &'a [(String, String)],
     /// Its folder.
@@ -88,45 +88,46 @@ pub struct Surroundings<'a> {
     /// Standard input, output and error.
     pub stdio: [&'a OwnedFd; 3],
     /// The terminal that is to be made for it and takes the place of all three.
-    pub terminal: Option<pty::Asked<'a>>,
+    pub terminal: Option<pty::PtyRequest<'a>>,
     /// The control groups that it enters.
-    pub groups: &'a Entrance,
+    pub groups: &'a CgroupEntry,
 }
 
-impl Surroundings<'_> {
+impl LaunchContext<'_> {
     fn variable(&self, name: &str) -> Option<&str> {
         variable(self.env, name)
     }
 
     /// Whether nothing has to be done between fork and exec. A score alone is not worth that.
     fn are_plain(&self) -> bool {
-        let Launch { user, hostname, rights, .. } = self.launch;
+        let LaunchRequest { user, hostname, rights, .. } = self.launch;
         let is_plain = user.is_none() && hostname.is_empty() && *rights == Default::default();
         is_plain && self.terminal.is_none() && self.groups.is_empty()
     }
 }
 
 /// An attempt whose process is there, with everything around it, and waits for the word to execute its program.
-pub struct Prepared {
-    launch: Launch,
-    lines: Lines,
-    groups: Entrance,
-    gate: Option<Gate>,
+pub struct PreparedAttempt {
+    launch: LaunchRequest,
+    lines: StdioPipes,
+    groups: CgroupEntry,
+    gate: Option<ListenerChannel>,
     /// None when nothing has to be done between fork and exec: then it is not there yet.
-    process: Option<spawn::Waiting>,
+    process: Option<spawn::PreparedChild>,
 }
 
 /// Prepares an attempt in a pod's folder, which is also the working folder of this process. Its volumes are laid out. With a gate, it is
 /// on its pod's network.
 pub fn prepare(
     pod: &Path,
-    mut launch: Launch,
-    ground: &mut view::ground::Place,
-    shm: &mut Option<view::Shm>,
-    gate: Option<Gate>,
-    space: Option<&Space>,
-) -> Result<Prepared, Refused> {
-    variables::fill(pod, &mut launch).map_err(|message| Refused { reason: "CreateContainerConfigError", message })?;
+    mut launch: LaunchRequest,
+    ground: &mut view::base_mounts::BaseMountsState,
+    shm: &mut Option<view::PodShm>,
+    gate: Option<ListenerChannel>,
+    space: Option<&PidNamespace>,
+) -> Result<PreparedAttempt, LaunchRefusal> {
+    variables::fill(pod, &mut launch)
+        .map_err(|message| LaunchRefusal { reason: "CreateContainerConfigError", message })?;
     tell_paths(pod, &mut launch);
     let own = Path::new(&launch.container);
     folder::private_folder(own).map_err(|error| format!("{error:#}"))?;
@@ -144,34 +145,35 @@ pub fn prepare(
     if launch.tty {
         add_term(&mut launch.env);
     }
-    let lines = Lines::lay(launch.tty, launch.stdin)
+    let lines = StdioPipes::lay(launch.tty, launch.stdin)
         .map_err(|error| format!("cannot make a pipe: {error}", error = cause(error)))?;
     let place = match &launch.view {
         Some(view) => {
             view::check_mounts(pod, view, &launch.volumes)
-                .map_err(|message| Refused { reason: "CreateContainerConfigError", message })?;
+                .map_err(|message| LaunchRefusal { reason: "CreateContainerConfigError", message })?;
             folder::make_file(&message, 0o644)
                 .map_err(|error| format!("cannot make {}: {error}", message.display(), error = cause(error)))?;
             let message = (&*message, &*launch.message_path);
             let has_volume = view.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == view::SHM);
-            let shm = if has_volume { None } else { view::Shm::of(shm, pod, ground) };
+            let shm = if has_volume { None } else { view::PodShm::find_or_make(shm, pod, ground) };
             // Only this process and what it starts see volumes in memory.
-            let ground = if launch.has_memory() { None } else { ground.now() };
-            Place::Own { ground, shm, pod, message, view, volumes: &launch.volumes }
+            let ground = if launch.has_memory() { None } else { ground.current() };
+            LaunchPlace::Own { ground, shm, pod, message, view, volumes: &launch.volumes }
         }
-        None => Place::Here,
+        None => LaunchPlace::Here,
     };
     if let Some(user) = &launch.user {
-        user::own(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
+        user::hand_over_folders(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
         lines.give_to(&user::identity(user));
     }
     let groups = group::make(&launch.groups)?;
     let surroundings = surroundings(&launch, &lines, &groups);
-    let is_plain = matches!(place, Place::Here) && gate.is_none() && surroundings.are_plain() && process::can_be_held();
+    let is_plain =
+        matches!(place, LaunchPlace::Here) && gate.is_none() && surroundings.are_plain() && process::can_be_held();
     let process = if is_plain { None } else { Some(fork(&launch.argv, &surroundings, place, gate.as_ref(), space)?) };
     // Volume contents may be secret, and large.
     launch.volumes.clear();
-    Ok(Prepared { launch, lines, groups, gate, process })
+    Ok(PreparedAttempt { launch, lines, groups, gate, process })
 }
 
 /// Returns the value of an environment variable.
@@ -179,29 +181,29 @@ pub fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> 
     env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-fn surroundings<'a>(launch: &'a Launch, lines: &'a Lines, groups: &'a Entrance) -> Surroundings<'a> {
-    let (stdio, terminal) = (lines.theirs(), lines.terminal());
-    Surroundings { launch, env: &launch.env, cwd: folder_of(launch), stdio, terminal, groups }
+fn surroundings<'a>(launch: &'a LaunchRequest, lines: &'a StdioPipes, groups: &'a CgroupEntry) -> LaunchContext<'a> {
+    let (stdio, terminal) = (lines.container_ends(), lines.terminal());
+    LaunchContext { launch, env: &launch.env, cwd: folder_of(launch), stdio, terminal, groups }
 }
 
 /// The folder that whatever runs in a container starts in.
-pub fn folder_of(launch: &Launch) -> &Path {
+pub fn folder_of(launch: &LaunchRequest) -> &Path {
     Path::new(launch.cwd.as_deref().unwrap_or("/"))
 }
 
-impl Prepared {
+impl PreparedAttempt {
     /// The process that waits, when there is one already.
     pub fn pid(&self) -> Option<i32> {
         self.process.as_ref().map(|process| process.pid().as_raw_nonzero().get())
     }
 
     /// Lets it run.
-    pub fn go(self) -> Result<Started, Refused> {
-        let Prepared { launch, lines, groups, gate, process } = self;
+    pub fn go(self) -> Result<StartedAttempt, LaunchRefusal> {
+        let PreparedAttempt { launch, lines, groups, gate, process } = self;
         forget_older(&launch);
-        let since = now();
+        let since = now_nanos();
         // From here on it may run: whoever finds a log without a record knows that.
-        let mut log = Log::new(folder::log(&launch.container, launch.attempt));
+        let mut log = AttemptLog::new(folder::log(&launch.container, launch.attempt));
         log.create();
         let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
         let pid = match process {
@@ -209,15 +211,16 @@ impl Prepared {
             None => spawn(&launch.argv, &surroundings(&launch, &lines, &groups))?,
         };
         let seen = || -> Result<_, String> {
-            let process = Identity::of(pid.as_raw_nonzero().get()).ok_or("the process cannot be seen in /proc")?;
+            let process =
+                ProcessIdentity::from_pid(pid.as_raw_nonzero().get()).ok_or("the process cannot be seen in /proc")?;
             let (streams, stdin) = lines
-                .ours(launch.stdin)
+                .into_own_ends(launch.stdin)
                 .map_err(|error| format!("cannot use its pipes: {error}", error = cause(error)))?;
             Ok((process, streams, stdin))
         };
         // Nobody would know of it.
         let (process, streams, stdin) = seen().inspect_err(|_| kill_process(pid, Signal::KILL).unwrap_or_default())?;
-        Ok(Started { launch, process, since, streams, log, stdin, gate })
+        Ok(StartedAttempt { launch, process, since, streams, log, stdin, gate })
     }
 }
 
@@ -237,7 +240,7 @@ fn make_scratch(path: &Path) -> Result<(), String> {
 }
 
 /// Volumes that are not mounted are told by variables, unless the container declares them itself.
-fn tell_paths(pod: &Path, launch: &mut Launch) {
+fn tell_paths(pod: &Path, launch: &mut LaunchRequest) {
     for (variable, name) in std::mem::take(&mut launch.volume_paths) {
         if launch.env.iter().all(|(known, _)| *known != variable) {
             let path = volumes::root_of(pod, &name, &launch.volumes);
@@ -247,7 +250,7 @@ fn tell_paths(pod: &Path, launch: &mut Launch) {
 }
 
 /// The attempt before this one stays readable (`logs --previous`), older ones go.
-fn forget_older(launch: &Launch) {
+fn forget_older(launch: &LaunchRequest) {
     if let Some(older) = launch.attempt.checked_sub(2) {
         super::log::forget(&folder::log(&launch.container, older));
         let _ = fs::remove_file(folder::message(&launch.container, older));
@@ -257,27 +260,27 @@ fn forget_older(launch: &Launch) {
 /// Runs a command in the namespaces of a process; its errors read as those of a container runtime. With a gate, it is on its pod's network.
 pub fn run(
     argv: &[String],
-    surroundings: &Surroundings,
+    surroundings: &LaunchContext,
     process: i32,
-    gate: Option<&Gate>,
-    space: Option<&Space>,
+    gate: Option<&ListenerChannel>,
+    space: Option<&PidNamespace>,
 ) -> Result<i32, String> {
-    let pid = fork(argv, surroundings, Place::Of(view::Other::of(process)?), gate, space)?.go()?;
+    let pid = fork(argv, surroundings, LaunchPlace::Of(view::ForeignNamespaces::open(process)?), gate, space)?.go()?;
     Ok(pid.as_raw_nonzero().get())
 }
 
-fn spawn(argv: &[String], surroundings: &Surroundings) -> Result<Pid, String> {
+fn spawn(argv: &[String], surroundings: &LaunchContext) -> Result<Pid, String> {
     let program = program(argv, surroundings)?;
     spawn::spawn(&program).map_err(|error| not_executed(&program, &error))
 }
 
 fn fork(
     argv: &[String],
-    surroundings: &Surroundings,
-    place: Place,
-    gate: Option<&Gate>,
-    space: Option<&Space>,
-) -> Result<spawn::Waiting, String> {
+    surroundings: &LaunchContext,
+    place: LaunchPlace,
+    gate: Option<&ListenerChannel>,
+    space: Option<&PidNamespace>,
+) -> Result<spawn::PreparedChild, String> {
     let enter = || {
         // Before the view is entered, in which the groups may not be seen.
         surroundings.groups.enter()?;
@@ -286,15 +289,15 @@ fn fork(
             let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
         }
         match place {
-            Place::Here => view::call_it(&surroundings.launch.hostname),
-            Place::Own { ground, shm, pod, message, view, volumes } => {
+            LaunchPlace::Here => view::call_it(&surroundings.launch.hostname),
+            LaunchPlace::Own { ground, shm, pod, message, view, volumes } => {
                 let is_counted = surroundings.launch.watched.pids.is_some();
                 let begun = view::begin(ground, is_counted, space.is_some(), shm)?;
                 let lives = [surroundings.cwd, Path::new(surroundings.variable("HOME").unwrap_or("/"))];
                 view::enter(begun, pod, message, lives, view, volumes)?;
                 view::call_it(&surroundings.launch.hostname);
             }
-            Place::Of(other) => view::join(&other)?,
+            LaunchPlace::Of(other) => view::join(&other)?,
         }
         if surroundings.launch.view.is_some() {
             processes::bound(surroundings.launch.watched.pids)?;
@@ -302,19 +305,19 @@ fn fork(
         let program = program(argv, surroundings)?;
         // Found now, it need not be when the program is executed.
         let file = Path::new(OsStr::from_bytes(program.path.to_bytes()));
-        let _ = interpreter::of(file).map(fs::File::open);
-        gate.map_or(Ok(()), Gate::enter)?;
+        let _ = interpreter::interpreter_of_program(file).map(fs::File::open);
+        gate.map_or(Ok(()), ListenerChannel::enter)?;
         Ok(program)
     };
     spawn::fork(space, enter, not_executed)
 }
 
-fn not_executed(program: &spawn::Program, error: &io::Error) -> String {
+fn not_executed(program: &spawn::SpawnProgram, error: &io::Error) -> String {
     format!("exec {}: {}", program.path.to_string_lossy(), reason(error))
 }
 
-fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn::Program<'a>, String> {
-    let Surroundings { launch, env, cwd, stdio, terminal, .. } = *surroundings;
+fn program<'a>(argv: &[String], surroundings: &LaunchContext<'a>) -> Result<spawn::SpawnProgram<'a>, String> {
+    let LaunchContext { launch, env, cwd, stdio, terminal, .. } = *surroundings;
     let name = argv.first().ok_or("no command specified")?;
     // A volume that is mounted above the cluster's files hides the folder of a container that names none.
     let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
@@ -324,7 +327,7 @@ fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn
     let file = find(name, path, cwd)?;
     let terminal = terminal.map(|asked| pty::open(asked, launch.user.as_ref())).transpose()?;
     let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
-    Ok(spawn::Program {
+    Ok(spawn::SpawnProgram {
         path: text(&file.to_string_lossy())?,
         argv: argv.iter().map(|part| text(part)).collect::<Result<_, _>>()?,
         env: env.iter().map(|(name, value)| text(&format!("{name}={value}"))).collect::<Result<_, _>>()?,

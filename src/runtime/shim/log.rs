@@ -23,16 +23,16 @@ const REPLAY: usize = 1024 * 1024;
 const BATCH: usize = 256 * 1024;
 
 /// Buffers for reading output and composing log lines; shared by all containers of a shim.
-pub struct Desk {
+pub struct LogBuffers {
     input: Box<[u8]>,
     read: usize,
     output: Vec<u8>,
 }
 
-impl Desk {
+impl LogBuffers {
     /// An empty desk. Its pages cost nothing until a container prints.
-    pub fn new() -> Desk {
-        Desk { input: vec![0; BATCH].into_boxed_slice(), read: 0, output: Vec::new() }
+    pub fn new() -> LogBuffers {
+        LogBuffers { input: vec![0; BATCH].into_boxed_slice(), read: 0, output: Vec::new() }
     }
 
     /// Returns the bytes read last.
@@ -42,17 +42,17 @@ impl Desk {
 }
 
 /// The files of one attempt's log.
-pub struct Log {
+pub struct AttemptLog {
     path: PathBuf,
     file: Option<OwnedFd>,
     size: u64,
     lost: u64,
 }
 
-impl Log {
+impl AttemptLog {
     /// A log that is opened with its first line.
-    pub fn new(path: PathBuf) -> Log {
-        Log { path, file: None, size: 0, lost: 0 }
+    pub fn new(path: PathBuf) -> AttemptLog {
+        AttemptLog { path, file: None, size: 0, lost: 0 }
     }
 
     /// Makes the file, so that there is something to read even from a container that never prints.
@@ -169,7 +169,7 @@ pub fn forget(path: &Path) {
 }
 
 /// One of a container's two outputs.
-pub struct Stream {
+pub struct OutputStream {
     /// The reading end of the pipe.
     pub fd: OwnedFd,
     tag: &'static str,
@@ -181,7 +181,7 @@ pub struct Stream {
 
 /// Whether there may be more to read.
 #[derive(PartialEq)]
-pub enum Flow {
+pub enum ReadMore {
     /// Bytes came.
     More,
     /// Nothing for now.
@@ -190,10 +190,10 @@ pub enum Flow {
     Closed,
 }
 
-impl Stream {
+impl OutputStream {
     /// `tag` is `stdout` or `stderr`.
-    pub fn new(fd: OwnedFd, tag: &'static str) -> Stream {
-        Stream { fd, tag, held: Vec::new(), pressed: 0 }
+    pub fn new(fd: OwnedFd, tag: &'static str) -> OutputStream {
+        OutputStream { fd, tag, held: Vec::new(), pressed: 0 }
     }
 
     /// Returns `stdout` or `stderr`.
@@ -207,12 +207,12 @@ impl Stream {
     }
 
     /// Reads once and logs what came.
-    pub fn pump(&mut self, desk: &mut Desk, log: &mut Log) -> Flow {
+    pub fn pump(&mut self, desk: &mut LogBuffers, log: &mut AttemptLog) -> ReadMore {
         let read = match rustix::io::read(&self.fd, &mut desk.input[..]) {
-            Ok(0) => return Flow::Closed,
+            Ok(0) => return ReadMore::Closed,
             Ok(read) => read,
-            Err(Errno::AGAIN | Errno::INTR) => return Flow::Dry,
-            Err(_) => return Flow::Closed,
+            Err(Errno::AGAIN | Errno::INTR) => return ReadMore::Dry,
+            Err(_) => return ReadMore::Closed,
         };
         desk.read = read;
         self.widen(read);
@@ -225,11 +225,11 @@ impl Stream {
         if read < BATCH / 16 {
             desk.output.shrink_to(BATCH);
         }
-        Flow::More
+        ReadMore::More
     }
 
     /// Logs the last line even though no newline ends it.
-    pub fn finish(&mut self, log: &mut Log) {
+    pub fn finish(&mut self, log: &mut AttemptLog) {
         if !self.held.is_empty() {
             let mut line = Vec::new();
             put_line(self.tag, &stamp(), b'F', &[&self.held], &mut line);
@@ -248,7 +248,7 @@ impl Stream {
 }
 
 fn stamp() -> String {
-    format!("{:.9}", wire::moment(wire::now()))
+    format!("{:.9}", wire::moment(wire::now_nanos()))
 }
 
 /// Cuts input into log lines; the beginning of an unfinished line is held back for the next time.
@@ -315,7 +315,7 @@ mod tests {
     fn files_are_rotated_and_the_oldest_goes() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("0.log");
-        let mut log = Log::new(path.clone());
+        let mut log = AttemptLog::new(path.clone());
         let block = vec![b'a'; (FILE_BYTES / 2) as usize];
         for _ in 0..2 * (FILES + 2) {
             log.append(&block);
@@ -343,7 +343,7 @@ mod tests {
             } else {
                 std::os::unix::fs::symlink(&victim, &path).expect("linked");
             }
-            let mut log = Log::new(path);
+            let mut log = AttemptLog::new(path);
             log.append(b"line\n");
             assert_eq!(log.lost, 5);
         }
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn the_tail_is_text_without_marks() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut log = Log::new(folder.path().join("0.log"));
+        let mut log = AttemptLog::new(folder.path().join("0.log"));
         log.append(b"T stdout F one\nT stderr F two words\n");
         assert_eq!(log.tail(), "one\ntwo words\n");
     }

@@ -20,27 +20,27 @@ mod log;
 mod nursery;
 pub mod pause;
 mod requests;
-mod sight;
+mod start_inputs;
 mod stop_signal;
 mod successor;
 mod tree;
 mod variables;
 
-use super::network::{Affinity, Guard};
-use super::process::{self, Identity};
-use super::view::{Shm, ground::Place};
-use super::wire::{Answer, Container, End, Launch, Record, State};
-use super::{bury, folder, volumes};
-use crate::world::entrance::Unbound;
-use crate::world::policy::Denial;
+use super::network::{FilterListener, SessionAffinity};
+use super::process::{self, ProcessIdentity};
+use super::view::{PodShm, base_mounts::BaseMountsState};
+use super::wire::{ContainerRecord, LaunchRequest, RecordedEnd, RecordedState, ShimAnswer, ShimRecord};
+use super::{folder, reap_dead_shim, volumes};
+use crate::world::entrance::UnboundPort;
+use crate::world::policy::DeniedConnection;
 pub use nursery::main;
 
-use attach::{Attached, Inlet, Watched};
-use bounds::Over;
-use client::Client;
-use log::{Desk, Flow, Log, Stream};
-use pause::Pause;
-use requests::Running;
+use attach::{AttachedClient, StdinPipe, WatchedFor};
+use bounds::ExceededBound;
+use client::ShimClient;
+use log::{AttemptLog, LogBuffers, OutputStream, ReadMore};
+use pause::PauseProcess;
+use requests::RunningCommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, WaitOptions};
@@ -55,7 +55,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stop_signal::BlockedStop;
-use successor::{Expected, Successor};
+use successor::{ExpectedStart, StandbyAttempt};
 
 /// Time for which a shim without containers stays, so that a quick restart needs no new one.
 const LINGER: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ const KILL_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(320);
 
 /// Runs the shim of the pod whose folder is the working folder, in a process of its own.
-fn serve(leader: OwnedFd, ground: Place) -> io::Result<()> {
+fn serve(leader: OwnedFd, ground: BaseMountsState) -> io::Result<()> {
     let _ = rustix::thread::set_name(c"shim");
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
@@ -78,15 +78,15 @@ fn serve(leader: OwnedFd, ground: Place) -> io::Result<()> {
 }
 
 /// A container whose main process runs, or has ended while something that it started has not.
-struct Live {
+struct LiveContainer {
     name: String,
-    launch: Launch,
-    process: Identity,
+    launch: LaunchRequest,
+    process: ProcessIdentity,
     since: i64,
-    streams: Vec<Stream>,
-    log: Log,
+    streams: Vec<OutputStream>,
+    log: AttemptLog,
     /// Held open for a container that wants its standard input open.
-    stdin: Option<Inlet>,
+    stdin: Option<StdinPipe>,
     /// When SIGKILL follows.
     deadline: Option<Instant>,
     /// The signal that was to end it, when it was one that the first process of a namespace does not hear.
@@ -94,15 +94,15 @@ struct Live {
     /// Its stop signal, when it was blocked as it was sent.
     blocked_stop: Option<BlockedStop>,
     /// End of the main process.
-    end: Option<End>,
+    end: Option<RecordedEnd>,
     /// OOM kills in its groups before it started.
     oom_kills: u64,
     /// The exceeded limit for which it was killed.
-    over: Option<Over>,
+    over: Option<ExceededBound>,
     /// Its mounts, when it has its own.
     mounts: Option<OwnedFd>,
     /// Its expected next attempt.
-    next: Option<Box<Expected>>,
+    next: Option<Box<ExpectedStart>>,
     /// When that is prepared although this one runs.
     ripe: Option<Instant>,
 }
@@ -110,27 +110,27 @@ struct Live {
 /// Everything a shim has in its hands.
 struct Shim {
     pod: PathBuf,
-    record: Record,
-    live: Vec<Live>,
+    record: ShimRecord,
+    live: Vec<LiveContainer>,
     /// Containers that have ended and will start again.
     awaited: HashSet<String>,
     /// Processes that wait to become the next attempts of containers that have ended.
-    successors: Vec<Successor>,
+    successors: Vec<StandbyAttempt>,
     /// The first process of the namespace that its containers share.
-    pause: Option<Pause>,
-    execs: Vec<Running>,
-    attached: Vec<Attached>,
+    pause: Option<PauseProcess>,
+    execs: Vec<RunningCommand>,
+    attached: Vec<AttachedClient>,
     /// Listeners of its containers' network filters.
-    guards: Vec<Guard>,
+    guards: Vec<FilterListener>,
     /// Session affinity of the pod as a client of Services.
-    affinity: Rc<Affinity>,
+    affinity: Rc<SessionAffinity>,
     /// Connections that policies denied, and when that was last told.
-    denied: HashMap<Denial, Instant>,
-    clients: Vec<Client>,
+    denied: HashMap<DeniedConnection, Instant>,
+    clients: Vec<ShimClient>,
     listener: OwnedFd,
     signals: UnixStream,
     told_to_leave: Arc<AtomicBool>,
-    desk: Desk,
+    desk: LogBuffers,
     next_client: u64,
     /// Number of the last command that was marked.
     next_mark: u64,
@@ -144,33 +144,33 @@ struct Shim {
     /// When what no group bounds is looked at; none when there is nothing of the kind.
     next_look: Option<Instant>,
     /// Base mounts for views of files.
-    ground: Place,
+    ground: BaseMountsState,
     /// The memory that its containers share; none until one needs it.
-    shm: Option<Shm>,
+    shm: Option<PodShm>,
     _lock: OwnedFd,
 }
 
 /// Origin of an event.
-enum Source {
+enum EventOrigin {
     Signals,
     Listener,
     Client(u64),
     Output(i32, usize),
     Exec(i32),
     Pause,
-    Attached(Watched),
+    Attached(WatchedFor),
     Guard(RawFd, PollFlags),
 }
 
 impl Shim {
     /// None when another shim has this pod.
-    fn open(leader: OwnedFd, ground: Place) -> io::Result<Option<Shim>> {
+    fn open(leader: OwnedFd, ground: BaseMountsState) -> io::Result<Option<Shim>> {
         let pod = std::env::current_dir()?;
         let Some(lock) = folder::lock(&pod)? else { return Ok(None) };
-        let mut record = folder::read_record(&pod).unwrap_or_else(Record::empty);
-        bury::settle(&pod, &mut record);
+        let mut record = folder::read_record(&pod).unwrap_or_else(ShimRecord::empty);
+        reap_dead_shim::settle(&pod, &mut record);
         record.left = false;
-        record.shim = Identity::of(std::process::id() as i32);
+        record.shim = ProcessIdentity::from_pid(std::process::id() as i32);
         // A leader that has been replaced may have started us just before: what it says then counts no more.
         record.epoch = record.epoch.max(pod.ancestors().nth(2).map_or(0, folder::read_epoch));
         let (signals, told_to_leave) = watch_signals()?;
@@ -186,10 +186,10 @@ impl Shim {
             guards: Vec::new(),
             affinity: Rc::default(),
             denied: HashMap::new(),
-            clients: vec![Client::new(0, leader)],
+            clients: vec![ShimClient::new(0, leader)],
             signals,
             told_to_leave,
-            desk: Desk::new(),
+            desk: LogBuffers::new(),
             next_client: 1,
             next_mark: 0,
             removing: false,
@@ -225,18 +225,18 @@ impl Shim {
             self.spent.retain(|(_, until)| *until > Instant::now());
             if self.removing && self.is_empty() {
                 self.spent.clear();
-                self.pause.take().into_iter().for_each(Pause::end);
+                self.pause.take().into_iter().for_each(PauseProcess::end);
                 // Whoever leads sees that this shim has gone without a word, removes what is left itself, or tells why it cannot.
                 if volumes::remove(&self.pod).is_ok() {
-                    self.tell_all(&Answer::Removed);
+                    self.tell_all(&ShimAnswer::Removed);
                 }
                 return Ok(());
             }
             if self.may_leave() {
-                self.pause.take().into_iter().for_each(Pause::end);
+                self.pause.take().into_iter().for_each(PauseProcess::end);
                 self.record.left = true;
                 self.save();
-                self.tell_all(&Answer::Leaving);
+                self.tell_all(&ShimAnswer::Leaving);
                 return Ok(());
             }
         }
@@ -248,7 +248,7 @@ impl Shim {
     }
 
     fn is_empty(&self) -> bool {
-        let pause = self.pause.as_ref().map(Pause::pid);
+        let pause = self.pause.as_ref().map(PauseProcess::pid);
         self.live.is_empty()
             && self.execs.is_empty()
             && process::own_children().into_iter().all(|child| Some(child) == pause)
@@ -267,11 +267,11 @@ impl Shim {
     /// Whether a container that is to start again would miss what lies in memory: that goes with its shim.
     fn keeps_memory(&self) -> bool {
         !self.awaited.is_empty()
-            && (self.shm.as_ref().is_some_and(Shm::holds_any) || volumes::hold_in_memory(&self.pod))
+            && (self.shm.as_ref().is_some_and(PodShm::holds_any) || volumes::hold_in_memory(&self.pod))
     }
 
-    fn wait(&self) -> io::Result<Vec<Source>> {
-        let mut sources = vec![Source::Signals, Source::Listener];
+    fn wait(&self) -> io::Result<Vec<EventOrigin>> {
+        let mut sources = vec![EventOrigin::Signals, EventOrigin::Listener];
         let mut fds = vec![
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
@@ -279,29 +279,29 @@ impl Shim {
         for client in &self.clients {
             let flags = if client.has_more() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             fds.push(PollFd::new(&client.socket, flags));
-            sources.push(Source::Client(client.id));
+            sources.push(EventOrigin::Client(client.id));
         }
         for live in self.live.iter().filter(|live| !attach::is_held_up(&self.attached, live)) {
             for (at, stream) in live.streams.iter().enumerate() {
                 fds.push(PollFd::new(&stream.fd, PollFlags::IN));
-                sources.push(Source::Output(live.process.pid, at));
+                sources.push(EventOrigin::Output(live.process.pid, at));
             }
         }
         for exec in self.execs.iter().filter(|exec| exec.is_open()) {
             fds.push(PollFd::new(exec.output_fd(), PollFlags::IN));
-            sources.push(Source::Exec(exec.pid()));
+            sources.push(EventOrigin::Exec(exec.pid()));
         }
         if let Some(pause) = &self.pause {
             fds.push(PollFd::new(pause.said(), PollFlags::IN));
-            sources.push(Source::Pause);
+            sources.push(EventOrigin::Pause);
         }
         for (fd, watched) in self.watch_attached() {
             fds.push(fd);
-            sources.push(Source::Attached(watched));
+            sources.push(EventOrigin::Attached(watched));
         }
         for guard in &self.guards {
             fds.push(PollFd::from_borrowed_fd(guard.fd(), PollFlags::IN));
-            sources.push(Source::Guard(guard.fd().as_raw_fd(), PollFlags::empty()));
+            sources.push(EventOrigin::Guard(guard.fd().as_raw_fd(), PollFlags::empty()));
         }
         let timeout = self.next_deadline().map(|at| {
             let left = at.saturating_duration_since(Instant::now());
@@ -313,8 +313,8 @@ impl Shim {
             Err(error) => return Err(error.into()),
         }
         let ready = fds.iter().zip(sources).filter(|(fd, _)| !fd.revents().is_empty());
-        let told = |(fd, source): (&PollFd, Source)| match source {
-            Source::Guard(guard, _) => Source::Guard(guard, fd.revents()),
+        let told = |(fd, source): (&PollFd, EventOrigin)| match source {
+            EventOrigin::Guard(guard, _) => EventOrigin::Guard(guard, fd.revents()),
             other => other,
         };
         Ok(ready.map(told).collect())
@@ -322,13 +322,13 @@ impl Shim {
 
     /// Tells of connections that policies denied, each once in a while.
     fn tell_denied(&mut self) {
-        let fresh: Vec<Denial> = self.guards.iter_mut().filter_map(Guard::denied).collect();
+        let fresh: Vec<DeniedConnection> = self.guards.iter_mut().filter_map(FilterListener::denied).collect();
         for denial in fresh {
             let now = Instant::now();
             self.denied.retain(|_, told| now.duration_since(*told) < QUIET);
             if self.denied.len() < DENIED && !self.denied.contains_key(&denial) {
                 self.denied.insert(denial.clone(), now);
-                self.tell_all(&Answer::Denied(denial));
+                self.tell_all(&ShimAnswer::Denied(denial));
             }
         }
     }
@@ -336,14 +336,14 @@ impl Shim {
     /// The next moment at which something is due without anything happening.
     fn next_deadline(&self) -> Option<Instant> {
         let stops = self.live.iter().filter_map(|live| live.deadline);
-        let execs = self.execs.iter().filter_map(Running::deadline);
+        let execs = self.execs.iter().filter_map(RunningCommand::deadline);
         let retry = self.is_killing().then(|| Instant::now() + self.kill_pause);
         let leave = self.live.is_empty().then(|| match self.told_to_leave.load(Ordering::Relaxed) {
             true => Instant::now() + KILL_PAUSE,
             false => (self.idle + LINGER).max(Instant::now() + KILL_PAUSE),
         });
         let spent = self.spent.iter().map(|(_, until)| *until);
-        let waits = self.successors.iter().filter_map(Successor::until);
+        let waits = self.successors.iter().filter_map(StandbyAttempt::until);
         let ripe = self.live.iter().filter_map(|live| live.ripe);
         let blocked = self.live.iter().filter_map(|live| live.blocked_stop.as_ref().map(BlockedStop::next_look));
         stops
@@ -358,29 +358,29 @@ impl Shim {
             .min()
     }
 
-    fn serve(&mut self, source: Source) {
+    fn serve(&mut self, source: EventOrigin) {
         match source {
-            Source::Signals => {
+            EventOrigin::Signals => {
                 let mut bytes = [0; 64];
                 while rustix::io::read(&self.signals, &mut bytes[..]).is_ok_and(|read| read == bytes.len()) {}
             }
-            Source::Listener => {
+            EventOrigin::Listener => {
                 if let Ok(socket) = client::accept(&self.listener) {
-                    self.clients.push(Client::new(self.next_client, socket));
+                    self.clients.push(ShimClient::new(self.next_client, socket));
                     self.next_client += 1;
                 }
             }
-            Source::Client(id) => self.hear(id),
-            Source::Output(pid, at) => self.pump(pid, at),
-            Source::Pause => self.pause.iter().for_each(Pause::hear),
-            Source::Attached(watched) => self.serve_attached(&watched),
-            Source::Guard(fd, told) => {
+            EventOrigin::Client(id) => self.read_client(id),
+            EventOrigin::Output(pid, at) => self.pump(pid, at),
+            EventOrigin::Pause => self.pause.iter().for_each(PauseProcess::drain_signal),
+            EventOrigin::Attached(watched) => self.serve_attached(&watched),
+            EventOrigin::Guard(fd, told) => {
                 self.guards.retain_mut(|guard| guard.fd().as_raw_fd() != fd || guard.serve(told));
                 self.tell_denied();
-                let unbound: Vec<Unbound> = self.guards.iter_mut().filter_map(Guard::unbound).collect();
-                unbound.into_iter().for_each(|port| self.tell_all(&Answer::Unbound(port)));
+                let unbound: Vec<UnboundPort> = self.guards.iter_mut().filter_map(FilterListener::unbound).collect();
+                unbound.into_iter().for_each(|port| self.tell_all(&ShimAnswer::Unbound(port)));
             }
-            Source::Exec(pid) => {
+            EventOrigin::Exec(pid) => {
                 if let Some(exec) = self.execs.iter_mut().find(|exec| exec.pid() == pid) {
                     exec.read();
                 }
@@ -388,7 +388,7 @@ impl Shim {
         }
     }
 
-    fn hear(&mut self, id: u64) {
+    fn read_client(&mut self, id: u64) {
         let Some(client) = self.clients.iter_mut().find(|client| client.id == id) else { return };
         client.flush();
         for envelope in client.read() {
@@ -400,15 +400,15 @@ impl Shim {
         let Some(live) = self.live.iter_mut().find(|live| live.process.pid == pid) else { return };
         let Some(stream) = live.streams.get_mut(at) else { return };
         match stream.pump(&mut self.desk, &mut live.log) {
-            Flow::Closed => {
+            ReadMore::Closed => {
                 stream.finish(&mut live.log);
                 live.streams.remove(at);
             }
-            Flow::More => {
+            ReadMore::More => {
                 let tag = stream.tag();
-                attach::tell(&mut self.attached, live, tag, self.desk.fresh());
+                attach::send_output_to_all(&mut self.attached, live, tag, self.desk.fresh());
             }
-            Flow::Dry => {}
+            ReadMore::Dry => {}
         }
     }
 
@@ -447,7 +447,7 @@ impl Shim {
     fn publish(&mut self, name: &str) {
         self.save();
         if let Some(container) = self.record.containers.get(name) {
-            let answer = Answer::Container { name: name.to_owned(), container: container.clone() };
+            let answer = ShimAnswer::Container { name: name.to_owned(), container: container.clone() };
             self.tell_all(&answer);
         }
     }
@@ -457,17 +457,17 @@ impl Shim {
         let _ = folder::write_record(Path::new("."), &self.record);
     }
 
-    fn tell_all(&mut self, answer: &Answer) {
+    fn tell_all(&mut self, answer: &ShimAnswer) {
         for client in self.clients.iter_mut().filter(|client| client.subscribed) {
-            client.tell(answer);
+            client.send(answer);
         }
     }
 }
 
-impl Container {
-    fn started(attempt: u32, state: State, before: Option<Container>) -> Container {
+impl ContainerRecord {
+    fn started(attempt: u32, state: RecordedState, before: Option<ContainerRecord>) -> ContainerRecord {
         let last = before.and_then(|before| before.ended().cloned().or(before.last));
-        Container { attempt, state, stopping: None, last }
+        ContainerRecord { attempt, state, stopping: None, last }
     }
 }
 

@@ -5,7 +5,7 @@
 //! The nursery serves one control plane and ends with it. Shims are not its business once they are born.
 
 use super::super::spawn::nothing;
-use super::super::view::ground::Place;
+use super::super::view::base_mounts::BaseMountsState;
 use crate::object::cause;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::setsid;
@@ -30,7 +30,7 @@ pub fn main() -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         rustix::thread::set_no_new_privs(true)?;
     }
-    let mut ground = Place::default();
+    let mut ground = BaseMountsState::default();
     ground.for_many();
     reap_children(false);
     while let Some((folder, leader)) = receive(&control)? {
@@ -48,7 +48,7 @@ pub fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn born(folder: &[u8], leader: OwnedFd, mut ground: Place) -> io::Result<()> {
+fn born(folder: &[u8], leader: OwnedFd, mut ground: BaseMountsState) -> io::Result<()> {
     reap_children(true);
     setsid()?;
     ground.inherit();

@@ -3,21 +3,21 @@
 //! Elsewhere the first process is the container's own program, as in Kubernetes, and the namespace ends with it. A pause has nothing of
 //! its own, no files, no rights; it reaps orphans, and ends with its shim. Start reading at [`Shim::space`].
 
-use super::super::process::{self, Identity};
-use super::super::spaces::Space;
+use super::super::process::{self, ProcessIdentity};
+use super::super::spaces::PidNamespace;
 use super::super::spawn::hold_only;
 use super::super::view;
-use super::{Live, Shim};
+use super::{LiveContainer, Shim};
 use crate::object::cause;
-use crate::world::Processes;
+use crate::world::ProcessNamespace;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, wait, waitpid};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
 
 /// The first process of a namespace that several share.
-pub struct Pause {
-    process: Identity,
+pub struct PauseProcess {
+    process: ProcessIdentity,
     /// A byte comes in here when something has ended that it has reaped.
     said: OwnedFd,
 }
@@ -29,15 +29,15 @@ pub fn below(shim: i32) -> Vec<i32> {
     children.flat_map(|pid| if is_pause(pid) { process::children(pid) } else { vec![pid] }).collect()
 }
 
-impl Pause {
+impl PauseProcess {
     /// None where what it adopts could not be ended: that is no child of its shim's.
-    fn begin() -> Result<Option<Pause>, String> {
+    fn begin() -> Result<Option<PauseProcess>, String> {
         if !process::can_be_held() {
             return Ok(None);
         }
         let failed = |error| format!("cannot start the pod's pause process: {error}", error = cause(error));
         let (said, say) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
-        let pid = match Space::New.fork().map_err(failed)? {
+        let pid = match PidNamespace::New.fork().map_err(failed)? {
             0 => {
                 drop(said);
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serve(&say)));
@@ -46,8 +46,8 @@ impl Pause {
             }
             pid => pid,
         };
-        let process = Identity::of(pid).ok_or("the pod's pause process cannot be seen in /proc")?;
-        Ok(Some(Pause { process, said }))
+        let process = ProcessIdentity::from_pid(pid).ok_or("the pod's pause process cannot be seen in /proc")?;
+        Ok(Some(PauseProcess { process, said }))
     }
 
     /// Its process.
@@ -61,7 +61,7 @@ impl Pause {
     }
 
     /// Takes in what it has said: it was heard.
-    pub fn hear(&self) {
+    pub fn drain_signal(&self) {
         let _ = rustix::io::read(&self.said, &mut [0; 64][..]);
     }
 
@@ -97,20 +97,20 @@ fn serve(say: &OwnedFd) {
 
 impl Shim {
     /// The process namespace that a container is to begin in; none for the machine's, and where none can ever be had.
-    pub(super) fn space(&mut self, processes: &Processes) -> Result<Option<Space>, String> {
+    pub(super) fn space(&mut self, processes: &ProcessNamespace) -> Result<Option<PidNamespace>, String> {
         match processes {
-            Processes::Machine => Ok(None),
-            Processes::Own => Ok(self.ground.enter_users()?.then_some(Space::New)),
-            Processes::Shared => {
+            ProcessNamespace::Machine => Ok(None),
+            ProcessNamespace::Own => Ok(self.ground.enter_users()?.then_some(PidNamespace::New)),
+            ProcessNamespace::Shared => {
                 if self.pause.is_none() && self.ground.enter_users()? {
-                    self.pause = Pause::begin()?;
+                    self.pause = PauseProcess::begin()?;
                 }
-                self.pause.as_ref().map_or(Ok(None), |pause| Space::of(pause.pid()))
+                self.pause.as_ref().map_or(Ok(None), |pause| PidNamespace::from_process(pause.pid()))
             }
-            Processes::Of(other) => {
-                let other_runs = |live: &&Live| live.end.is_none() && *live.name == **other;
+            ProcessNamespace::Of(other) => {
+                let other_runs = |live: &&LiveContainer| live.end.is_none() && *live.name == **other;
                 let missing = || format!("target container {other:?} does not run");
-                Space::of(self.live.iter().find(other_runs).ok_or_else(missing)?.process.pid)
+                PidNamespace::from_process(self.live.iter().find(other_runs).ok_or_else(missing)?.process.pid)
             }
         }
     }

@@ -1,18 +1,19 @@
 //! Requests to a shim, and their answers.
 
 use super::super::limits::group;
-use super::super::network::{self, Gate};
-use super::super::process::Identity;
-use super::super::spaces::Space;
+use super::super::network::{self, ListenerChannel};
+use super::super::process::ProcessIdentity;
+use super::super::spaces::PidNamespace;
 use super::super::wire::{
-    Answer, Container, Envelope, Exec, ExecOutcome, Group, Launch, Request, Session, SoftBounds, State, Stopping, now,
+    ContainerRecord, ControlGroup, ExecOutcome, ExecRequest, LaunchRequest, RecordedState, RecordedStop,
+    RequestEnvelope, SessionRequest, ShimAnswer, ShimRequest, SoftBounds, now_nanos,
 };
 use super::super::{folder, pty, spawn, view, volumes};
-use super::launch::{self, Prepared, Refused, Started, Surroundings};
-use super::successor::Expected;
-use super::{Live, Shim, tree};
+use super::launch::{self, LaunchContext, LaunchRefusal, PreparedAttempt, StartedAttempt};
+use super::successor::ExpectedStart;
+use super::{LiveContainer, Shim, tree};
 use crate::object::cause;
-use crate::world::start::Names;
+use crate::world::start::DnsTarget;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::WaitStatus;
 use std::borrow::Cow;
@@ -28,11 +29,11 @@ const LONGEST: u64 = 1 << 40;
 const OUTPUT: usize = 10 * 1024;
 
 /// A command that runs beside a container.
-pub struct Running {
+pub struct RunningCommand {
     id: u64,
     container: String,
     client: u64,
-    process: Identity,
+    process: ProcessIdentity,
     /// Its output, unless it goes to the client.
     pipe: Option<OwnedFd>,
     /// Whether it ends with the connection of whoever asked.
@@ -47,17 +48,19 @@ pub struct Running {
 }
 
 impl Shim {
-    pub(super) fn request(&mut self, client: u64, envelope: Envelope) {
+    pub(super) fn request(&mut self, client: u64, envelope: RequestEnvelope) {
         // A session is no leader's, and no attachment is: it neither needs an epoch nor brings one.
-        let is_led =
-            !matches!(envelope.request, Request::Session(_) | Request::Attach(_) | Request::Resize(_) | Request::Ping);
+        let is_led = !matches!(
+            envelope.request,
+            ShimRequest::Session(_) | ShimRequest::Attach(_) | ShimRequest::Resize(_) | ShimRequest::Ping
+        );
         if is_led && envelope.epoch < self.record.epoch {
             let why = format!("epoch {} is over, {} leads", envelope.epoch, self.record.epoch);
-            return self.tell(client, &Answer::Refused { why, start: None });
+            return self.send_to_client(client, &ShimAnswer::Refused { why, start: None });
         }
         self.record.epoch = self.record.epoch.max(envelope.epoch);
         match envelope.request {
-            Request::Hello(pod) => {
+            ShimRequest::Hello(pod) => {
                 if let Some(pod) = pod {
                     self.record.pod = pod;
                 }
@@ -67,51 +70,52 @@ impl Shim {
                 }
                 if let Some(client) = self.clients.iter_mut().find(|known| known.id == client) {
                     client.subscribed = true;
-                    client.tell(&Answer::State(self.record.clone()));
+                    client.send(&ShimAnswer::State(self.record.clone()));
                 }
             }
-            Request::Start(launch) => self.start(client, *launch),
-            Request::Stop { container, attempt, grace } => self.stop(client, &container, attempt, grace),
-            Request::Limit { container, attempt, groups, watched, limits } => {
+            ShimRequest::Start(launch) => self.start(client, *launch),
+            ShimRequest::Stop { container, attempt, grace } => self.stop(client, &container, attempt, grace),
+            ShimRequest::Limit { container, attempt, groups, watched, limits } => {
                 if let Some(error) = self.limit(&container, attempt, groups, watched) {
-                    self.tell(client, &Answer::Limited { container, attempt, limits, error });
+                    self.send_to_client(client, &ShimAnswer::Limited { container, attempt, limits, error });
                 }
             }
-            Request::Refresh(volumes) => {
+            ShimRequest::Refresh(volumes) => {
                 drop(volumes::lay_out(&self.pod, &volumes));
                 // The expected start no longer applies.
                 self.expect_nothing();
             }
-            Request::Exec(exec) => self.exec(client, &exec),
-            Request::Session(session) => self.session(client, &session),
-            Request::Attach(attach) => self.attach(client, &attach),
-            Request::Resize(size) => self.resize(client, size),
-            Request::Ping => self.tell(client, &Answer::Pong),
-            Request::Remove => {
+            ShimRequest::Exec(exec) => self.exec(client, &exec),
+            ShimRequest::Session(session) => self.session(client, &session),
+            ShimRequest::Attach(attach) => self.attach(client, &attach),
+            ShimRequest::Resize(size) => self.resize(client, size),
+            ShimRequest::Ping => self.send_to_client(client, &ShimAnswer::Pong),
+            ShimRequest::Remove => {
                 self.removing = true;
                 tree::kill_all();
             }
         }
     }
 
-    pub(super) fn tell(&mut self, client: u64, answer: &Answer) {
+    pub(super) fn send_to_client(&mut self, client: u64, answer: &ShimAnswer) {
         if let Some(client) = self.clients.iter_mut().find(|known| known.id == client) {
-            client.tell(answer);
+            client.send(answer);
         }
     }
 
     /// Tells where a container stands to one who seems not to know.
     fn remind(&mut self, client: u64, name: &str) {
         if let Some(container) = self.record.containers.get(name).cloned() {
-            self.tell(client, &Answer::Container { name: name.to_owned(), container });
+            self.send_to_client(client, &ShimAnswer::Container { name: name.to_owned(), container });
         }
     }
 
-    fn start(&mut self, client: u64, launch: Launch) {
+    fn start(&mut self, client: u64, launch: LaunchRequest) {
         let before = self.record.containers.get(&launch.container).cloned();
         // An attempt that was refused may be tried again under its number: nothing of it has run.
-        let is_over =
-            |before: &Container| before.attempt == launch.attempt && !matches!(before.state, State::Refused { .. });
+        let is_over = |before: &ContainerRecord| {
+            before.attempt == launch.attempt && !matches!(before.state, RecordedState::Refused { .. })
+        };
         if before.as_ref().is_some_and(|before| before.attempt > launch.attempt || is_over(before)) {
             return self.remind(client, &launch.container);
         }
@@ -120,7 +124,7 @@ impl Shim {
             let why =
                 format!("container {:?} cannot start now: it still runs or its pod is being removed", launch.container);
             let start = Some((launch.container, launch.attempt));
-            return self.tell(client, &Answer::Refused { why, start });
+            return self.send_to_client(client, &ShimAnswer::Refused { why, start });
         }
         self.told_to_leave.store(false, Ordering::Relaxed);
         let name = launch.container.clone();
@@ -134,8 +138,8 @@ impl Shim {
         let state = match self.launch(launch) {
             Ok((started, next)) => {
                 self.keep_guard(started.gate, started.launch.names.clone());
-                let state = State::Running { process: started.process, since: started.since };
-                self.live.push(Live {
+                let state = RecordedState::Running { process: started.process, since: started.since };
+                self.live.push(LiveContainer {
                     name: name.clone(),
                     mounts: started.launch.view.as_ref().and_then(|_| view::keep(started.process.pid)),
                     launch: started.launch,
@@ -156,27 +160,34 @@ impl Shim {
                 self.next_look = self.first_look();
                 state
             }
-            Err(refused) => State::Refused { reason: refused.reason.into(), message: refused.message, at: now() },
+            Err(refused) => {
+                RecordedState::Refused { reason: refused.reason.into(), message: refused.message, at: now_nanos() }
+            }
         };
         self.idle = Instant::now();
-        self.record.containers.insert(name.clone(), Container::started(attempt, state, before));
+        self.record.containers.insert(name.clone(), ContainerRecord::started(attempt, state, before));
         self.publish(&name);
     }
 
     /// Starts an attempt, by the successor that waits for just this when there is one. Also gives what the one after it would be.
-    fn launch(&mut self, launch: Launch) -> Result<(Started, Option<Box<Expected>>), Refused> {
-        let next = Expected::after(&launch);
+    fn launch(&mut self, launch: LaunchRequest) -> Result<(StartedAttempt, Option<Box<ExpectedStart>>), LaunchRefusal> {
+        let next = ExpectedStart::following(&launch);
         if let Some(started) = self.take_successor(&launch).and_then(|successor| successor.go().ok()) {
             return Ok((started, next));
         }
-        volumes::lay_out(&self.pod, &launch.volumes).map_err(|message| Refused { reason: "FailedMount", message })?;
+        volumes::lay_out(&self.pod, &launch.volumes)
+            .map_err(|message| LaunchRefusal { reason: "FailedMount", message })?;
         let gate = self.gate()?;
         let prepared = self.prepare(launch, gate)?;
         Ok((prepared.go()?, next))
     }
 
     /// Prepares an attempt, in the process namespace that it belongs to.
-    pub(super) fn prepare(&mut self, launch: Launch, gate: Option<Gate>) -> Result<Prepared, Refused> {
+    pub(super) fn prepare(
+        &mut self,
+        launch: LaunchRequest,
+        gate: Option<ListenerChannel>,
+    ) -> Result<PreparedAttempt, LaunchRefusal> {
         let space = self.space(&launch.processes)?;
         launch::prepare(&self.pod, launch, &mut self.ground, &mut self.shm, gate, space.as_ref())
     }
@@ -192,9 +203,10 @@ impl Shim {
             None if known.stopping.is_some() => return tree::kill_from(live.process),
             _ => live.deadline = Some(deadline),
         }
-        let kill_at = now().saturating_add((grace as i64).saturating_mul(1_000_000));
+        let kill_at = now_nanos().saturating_add((grace as i64).saturating_mul(1_000_000));
         let is_first = known.stopping.is_none();
-        known.stopping = Some(Stopping { since: known.stopping.map_or_else(now, |stop| stop.since), kill_at });
+        known.stopping =
+            Some(RecordedStop { since: known.stopping.map_or_else(now_nanos, |stop| stop.since), kill_at });
         if is_first && grace > 0 {
             live.ask_to_end();
         }
@@ -207,13 +219,13 @@ impl Shim {
         &mut self,
         container: &str,
         attempt: u32,
-        groups: Vec<Group>,
+        groups: Vec<ControlGroup>,
         watched: SoftBounds,
     ) -> Option<Option<String>> {
         let at = self.running(container).filter(|at| self.live[*at].launch.attempt == attempt)?;
         let live = &mut self.live[at];
         let done = group::make(&groups).and_then(|_| {
-            let is_new = |group: &&Group| live.launch.groups.iter().all(|known| known.folder != group.folder);
+            let is_new = |group: &&ControlGroup| live.launch.groups.iter().all(|known| known.folder != group.folder);
             groups.iter().filter(is_new).try_for_each(|group| group::take_in(group, live.process))
         });
         if done.is_ok() {
@@ -226,12 +238,12 @@ impl Shim {
     }
 
     /// For a pod that has an address of its own; none for one that is on the machine's network.
-    pub(super) fn gate(&self) -> Result<Option<Gate>, String> {
-        let gate = self.address().map(|_| Gate::new()).transpose();
+    pub(super) fn gate(&self) -> Result<Option<ListenerChannel>, String> {
+        let gate = self.address().map(|_| ListenerChannel::new()).transpose();
         gate.map_err(|error| format!("cannot join the pod's network: {error}", error = cause(error)))
     }
 
-    fn keep_guard(&mut self, gate: Option<Gate>, names: Names) {
+    fn keep_guard(&mut self, gate: Option<ListenerChannel>, names: DnsTarget) {
         let state = self.pod.ancestors().nth(2).unwrap_or(Path::new("/"));
         let affinity = self.affinity.clone();
         let guard = self.address().zip(gate).and_then(|(own, gate)| gate.guard(own, state, names, affinity));
@@ -242,7 +254,7 @@ impl Shim {
         self.record.pod.ip.parse().ok().filter(|ip| network::is_pod(*ip))
     }
 
-    fn exec(&mut self, client: u64, exec: &Exec) {
+    fn exec(&mut self, client: u64, exec: &ExecRequest) {
         if let Err(message) = self.start_exec(client, exec) {
             self.tell_failure(client, exec.id, message);
         }
@@ -250,10 +262,10 @@ impl Shim {
 
     fn tell_failure(&mut self, client: u64, id: u64, message: String) {
         let outcome = ExecOutcome::Failed(message);
-        self.tell(client, &Answer::ExecDone { id, outcome, output: String::new() });
+        self.send_to_client(client, &ShimAnswer::ExecDone { id, outcome, output: String::new() });
     }
 
-    fn start_exec(&mut self, client: u64, exec: &Exec) -> Result<(), String> {
+    fn start_exec(&mut self, client: u64, exec: &ExecRequest) -> Result<(), String> {
         let (pipe, output) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(cause)?;
         rustix::io::ioctl_fionbio(&output, false).map_err(cause)?;
         let nothing = spawn::nothing().map_err(cause)?;
@@ -266,35 +278,36 @@ impl Shim {
         let stdio = [&nothing, &output, &output];
         let process = self.run_beside(running.ok_or_else(missing)?, &exec.argv, variables, stdio, None)?;
         let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(LONGEST)));
-        self.execs.push(Running {
+        self.execs.push(RunningCommand {
             pipe: Some(pipe),
             deadline,
             mark: Some(mark),
             keeps_leftovers: exec.keeps_leftovers,
-            ..Running::new(exec.id, &exec.container, client, process)
+            ..RunningCommand::new(exec.id, &exec.container, client, process)
         });
         Ok(())
     }
 
-    fn session(&mut self, client: u64, session: &Session) {
+    fn session(&mut self, client: u64, session: &SessionRequest) {
         if let Err(message) = self.start_session(client, session) {
             self.tell_failure(client, 0, message);
         }
     }
 
-    fn start_session(&mut self, client: u64, session: &Session) -> Result<(), String> {
+    fn start_session(&mut self, client: u64, session: &SessionRequest) -> Result<(), String> {
         let asker = self.clients.iter_mut().find(|known| known.id == client).ok_or("nobody asks")?;
         let stdio = std::mem::take(&mut asker.descriptors);
         let nothing = spawn::nothing().map_err(cause)?;
         let (stdio, terminal) = match &stdio[..] {
-            [to] if session.terminal => ([&nothing; 3], Some(pty::Asked { to, size: session.size })),
+            [to] if session.terminal => ([&nothing; 3], Some(pty::PtyRequest { to, size: session.size })),
             [input, output, error] if !session.terminal => ([input, output, error], None),
             _ => return Err("standard input, output and error have to come with a session".into()),
         };
         let running = self.running(&session.container);
         let missing = || format!("container not found ({:?})", session.container);
         let process = self.run_beside(running.ok_or_else(missing)?, &session.argv, &[], stdio, terminal)?;
-        let running = Running { is_session: true, ..Running::new(0, &session.container, client, process) };
+        let running =
+            RunningCommand { is_session: true, ..RunningCommand::new(0, &session.container, client, process) };
         self.execs.push(running);
         Ok(())
     }
@@ -310,8 +323,8 @@ impl Shim {
         argv: &[String],
         variables: &[(&str, &str)],
         stdio: [&OwnedFd; 3],
-        terminal: Option<pty::Asked>,
-    ) -> Result<Identity, String> {
+        terminal: Option<pty::PtyRequest>,
+    ) -> Result<ProcessIdentity, String> {
         let (process, launch) = (self.live[at].process, &self.live[at].launch);
         let gate = self.gate()?;
         let cwd = launch::folder_of(launch);
@@ -323,21 +336,22 @@ impl Shim {
             env.to_mut().extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         }
         let groups = &group::make(&launch.groups)?;
-        let surroundings = Surroundings { launch, env: &env, cwd, stdio, terminal, groups };
-        let space = Space::of(process.pid)?;
+        let surroundings = LaunchContext { launch, env: &env, cwd, stdio, terminal, groups };
+        let space = PidNamespace::from_process(process.pid)?;
         let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref(), space.as_ref())?;
         let names = launch.names.clone();
         self.keep_guard(gate, names);
-        Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
+        ProcessIdentity::from_pid(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }
 
     /// Whoever asked for a session has gone: what runs for nobody ends.
     pub(super) fn end_sessions(&self) {
-        let is_left = |exec: &&Running| exec.is_session && !self.clients.iter().any(|client| client.id == exec.client);
+        let is_left =
+            |exec: &&RunningCommand| exec.is_session && !self.clients.iter().any(|client| client.id == exec.client);
         self.execs.iter().filter(is_left).for_each(|exec| tree::kill_from(exec.process));
     }
 
-    pub(super) fn exec_done(&mut self, mut exec: Running, status: WaitStatus) {
+    pub(super) fn exec_done(&mut self, mut exec: RunningCommand, status: WaitStatus) {
         exec.read();
         if let Some(mark) = exec.mark.as_deref().filter(|_| exec.timed_out || !exec.keeps_leftovers) {
             tree::kill_marked(exec.process, mark);
@@ -345,14 +359,14 @@ impl Shim {
         let code = status.terminating_signal().map(|signal| 128 + signal).or(status.exit_status()).unwrap_or(137);
         let outcome = if exec.timed_out { ExecOutcome::TimedOut } else { ExecOutcome::Exited(code) };
         let output = String::from_utf8_lossy(&exec.output).into_owned();
-        self.tell(exec.client, &Answer::ExecDone { id: exec.id, outcome, output });
+        self.send_to_client(exec.client, &ShimAnswer::ExecDone { id: exec.id, outcome, output });
     }
 }
 
-impl Running {
-    fn new(id: u64, container: &str, client: u64, process: Identity) -> Running {
+impl RunningCommand {
+    fn new(id: u64, container: &str, client: u64, process: ProcessIdentity) -> RunningCommand {
         let (container, output) = (container.to_owned(), Vec::new());
-        Running {
+        RunningCommand {
             id,
             container,
             client,

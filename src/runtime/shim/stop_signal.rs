@@ -6,7 +6,7 @@
 
 use super::super::process::signal_from;
 use super::super::signal_delivery::{Delivery, delivery};
-use super::{Live, Shim};
+use super::{LiveContainer, Shim};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ impl BlockedStop {
     }
 }
 
-impl Live {
+impl LiveContainer {
     /// Sends the stop signal.
     pub(super) fn ask_to_end(&mut self) {
         let signal = signal_from(self.launch.stop_signal).unwrap_or(Signal::TERM);

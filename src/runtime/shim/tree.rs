@@ -1,16 +1,16 @@
 //! Whatever the pod's processes have started, and how it is ended.
 
 use super::super::limits::group;
-use super::super::process::{self, Identity, Stat};
-use super::super::{bury, file_tree, folder};
-use super::pause::Pause;
-use super::{Live, Shim};
-use crate::world::Processes;
+use super::super::process::{self, ProcessIdentity, ProcessStat};
+use super::super::{file_tree, folder, reap_dead_shim};
+use super::pause::PauseProcess;
+use super::{LiveContainer, Shim};
+use crate::world::ProcessNamespace;
 use rustix::fs::{CWD, fstat};
 use std::path::Path;
 
 /// Kills a process and everything below it.
-pub fn kill_from(top: Identity) {
+pub fn kill_from(top: ProcessIdentity) {
     let below = process::descendants(top.pid);
     top.kill();
     kill(&below);
@@ -26,16 +26,16 @@ const SWEEPS: usize = 64;
 
 /// Kills what a command that has ended has left: everything below this process that began after it and carries its mark or is of its
 /// session, whatever its parent is by now. What takes the mark off and leaves the session goes with its container.
-pub fn kill_marked(command: Identity, mark: &str) {
-    let is_its = |stat: &Stat| {
+pub fn kill_marked(command: ProcessIdentity, mark: &str) {
+    let is_its = |stat: &ProcessStat| {
         let marked = || process::environment(stat.identity.pid, folder::EXEC).as_deref() == Some(mark);
         stat.identity.start >= command.start && !stat.zombie && (stat.session == command.pid || marked())
     };
-    let mut killed: Vec<Identity> = Vec::new();
+    let mut killed: Vec<ProcessIdentity> = Vec::new();
     for _ in 0..SWEEPS {
         // Who was killed cannot fork any more, so this ends once a look finds nobody else.
         let found = process::descendants(std::process::id() as i32);
-        let fresh: Vec<Stat> =
+        let fresh: Vec<ProcessStat> =
             found.into_iter().filter(|stat| !killed.contains(&stat.identity) && is_its(stat)).collect();
         if fresh.is_empty() {
             return;
@@ -45,7 +45,7 @@ pub fn kill_marked(command: Identity, mark: &str) {
     }
 }
 
-fn kill(found: &[Stat]) {
+fn kill(found: &[ProcessStat]) {
     for stat in found.iter().filter(|stat| !stat.zombie) {
         stat.identity.kill();
     }
@@ -68,14 +68,14 @@ impl Shim {
     }
 
     /// Returns the orphans of a container that this process inherited, and the commands that run beside it.
-    fn orphans(&self, live: &Live) -> Vec<Stat> {
+    fn orphans(&self, live: &LiveContainer) -> Vec<ProcessStat> {
         let is_known = |pid: i32| {
             let is_main = self.live.iter().any(|other| other.end.is_none() && other.process.pid == pid);
             let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.is_of(&live.name));
             is_main || is_exec || self.successors.iter().any(|successor| successor.pid() == pid)
         };
-        let pause = self.pause.as_ref().map(Pause::pid);
-        let reaped = pause.filter(|_| live.launch.processes == Processes::Shared).map(process::children);
+        let pause = self.pause.as_ref().map(PauseProcess::pid);
+        let reaped = pause.filter(|_| live.launch.processes == ProcessNamespace::Shared).map(process::children);
         let alone = self.live.iter().all(|other| other.end.is_some() || other.name == live.name);
         let strangers = process::own_children()
             .into_iter()
@@ -86,9 +86,9 @@ impl Shim {
     }
 
     /// Every process of a running container.
-    pub(super) fn processes(&self, live: &Live) -> Vec<Identity> {
+    pub(super) fn processes(&self, live: &LiveContainer) -> Vec<ProcessIdentity> {
         let tops = [live.process].into_iter().chain(self.orphans(live).into_iter().map(|stat| stat.identity));
-        let with_all = |top: Identity| {
+        let with_all = |top: ProcessIdentity| {
             let below = process::descendants(top.pid).into_iter().map(|stat| stat.identity);
             [top].into_iter().chain(below)
         };
@@ -96,14 +96,14 @@ impl Shim {
     }
 
     /// Its session or its group is the container's, or its environment says so. One that hides both stays until its pod ends.
-    fn belongs(&self, stat: &Stat, live: &Live) -> bool {
+    fn belongs(&self, stat: &ProcessStat, live: &LiveContainer) -> bool {
         let is_exec = self.execs.iter().any(|exec| exec.pid() == stat.identity.pid && exec.is_of(&live.name));
         let mark = self.pod.join(folder::message(&live.name, live.launch.attempt));
         let in_group = group::holds(&live.launch.groups, &live.name, stat.identity.pid);
         is_exec
             || in_group
             || stat.session == live.process.pid
-            || bury::mark(stat.identity.pid).as_deref() == Some(&*mark)
+            || reap_dead_shim::mark(stat.identity.pid).as_deref() == Some(&*mark)
     }
 }
 

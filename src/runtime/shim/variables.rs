@@ -3,11 +3,11 @@
 //! Until here a mark stands for each value, also where other variables and the command refer to it. Never: reads anything but a file of
 //! an emptyDir of the pod.
 
-use super::super::wire::Launch;
+use super::super::wire::LaunchRequest;
 use super::super::{file_tree, volumes};
 use crate::object::cause;
 use crate::world::start::FileKey;
-use crate::world::volume::Source;
+use crate::world::volume::VolumeContent;
 use rustix::fs::CWD;
 use std::collections::HashMap;
 use std::io::Read;
@@ -17,7 +17,7 @@ use std::path::Path;
 const LONGEST: u64 = 64 << 10;
 
 /// Puts the values in the places of their marks. A variable that is optional and not there is left out.
-pub fn fill(pod: &Path, launch: &mut Launch) -> Result<(), String> {
+pub fn fill(pod: &Path, launch: &mut LaunchRequest) -> Result<(), String> {
     for (number, wanted) in std::mem::take(&mut launch.file_keys).iter().enumerate() {
         let mark = FileKey::mark(number);
         let value = value(pod, launch, wanted)?;
@@ -32,10 +32,10 @@ pub fn fill(pod: &Path, launch: &mut Launch) -> Result<(), String> {
     Ok(())
 }
 
-fn value(pod: &Path, launch: &Launch, wanted: &FileKey) -> Result<Option<String>, String> {
+fn value(pod: &Path, launch: &LaunchRequest, wanted: &FileKey) -> Result<Option<String>, String> {
     let FileKey { volume, path, key, .. } = wanted;
     let source = launch.volumes.iter().find(|one| one.name == *volume).map(|one| &one.source);
-    if !matches!(source, Some(Source::Empty | Source::Memory { .. })) {
+    if !matches!(source, Some(VolumeContent::Empty | VolumeContent::Memory { .. })) {
         return Err(format!("environment variable {}: volume {volume:?} is no emptyDir of the pod", wanted.variable));
     }
     let failed =
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn values_stand_where_their_marks_stood() {
         let pod = tempfile::tempdir().unwrap();
-        let volumes = vec![Volume { name: "v".into(), source: Source::Empty }];
+        let volumes = vec![Volume { name: "v".into(), source: VolumeContent::Empty }];
         volumes::lay_out(pod.path(), &volumes).unwrap();
         std::fs::write(volumes::root_of(pod.path(), "v", &volumes).join("x"), "A='1'\n").unwrap();
         let key = |key: &str, path: &str, optional| FileKey {
@@ -128,12 +128,12 @@ mod tests {
             optional,
         };
         let (one, other) = (FileKey::mark(0), FileKey::mark(1));
-        let launch = |file_keys| Launch {
+        let launch = |file_keys| LaunchRequest {
             argv: vec![format!("{one}{other}")],
             env: vec![("A".into(), one.clone()), ("B".into(), other.clone()), ("C".into(), format!("<{one}>"))],
             volumes: volumes.clone(),
             file_keys,
-            ..Launch::default()
+            ..LaunchRequest::default()
         };
         let mut filled = launch(vec![key("A", "x", false), key("B", "x", true)]);
         fill(pod.path(), &mut filled).unwrap();

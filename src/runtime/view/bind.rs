@@ -1,12 +1,12 @@
 //! Volumes, and folders that are seen as they are, put in their places below the new root.
 
-use super::compose::Wanted;
+use super::compose::RequiredPath;
 use super::said;
 use crate::object::cause;
 use crate::runtime::file_tree::{self, path_of};
 use crate::runtime::volumes;
-use crate::runtime::wire::View;
-use crate::world::volume::{Mount, Volume};
+use crate::runtime::wire::MountView;
+use crate::world::volume::{Volume, VolumeMountPoint};
 use rustix::fs::StatVfsMountFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, fstatvfs, mkdirat, openat, openat2};
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 /// Something to bind.
-pub struct Bind {
+pub struct BindMount {
     source: OwnedFd,
     /// Its target: an absolute path.
     pub target: PathBuf,
@@ -26,7 +26,7 @@ pub struct Bind {
 }
 
 /// Whether everything that a container mounts can be had; a part of a volume is made as a folder when it is not there.
-pub fn check(pod: &Path, view: &View, volumes: &[Volume]) -> Result<(), String> {
+pub fn check(pod: &Path, view: &MountView, volumes: &[Volume]) -> Result<(), String> {
     for mount in &view.mounts {
         let root = open_volume(pod, mount, volumes)?;
         if !mount.sub_path.is_empty() {
@@ -37,13 +37,13 @@ pub fn check(pod: &Path, view: &View, volumes: &[Volume]) -> Result<(), String> 
     Ok(())
 }
 
-fn open_volume(pod: &Path, mount: &Mount, volumes: &[Volume]) -> Result<OwnedFd, String> {
+fn open_volume(pod: &Path, mount: &VolumeMountPoint, volumes: &[Volume]) -> Result<OwnedFd, String> {
     let failed = |why| format!("failed to prepare volume {:?} for mount path {:?}: {why}", &*mount.volume, mount.path);
     open(&volumes::root_of(pod, &mount.volume, volumes)).map_err(failed)
 }
 
 /// Every mount of a container. Sources are opened before the old root is left.
-pub fn all(pod: &Path, view: &View, volumes: &[Volume]) -> Result<Vec<Bind>, String> {
+pub fn all_binds(pod: &Path, view: &MountView, volumes: &[Volume]) -> Result<Vec<BindMount>, String> {
     let mut binds = Vec::new();
     for mount in &view.mounts {
         let of = |why: String| {
@@ -51,9 +51,9 @@ pub fn all(pod: &Path, view: &View, volumes: &[Volume]) -> Result<Vec<Bind>, Str
         };
         let root = open_volume(pod, mount, volumes)?;
         let source = if mount.sub_path.is_empty() { root } else { part(&root, &mount.sub_path).map_err(of)? };
-        let bind = Bind::new(source, Path::new("/").join(&mount.path), mount.read_only).map_err(of)?;
+        let bind = BindMount::new(source, Path::new("/").join(&mount.path), mount.read_only).map_err(of)?;
         let is_ours = volumes.iter().any(|volume| volume.name == mount.volume && volume.source.follows());
-        binds.push(Bind { is_ours, ..bind });
+        binds.push(BindMount { is_ours, ..bind });
     }
     Ok(binds)
 }
@@ -78,20 +78,20 @@ fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
     }
 }
 
-impl Bind {
-    fn new(source: OwnedFd, target: PathBuf, read_only: bool) -> Result<Bind, String> {
+impl BindMount {
+    fn new(source: OwnedFd, target: PathBuf, read_only: bool) -> Result<BindMount, String> {
         let found = fstat(&source).map_err(cause)?;
         let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        Ok(Bind { source, target, read_only, is_ours: false, is_folder })
+        Ok(BindMount { source, target, read_only, is_ours: false, is_folder })
     }
 
     /// A folder of the machine at its own place.
-    pub fn as_it_is(folder: &Path) -> Result<Bind, String> {
-        Bind::new(open(folder)?, folder.to_owned(), false)
+    pub fn as_it_is(folder: &Path) -> Result<BindMount, String> {
+        BindMount::new(open(folder)?, folder.to_owned(), false)
     }
 
     /// A folder that is made now, which anybody may write in, at another place; with an owner where one is said.
-    pub fn fresh(folder: &Path, target: &str, owner: Option<(u32, u32)>) -> Result<Bind, String> {
+    pub fn fresh(folder: &Path, target: &str, owner: Option<(u32, u32)>) -> Result<BindMount, String> {
         let failed = |error: Errno| format!("cannot make {target}: {error}", error = cause(error));
         mkdirat(CWD, folder, Mode::from_raw_mode(0o755)).map_err(failed)?;
         if let Some((user, group)) = owner {
@@ -101,17 +101,17 @@ impl Bind {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = openat(CWD, folder, flags, Mode::empty()).map_err(failed)?;
         fchmod(opened, Mode::from_raw_mode(0o1777)).map_err(failed)?;
-        Bind::new(open(folder)?, Path::new("/").join(target), false)
+        BindMount::new(open(folder)?, Path::new("/").join(target), false)
     }
 
     /// A file of the machine at another place.
-    pub fn at(file: &Path, target: &str) -> Result<Bind, String> {
-        Bind::new(open(file)?, Path::new("/").join(target), false)
+    pub fn file_at(file: &Path, target: &str) -> Result<BindMount, String> {
+        BindMount::new(open(file)?, Path::new("/").join(target), false)
     }
 
     /// The place that it needs.
-    pub fn wanted(&self) -> Wanted {
-        Wanted { path: self.target.clone(), is_folder: self.is_folder }
+    pub fn wanted(&self) -> RequiredPath {
+        RequiredPath { path: self.target.clone(), is_folder: self.is_folder }
     }
 
     /// Binds it below the new root.

@@ -4,9 +4,9 @@
 //! on top. An ordinary user cannot (the kernel locks the mounts together), so there the folder is made anew and its entries are laid
 //! out one by one. What an overlay would break (`/proc`, sockets in `/run`) is bound as it is, and so is what this user cannot change.
 
-use super::layer::Layers;
+use super::layer::LayerFolder;
 use super::mounted::{self, Mounted};
-use super::own::{Own, SHM};
+use super::private_dirs::{PrivateDir, SHM};
 use super::{bind, devices, path_of, services};
 use crate::object::cause;
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// A path that must be there in the end.
 #[derive(Debug, PartialEq)]
-pub struct Wanted {
+pub struct RequiredPath {
     /// The path.
     pub path: PathBuf,
     /// Whether it is a folder; a file otherwise.
@@ -55,13 +55,13 @@ const WRITABLE: [&str; 4] = ["/var/cache", "/var/lib", "/var/log", "/var/tmp"];
 /// Uid that the kernel shows for users without a mapping in a user namespace.
 const NOBODY: u32 = 65534;
 
-struct Composer<'a> {
+struct ViewComposer<'a> {
     root: PathBuf,
     mounts: Vec<Mounted>,
-    wanted: Vec<Wanted>,
-    layers: Layers<'a>,
+    wanted: Vec<RequiredPath>,
+    layers: LayerFolder<'a>,
     is_root: bool,
-    own: &'a [Own],
+    own: &'a [PrivateDir],
 }
 
 /// Lays the machine's files, with these mounts, out below `base`, a fresh tmpfs, and opens the new root. The container `lives` in
@@ -69,21 +69,21 @@ struct Composer<'a> {
 pub fn compose(
     base: &Path,
     mounts: Vec<Mounted>,
-    wanted: &[Wanted],
+    wanted: &[RequiredPath],
     lives: [&Path; 2],
-    own: &[Own],
+    own: &[PrivateDir],
 ) -> Result<OwnedFd, String> {
     let is_root = is_machines_root();
-    let is_seen = |wanted: &&Wanted| !own.iter().any(|own| own.hides(&wanted.path));
-    let mut places: Vec<Wanted> = wanted.iter().filter(is_seen).filter_map(missing).collect();
+    let is_seen = |wanted: &&RequiredPath| !own.iter().any(|own| own.hides(&wanted.path));
+    let mut places: Vec<RequiredPath> = wanted.iter().filter(is_seen).filter_map(missing).collect();
     if !is_root {
         let writable = WRITABLE.iter().map(Path::new).filter(|path| path.is_dir());
         let lived = lives.into_iter().filter_map(foreign);
-        places.extend(writable.map(Path::to_owned).chain(lived).map(|path| Wanted { path, is_folder: true }));
+        places.extend(writable.map(Path::to_owned).chain(lived).map(|path| RequiredPath { path, is_folder: true }));
     }
     let root = base.join("root");
-    let layers = Layers { base, count: 0, is_root };
-    let mut composer = Composer { root: root.clone(), mounts, wanted: places, layers, is_root, own };
+    let layers = LayerFolder { base, count: 0, is_root };
+    let mut composer = ViewComposer { root: root.clone(), mounts, wanted: places, layers, is_root, own };
     make(&root, 0o755)?;
     composer.lay(Path::new("/"))?;
     let opened = openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -104,7 +104,7 @@ fn is_machines_root() -> bool {
 pub fn close(base: &Path) -> Result<(), String> {
     let root = base.join("root");
     let open = ["dev", "proc", "sys"].map(|name| root.join(name));
-    let laid = mounted::all().into_iter().filter(|one| one.at.starts_with(&root));
+    let laid = mounted::read_mounts().into_iter().filter(|one| one.at.starts_with(&root));
     for at in laid.map(|one| one.at).filter(|at| open.iter().all(|open| !at.starts_with(open))) {
         let failed =
             |error: rustix::io::Errno| format!("cannot make {} read-only: {error}", at.display(), error = cause(error));
@@ -115,14 +115,14 @@ pub fn close(base: &Path) -> Result<(), String> {
 }
 
 /// The real place of a path of which a part is missing; none when all of it is there.
-fn missing(wanted: &Wanted) -> Option<Wanted> {
+fn missing(wanted: &RequiredPath) -> Option<RequiredPath> {
     let plain = wanted.path.components().filter(|part| matches!(part, Component::Normal(_)));
     let plain = Path::new("/").join(plain.collect::<PathBuf>());
     let open = |path: &Path| openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     let there = plain.ancestors().find_map(|path| Some((path, open(path).ok()?)));
     let (there, opened) = there.filter(|(path, _)| *path != plain)?;
     let real = fs::read_link(path_of(&opened)).ok()?;
-    Some(Wanted { path: real.join(plain.strip_prefix(there).ok()?), is_folder: wanted.is_folder })
+    Some(RequiredPath { path: real.join(plain.strip_prefix(there).ok()?), is_folder: wanted.is_folder })
 }
 
 /// The deepest folder on the way to a path, and above those of the root, that an ordinary user's layer must be given beforehand: the
@@ -149,7 +149,7 @@ pub fn make(path: &Path, mode: u32) -> Result<(), String> {
     }
 }
 
-impl Composer<'_> {
+impl ViewComposer<'_> {
     fn target(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -221,7 +221,7 @@ impl Composer<'_> {
         }
         let mut done: Vec<PathBuf> = Vec::new();
         if folder == Path::new(services::FOLDER) {
-            done = services::of(folder).into_iter().filter(|path| !self.wants(path)).collect();
+            done = services::service_entries(folder).into_iter().filter(|path| !self.wants(path)).collect();
             for path in &done {
                 self.bind(path)?;
             }

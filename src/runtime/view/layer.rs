@@ -1,6 +1,6 @@
 //! A layer over one folder of the machine: what is written goes into a tmpfs, what was not written is the machine's.
 
-use super::compose::{Wanted, make};
+use super::compose::{RequiredPath, make};
 use super::path_of;
 use crate::object::cause;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchmod, openat};
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Folder for layers.
-pub struct Layers<'a> {
+pub struct LayerFolder<'a> {
     /// The tmpfs.
     pub base: &'a Path,
     /// Number of layers.
@@ -20,10 +20,10 @@ pub struct Layers<'a> {
     pub is_root: bool,
 }
 
-impl Layers<'_> {
+impl LayerFolder<'_> {
     /// Lays one over a folder and mounts both at `target`. Places that are wanted in it are made in the layer, where a user who could
     /// not make them in the folder itself can.
-    pub fn lay(&mut self, folder: &Path, target: &Path, wanted: &[Wanted]) -> Result<(), String> {
+    pub fn lay(&mut self, folder: &Path, target: &Path, wanted: &[RequiredPath]) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| {
             format!("cannot lay a layer over {}: {error}", folder.display(), error = cause(error))
         };
@@ -53,7 +53,7 @@ impl Layers<'_> {
     }
 
     /// Makes a wanted place in an upper layer; its folders are like those below them.
-    fn make_place(&self, folder: &Path, upper: &Path, wanted: &Wanted) -> Result<(), String> {
+    fn make_place(&self, folder: &Path, upper: &Path, wanted: &RequiredPath) -> Result<(), String> {
         let Ok(rest) = wanted.path.strip_prefix(folder) else { return Ok(()) };
         let (mut below, mut above) = (folder.to_owned(), upper.to_owned());
         let mut parts = rest.components().peekable();

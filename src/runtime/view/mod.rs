@@ -3,34 +3,34 @@
 //! It is made by the process that becomes the container, in a mount namespace of its own (as an ordinary user in a user namespace
 //! that maps the user to itself), so it ends with the container and nothing is left to unmount. Everything that is written lies in
 //! one tmpfs: a restart starts fresh. Never: changes a file of the machine, or a mount that anybody else sees.
-//! Start reading at [`enter`]; `ground` is what all of them begin with, `compose` lays the machine's files out below the new root,
+//! Start reading at [`enter`]; `base_mounts` is what all of them begin with, `compose` lays the machine's files out below the new root,
 //! `layer` takes what is written, `own` are the folders that they do not share with it (`shm` the one that a pod's containers share),
 //! `bind` puts the volumes there.
 
+pub mod base_mounts;
 mod bind;
 mod compose;
 mod devices;
-pub mod ground;
 mod layer;
 mod mounted;
 mod name;
-mod own;
+mod private_dirs;
 mod services;
 mod shm;
 
+pub use base_mounts::BaseMounts;
 pub use bind::check as check_mounts;
-pub use ground::Ground;
 pub use name::call_it;
-pub use own::{SHM, is_within as is_in_own};
-pub use shm::Shm;
+pub use private_dirs::{SHM, is_within as is_in_own};
+pub use shm::PodShm;
 
 use super::file_tree::path_of;
-use super::wire::View;
+use super::wire::MountView;
 use super::{folder, trial};
 use crate::object::cause;
 use crate::world::volume::Volume;
 use mounted::Mounted;
-use own::Own;
+use private_dirs::PrivateDir;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_move};
 use rustix::process::{chdir, chroot, fchdir, getegid, geteuid};
@@ -54,7 +54,7 @@ const NOBODY: u32 = 65535;
 pub const TRY: &str = "try-view";
 
 /// State of a process that has entered its view.
-pub struct Begun {
+pub struct EnteredView {
     /// The machine's mounts.
     mounts: Vec<Mounted>,
     /// Its pod's memory.
@@ -64,23 +64,28 @@ pub struct Begun {
 /// Takes this process, which has one thread and is about to become a container, among mounts of its own: those of a ground, or from
 /// nothing. `counted`: its user namespace, if it needs one, is nobody else's, so that its processes are counted apart. `has_space`: it is
 /// in a process namespace other than the machine's. `shm`: what it is to share with its pod.
-pub fn begin(ground: Option<&Ground>, counted: bool, has_space: bool, shm: Option<&Shm>) -> Result<Begun, String> {
+pub fn begin(
+    ground: Option<&BaseMounts>,
+    counted: bool,
+    has_space: bool,
+    shm: Option<&PodShm>,
+) -> Result<EnteredView, String> {
     if let Some(ground) = ground {
-        return ground.enter(counted, has_space, shm).map(|shm| Begun { mounts: ground.mounts(), shm });
+        return ground.enter(counted, has_space, shm).map(|shm| EnteredView { mounts: ground.mounts(), shm });
     }
-    let mounts = mounted::all();
+    let mounts = mounted::read_mounts();
     let shm = shm.map(take_from_here).transpose()?;
-    ground::prepare()?;
+    base_mounts::prepare()?;
     if has_space {
         show_processes()?;
     }
-    Ok(Begun { mounts, shm })
+    Ok(EnteredView { mounts, shm })
 }
 
 /// Takes what a pod shares, and comes back: for root, who may.
-fn take_from_here(shm: &Shm) -> Result<OwnedFd, String> {
+fn take_from_here(shm: &PodShm) -> Result<OwnedFd, String> {
     let here = space_of_ours("mnt").map_err(said("open its mounts"))?;
-    let taken = shm.take()?;
+    let taken = shm.clone_mount()?;
     move_into_link_name_space(here.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(said("go back to its mounts"))?;
     Ok(taken)
 }
@@ -94,34 +99,35 @@ fn show_processes() -> Result<(), Failure> {
 /// Gives this process, which has begun, its view. `message` is the file in its pod's folder that it also finds where it is to leave its
 /// termination message; of the folders that it `lives` in, where it begins and its home, the first is made when it is missing.
 pub fn enter(
-    begun: Begun,
+    begun: EnteredView,
     pod: &Path,
     message: (&Path, &str),
     lives: [&Path; 2],
-    view: &View,
+    view: &MountView,
     volumes: &[Volume],
 ) -> Result<(), String> {
     let [cwd, _] = lives;
-    let mut binds = bind::all(pod, view, volumes)?;
+    let mut binds = bind::all_binds(pod, view, volumes)?;
     // Its last words are kept; what else it writes in its own folder is as fresh after a restart as everything is.
     let places = [&*message.0.to_string_lossy(), message.1];
     for place in places.into_iter().filter(|place| !place.is_empty()) {
-        binds.push(bind::Bind::at(message.0, place)?);
+        binds.push(bind::BindMount::file_at(message.0, place)?);
     }
     for folder in &view.own {
-        binds.push(bind::Bind::as_it_is(Path::new(folder))?);
+        binds.push(bind::BindMount::as_it_is(Path::new(folder))?);
     }
     let base = base_of(pod)?;
     for (number, path) in view.fresh.iter().enumerate() {
-        binds.push(bind::Bind::fresh(&base.join(format!("v{number}")), path, view.fresh_owner)?);
+        binds.push(bind::BindMount::fresh(&base.join(format!("v{number}")), path, view.fresh_owner)?);
     }
-    let mut wanted: Vec<compose::Wanted> = binds.iter().map(bind::Bind::wanted).collect();
-    wanted.push(compose::Wanted { path: cwd.to_owned(), is_folder: true });
+    let mut wanted: Vec<compose::RequiredPath> = binds.iter().map(bind::BindMount::wanted).collect();
+    wanted.push(compose::RequiredPath { path: cwd.to_owned(), is_folder: true });
     let pods = pod.parent().unwrap_or(pod);
     let mounts = begun.mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
     let shown: Vec<&Path> = view.shown.iter().map(Path::new).chain([pod, cwd]).collect();
     let targets: Vec<&Path> = binds.iter().map(|bind| &*bind.target).collect();
-    let root = compose::compose(&base, mounts, &wanted, lives, &Own::all(&shown, &targets, begun.shm))?;
+    let root =
+        compose::compose(&base, mounts, &wanted, lives, &PrivateDir::plan_private_dirs(&shown, &targets, begun.shm))?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     if view.read_only {
         // A failure here is reported when the mount is made.
@@ -129,7 +135,7 @@ pub fn enter(
         binds.iter().for_each(|bind| drop(bind.place(&root)));
         compose::close(&base)?;
     }
-    for step in [bind::Bind::mount, bind::Bind::finish] {
+    for step in [bind::BindMount::mount, bind::BindMount::finish] {
         for bind in &binds {
             step(bind, &root).map_err(|why| format!("error mounting {:?}: {why}", bind.target))?;
         }
@@ -184,16 +190,16 @@ pub fn hide() {
 }
 
 /// The namespaces of a process that are not ours. They are opened early: a process namespace of our own may not know its number.
-pub struct Other(Vec<(OwnedFd, LinkNameSpaceType)>);
+pub struct ForeignNamespaces(Vec<(OwnedFd, LinkNameSpaceType)>);
 
-impl Other {
+impl ForeignNamespaces {
     /// Those of the process of this number.
-    pub fn of(process: i32) -> Result<Other, String> {
+    pub fn open(process: i32) -> Result<ForeignNamespaces, String> {
         let spaces = SPACES.into_iter().filter_map(|(name, kind)| match space_of(process, name) {
             Ok(space) => space.map(|space| Ok((space, kind))),
             Err(error) => Some(Err(error)),
         });
-        spaces.collect::<Result<_, _>>().map(Other).map_err(said("open the container's namespaces"))
+        spaces.collect::<Result<_, _>>().map(ForeignNamespaces).map_err(said("open the container's namespaces"))
     }
 }
 
@@ -212,7 +218,7 @@ fn open_space(whose: &str, name: &str) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Takes this process, which has one thread, into the namespaces of another one, but for that of its processes.
-pub fn join(other: &Other) -> Result<(), String> {
+pub fn join(other: &ForeignNamespaces) -> Result<(), String> {
     let enter = |(space, kind): &(OwnedFd, LinkNameSpaceType)| {
         match move_into_link_name_space(space.as_fd(), Some(*kind)) {
             // Without namespaces there are no private mounts either, and a host name is not worth an error.

@@ -14,7 +14,7 @@ pub struct Mounted {
 }
 
 /// All mounts that this process sees, in the order in which they were made.
-pub fn all() -> Vec<Mounted> {
+pub fn read_mounts() -> Vec<Mounted> {
     parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
 }
 

@@ -18,39 +18,40 @@ const UNSETTLED: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The last result, which forked processes inherit.
-    static KNOWN: RefCell<Option<Found>> = const { RefCell::new(None) };
+    static KNOWN: RefCell<Option<CachedServiceEntries>> = const { RefCell::new(None) };
 }
 
 /// The folders that were looked through, each with its stamp, and the entries that serve.
 #[derive(Default)]
-struct Found {
+struct CachedServiceEntries {
     folder: PathBuf,
-    looked: Vec<(PathBuf, Option<Stamp>)>,
+    looked: Vec<(PathBuf, Option<FolderStamp>)>,
     serving: Vec<PathBuf>,
 }
 
 /// Identity of a folder and the time of its last change.
-type Stamp = (u64, u64, i64, i64, i64, i64);
+type FolderStamp = (u64, u64, i64, i64, i64, i64);
 
 /// The entries of a folder that are sockets or pipes, hold one, or are empty folders, which wait for a service to begin.
-pub fn of(folder: &Path) -> Vec<PathBuf> {
-    let known =
-        |known: &Option<Found>| known.as_ref().filter(|known| known.holds(folder)).map(|known| known.serving.clone());
-    KNOWN.with_borrow(known).unwrap_or_else(|| Found::look(folder).serving)
+pub fn service_entries(folder: &Path) -> Vec<PathBuf> {
+    let known = |known: &Option<CachedServiceEntries>| {
+        known.as_ref().filter(|known| known.holds(folder)).map(|known| known.serving.clone())
+    };
+    KNOWN.with_borrow(known).unwrap_or_else(|| CachedServiceEntries::look(folder).serving)
 }
 
 /// Keeps what is found now for those who are forked from this process.
 pub fn learn(folder: &Path) {
     KNOWN.with_borrow_mut(|known| {
         if !known.as_ref().is_some_and(|known| known.holds(folder)) {
-            *known = Some(Found::look(folder)).filter(Found::is_settled);
+            *known = Some(CachedServiceEntries::look(folder)).filter(CachedServiceEntries::is_settled);
         }
     });
 }
 
-impl Found {
-    fn look(folder: &Path) -> Found {
-        let mut found = Found { folder: folder.to_owned(), ..Found::default() };
+impl CachedServiceEntries {
+    fn look(folder: &Path) -> CachedServiceEntries {
+        let mut found = CachedServiceEntries { folder: folder.to_owned(), ..CachedServiceEntries::default() };
         // Before it is read: what comes meanwhile is then another stamp.
         found.looked.push((folder.to_owned(), stamp(folder)));
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -91,7 +92,7 @@ impl Found {
     }
 }
 
-fn stamp(folder: &Path) -> Option<Stamp> {
+fn stamp(folder: &Path) -> Option<FolderStamp> {
     let found = fs::symlink_metadata(folder).ok()?;
     Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()))
 }
@@ -111,7 +112,8 @@ mod tests {
         fs::write(at("files/pid"), "1").expect("written");
         fs::write(at("web.pid"), "1").expect("written");
         let _listening = ["top.sock", "db/s", "bus/user/s", "deep/a/b/c/s"].map(|path| UnixListener::bind(at(path)));
-        let mut found: Vec<_> = of(run.path()).into_iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+        let mut found: Vec<_> =
+            service_entries(run.path()).into_iter().map(|path| path.file_name().unwrap().to_owned()).collect();
         found.sort();
         assert_eq!(found, ["bus", "db", "idle", "top.sock"]);
     }
@@ -122,12 +124,12 @@ mod tests {
         let at = |path: &str| run.path().join(path);
         fs::create_dir_all(at("files/deep")).expect("made");
         fs::write(at("files/pid"), "1").expect("written");
-        let found = Found::look(run.path());
+        let found = CachedServiceEntries::look(run.path());
         assert!(found.holds(run.path()) && found.serving.is_empty());
         assert!(!found.is_settled(), "made this very moment");
         assert!(!found.holds(&at("files")));
         let _listening = UnixListener::bind(at("files/deep/s"));
         assert!(!found.holds(run.path()));
-        assert_eq!(Found::look(run.path()).serving, [at("files")]);
+        assert_eq!(CachedServiceEntries::look(run.path()).serving, [at("files")]);
     }
 }

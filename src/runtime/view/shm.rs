@@ -4,7 +4,7 @@
 //! shim; a container that begins takes a copy of the mount along. Never: the memory of a container that sees the machine's files.
 
 use super::super::folder;
-use super::ground::{Ground, Place, beside};
+use super::base_mounts::{BaseMounts, BaseMountsState, run_in_fork};
 use super::path_of;
 use crate::object::cause;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The memory of one pod.
-pub struct Shm {
+pub struct PodShm {
     mounts: OwnedFd,
     /// Its path among those mounts.
     at: PathBuf,
@@ -23,16 +23,20 @@ pub struct Shm {
     root: OwnedFd,
 }
 
-impl Shm {
+impl PodShm {
     /// That of a pod, made when there is none yet; none where namespaces cannot be had. Only for a process of one thread.
-    pub fn of<'a>(known: &'a mut Option<Shm>, pod: &Path, ground: &mut Place) -> Option<&'a Shm> {
+    pub fn find_or_make<'a>(
+        known: &'a mut Option<PodShm>,
+        pod: &Path,
+        ground: &mut BaseMountsState,
+    ) -> Option<&'a PodShm> {
         if known.is_none() {
-            *known = ground.now().and_then(|ground| Shm::make(pod, ground).ok());
+            *known = ground.current().and_then(|ground| PodShm::make(pod, ground).ok());
         }
         known.as_ref()
     }
 
-    fn make(pod: &Path, ground: &Ground) -> Result<Shm, String> {
+    fn make(pod: &Path, ground: &BaseMounts) -> Result<PodShm, String> {
         let at = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
         folder::private_folder(&at).map_err(|error| format!("{error:#}"))?;
         let lay = || {
@@ -41,14 +45,14 @@ impl Shm {
             let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
             mount("tmpfs", &at, "tmpfs", flags, Some(c"mode=1777")).map(|()| true).map_err(failed)
         };
-        beside(lay, |process, _| {
+        run_in_fork(lay, |process, _| {
             let open = |path: &str, flags| {
                 let path = format!("/proc/{}/{path}", process.as_raw_nonzero());
                 openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(failed)
             };
             let mounts = open("ns/mnt", OFlags::RDONLY)?;
             let root = open(&format!("root{}", at.display()), OFlags::RDONLY | OFlags::DIRECTORY)?;
-            Ok(Shm { mounts, at: at.clone(), root })
+            Ok(PodShm { mounts, at: at.clone(), root })
         })
     }
 
@@ -58,7 +62,7 @@ impl Shm {
     }
 
     /// A copy of the mount, which is nowhere yet. Leaves this process, which has one thread and the rights to it, among other mounts.
-    pub fn take(&self) -> Result<OwnedFd, String> {
+    pub fn clone_mount(&self) -> Result<OwnedFd, String> {
         move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(failed)?;
         open_tree(CWD, &self.at, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC).map_err(failed)
     }

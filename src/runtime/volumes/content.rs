@@ -2,7 +2,7 @@
 //! beside it a link for each name leads through `..data`. Whoever reads sees all of the old or all of the new.
 
 use crate::runtime::{file_tree, wire};
-use crate::world::volume::File;
+use crate::world::volume::VolumeFile;
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ const FRESH: &str = "..data_new";
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 
 /// Makes the content of an open volume what it should be; does nothing when it is.
-pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
+pub fn replace(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     if files.iter().any(|file| !file_tree::is_plain(&file.path)) {
         return Err(Errno::INVAL);
     }
@@ -41,7 +41,7 @@ pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
 
 /// Makes the files of an open volume of kloop's own what they should be. Nobody sees the folder itself, only these files are mounted, so
 /// they need not change all at once.
-pub fn keep(volume: &OwnedFd, files: &[File]) -> Result<()> {
+pub fn keep(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     if files.iter().any(|file| !file_tree::is_plain(&file.path) || file.path.contains('/')) {
         return Err(Errno::INVAL);
     }
@@ -54,11 +54,11 @@ pub fn keep(volume: &OwnedFd, files: &[File]) -> Result<()> {
 
 /// The time, as the kubelet has it (atomic_writer.go): `..2026_11_21_13_00_00.123456789`.
 fn fresh_name() -> String {
-    let now = wire::moment(wire::now());
+    let now = wire::moment(wire::now_nanos());
     format!("{}.{:09}", now.strftime("..%Y_%m_%d_%H_%M_%S"), now.subsec_nanosecond())
 }
 
-fn write_all(folder: &OwnedFd, files: &[File]) -> Result<()> {
+fn write_all(folder: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     for file in files {
         let (parent, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
         let parent = file_tree::make_folders(folder, parent, 0o755)?;
@@ -75,11 +75,11 @@ fn write_all(folder: &OwnedFd, files: &[File]) -> Result<()> {
 }
 
 /// Names at the top of the volume.
-fn tops(files: &[File]) -> BTreeSet<&str> {
+fn tops(files: &[VolumeFile]) -> BTreeSet<&str> {
     files.iter().map(|file| file.path.split('/').next().unwrap_or_default()).collect()
 }
 
-fn link_names(volume: &OwnedFd, files: &[File]) -> Result<()> {
+fn link_names(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     let tops = tops(files);
     for top in &tops {
         match symlinkat(format!("{DATA}/{top}"), volume, *top) {
@@ -96,7 +96,7 @@ fn link_names(volume: &OwnedFd, files: &[File]) -> Result<()> {
 }
 
 /// Whether exactly this is there already, in a folder that was finished.
-fn holds(volume: &OwnedFd, before: &str, files: &[File]) -> bool {
+fn holds(volume: &OwnedFd, before: &str, files: &[VolumeFile]) -> bool {
     let Ok(folder) = file_tree::open_folder(volume, before) else { return false };
     let Ok(names) = file_tree::names(volume) else { return false };
     let there: BTreeSet<&str> = names.iter().map(String::as_str).filter(|name| !name.starts_with("..")).collect();

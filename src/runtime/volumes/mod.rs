@@ -8,7 +8,7 @@ mod memory;
 
 use super::file_tree::{self, make_folder, open_folder};
 use crate::object::cause;
-use crate::world::volume::{Source, Volume};
+use crate::world::volume::{Volume, VolumeContent};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use std::fs;
@@ -41,18 +41,18 @@ pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
 fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String> {
     let failed = |error: Errno| cause(error);
     match &volume.source {
-        Source::Empty => empty(root, &volume.name).map_err(failed),
-        Source::Memory { most } => {
+        VolumeContent::Empty => empty(root, &volume.name).map_err(failed),
+        VolumeContent::Memory { most } => {
             empty(root, &volume.name).map_err(failed)?;
             memory::mount_at(&pod.join(FOLDER).join(&*volume.name), *most)
         }
-        Source::Files(files) => {
+        VolumeContent::Files(files) => {
             let folder = make_folder(root, &volume.name, 0o755).map_err(failed)?;
             let lay = if volume.name.contains('.') { content::keep } else { content::replace };
             lay(&folder, files).map_err(failed)
         }
-        Source::Host { path, kind } => check_host(Path::new(path), kind),
-        Source::Kept(name) => {
+        VolumeContent::Host { path, kind } => check_host(Path::new(path), kind),
+        VolumeContent::Kept(name) => {
             let state = open_folder(CWD, state_of(pod)).map_err(failed)?;
             let all = make_folder(&state, KEPT, 0o755).map_err(failed)?;
             empty(&all, name).map_err(failed)
@@ -128,8 +128,8 @@ fn state_of(pod: &Path) -> &Path {
 /// Returns the root of a volume on the machine.
 pub fn root_of(pod: &Path, name: &str, volumes: &[Volume]) -> PathBuf {
     match volumes.iter().find(|volume| *volume.name == *name).map(|volume| &volume.source) {
-        Some(Source::Host { path, .. }) => PathBuf::from(path),
-        Some(Source::Kept(volume)) => state_of(pod).join(KEPT).join(&**volume),
+        Some(VolumeContent::Host { path, .. }) => PathBuf::from(path),
+        Some(VolumeContent::Kept(volume)) => state_of(pod).join(KEPT).join(&**volume),
         _ => pod.join(FOLDER).join(name),
     }
 }
@@ -167,16 +167,16 @@ fn check_host(path: &Path, kind: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::volume::File;
+    use crate::world::volume::VolumeFile;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn files(list: &[(&str, u32, &str)]) -> Vec<Volume> {
-        let file = |(path, mode, text): &(&str, u32, &str)| File {
+        let file = |(path, mode, text): &(&str, u32, &str)| VolumeFile {
             path: (*path).into(),
             mode: *mode,
             content: text.as_bytes().into(),
         };
-        vec![Volume { name: "v".into(), source: Source::Files(list.iter().map(file).collect()) }]
+        vec![Volume { name: "v".into(), source: VolumeContent::Files(list.iter().map(file).collect()) }]
     }
 
     fn listed(folder: &Path) -> Vec<String> {
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn an_empty_folder_keeps_what_was_written() {
         let pod = tempfile::tempdir().unwrap();
-        let volume = [Volume { name: "e".into(), source: Source::Empty }];
+        let volume = [Volume { name: "e".into(), source: VolumeContent::Empty }];
         lay_out(pod.path(), &volume).unwrap();
         fs::write(pod.path().join(FOLDER).join("e/x"), "kept").unwrap();
         lay_out(pod.path(), &volume).unwrap();

@@ -6,13 +6,13 @@
 mod record;
 
 use crate::object::Time;
-use crate::world::entrance::Unbound;
+use crate::world::entrance::UnboundPort;
 use crate::world::limits::Limits;
-use crate::world::policy::Denial;
-use crate::world::start::{FileKey, Names};
-use crate::world::volume::{Mount, Source, Volume};
-use crate::world::{Again, Processes, Rights, User};
-pub use record::{Container, End, Record, State, Stopping};
+use crate::world::policy::DeniedConnection;
+use crate::world::start::{DnsTarget, FileKey};
+use crate::world::volume::{Volume, VolumeContent, VolumeMountPoint};
+use crate::world::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision};
+pub use record::{ContainerRecord, RecordedEnd, RecordedState, RecordedStop, ShimRecord};
 use serde::{Deserialize, Serialize};
 
 /// The version of what stands on this page. Shims outlive the program that started them: raise it when a shim or a control plane of
@@ -21,21 +21,21 @@ pub const VERSION: u32 = 1;
 
 /// A request and the epoch of the leader that makes it. A shim refuses an epoch below the highest it has seen.
 #[derive(Serialize, Deserialize)]
-pub struct Envelope {
+pub struct RequestEnvelope {
     /// The leader's epoch.
     pub epoch: u64,
     /// The request.
-    pub request: Request,
+    pub request: ShimRequest,
 }
 
 /// Requests to a shim.
 #[derive(Serialize, Deserialize)]
-pub enum Request {
+pub enum ShimRequest {
     /// Opens a connection, with the pod's name as far as the caller knows it; answered by the state, and by every
     /// change from then on.
     Hello(Option<PodName>),
     /// Starts an attempt.
-    Start(Box<Launch>),
+    Start(Box<LaunchRequest>),
     /// Sends the stop signal now and SIGKILL after the grace. A later stop only shortens.
     Stop {
         /// The container.
@@ -52,7 +52,7 @@ pub enum Request {
         /// The attempt.
         attempt: u32,
         /// The groups that it and its pod are to be in.
-        groups: Vec<Group>,
+        groups: Vec<ControlGroup>,
         /// Limits that the groups do not enforce.
         #[serde(default)]
         watched: SoftBounds,
@@ -60,16 +60,16 @@ pub enum Request {
         limits: Box<Limits>,
     },
     /// Runs a command beside a running container, in its environment.
-    Exec(Box<Exec>),
+    Exec(Box<ExecRequest>),
     /// Runs a command beside a running container for whoever asks, a leader or not. Its standard input, output and error come as
     /// descriptors with this request, or else a socket to which the other side of its terminal is sent; it is killed when the asker
     /// goes. Answered by [`Answer::ExecDone`].
-    Session(Session),
+    Session(SessionRequest),
     /// Joins what a running container reads and writes, for whoever asks. Three pipes come as descriptors with this request: one to
     /// read its input from, two to write its outputs to. Answered by [`Answer::Attached`], and in the end by [`Answer::Detached`].
-    Attach(Attach),
+    Attach(AttachRequest),
     /// The size of a container's terminal, from one who is attached to it.
-    Resize(Size),
+    Resize(TerminalSize),
     /// Asks for a sign of life before descriptors are sent, for whoever asks. Answered by [`Answer::Pong`].
     Ping,
     /// Brings the content of volumes up to date.
@@ -96,7 +96,7 @@ pub struct PodName {
 
 /// One attempt to start, ready to be executed.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Launch {
+pub struct LaunchRequest {
     /// The container.
     pub container: String,
     /// The attempt.
@@ -115,16 +115,16 @@ pub struct Launch {
     pub volumes: Vec<Volume>,
     /// Its own view of files; none when it sees the machine's as they are.
     #[serde(default)]
-    pub view: Option<View>,
+    pub view: Option<MountView>,
     /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
     #[serde(default)]
     pub volume_paths: Vec<(String, String)>,
     /// User to run as, when different from the shim's.
     #[serde(default)]
-    pub user: Option<User>,
+    pub user: Option<ContainerUser>,
     /// The control groups that it and its pod are in, those above before those below.
     #[serde(default)]
-    pub groups: Vec<Group>,
+    pub groups: Vec<ControlGroup>,
     /// Limits that the groups do not enforce.
     #[serde(default)]
     pub watched: SoftBounds,
@@ -133,13 +133,13 @@ pub struct Launch {
     pub oom_score: Option<i32>,
     /// Its privileges.
     #[serde(default)]
-    pub rights: Rights,
+    pub rights: ProcessRights,
     /// Its DNS server.
     #[serde(default)]
-    pub names: Names,
+    pub names: DnsTarget,
     /// Visible processes.
     #[serde(default)]
-    pub processes: Processes,
+    pub processes: ProcessNamespace,
     /// Host name; empty for the machine's own.
     #[serde(default)]
     pub hostname: String,
@@ -156,7 +156,7 @@ pub struct Launch {
     pub image: String,
     /// Whether another attempt is likely to follow this one.
     #[serde(default)]
-    pub again: Again,
+    pub again: RestartDecision,
     /// The signal that asks it to end.
     pub stop_signal: i32,
     /// Path of the termination message in a private view.
@@ -166,10 +166,10 @@ pub struct Launch {
     pub message_from_logs: bool,
 }
 
-impl Launch {
+impl LaunchRequest {
     /// Whether a volume of its pod is in memory.
     pub fn has_memory(&self) -> bool {
-        self.volumes.iter().any(|volume| matches!(volume.source, Source::Memory { .. }))
+        self.volumes.iter().any(|volume| matches!(volume.source, VolumeContent::Memory { .. }))
     }
 
     /// Whether the memory that it uses is bounded.
@@ -192,11 +192,11 @@ pub struct SoftBounds {
 
 /// A control group: a folder of the kernel's, and what is written there.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Group {
+pub struct ControlGroup {
     /// Its folder.
     pub folder: String,
     /// Its settings.
-    pub knobs: Vec<Knob>,
+    pub knobs: Vec<ControlGroupFile>,
     /// The file that takes processes in; none when it only has other groups below.
     pub entrance: Option<String>,
     /// The file that counts processes ended for want of memory.
@@ -205,7 +205,7 @@ pub struct Group {
 
 /// A file of a control group and what it is to hold.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Knob {
+pub struct ControlGroupFile {
     /// The file.
     pub file: String,
     /// Its content.
@@ -214,23 +214,23 @@ pub struct Knob {
     pub optional: bool,
 }
 
-impl Knob {
+impl ControlGroupFile {
     /// One that has to be set.
-    pub fn must(file: &str, value: &str) -> Knob {
-        Knob { file: file.into(), value: value.into(), optional: false }
+    pub fn must(file: &str, value: &str) -> ControlGroupFile {
+        ControlGroupFile { file: file.into(), value: value.into(), optional: false }
     }
 
     /// One that not every kernel has.
-    pub fn may(file: &str, value: &str) -> Knob {
-        Knob { optional: true, ..Knob::must(file, value) }
+    pub fn may(file: &str, value: &str) -> ControlGroupFile {
+        ControlGroupFile { optional: true, ..ControlGroupFile::must(file, value) }
     }
 }
 
 /// View of files, when different from the machine's.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct View {
+pub struct MountView {
     /// Mounts of the pod's volumes.
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<VolumeMountPoint>,
     /// Folders of the machine that it sees, and changes, as they are.
     pub own: Vec<String>,
     /// Folders of its own, empty at first.
@@ -249,7 +249,7 @@ pub struct View {
 
 /// A command to run beside a container.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct Exec {
+pub struct ExecRequest {
     /// Chosen by the asker, given back with the answer.
     pub id: u64,
     /// The container.
@@ -267,7 +267,7 @@ pub struct Exec {
 
 /// A command that somebody runs beside a container.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct Session {
+pub struct SessionRequest {
     /// The container.
     pub container: String,
     /// Program and arguments.
@@ -276,12 +276,12 @@ pub struct Session {
     pub terminal: bool,
     /// The size of that terminal.
     #[serde(default)]
-    pub size: Size,
+    pub size: TerminalSize,
 }
 
 /// Joining a container.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct Attach {
+pub struct AttachRequest {
     /// The container.
     pub container: String,
     /// Whether it reads what comes.
@@ -292,7 +292,7 @@ pub struct Attach {
 
 /// The size of a terminal; all zero when nobody knows it.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
-pub struct Size {
+pub struct TerminalSize {
     /// Lines.
     pub rows: u16,
     /// Letters in a line.
@@ -301,15 +301,15 @@ pub struct Size {
 
 /// Answers and reports of a shim.
 #[derive(Serialize, Deserialize)]
-pub enum Answer {
+pub enum ShimAnswer {
     /// Everything it knows.
-    State(Record),
+    State(ShimRecord),
     /// New state of a container.
     Container {
         /// The container.
         name: String,
         /// Its newest attempt.
-        container: Container,
+        container: ContainerRecord,
     },
     /// A command has ended.
     ExecDone {
@@ -338,9 +338,9 @@ pub enum Answer {
         error: Option<String>,
     },
     /// Policies denied a connection to the pod; the same one is told again after a while only.
-    Denied(Denial),
+    Denied(DeniedConnection),
     /// A program of the pod could not bind a port; the same one is told again after a while only.
-    Unbound(Unbound),
+    Unbound(UnboundPort),
     /// The request was not carried out.
     Refused {
         /// Why.
@@ -371,7 +371,7 @@ pub fn moment(nanoseconds: i64) -> Time {
 }
 
 /// Now, in nanoseconds.
-pub fn now() -> i64 {
+pub fn now_nanos() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }

@@ -2,7 +2,7 @@
 //!
 //! Never: loses a reported state. Start reading at [`Record`].
 
-use super::super::process::Identity;
+use super::super::process::ProcessIdentity;
 use super::{PodName, VERSION};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Content of `record.json`, written completely and renamed into place at every change.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(default)]
-pub struct Record {
+pub struct ShimRecord {
     /// The shim's protocol [`VERSION`]; 0 for old ones without it.
     pub version: u32,
     /// The boot that the processes belong to.
@@ -20,31 +20,31 @@ pub struct Record {
     /// The highest epoch seen.
     pub epoch: u64,
     /// The shim that wrote this.
-    pub shim: Option<Identity>,
+    pub shim: Option<ProcessIdentity>,
     /// Whether the last shim left in order, with nothing of the pod running.
     pub left: bool,
     /// The pod.
     pub pod: PodName,
     /// The containers by name.
-    pub containers: BTreeMap<String, Container>,
+    pub containers: BTreeMap<String, ContainerRecord>,
 }
 
 /// A container's newest attempt.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
-pub struct Container {
+pub struct ContainerRecord {
     /// Its number, from 0.
     pub attempt: u32,
     /// Its state.
-    pub state: State,
+    pub state: RecordedState,
     /// It was asked to stop.
-    pub stopping: Option<Stopping>,
+    pub stopping: Option<RecordedStop>,
     /// End of the previous attempt.
-    pub last: Option<End>,
+    pub last: Option<RecordedEnd>,
 }
 
 /// A stop that was asked for.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
-pub struct Stopping {
+pub struct RecordedStop {
     /// When.
     pub since: i64,
     /// When SIGKILL is due, by the wall clock, for people; the shim itself goes by the monotonic one.
@@ -53,11 +53,11 @@ pub struct Stopping {
 
 /// State of an attempt.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
-pub enum State {
+pub enum RecordedState {
     /// Its main process runs.
     Running {
         /// The main process.
-        process: Identity,
+        process: ProcessIdentity,
         /// Since when.
         since: i64,
     },
@@ -71,13 +71,13 @@ pub enum State {
         at: i64,
     },
     /// It has ended, and so has everything that it started.
-    Ended(End),
+    Ended(RecordedEnd),
 }
 
 /// End of an attempt.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(default)]
-pub struct End {
+pub struct RecordedEnd {
     /// Exit code; 128 + signal.
     pub code: i32,
     /// The signal that ended it.
@@ -92,18 +92,18 @@ pub struct End {
     pub finished: i64,
 }
 
-impl Record {
+impl ShimRecord {
     /// Nothing yet, of this version.
-    pub fn empty() -> Record {
-        Record { version: VERSION, ..Record::default() }
+    pub fn empty() -> ShimRecord {
+        ShimRecord { version: VERSION, ..ShimRecord::default() }
     }
 
     /// Reads the usable parts of a record that another version wrote. A container that cannot be read is left out: for
     /// the control plane it is lost.
-    pub fn salvage(text: &[u8]) -> Option<Record> {
+    pub fn salvage(text: &[u8]) -> Option<ShimRecord> {
         let found: Map<String, Value> = serde_json::from_slice(text).ok()?;
         let containers = found.get("containers").and_then(Value::as_object).into_iter().flatten();
-        Some(Record {
+        Some(ShimRecord {
             version: part(&found, "version"),
             boot: part(&found, "boot"),
             epoch: part(&found, "epoch"),
@@ -111,7 +111,7 @@ impl Record {
             left: part(&found, "left"),
             pod: part(&found, "pod"),
             containers: containers
-                .filter_map(|(name, known)| Some((name.clone(), Container::deserialize(known).ok()?)))
+                .filter_map(|(name, known)| Some((name.clone(), ContainerRecord::deserialize(known).ok()?)))
                 .collect(),
         })
     }
@@ -121,19 +121,19 @@ fn part<T: DeserializeOwned + Default>(found: &Map<String, Value>, name: &str) -
     found.get(name).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }
 
-impl Container {
+impl ContainerRecord {
     /// Returns the end of the newest attempt, if it has ended.
-    pub fn ended(&self) -> Option<&End> {
+    pub fn ended(&self) -> Option<&RecordedEnd> {
         match &self.state {
-            State::Ended(end) => Some(end),
+            RecordedState::Ended(end) => Some(end),
             _ => None,
         }
     }
 
     /// The main process, while it runs.
-    pub fn process(&self) -> Option<Identity> {
+    pub fn process(&self) -> Option<ProcessIdentity> {
         match &self.state {
-            State::Running { process, .. } => Some(*process),
+            RecordedState::Running { process, .. } => Some(*process),
             _ => None,
         }
     }
@@ -154,12 +154,12 @@ mod tests {
                 "odd": {"attempt": 1, "state": {"Dreaming": {}}},
             },
         });
-        assert!(serde_json::from_value::<Record>(record.clone()).is_err());
-        let found = Record::salvage(record.to_string().as_bytes()).expect("an object");
+        assert!(serde_json::from_value::<ShimRecord>(record.clone()).is_err());
+        let found = ShimRecord::salvage(record.to_string().as_bytes()).expect("an object");
         assert_eq!((found.version, &*found.boot, found.epoch, found.left), (9, "b", 0, false));
-        assert_eq!(found.shim, Some(Identity { pid: 5, start: 6 }));
+        assert_eq!(found.shim, Some(ProcessIdentity { pid: 5, start: 6 }));
         assert_eq!(found.containers.keys().collect::<Vec<_>>(), ["plain"]);
         assert_eq!(found.containers["plain"].ended().map(|end| end.code), Some(3));
-        assert_eq!(Record::salvage(b"rubbish"), None);
+        assert_eq!(ShimRecord::salvage(b"rubbish"), None);
     }
 }

@@ -3,25 +3,25 @@
 
 pub mod score;
 
-use super::nodes::{self, Candidate};
+use super::nodes::{self, CandidateNode};
 use super::{affinity, tolerations};
 use crate::object::Object;
 use crate::object::selector::Selector;
-use crate::world::profile::Profile;
-use crate::world::{Counted, Crowd, Row, Term, World};
+use crate::world::profile::SchedulerProfile;
+use crate::world::{CountedPods, PodTerm, Row, TopologyCounts, World};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 
 /// One constraint, and how many pods it counts in each place.
 #[derive(Clone)]
-struct Constraint {
+struct SpreadConstraint {
     key: String,
     max_skew: i64,
     min_domains: usize,
     /// One, when the pod itself is counted too.
     own: i64,
-    term: Arc<Term>,
-    crowd: Crowd,
+    term: Arc<PodTerm>,
+    crowd: TopologyCounts,
     /// The domains whose nodes count; `None` means all.
     counted: Option<Vec<bool>>,
     /// The smallest count of those; for constraints that must hold.
@@ -30,16 +30,16 @@ struct Constraint {
 
 /// The constraints of a pod that must hold, read once for all nodes.
 #[derive(Clone, Default)]
-pub struct Spread {
-    hard: Vec<Constraint>,
+pub struct PodSpread {
+    hard: Vec<SpreadConstraint>,
 }
 
-impl Spread {
+impl PodSpread {
     /// Reads them, and counts.
-    pub fn of(world: &World, pod: &Object, row: &Row, profile: &Profile) -> Spread {
+    pub fn from_pod(world: &World, pod: &Object, row: &Row, profile: &SchedulerProfile) -> PodSpread {
         let mut hard = constraints(world, pod, row, profile, "DoNotSchedule").0;
-        hard.iter_mut().for_each(Constraint::find_fewest);
-        Spread { hard }
+        hard.iter_mut().for_each(SpreadConstraint::find_fewest);
+        PodSpread { hard }
     }
 
     /// Whether there is no hard constraint.
@@ -48,7 +48,7 @@ impl Spread {
     }
 
     /// The same with what is thought of one node.
-    pub fn thinking(&self, world: &World, node: &Candidate<'_>) -> Spread {
+    pub fn thinking(&self, world: &World, node: &CandidateNode<'_>) -> PodSpread {
         let mut other = self.clone();
         for constraint in &mut other.hard {
             let term = constraint.term.clone();
@@ -63,7 +63,7 @@ impl Spread {
     pub fn refusal(&self, world: &World, slot: usize) -> Option<(&'static str, bool)> {
         let has = |key: &str| world.fleet().get(slot).is_some_and(|node| node.row.label(key).is_some());
         for constraint in &self.hard {
-            let here = constraint.crowd.at(slot);
+            let here = constraint.crowd.count_of_slot(slot);
             if here.is_none() && !has(&constraint.key) {
                 return Some(("node(s) didn't match pod topology spread constraints (missing required label)", true));
             }
@@ -75,7 +75,7 @@ impl Spread {
     }
 }
 
-impl Constraint {
+impl SpreadConstraint {
     fn find_fewest(&mut self) {
         let is_counted = |place: &usize| self.counted.as_ref().is_none_or(|counted| counted[*place]);
         let counts = || (0..self.crowd.counts.len()).filter(is_counted).map(|place| self.crowd.counts[place]);
@@ -96,7 +96,13 @@ static SYSTEM: LazyLock<[Value; 2]> = LazyLock::new(|| {
 
 /// The constraints of one mode: the pod's own, or else its profile's, which are about the pods that the same Services and the same
 /// owner select. Says also whether nodes have to have the labels of all of them: not for those of the system.
-fn constraints(world: &World, pod: &Object, row: &Row, profile: &Profile, mode: &str) -> (Vec<Constraint>, bool) {
+fn constraints(
+    world: &World,
+    pod: &Object,
+    row: &Row,
+    profile: &SchedulerProfile,
+    mode: &str,
+) -> (Vec<SpreadConstraint>, bool) {
     let own = pod.items(&["spec", "topologySpreadConstraints"]);
     let all = match &profile.constraints {
         _ if !own.is_empty() => own,
@@ -117,9 +123,9 @@ fn constraints(world: &World, pod: &Object, row: &Row, profile: &Profile, mode: 
         let selector = if own.is_empty() { kin.clone() } else { selector(constraint, row) };
         let key = constraint["topologyKey"].as_str().unwrap_or_default();
         let own = i64::from(selector.matches(|key| row.label(key)));
-        let term = Arc::new(Term::here(key, &row.key.namespace, selector));
+        let term = Arc::new(PodTerm::in_namespace(key, &row.key.namespace, selector));
         let (crowd, counted) = count(world, pod, constraint, &term, if strict { &keys } else { &[] });
-        Constraint {
+        SpreadConstraint {
             max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
             min_domains: constraint["minDomains"].as_u64().unwrap_or(1) as usize,
             key: key.to_owned(),
@@ -149,11 +155,12 @@ fn count(
     world: &World,
     pod: &Object,
     constraint: &Value,
-    term: &Arc<Term>,
+    term: &Arc<PodTerm>,
     keys: &[&str],
-) -> (Crowd, Option<Vec<bool>>) {
+) -> (TopologyCounts, Option<Vec<bool>>) {
     let named = format!("spread {} {} {}", pod.namespace(), term.selector().is_nothing(), term.selector());
-    let crowd = |key: &str, keys: &[&str]| world.crowd(&named, key, keys, || Counted::Selected(term.clone(), false));
+    let crowd =
+        |key: &str, keys: &[&str]| world.crowd(&named, key, keys, || CountedPods::Selected(term.clone(), false));
     let honours = |field: &str, default: &str| constraint[field].as_str().unwrap_or(default) == "Honor";
     let by_affinity = honours("nodeAffinityPolicy", "Honor") && affinity::is_picky(pod);
     let by_taints = honours("nodeTaintsPolicy", "Ignore");
@@ -161,7 +168,7 @@ fn count(
     if !by_affinity && !by_taints {
         return (places, None);
     }
-    let is_counted = |node: &Candidate<'_>| {
+    let is_counted = |node: &CandidateNode<'_>| {
         let hard = node.fields.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule");
         let borne = || tolerations::untolerated(pod.items(&["spec", "tolerations"]), hard).is_none();
         (!by_affinity || affinity::node_matches(pod, node.row)) && (!by_taints || borne())
@@ -170,12 +177,12 @@ fn count(
     let mut counts = vec![0; places.domains.count];
     let mut counted = vec![false; places.domains.count];
     for node in nodes::candidates(world).filter(is_counted) {
-        if let Some(place) = places.domains.at(node.slot) {
-            counts[place] += on_nodes.at(node.slot).unwrap_or(0);
+        if let Some(place) = places.domains.domain_of_slot(node.slot) {
+            counts[place] += on_nodes.count_of_slot(node.slot).unwrap_or(0);
             counted[place] = true;
         }
     }
-    (Crowd { counts: Arc::new(counts), ..places }, Some(counted))
+    (TopologyCounts { counts: Arc::new(counts), ..places }, Some(counted))
 }
 
 /// The constraint's selector, with the pod's own values of `matchLabelKeys`. None selects nothing.

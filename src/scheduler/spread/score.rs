@@ -1,14 +1,14 @@
 //! PodTopologySpread's score: the emptier the places of a node, the better.
 
-use super::Constraint;
-use crate::scheduler::filter::Asks;
-use crate::scheduler::score::Ranked;
+use super::SpreadConstraint;
+use crate::scheduler::filter::PodQuery;
+use crate::scheduler::score::RankedNode;
 
 /// The label whose domains are single nodes: as many as there are candidates.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Scores of nodes, 0 to 100. None at all when nothing is asked for.
-pub fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<i64> {
+pub fn scores(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
     let (soft, strict) = super::constraints(asks.world, asks.pod, asks.row, &asks.profile, "ScheduleAnyway");
     if soft.is_empty() {
         return Vec::new();
@@ -22,18 +22,18 @@ pub fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<i64> {
 
 /// Computes a raw score from the counts of each node's domains; `None` for nodes without a required label. Other
 /// missing labels do not count.
-fn crowds(soft: &[Constraint], strict: bool, nodes: &[Ranked]) -> Vec<Option<i64>> {
-    let is_ranked = |node: &Ranked| !strict || soft.iter().all(|one| one.crowd.at(node.slot).is_some());
+fn crowds(soft: &[SpreadConstraint], strict: bool, nodes: &[RankedNode]) -> Vec<Option<i64>> {
+    let is_ranked = |node: &RankedNode| !strict || soft.iter().all(|one| one.crowd.count_of_slot(node.slot).is_some());
     let ranked: Vec<bool> = nodes.iter().map(is_ranked).collect();
     let there = || nodes.iter().zip(&ranked).filter(|(_, ranked)| **ranked).map(|(node, _)| node.slot);
-    let weight = |one: &Constraint| {
+    let weight = |one: &SpreadConstraint| {
         let size = if one.key == HOSTNAME { there().count() } else { places(one, there()) };
         (size as f64 + 2.0).ln()
     };
     let weights: Vec<f64> = soft.iter().map(weight).collect();
     let crowd = |slot: usize| {
-        let one = |(one, weight): (&Constraint, &f64)| {
-            let count = one.crowd.at(slot)?;
+        let one = |(one, weight): (&SpreadConstraint, &f64)| {
+            let count = one.crowd.count_of_slot(slot)?;
             Some(count as f64 * weight + (one.max_skew - 1) as f64)
         };
         soft.iter().zip(&weights).filter_map(one).sum::<f64>().round() as i64
@@ -42,9 +42,9 @@ fn crowds(soft: &[Constraint], strict: bool, nodes: &[Ranked]) -> Vec<Option<i64
 }
 
 /// In how many places these nodes are; nowhere is one, too.
-fn places(constraint: &Constraint, slots: impl Iterator<Item = usize>) -> usize {
+fn places(constraint: &SpreadConstraint, slots: impl Iterator<Item = usize>) -> usize {
     let domains = &constraint.crowd.domains;
     let mut seen = vec![false; domains.count + 1];
-    slots.for_each(|slot| seen[domains.at(slot).unwrap_or(domains.count)] = true);
+    slots.for_each(|slot| seen[domains.domain_of_slot(slot).unwrap_or(domains.count)] = true);
     seen.into_iter().filter(|seen| *seen).count()
 }

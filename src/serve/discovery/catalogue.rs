@@ -5,17 +5,17 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 /// One group, its best version first.
-pub struct Group {
+pub struct ApiGroup {
     /// Empty for the core group.
     pub name: String,
     /// The versions, each with its resources by name.
-    pub versions: Vec<(String, Vec<Served>)>,
+    pub versions: Vec<(String, Vec<ServedResource>)>,
 }
 
 /// One resource or subresource.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Served {
+pub struct ServedResource {
     /// `pods`, `pods/log`.
     pub name: String,
     singular_name: String,
@@ -62,9 +62,10 @@ const ORDER: [&str; 20] = [
 ];
 
 /// A row of the table of subresources: resource, name, kind, its group and version when different, verbs.
-type Below = (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>, &'static [&'static str]);
+type SubresourceRows =
+    (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>, &'static [&'static str]);
 
-const BELOW: [Below; 6] = [
+const BELOW: [SubresourceRows; 6] = [
     ("pods", "binding", "Binding", None, &["create"]),
     ("pods", "ephemeralcontainers", "Pod", None, &PART),
     ("pods", "eviction", "Eviction", Some(("policy", "v1")), &["create"]),
@@ -74,11 +75,11 @@ const BELOW: [Below; 6] = [
 ];
 
 /// Every group.
-pub fn groups() -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    let mut add = |group: &str, version: &str, served: Vec<Served>| {
+pub fn groups() -> Vec<ApiGroup> {
+    let mut groups: Vec<ApiGroup> = Vec::new();
+    let mut add = |group: &str, version: &str, served: Vec<ServedResource>| {
         let at = groups.iter().position(|known| known.name == group).unwrap_or_else(|| {
-            groups.push(Group { name: group.to_owned(), versions: Vec::new() });
+            groups.push(ApiGroup { name: group.to_owned(), versions: Vec::new() });
             groups.len() - 1
         });
         let versions = &mut groups[at].versions;
@@ -87,7 +88,7 @@ pub fn groups() -> Vec<Group> {
             None => versions.push((version.to_owned(), served)),
         }
     };
-    for kind in kinds::all() {
+    for kind in kinds::all_kinds() {
         add(kind.resource.group(), kind.version, of_kind(kind));
         for other in kind.also {
             let (group, version) = other.rsplit_once('/').unwrap_or(("", other));
@@ -106,10 +107,10 @@ pub fn groups() -> Vec<Group> {
     groups
 }
 
-fn of_kind(kind: &Kind) -> Vec<Served> {
+fn of_kind(kind: &Kind) -> Vec<ServedResource> {
     let plural = kind.resource.plural();
     let verbs = VERBS.iter().copied().filter(|verb| plural != "namespaces" || *verb != "deletecollection");
-    let own = Served {
+    let own = ServedResource {
         name: plural.to_owned(),
         singular_name: kind.singular(),
         namespaced: kind.namespaced,
@@ -120,17 +121,18 @@ fn of_kind(kind: &Kind) -> Vec<Served> {
         short_names: kind.short.to_vec(),
         categories: kind.categories.to_vec(),
     };
-    let below = |name: &str, of: &str, other: Option<(&'static str, &'static str)>, verbs: &[&'static str]| Served {
-        name: format!("{plural}/{name}"),
-        singular_name: String::new(),
-        group: other.map(|(group, _)| group),
-        version: other.map(|(_, version)| version),
-        kind: of.to_owned(),
-        verbs: verbs.to_vec(),
-        short_names: Vec::new(),
-        categories: Vec::new(),
-        ..own.clone()
-    };
+    let below =
+        |name: &str, of: &str, other: Option<(&'static str, &'static str)>, verbs: &[&'static str]| ServedResource {
+            name: format!("{plural}/{name}"),
+            singular_name: String::new(),
+            group: other.map(|(group, _)| group),
+            version: other.map(|(_, version)| version),
+            kind: of.to_owned(),
+            verbs: verbs.to_vec(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            ..own.clone()
+        };
     let mut served = vec![own.clone()];
     served.extend(kind.status.then(|| below("status", kind.kind, None, &PART)));
     served.extend(kind.scale.then(|| below("scale", "Scale", Some(("autoscaling", "v1")), &PART)));
@@ -140,8 +142,8 @@ fn of_kind(kind: &Kind) -> Vec<Served> {
 }
 
 /// A resource that is only ever created, and not kept.
-fn alone(name: &str, kind: &str, namespaced: bool) -> Served {
-    Served {
+fn alone(name: &str, kind: &str, namespaced: bool) -> ServedResource {
+    ServedResource {
         name: name.to_owned(),
         singular_name: kind.to_ascii_lowercase(),
         namespaced,
@@ -155,8 +157,8 @@ fn alone(name: &str, kind: &str, namespaced: bool) -> Served {
 }
 
 /// The same resources with their subresources inside them (`apidiscovery.k8s.io`).
-pub fn nested(served: &[Served]) -> Vec<Value> {
-    let response = |one: &Served| json!({"group": one.group.unwrap_or_default(), "version": one.version.unwrap_or_default(), "kind": one.kind});
+pub fn nested(served: &[ServedResource]) -> Vec<Value> {
+    let response = |one: &ServedResource| json!({"group": one.group.unwrap_or_default(), "version": one.version.unwrap_or_default(), "kind": one.kind});
     let whole = served.iter().filter(|one| !one.name.contains('/'));
     whole
         .map(|one| {

@@ -5,53 +5,53 @@
 
 mod catalogue;
 
-use super::form::{Form, Shape};
-use super::path::Document;
-use super::request::Request;
+use super::form::{AnswerForm, AnswerShape};
+use super::path::ApiDocument;
+use super::request::ApiRequest;
 use super::resolve::api_version;
-use super::{Answer, KUBERNETES, Result, not_allowed, openapi, unknown_path};
+use super::{HttpAnswer, KUBERNETES, ServeResult, not_allowed, openapi, unknown_path};
 use crate::apiserver::{Api, custom};
-pub use catalogue::Group;
-use catalogue::Served;
+pub use catalogue::ApiGroup;
+use catalogue::ServedResource;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Answers with a document.
-pub fn answer(api: &Api, request: &Request, document: &Document) -> Result {
+pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeResult {
     if request.method != "GET" {
         return Err(not_allowed());
     }
     match document {
-        Document::Version => return Ok(pretty(&version())),
-        Document::Health => return Ok(Answer::text("ok")),
-        Document::OpenApi2 => return Ok(openapi::older(request)),
+        ApiDocument::Version => return Ok(pretty(&version())),
+        ApiDocument::Health => return Ok(HttpAnswer::text("ok")),
+        ApiDocument::OpenApi2 => return Ok(openapi::older(request)),
         _ => {}
     }
     // Others may have brought definitions since.
     api.look(custom::learn_all)?;
     let groups = catalogue::groups();
     match document {
-        Document::OpenApi3 => return Ok(openapi::index(&groups)),
-        Document::OpenApi3Of(path) => return openapi::document(api, &groups, path),
+        ApiDocument::OpenApi3 => return Ok(openapi::index(&groups)),
+        ApiDocument::OpenApi3Of(path) => return openapi::document(api, &groups, path),
         _ => {}
     }
-    let form = Form::of(request)?;
+    let form = AnswerForm::negotiate(request)?;
     match document {
-        Document::Core | Document::Groups if matches!(form.shape, Shape::Discovery(_)) => {
-            Ok(all(&groups, *document == Document::Core, &form))
+        ApiDocument::Core | ApiDocument::Groups if matches!(form.shape, AnswerShape::Discovery(_)) => {
+            Ok(aggregated_discovery(&groups, *document == ApiDocument::Core, &form))
         }
-        Document::Core => Ok(core(request, &form)),
-        Document::Groups => Ok(named(&groups, &form)),
-        Document::Group(name) => {
+        ApiDocument::Core => Ok(core(request, &form)),
+        ApiDocument::Groups => Ok(named(&groups, &form)),
+        ApiDocument::Group(name) => {
             let group = groups.iter().find(|group| !name.is_empty() && group.name == *name).ok_or_else(unknown_path)?;
-            Ok(ordered(&GroupDocument::of(group, true), &form))
+            Ok(ordered(&GroupDocument::from_group(group, true), &form))
         }
-        Document::Resources(name, version) => {
+        ApiDocument::Resources(name, version) => {
             let group = groups.iter().find(|group| group.name == *name).ok_or_else(unknown_path)?;
             let served = group.versions.iter().find(|(known, _)| known == version).ok_or_else(unknown_path)?;
             Ok(resources(name, version, &served.1, &form))
         }
-        _ => Ok(Answer::of(200, &json!({"paths": paths(&groups)}), &Form { is_pretty: true, ..form })),
+        _ => Ok(HttpAnswer::document(200, &json!({"paths": paths(&groups)}), &AnswerForm { is_pretty: true, ..form })),
     }
 }
 
@@ -84,22 +84,22 @@ struct VersionDocument {
     platform: &'static str,
 }
 
-fn pretty(document: &impl Serialize) -> Answer {
+fn pretty(document: &impl Serialize) -> HttpAnswer {
     let text = serde_json::to_string_pretty(document).unwrap_or_default();
-    Answer { content_type: "application/json".into(), ..Answer::text(text) }
+    HttpAnswer { content_type: "application/json".into(), ..HttpAnswer::text(text) }
 }
 
 /// A document with its fields in Kubernetes' order, which people like to read.
-fn ordered(document: &impl Serialize, form: &Form) -> Answer {
+fn ordered(document: &impl Serialize, form: &AnswerForm) -> HttpAnswer {
     if form.is_yaml || form.is_pretty {
-        return Answer::of(200, &serde_json::to_value(document).unwrap_or_default(), form);
+        return HttpAnswer::document(200, &serde_json::to_value(document).unwrap_or_default(), form);
     }
     let text = serde_json::to_string(document).unwrap_or_default() + "\n";
-    Answer { content_type: "application/json".into(), ..Answer::text(text) }
+    HttpAnswer { content_type: "application/json".into(), ..HttpAnswer::text(text) }
 }
 
 /// `/api`.
-fn core(request: &Request, form: &Form) -> Answer {
+fn core(request: &ApiRequest, form: &AnswerForm) -> HttpAnswer {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Versions<'a> {
@@ -139,7 +139,7 @@ struct VersionOfGroup<'a> {
 }
 
 impl<'a> GroupDocument<'a> {
-    fn of(group: &'a Group, is_alone: bool) -> GroupDocument<'a> {
+    fn from_group(group: &'a ApiGroup, is_alone: bool) -> GroupDocument<'a> {
         let version = |version: &'a str| VersionOfGroup { group_version: api_version(&group.name, version), version };
         let versions: Vec<_> = group.versions.iter().map(|(name, _)| version(name)).collect();
         GroupDocument {
@@ -153,7 +153,7 @@ impl<'a> GroupDocument<'a> {
 }
 
 /// `/apis`.
-fn named(groups: &[Group], form: &Form) -> Answer {
+fn named(groups: &[ApiGroup], form: &AnswerForm) -> HttpAnswer {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Groups<'a> {
@@ -162,12 +162,12 @@ fn named(groups: &[Group], form: &Form) -> Answer {
         groups: Vec<GroupDocument<'a>>,
     }
     let groups = groups.iter().filter(|group| !group.name.is_empty());
-    let groups = groups.map(|group| GroupDocument::of(group, false)).collect();
+    let groups = groups.map(|group| GroupDocument::from_group(group, false)).collect();
     ordered(&Groups { kind: "APIGroupList", api_version: "v1", groups }, form)
 }
 
 /// `/apis/apps/v1`.
-fn resources(group: &str, version: &str, served: &[Served], form: &Form) -> Answer {
+fn resources(group: &str, version: &str, served: &[ServedResource], form: &AnswerForm) -> HttpAnswer {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Resources<'a> {
@@ -175,7 +175,7 @@ fn resources(group: &str, version: &str, served: &[Served], form: &Form) -> Answ
         #[serde(skip_serializing_if = "Option::is_none")]
         api_version: Option<&'static str>,
         group_version: String,
-        resources: &'a [Served],
+        resources: &'a [ServedResource],
     }
     // The core group's list does without, as it always has.
     let own = Some("v1").filter(|_| !group.is_empty());
@@ -184,8 +184,8 @@ fn resources(group: &str, version: &str, served: &[Served], form: &Form) -> Answ
 }
 
 /// All at once (KEP-3352).
-fn all(groups: &[Group], is_core: bool, form: &Form) -> Answer {
-    let Shape::Discovery(version) = &form.shape else { return Answer::of(200, &Value::Null, form) };
+fn aggregated_discovery(groups: &[ApiGroup], is_core: bool, form: &AnswerForm) -> HttpAnswer {
+    let AnswerShape::Discovery(version) = &form.shape else { return HttpAnswer::document(200, &Value::Null, form) };
     let groups = groups.iter().filter(|group| group.name.is_empty() == is_core);
     let items: Vec<Value> = groups
         .map(|group| {
@@ -198,13 +198,13 @@ fn all(groups: &[Group], is_core: bool, form: &Form) -> Answer {
         .collect();
     let api_version = format!("apidiscovery.k8s.io/{version}");
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": api_version, "metadata": {}, "items": items});
-    let answer = Answer::of(200, &list, form);
+    let answer = HttpAnswer::document(200, &list, form);
     let content_type = format!("{};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList", answer.content_type);
-    Answer { content_type, ..answer }
+    HttpAnswer { content_type, ..answer }
 }
 
 /// Every path that leads to a document.
-fn paths(groups: &[Group]) -> Vec<String> {
+fn paths(groups: &[ApiGroup]) -> Vec<String> {
     let mut paths = vec!["/api".to_owned(), "/apis".to_owned()];
     for group in groups {
         let head = if group.name.is_empty() { "/api".to_owned() } else { format!("/apis/{}", group.name) };

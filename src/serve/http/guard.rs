@@ -13,19 +13,19 @@ use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Condition for access.
-pub enum Guard {
+pub enum AccessGuard {
     /// The client sends this token.
     Token(String),
     /// The client addresses this machine by one of its own names.
     Names,
 }
 
-impl Guard {
+impl AccessGuard {
     /// Refuses who is not let in.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         match self {
-            Guard::Token(token) => {
+            AccessGuard::Token(token) => {
                 let shown = text(AUTHORIZATION).and_then(|words| words.split_once(' '));
                 let shown =
                     shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
@@ -33,7 +33,7 @@ impl Guard {
                     return Err(Status::new(Reason::Unauthorized, "Unauthorized"));
                 }
             }
-            Guard::Names => {
+            AccessGuard::Names => {
                 let host = text(HOST).unwrap_or_default();
                 let own =
                     |origin: &str| origin.strip_prefix("http://").or(origin.strip_prefix("https://")) == Some(host);
@@ -73,7 +73,7 @@ fn without_port(host: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn check(guard: &Guard, headers: &[(&'static str, &'static str)]) -> u16 {
+    fn check(guard: &AccessGuard, headers: &[(&'static str, &'static str)]) -> u16 {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn who_shows_the_token_is_let_in() {
-        let guard = Guard::Token("secret".into());
+        let guard = AccessGuard::Token("secret".into());
         let table = [
             ("Bearer secret", 200),
             ("bearer  secret", 200),
@@ -108,9 +108,9 @@ mod tests {
             ("", 403),
             ("127.0.0.1.evil.example", 403),
         ] {
-            assert_eq!(check(&Guard::Names, &[("host", host)]), code, "{host}");
+            assert_eq!(check(&AccessGuard::Names, &[("host", host)]), code, "{host}");
         }
-        let of = |origin| check(&Guard::Names, &[("host", "localhost:8001"), ("origin", origin)]);
+        let of = |origin| check(&AccessGuard::Names, &[("host", "localhost:8001"), ("origin", origin)]);
         assert_eq!(
             (of("http://localhost:8001"), of("http://evil.example"), of("null"), of("http://localhost:3000")),
             (200, 403, 403, 403)

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
 /// A certificate for the addresses of one server.
-pub struct Identity {
+pub struct ServerCertificate {
     /// Proves it to clients.
     pub acceptor: TlsAcceptor,
     /// The authority's certificate, PEM, which clients are given.
@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 /// Makes one for this machine's own names and the address that is listened at.
-pub fn make(address: IpAddr) -> anyhow::Result<Identity> {
+pub fn make(address: IpAddr) -> anyhow::Result<ServerCertificate> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -45,5 +45,5 @@ pub fn make(address: IpAddr) -> anyhow::Result<Identity> {
     let secret = PrivateKeyDer::Pkcs8(own.serialize_der().into());
     let mut config = config.with_no_client_auth().with_single_cert(vec![shown.der().clone()], secret)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Identity { acceptor: TlsAcceptor::from(Arc::new(config)), authority: certificate.pem() })
+    Ok(ServerCertificate { acceptor: TlsAcceptor::from(Arc::new(config)), authority: certificate.pem() })
 }

@@ -9,17 +9,17 @@ pub mod identity;
 mod stream;
 mod tail;
 
-use super::{Answer, Body, Request};
+use super::{AnswerBody, ApiRequest, HttpAnswer};
 use crate::apiserver::Api;
 use crate::object::{Reason, Status, Time, yaml};
 use crate::reconcile::watch::identity;
 use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
 use crate::runtime::relay::accept;
-use crate::store::{Access, Retention};
+use crate::store::{OpenMode, Retention};
 use bytes::Bytes;
 use connections::{Connection, Connections};
-use guard::Guard;
+use guard::AccessGuard;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
@@ -33,8 +33,8 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use stream::Stream;
-use tail::Tail;
+use stream::AnswerStream;
+use tail::LogTail;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout_at};
@@ -60,7 +60,7 @@ const LARGEST: usize = yaml::MAX_BYTES;
 const HANDSHAKE: u8 = 0x16;
 
 /// A server that is about to begin.
-pub struct Server {
+pub struct HttpServer {
     /// The cluster's file.
     pub state: PathBuf,
     /// The socket, which listens already.
@@ -68,29 +68,29 @@ pub struct Server {
     /// The file that leads clients here, which is its own until it ends.
     pub entry: std::fs::File,
     /// Access control.
-    pub guard: Guard,
+    pub guard: AccessGuard,
     /// TLS; `None` for plain HTTP.
     pub acceptor: Option<TlsAcceptor>,
 }
 
 /// State shared by all connections.
-struct Shared {
+struct ServerState {
     state: PathBuf,
     /// Device and inode of the state file.
     place: Option<(u64, u64)>,
-    guard: Guard,
+    guard: AccessGuard,
     acceptor: Option<TlsAcceptor>,
     /// Open states that nobody works with at the moment.
     idle: Mutex<Vec<Api>>,
-    tail: OnceLock<Arc<Tail>>,
+    tail: OnceLock<Arc<LogTail>>,
 }
 
-impl Server {
+impl HttpServer {
     /// Serves until it is told to stop.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
-        let Server { state, listener, entry, guard, acceptor } = self;
-        let shared = Arc::new(Shared {
+        let HttpServer { state, listener, entry, guard, acceptor } = self;
+        let shared = Arc::new(ServerState {
             place: identity(&state),
             state,
             guard,
@@ -125,7 +125,7 @@ impl Server {
 }
 
 /// Keeps the log of the store small, a little at a time, also where no control plane runs.
-async fn compact(shared: Arc<Shared>) {
+async fn compact(shared: Arc<ServerState>) {
     loop {
         tokio::time::sleep(COMPACTION).await;
         // Where others write at the moment, it is done the next time.
@@ -134,7 +134,7 @@ async fn compact(shared: Arc<Shared>) {
     }
 }
 
-async fn meet(client: TcpStream, shared: Arc<Shared>, connection: Connection) {
+async fn meet(client: TcpStream, shared: Arc<ServerState>, connection: Connection) {
     let until = Instant::now() + GREETING;
     let Some(acceptor) = shared.acceptor.clone() else { return talk(client, shared, connection, until).await };
     let mut first = [0];
@@ -152,7 +152,7 @@ async fn meet(client: TcpStream, shared: Arc<Shared>, connection: Connection) {
 /// Answers one client until it goes, or until this moment when it has not shown by then who it is.
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     connection: Connection,
     until: Instant,
 ) {
@@ -171,35 +171,35 @@ async fn talk(
     }
 }
 
-type Reply = Response<Stream>;
+type HttpReply = Response<AnswerStream>;
 
-async fn respond(request: hyper::Request<Incoming>, shared: Arc<Shared>, connection: &Connection) -> Reply {
+async fn respond(request: hyper::Request<Incoming>, shared: Arc<ServerState>, connection: &Connection) -> HttpReply {
     match listen(request, &shared, connection).await {
         Ok(request) => {
             let answer = shared.work(move |api| super::answer(api, &request)).await;
-            carried(answer.unwrap_or_else(|status| Answer::refusal(&status, false)), shared)
+            carried(answer.unwrap_or_else(|status| HttpAnswer::refusal(&status, false)), shared)
         }
-        Err(status) => carried(Answer::refusal(&status, false), shared),
+        Err(status) => carried(HttpAnswer::refusal(&status, false), shared),
     }
 }
 
 /// The request of who is let in, whole.
 async fn listen(
     request: hyper::Request<Incoming>,
-    shared: &Shared,
+    shared: &ServerState,
     connection: &Connection,
-) -> Result<Request, Status> {
+) -> Result<ApiRequest, Status> {
     let (head, body) = request.into_parts();
     shared.guard.check(&head.headers)?;
     connection.is_known();
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let text = |name: HeaderName| text(&head.headers, &name);
-    let mut request = Request {
+    let mut request = ApiRequest {
         accept: text(ACCEPT),
         content_type: text(CONTENT_TYPE),
         agent: text(USER_AGENT),
         host: text(HOST),
-        ..Request::new(head.method.as_str(), target)
+        ..ApiRequest::new(head.method.as_str(), target)
     };
     let too_large = || {
         let text = format!("Request entity too large: limit is {LARGEST}");
@@ -228,29 +228,29 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> String {
 }
 
 /// The answer on its way.
-fn carried(answer: Answer, shared: Arc<Shared>) -> Reply {
+fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
     let mut response = Response::builder().status(answer.code).header(CONTENT_TYPE, answer.content_type);
     response = response.header("Cache-Control", "no-cache, private");
     for (name, value) in answer.headers {
         response = response.header(name, value);
     }
     let body = match answer.body {
-        Body::Whole(bytes) => Stream::Whole(Full::new(Bytes::from(bytes))),
-        Body::Watch(watching) => stream::watch(*watching, shared),
-        Body::Log(logs) => stream::log(*logs),
+        AnswerBody::Whole(bytes) => AnswerStream::Whole(Full::new(Bytes::from(bytes))),
+        AnswerBody::Watch(watching) => stream::watch(*watching, shared),
+        AnswerBody::Log(logs) => stream::log(*logs),
     };
     response.body(body).unwrap_or_else(|error| {
-        let why = Stream::Whole(Full::new(Bytes::from(error.to_string())));
+        let why = AnswerStream::Whole(Full::new(Bytes::from(error.to_string())));
         let mut response = Response::new(why);
         *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
         response
     })
 }
 
-impl Shared {
+impl ServerState {
     /// Does something with the state, on a thread that may wait.
     async fn work<T: Send + 'static>(
-        self: &Arc<Shared>,
+        self: &Arc<ServerState>,
         work: impl FnOnce(&mut Api) -> T + Send + 'static,
     ) -> Result<T, Status> {
         let shared = self.clone();
@@ -273,16 +273,16 @@ impl Shared {
         if let Some(api) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(api);
         }
-        Api::open(&self.state, Access::Existing, "serve")
+        Api::open(&self.state, OpenMode::Existing, "serve")
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
     }
 
     /// The end of the log, which is read from the first watch on.
-    fn tail(&self) -> Result<&Arc<Tail>, Status> {
+    fn tail(&self) -> Result<&Arc<LogTail>, Status> {
         if let Some(tail) = self.tail.get() {
             return Ok(tail);
         }
-        let tail = Tail::start(&self.state, self.place)
+        let tail = LogTail::start(&self.state, self.place)
             .map_err(|error| Status::new(Reason::InternalError, format!("{error:#}")))?;
         Ok(self.tail.get_or_init(|| tail))
     }

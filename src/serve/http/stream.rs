@@ -1,10 +1,10 @@
 //! Bodies that go on: a watch, a log that is followed. Each ends when its client goes.
 
-use super::Shared;
-use super::tail::Tail;
+use super::ServerState;
+use super::tail::LogTail;
 use crate::object::Status;
-use crate::runtime::logs::Logs;
-use crate::serve::watch::{self, BOOKMARK, Watching};
+use crate::runtime::logs::LogReader;
+use crate::serve::watch::{self, ActiveWatch, BOOKMARK};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame};
@@ -22,37 +22,37 @@ use tokio::time::Instant;
 const PIECES: usize = 4;
 
 /// The next lines of a watch, and what goes on after them; nothing when it is over.
-type Next = Pin<Box<dyn Future<Output = Option<(Vec<u8>, Box<Telling>)>> + Send>>;
+type NextLines = Pin<Box<dyn Future<Output = Option<(Vec<u8>, Box<WatchStream>)>> + Send>>;
 
 /// The body of an answer as it is carried.
-pub enum Stream {
+pub enum AnswerStream {
     /// All of it.
     Whole(Full<Bytes>),
     /// Lines of a watch: the next ones on their way.
-    Watch(Next),
+    Watch(NextLines),
     /// Pieces of a log.
     Log(Receiver<Vec<u8>>),
     /// The end of a watch.
     Ended,
 }
 
-impl Body for Stream {
+impl Body for AnswerStream {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let stream = self.get_mut();
         let piece = match stream {
-            Stream::Whole(whole) => return Pin::new(whole).poll_frame(context),
-            Stream::Ended => None,
-            Stream::Log(pieces) => ready!(pieces.poll_recv(context)),
-            Stream::Watch(next) => match ready!(next.as_mut().poll(context)) {
+            AnswerStream::Whole(whole) => return Pin::new(whole).poll_frame(context),
+            AnswerStream::Ended => None,
+            AnswerStream::Log(pieces) => ready!(pieces.poll_recv(context)),
+            AnswerStream::Watch(next) => match ready!(next.as_mut().poll(context)) {
                 Some((lines, telling)) => {
-                    *stream = telling.on();
+                    *stream = telling.into_stream();
                     Some(lines)
                 }
                 None => {
-                    *stream = Stream::Ended;
+                    *stream = AnswerStream::Ended;
                     None
                 }
             },
@@ -62,16 +62,16 @@ impl Body for Stream {
 
     fn size_hint(&self) -> hyper::body::SizeHint {
         match self {
-            Stream::Whole(whole) => whole.size_hint(),
+            AnswerStream::Whole(whole) => whole.size_hint(),
             _ => hyper::body::SizeHint::default(),
         }
     }
 }
 
 /// A watch and what wakes it.
-pub struct Telling {
-    watching: Watching,
-    shared: Arc<Shared>,
+pub struct WatchStream {
+    watching: ActiveWatch,
+    shared: Arc<ServerState>,
     news: News<u64>,
     until: Option<Instant>,
     /// When the next bookmark is due.
@@ -81,26 +81,28 @@ pub struct Telling {
 }
 
 /// A watch as a body.
-pub fn watch(mut watching: Watching, shared: Arc<Shared>) -> Stream {
+pub fn watch(mut watching: ActiveWatch, shared: Arc<ServerState>) -> AnswerStream {
     let news = match shared.tail() {
         Ok(tail) => tail.news(),
-        Err(status) => return Stream::Whole(Full::new(Bytes::from(watch::failure(&status, watching.revision())))),
+        Err(status) => {
+            return AnswerStream::Whole(Full::new(Bytes::from(watch::failure(&status, watching.revision()))));
+        }
     };
     let now = Instant::now();
     let first = std::mem::take(&mut watching.first);
     let until = watching.timeout.map(|timeout| now + timeout);
-    let telling = Box::new(Telling { watching, shared, news, until, bookmark: now + BOOKMARK, is_over: false });
+    let telling = Box::new(WatchStream { watching, shared, news, until, bookmark: now + BOOKMARK, is_over: false });
     // The head of the answer goes out at once, whatever there is to tell.
-    Stream::Watch(Box::pin(async move { Some((first, telling)) }))
+    AnswerStream::Watch(Box::pin(async move { Some((first, telling)) }))
 }
 
-impl Telling {
-    fn on(self: Box<Self>) -> Stream {
-        Stream::Watch(Box::pin(self.next()))
+impl WatchStream {
+    fn into_stream(self: Box<Self>) -> AnswerStream {
+        AnswerStream::Watch(Box::pin(self.next_lines()))
     }
 
     /// The next lines; nothing when it is over.
-    async fn next(mut self: Box<Self>) -> Option<(Vec<u8>, Box<Telling>)> {
+    async fn next_lines(mut self: Box<Self>) -> Option<(Vec<u8>, Box<WatchStream>)> {
         while !self.is_over {
             let lines = match self.look().await {
                 Ok(lines) => lines,
@@ -139,9 +141,9 @@ impl Telling {
         loop {
             // Marked as seen before it is looked at: what comes in between wakes again.
             self.news.borrow_and_update();
-            let tail: &Arc<Tail> = self.shared.tail()?;
-            let (count, lines) = match tail.after(self.watching.revision()) {
-                Some(entries) => (entries.len(), self.watching.tell(entries.iter().map(|entry| &**entry))?),
+            let tail: &Arc<LogTail> = self.shared.tail()?;
+            let (count, lines) = match tail.entries_after(self.watching.revision()) {
+                Some(entries) => (entries.len(), self.watching.encode_entries(entries.iter().map(|entry| &**entry))?),
                 None => self.read().await?,
             };
             if count == 0 || !lines.is_empty() {
@@ -154,12 +156,12 @@ impl Telling {
     async fn read(&mut self) -> Result<(usize, Vec<u8>), Status> {
         let revision = self.watching.revision();
         let entries = self.shared.work(move |api| watch::entries(api, revision)).await??;
-        Ok((entries.len(), self.watching.tell(&entries)?))
+        Ok((entries.len(), self.watching.encode_entries(&entries)?))
     }
 }
 
 /// A log as a body; a thread of its own reads it, since its files are waited for.
-pub fn log(mut logs: Logs) -> Stream {
+pub fn log(mut logs: LogReader) -> AnswerStream {
     let (send, pieces) = channel(PIECES);
     let copy = move || {
         while let Some(Ok(piece)) = logs.piece() {
@@ -170,7 +172,7 @@ pub fn log(mut logs: Logs) -> Stream {
         }
     };
     match std::thread::Builder::new().name("log".into()).spawn(copy) {
-        Ok(_) => Stream::Log(pieces),
-        Err(error) => Stream::Whole(Full::new(Bytes::from(format!("cannot read the log: {error}\n")))),
+        Ok(_) => AnswerStream::Log(pieces),
+        Err(error) => AnswerStream::Whole(Full::new(Bytes::from(format!("cannot read the log: {error}\n")))),
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::apiserver::Api;
 use crate::reconcile::watch::identity;
-use crate::store::{Access, LogEntry, watch_hint};
+use crate::store::{LogEntry, OpenMode, watch_hint};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The end of the log.
-pub struct Tail {
+pub struct LogTail {
     recent: Mutex<Recent>,
     head: Sender<u64>,
 }
@@ -46,12 +46,12 @@ impl Recent {
     }
 }
 
-impl Tail {
+impl LogTail {
     /// Begins to read, as long as the state is this file; ends when it is dropped.
-    pub fn start(state: &Path, place: Option<(u64, u64)>) -> anyhow::Result<Arc<Tail>> {
-        let api = Api::open(state, Access::Existing, "serve")?;
+    pub fn start(state: &Path, place: Option<(u64, u64)>) -> anyhow::Result<Arc<LogTail>> {
+        let api = Api::open(state, OpenMode::Existing, "serve")?;
         let head = api.read(|snapshot| snapshot.revision())?;
-        let tail = Arc::new(Tail { recent: Mutex::default(), head: channel(head).0 });
+        let tail = Arc::new(LogTail { recent: Mutex::default(), head: channel(head).0 });
         let kept = Arc::downgrade(&tail);
         std::thread::Builder::new().name("tail".into()).spawn(move || follow(&api, &kept, head, place))?;
         Ok(tail)
@@ -63,7 +63,7 @@ impl Tail {
     }
 
     /// Returns the entries after a revision; `None` when they are no longer kept here.
-    pub fn after(&self, revision: u64) -> Option<Vec<Arc<LogEntry>>> {
+    pub fn entries_after(&self, revision: u64) -> Option<Vec<Arc<LogEntry>>> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if revision >= *self.head.borrow() {
             return Some(Vec::new());
@@ -89,7 +89,7 @@ impl Tail {
     }
 }
 
-fn follow(api: &Api, tail: &Weak<Tail>, mut last: u64, place: Option<(u64, u64)>) {
+fn follow(api: &Api, tail: &Weak<LogTail>, mut last: u64, place: Option<(u64, u64)>) {
     let hint = watch_hint(api.store());
     loop {
         let Some(tail) = tail.upgrade() else { return };
@@ -124,21 +124,28 @@ fn follow(api: &Api, tail: &Weak<Tail>, mut last: u64, place: Option<(u64, u64)>
 mod tests {
     use super::*;
     use crate::object::{Key, Resource, Time};
-    use crate::store::{Change, Stored};
+    use crate::store::{ChangeKind, StoredObject};
 
     #[test]
     fn what_is_kept_is_given_and_what_is_not_is_not() {
         let sized = |revision: u64, size: usize| {
             let key = Key::new(Resource("pods"), "default", "a");
-            let stored = Stored { key, uid: "u".into(), revision, body: "x".repeat(size).into() };
-            LogEntry { revision, change: Change::Put(stored), previous: None, actor: "t".into(), at: Time::UNIX_EPOCH }
+            let stored = StoredObject { key, uid: "u".into(), revision, body: "x".repeat(size).into() };
+            LogEntry {
+                revision,
+                change: ChangeKind::Put(stored),
+                previous: None,
+                actor: "t".into(),
+                at: Time::UNIX_EPOCH,
+            }
         };
         let entry = |revision: u64| sized(revision, 2);
-        let tail = Tail { recent: Mutex::default(), head: channel(10).0 };
-        assert_eq!(tail.after(10).map(|entries| entries.len()), Some(0));
-        assert!(tail.after(9).is_none(), "it was before");
+        let tail = LogTail { recent: Mutex::default(), head: channel(10).0 };
+        assert_eq!(tail.entries_after(10).map(|entries| entries.len()), Some(0));
+        assert!(tail.entries_after(9).is_none(), "it was before");
         tail.add((11..=13).map(entry).collect());
-        let given = |revision| Some(tail.after(revision)?.iter().map(|entry| entry.revision).collect::<Vec<_>>());
+        let given =
+            |revision| Some(tail.entries_after(revision)?.iter().map(|entry| entry.revision).collect::<Vec<_>>());
         assert_eq!(given(10), Some(vec![11, 12, 13]));
         assert_eq!(given(12), Some(vec![13]));
         assert_eq!(given(13), Some(vec![]));

@@ -10,16 +10,16 @@ use serde_json::Value;
 
 /// A parsed template.
 #[derive(Clone, Debug)]
-pub struct Template {
-    nodes: Vec<Node>,
+pub struct GoTemplate {
+    nodes: Vec<TemplateNode>,
     /// Whether a missing map key is an error: `--allow-missing-template-keys=false`.
     strict: bool,
 }
 
-impl Template {
+impl GoTemplate {
     /// Reads a template; the error is Go's, `template: output:1: unclosed action`.
-    pub fn parse(text: &str, strict: bool) -> Result<Template, String> {
-        Ok(Template { nodes: parse::template(text)?, strict })
+    pub fn parse(text: &str, strict: bool) -> Result<GoTemplate, String> {
+        Ok(GoTemplate { nodes: parse::template(text)?, strict })
     }
 
     /// Its output for a value.
@@ -29,20 +29,20 @@ impl Template {
 }
 
 #[derive(Clone, Debug)]
-enum Node {
+enum TemplateNode {
     Text(String),
-    Output(Pipe),
+    Output(Pipeline),
     /// The condition, what runs when it holds, and else.
-    If(Pipe, Vec<Node>, Vec<Node>),
-    With(Pipe, Vec<Node>, Vec<Node>),
-    Range(Pipe, Vec<Node>, Vec<Node>),
+    If(Pipeline, Vec<TemplateNode>, Vec<TemplateNode>),
+    With(Pipeline, Vec<TemplateNode>, Vec<TemplateNode>),
+    Range(Pipeline, Vec<TemplateNode>, Vec<TemplateNode>),
     Break,
     Continue,
 }
 
 /// Commands, each given the result of the one before as its last argument.
 #[derive(Clone, Debug)]
-struct Pipe {
+struct Pipeline {
     /// Variables to set; `range` may have two.
     variables: Vec<String>,
     /// `:=` makes them, `=` changes them.
@@ -56,14 +56,14 @@ enum Operand {
     Literal(Value),
     Function(String),
     Variable(String),
-    Pipe(Box<Pipe>),
+    Pipe(Box<Pipeline>),
     /// Fields of something, and where in the template they stand.
-    Fields(Box<Operand>, Vec<String>, Place),
+    Fields(Box<Operand>, Vec<String>, TemplatePosition),
 }
 
 /// Line from 1 and column from 0, as Go counts, and the text.
 #[derive(Clone, Debug)]
-struct Place {
+struct TemplatePosition {
     line: usize,
     column: usize,
     text: String,
@@ -107,21 +107,21 @@ mod tests {
             ("{{and true 0}} {{or 0 .kind}} {{not .kind}} {{gt 3 2}} {{le 2 1}}", "0 List false true false"),
         ];
         for (template, expected) in cases {
-            let parsed = Template::parse(template, false).unwrap_or_else(|error| panic!("{template}: {error}"));
+            let parsed = GoTemplate::parse(template, false).unwrap_or_else(|error| panic!("{template}: {error}"));
             assert_eq!(parsed.eval(&list()).as_deref(), Ok(expected), "{template}");
         }
     }
 
     #[test]
     fn refusals() {
-        let refuse = |template| Template::parse(template, false).unwrap_err();
+        let refuse = |template| GoTemplate::parse(template, false).unwrap_err();
         assert_eq!(refuse("{{.items"), "template: output:1: unclosed action");
         assert_eq!(refuse("{{range .items}}"), "template: output:1: unexpected EOF");
         assert_eq!(refuse("a\n{{end}}"), "template: output:2: unexpected {{end}}");
         assert_eq!(refuse("{{foo .x}}"), "template: output:1: function \"foo\" not defined");
-        let error = Template::parse("{{.data.zz}}", true).unwrap().eval(&json!({"data": {}})).unwrap_err();
+        let error = GoTemplate::parse("{{.data.zz}}", true).unwrap().eval(&json!({"data": {}})).unwrap_err();
         assert_eq!(error, "template: output:1:7: executing \"output\" at <.data.zz>: map has no entry for key \"zz\"");
-        assert!(Template::parse(&"{{if (".repeat(5000), false).is_err());
-        assert!(Template::parse(&"{{if 1}}".repeat(5000), false).is_err());
+        assert!(GoTemplate::parse(&"{{if (".repeat(5000), false).is_err());
+        assert!(GoTemplate::parse(&"{{if 1}}".repeat(5000), false).is_err());
     }
 }

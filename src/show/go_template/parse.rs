@@ -1,6 +1,6 @@
 //! From template text to nodes.
 
-use super::{Node, Operand, Pipe, Place};
+use super::{Operand, Pipeline, TemplateNode, TemplatePosition};
 use serde_json::Value;
 
 /// Functions that a template may call.
@@ -29,8 +29,8 @@ pub const FUNCTIONS: [&str; 18] = [
 const MAX_DEPTH: usize = 64;
 
 /// The nodes of a whole template.
-pub fn template(text: &str) -> Result<Vec<Node>, String> {
-    let mut parser = Parser { pieces: pieces(text)?, at: 0, depth: 0 };
+pub fn template(text: &str) -> Result<Vec<TemplateNode>, String> {
+    let mut parser = TemplateParser { pieces: pieces(text)?, at: 0, depth: 0 };
     let (nodes, end) = parser.nodes()?;
     match end {
         None => Ok(nodes),
@@ -114,24 +114,24 @@ enum Token {
     Mark(&'static str),
 }
 
-struct Parser {
+struct TemplateParser {
     pieces: Vec<Piece>,
     at: usize,
     depth: usize,
 }
 
 /// The word that ended a block, `end` or `else if .x`, and its line.
-type End = Option<(String, usize)>;
+type BlockEnd = Option<(String, usize)>;
 
-impl Parser {
+impl TemplateParser {
     /// Nodes up to the end of the text or of the block.
-    fn nodes(&mut self) -> Result<(Vec<Node>, End), String> {
+    fn nodes(&mut self) -> Result<(Vec<TemplateNode>, BlockEnd), String> {
         let mut nodes = Vec::new();
         while let Some(piece) = self.pieces.get(self.at) {
             self.at += 1;
             let (inner, line, column) = match piece {
                 Piece::Text(text) => {
-                    nodes.push(Node::Text(text.clone()));
+                    nodes.push(TemplateNode::Text(text.clone()));
                     continue;
                 }
                 Piece::Action(inner, line, column) => (inner.clone(), *line, *column),
@@ -141,8 +141,8 @@ impl Parser {
                 || inner.split_once(word).map(|(before, rest)| (rest.to_owned(), column + before.len() + word.len()));
             match word {
                 "end" | "else" => return Ok((nodes, Some((inner.trim().to_owned(), line)))),
-                "break" => nodes.push(Node::Break),
-                "continue" => nodes.push(Node::Continue),
+                "break" => nodes.push(TemplateNode::Break),
+                "continue" => nodes.push(TemplateNode::Continue),
                 "if" | "with" | "range" => {
                     let (rest, column) = rest().unwrap_or_default();
                     nodes.push(self.block(word, &rest, line, column)?);
@@ -150,13 +150,13 @@ impl Parser {
                 "define" | "template" | "block" => {
                     return Err(format!("template: output:{line}: named templates are not supported"));
                 }
-                _ => nodes.push(Node::Output(pipe(&inner, line, column)?)),
+                _ => nodes.push(TemplateNode::Output(pipe(&inner, line, column)?)),
             }
         }
         Ok((nodes, None))
     }
 
-    fn block(&mut self, word: &str, head: &str, line: usize, column: usize) -> Result<Node, String> {
+    fn block(&mut self, word: &str, head: &str, line: usize, column: usize) -> Result<TemplateNode, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(format!("template: output:{line}: blocks are nested too deeply"));
@@ -177,19 +177,19 @@ impl Parser {
         };
         self.depth -= 1;
         Ok(match word {
-            "if" => Node::If(head, body, otherwise),
-            "with" => Node::With(head, body, otherwise),
-            _ => Node::Range(head, body, otherwise),
+            "if" => TemplateNode::If(head, body, otherwise),
+            "with" => TemplateNode::With(head, body, otherwise),
+            _ => TemplateNode::Range(head, body, otherwise),
         })
     }
 }
 
-fn pipe(text: &str, line: usize, column: usize) -> Result<Pipe, String> {
+fn pipe(text: &str, line: usize, column: usize) -> Result<Pipeline, String> {
     let fail = |why: String| format!("template: output:{line}: {why}");
     let tokens = tokens(text).map_err(fail)?;
-    let mut reader = Reader { tokens: &tokens, at: 0, line, column, depth: 0 };
+    let mut reader = TokenReader { tokens: &tokens, at: 0, line, column, depth: 0 };
     let pipe = reader.pipe().map_err(fail)?;
-    match reader.next() {
+    match reader.next_token() {
         None => Ok(pipe),
         Some((token, _)) => Err(fail(format!("unexpected {token:?} in command"))),
     }
@@ -268,7 +268,7 @@ fn number(text: &str) -> Result<(Token, usize), String> {
     Ok((Token::Literal(value), length))
 }
 
-struct Reader<'a> {
+struct TokenReader<'a> {
     tokens: &'a [(Token, usize)],
     at: usize,
     line: usize,
@@ -276,12 +276,12 @@ struct Reader<'a> {
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TokenReader<'a> {
     fn peek(&self) -> Option<&'a Token> {
         self.tokens.get(self.at).map(|(token, _)| token)
     }
 
-    fn next(&mut self) -> Option<(&'a Token, usize)> {
+    fn next_token(&mut self) -> Option<(&'a Token, usize)> {
         let (token, at) = self.tokens.get(self.at)?;
         self.at += 1;
         Some((token, *at))
@@ -297,12 +297,12 @@ impl<'a> Reader<'a> {
         while self.skip(" ") {}
     }
 
-    fn pipe(&mut self) -> Result<Pipe, String> {
+    fn pipe(&mut self) -> Result<Pipeline, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err("parentheses are nested too deeply".into());
         }
-        let mut pipe = Pipe { variables: Vec::new(), declares: false, commands: Vec::new() };
+        let mut pipe = Pipeline { variables: Vec::new(), declares: false, commands: Vec::new() };
         self.blanks();
         let start = self.at;
         while let Some(Token::Variable(name)) = self.peek() {
@@ -342,7 +342,7 @@ impl<'a> Reader<'a> {
     }
 
     fn operand(&mut self) -> Result<Operand, String> {
-        let (token, at) = self.next().ok_or("missing value for command")?;
+        let (token, at) = self.next_token().ok_or("missing value for command")?;
         let mut fields = Vec::new();
         let mut place = at;
         let base = match token {
@@ -375,7 +375,11 @@ impl<'a> Reader<'a> {
             return Ok(base);
         }
         let text = format!(".{}", fields.join("."));
-        Ok(Operand::Fields(Box::new(base), fields, Place { line: self.line, column: self.column + place, text }))
+        Ok(Operand::Fields(
+            Box::new(base),
+            fields,
+            TemplatePosition { line: self.line, column: self.column + place, text },
+        ))
     }
 }
 

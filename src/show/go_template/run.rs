@@ -1,13 +1,13 @@
 //! Runs a template's nodes.
 
-use super::{Node, Operand, Pipe, Place};
+use super::{Operand, Pipeline, TemplateNode, TemplatePosition};
 use crate::show::go_syntax;
 use base64::Engine;
 use serde_json::Value;
 use std::cmp::Ordering;
 
 /// The output for a value.
-pub fn run(nodes: &[Node], value: &Value, strict: bool) -> Result<String, String> {
+pub fn run(nodes: &[TemplateNode], value: &Value, strict: bool) -> Result<String, String> {
     let mut runner = Runner { strict, variables: vec![("$".into(), value.clone())], out: String::new() };
     runner.nodes(nodes, value)?;
     Ok(runner.out)
@@ -15,7 +15,7 @@ pub fn run(nodes: &[Node], value: &Value, strict: bool) -> Result<String, String
 
 /// Reason for leaving an iteration.
 #[derive(PartialEq)]
-enum Flow {
+enum LoopFlow {
     On,
     Break,
     Continue,
@@ -29,23 +29,23 @@ struct Runner {
 }
 
 impl Runner {
-    fn nodes(&mut self, nodes: &[Node], dot: &Value) -> Result<Flow, String> {
+    fn nodes(&mut self, nodes: &[TemplateNode], dot: &Value) -> Result<LoopFlow, String> {
         for node in nodes {
             let flow = match node {
-                Node::Text(text) => {
+                TemplateNode::Text(text) => {
                     self.out.push_str(text);
-                    Flow::On
+                    LoopFlow::On
                 }
-                Node::Output(pipe) => {
+                TemplateNode::Output(pipe) => {
                     let value = self.pipe(pipe, dot)?;
                     if pipe.variables.is_empty() {
                         self.out.push_str(&text(&value));
                     }
-                    Flow::On
+                    LoopFlow::On
                 }
-                Node::Break => Flow::Break,
-                Node::Continue => Flow::Continue,
-                Node::If(..) | Node::With(..) | Node::Range(..) => {
+                TemplateNode::Break => LoopFlow::Break,
+                TemplateNode::Continue => LoopFlow::Continue,
+                TemplateNode::If(..) | TemplateNode::With(..) | TemplateNode::Range(..) => {
                     // Variables declared in a block end with it.
                     let known = self.variables.len();
                     let flow = self.block(node, dot)?;
@@ -53,29 +53,35 @@ impl Runner {
                     flow
                 }
             };
-            if flow != Flow::On {
+            if flow != LoopFlow::On {
                 return Ok(flow);
             }
         }
-        Ok(Flow::On)
+        Ok(LoopFlow::On)
     }
 
-    fn block(&mut self, node: &Node, dot: &Value) -> Result<Flow, String> {
+    fn block(&mut self, node: &TemplateNode, dot: &Value) -> Result<LoopFlow, String> {
         match node {
-            Node::If(condition, body, otherwise) => {
+            TemplateNode::If(condition, body, otherwise) => {
                 let holds = truth(&self.pipe(condition, dot)?);
                 self.nodes(if holds { body } else { otherwise }, dot)
             }
-            Node::With(pipe, body, otherwise) => {
+            TemplateNode::With(pipe, body, otherwise) => {
                 let value = self.pipe(pipe, dot)?;
                 if truth(&value) { self.nodes(body, &value) } else { self.nodes(otherwise, dot) }
             }
-            Node::Range(pipe, body, otherwise) => self.range(pipe, body, otherwise, dot),
-            _ => Ok(Flow::On),
+            TemplateNode::Range(pipe, body, otherwise) => self.range(pipe, body, otherwise, dot),
+            _ => Ok(LoopFlow::On),
         }
     }
 
-    fn range(&mut self, pipe: &Pipe, body: &[Node], otherwise: &[Node], dot: &Value) -> Result<Flow, String> {
+    fn range(
+        &mut self,
+        pipe: &Pipeline,
+        body: &[TemplateNode],
+        otherwise: &[TemplateNode],
+        dot: &Value,
+    ) -> Result<LoopFlow, String> {
         let items: Vec<(Value, Value)> = match self.commands(pipe, dot)? {
             Value::Array(items) => items.into_iter().enumerate().map(|(at, item)| (at.into(), item)).collect(),
             Value::Object(map) => map.into_iter().map(|(key, value)| (key.into(), value)).collect(),
@@ -99,15 +105,15 @@ impl Runner {
             }
             let flow = self.nodes(body, &value)?;
             self.variables.truncate(known);
-            if flow == Flow::Break {
+            if flow == LoopFlow::Break {
                 break;
             }
         }
-        Ok(Flow::On)
+        Ok(LoopFlow::On)
     }
 
     /// The value of a pipeline, which its variable then has.
-    fn pipe(&mut self, pipe: &Pipe, dot: &Value) -> Result<Value, String> {
+    fn pipe(&mut self, pipe: &Pipeline, dot: &Value) -> Result<Value, String> {
         let value = self.commands(pipe, dot)?;
         if let Some(name) = pipe.variables.first() {
             let known = self.variables.iter_mut().rev().find(|(known, _)| known == name);
@@ -120,7 +126,7 @@ impl Runner {
         Ok(value)
     }
 
-    fn commands(&mut self, pipe: &Pipe, dot: &Value) -> Result<Value, String> {
+    fn commands(&mut self, pipe: &Pipeline, dot: &Value) -> Result<Value, String> {
         let mut last = None;
         for command in &pipe.commands {
             last = Some(self.command(command, dot, last)?);
@@ -166,10 +172,10 @@ impl Runner {
         }
     }
 
-    fn fields(&self, base: &Value, names: &[String], place: &Place) -> Result<Value, String> {
+    fn fields(&self, base: &Value, names: &[String], place: &TemplatePosition) -> Result<Value, String> {
         let mut value = base;
         for name in names {
-            let Place { line, column, text } = place;
+            let TemplatePosition { line, column, text } = place;
             let fail =
                 |why: String| format!("template: output:{line}:{column}: executing \"output\" at <{text}>: {why}");
             value = match value {

@@ -1,7 +1,7 @@
 //! `namePrefix` and `nameSuffix`: every name but those that others know by heart.
 
 use super::file::FieldSpec;
-use super::resource::Resource;
+use super::resource::BuildResource;
 use serde_json::Value;
 
 /// Kinds whose names say what they are about, so that they cannot be changed.
@@ -11,22 +11,22 @@ const FIXED: [&str; 3] = ["CustomResourceDefinition", "APIService", "Namespace"]
 pub const NAME: &str = "metadata/name";
 
 /// Puts a text before the names in these fields; it may be empty.
-pub fn add_prefix(resources: &mut [Resource], prefix: &str, fields: &[FieldSpec]) {
-    let kept = |resource: &mut Resource| resource.prefixes.push(prefix.to_owned());
+pub fn add_prefix(resources: &mut [BuildResource], prefix: &str, fields: &[FieldSpec]) {
+    let kept = |resource: &mut BuildResource| resource.prefixes.push(prefix.to_owned());
     change(resources, prefix, fields, &kept, &|name| format!("{prefix}{name}"));
 }
 
 /// Puts a text behind the names in these fields; it may be empty.
-pub fn add_suffix(resources: &mut [Resource], suffix: &str, fields: &[FieldSpec]) {
-    let kept = |resource: &mut Resource| resource.suffixes.push(suffix.to_owned());
+pub fn add_suffix(resources: &mut [BuildResource], suffix: &str, fields: &[FieldSpec]) {
+    let kept = |resource: &mut BuildResource| resource.suffixes.push(suffix.to_owned());
     change(resources, suffix, fields, &kept, &|name| format!("{name}{suffix}"));
 }
 
 fn change(
-    resources: &mut [Resource],
+    resources: &mut [BuildResource],
     text: &str,
     fields: &[FieldSpec],
-    keep: &dyn Fn(&mut Resource),
+    keep: &dyn Fn(&mut BuildResource),
     changed: &dyn Fn(&str) -> String,
 ) {
     for resource in resources.iter_mut().filter(|_| !text.is_empty()) {
@@ -40,7 +40,7 @@ fn change(
                 resource.rename(&changed(resource.object.name()));
                 continue;
             }
-            field.each(&mut resource.object, &mut |value| {
+            field.for_each_value(&mut resource.object, &mut |value| {
                 if let Value::String(name) = value {
                     *name = changed(name);
                 }

@@ -1,12 +1,12 @@
 //! Fields of objects by paths such as `spec/template/metadata/labels`: lists on the way are gone through.
 
 use super::file::FieldSpec;
-use super::id::Id;
+use super::id::ResourceId;
 use crate::object::Object;
 use serde_json::{Map, Value};
 
 /// A field of the objects of some kinds.
-pub struct Field {
+pub struct BuiltinField {
     /// Group of the kinds; any when empty.
     pub group: &'static str,
     /// The kind; any when empty.
@@ -17,15 +17,15 @@ pub struct Field {
     pub create: bool,
 }
 
-impl Field {
+impl BuiltinField {
     /// One that is made where it is missing.
-    pub const fn made(kind: &'static str, path: &'static str) -> Field {
-        Field { group: "", kind, path, create: true }
+    pub const fn made(kind: &'static str, path: &'static str) -> BuiltinField {
+        BuiltinField { group: "", kind, path, create: true }
     }
 
     /// One that is changed only where it is.
-    pub const fn there(kind: &'static str, path: &'static str) -> Field {
-        Field { group: "", kind, path, create: false }
+    pub const fn existing(kind: &'static str, path: &'static str) -> BuiltinField {
+        BuiltinField { group: "", kind, path, create: false }
     }
 
     /// Whether objects like this have the field.
@@ -35,9 +35,9 @@ impl Field {
     }
 
     /// Does something to the field's values in an object that has it.
-    pub fn each(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
+    pub fn for_each_value(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
         if self.is_of(object) {
-            each(&mut object.0, &names(self.path), self.create, change);
+            visit_path(&mut object.0, &names(self.path), self.create, change);
         }
     }
 }
@@ -49,15 +49,15 @@ impl FieldSpec {
     }
 
     /// Whether an object has the field.
-    pub fn is_of(&self, id: &Id) -> bool {
+    pub fn is_of(&self, id: &ResourceId) -> bool {
         let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
         fits(&self.group, &id.group) && fits(&self.version, &id.version) && fits(&self.kind, &id.kind)
     }
 
     /// Does something to the field's values in an object that has it.
-    pub fn each(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
-        if self.is_of(&Id::of(object)) {
-            each(&mut object.0, &names(&self.path), self.create, change);
+    pub fn for_each_value(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
+        if self.is_of(&ResourceId::from_object(object)) {
+            visit_path(&mut object.0, &names(&self.path), self.create, change);
         }
     }
 }
@@ -68,9 +68,9 @@ pub fn names(path: &str) -> Vec<String> {
 }
 
 /// Does something to every value at a path.
-pub fn each(value: &mut Value, path: &[String], create: bool, change: &mut dyn FnMut(&mut Value)) {
+pub fn visit_path(value: &mut Value, path: &[String], create: bool, change: &mut dyn FnMut(&mut Value)) {
     match (value, path) {
-        (Value::Array(items), path) => items.iter_mut().for_each(|item| each(item, path, create, change)),
+        (Value::Array(items), path) => items.iter_mut().for_each(|item| visit_path(item, path, create, change)),
         (value, []) => change(value),
         (value, [name, path @ ..]) => {
             let (name, is_list) = name.strip_suffix("[]").map_or((name.as_str(), false), |name| (name, true));
@@ -82,7 +82,7 @@ pub fn each(value: &mut Value, path: &[String], create: bool, change: &mut dyn F
             if missing && (is_list || !create) {
                 return;
             }
-            each(map.entry(name).or_insert(Value::Null), path, create, change);
+            visit_path(map.entry(name).or_insert(Value::Null), path, create, change);
         }
     }
 }
@@ -117,7 +117,7 @@ mod tests {
             (json!({"a/b": 1}), "a\\/b", false, json!({"a/b": "x"})),
         ] {
             let mut changed = value.clone();
-            each(&mut changed, &names(path), create, &mut |value| *value = "x".into());
+            visit_path(&mut changed, &names(path), create, &mut |value| *value = "x".into());
             assert_eq!(changed, expected, "{path} of {value}");
         }
     }

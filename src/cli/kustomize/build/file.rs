@@ -1,10 +1,10 @@
 //! The kustomization file: its fields, and which of them are deprecated, misspelt or not for kloop.
 
-use super::Built;
-use super::place::Text;
+use super::BuildResult;
+use super::place::FileText;
 use crate::kinds::typed;
 use crate::object::cause;
-use crate::object::yaml::{self, Document, Words};
+use crate::object::yaml::{self, BooleanWords, YamlDocument};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -22,19 +22,19 @@ pub struct Kustomization {
     pub namespace: String,
     pub name_prefix: String,
     pub name_suffix: String,
-    pub labels: Vec<Label>,
+    pub labels: Vec<LabelEntry>,
     pub common_labels: BTreeMap<String, String>,
     pub common_annotations: BTreeMap<String, String>,
-    pub images: Vec<Image>,
-    pub image_tags: Vec<Image>,
-    pub replicas: Vec<Replicas>,
-    pub config_map_generator: Vec<Generator>,
-    pub secret_generator: Vec<Generator>,
+    pub images: Vec<ImageEntry>,
+    pub image_tags: Vec<ImageEntry>,
+    pub replicas: Vec<ReplicasEntry>,
+    pub config_map_generator: Vec<GeneratorEntry>,
+    pub secret_generator: Vec<GeneratorEntry>,
     pub generator_options: GeneratorOptions,
-    pub patches: Vec<Patch>,
+    pub patches: Vec<PatchEntry>,
     pub patches_strategic_merge: Vec<String>,
     #[serde(rename = "patchesJson6902")]
-    pub patches_json: Vec<Patch>,
+    pub patches_json: Vec<PatchEntry>,
     pub replacements: Vec<Replacement>,
     pub sort_options: Option<SortOptions>,
     pub build_metadata: Vec<String>,
@@ -76,7 +76,7 @@ pub struct FieldReference {
 /// One entry of `labels`.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Label {
+pub struct LabelEntry {
     pub pairs: BTreeMap<String, String>,
     pub include_selectors: bool,
     pub include_templates: bool,
@@ -98,7 +98,7 @@ pub struct FieldSpec {
 /// One entry of `images`.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Image {
+pub struct ImageEntry {
     pub name: String,
     pub new_name: String,
     pub new_tag: String,
@@ -109,7 +109,7 @@ pub struct Image {
 /// One entry of `replicas`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Replicas {
+pub struct ReplicasEntry {
     pub name: String,
     pub count: i64,
 }
@@ -117,7 +117,7 @@ pub struct Replicas {
 /// One entry of `configMapGenerator` or `secretGenerator`.
 #[derive(Deserialize, Default, Clone)]
 #[serde(default)]
-pub struct Generator {
+pub struct GeneratorEntry {
     pub name: String,
     pub namespace: String,
     pub behavior: String,
@@ -143,7 +143,7 @@ pub struct GeneratorOptions {
 /// One entry of `patches` or `patchesJson6902`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Patch {
+pub struct PatchEntry {
     pub path: String,
     pub patch: String,
     pub target: Option<Target>,
@@ -177,15 +177,15 @@ pub struct Target {
 #[serde(rename_all = "camelCase", default)]
 pub struct Replacement {
     pub path: String,
-    pub source: Option<Source>,
+    pub source: Option<ReplacementSource>,
     pub source_value: Option<String>,
-    pub targets: Vec<Aim>,
+    pub targets: Vec<ReplacementTarget>,
 }
 
 /// Source of a replacement's value.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Source {
+pub struct ReplacementSource {
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -198,7 +198,7 @@ pub struct Source {
 /// Target of a replacement's value.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Aim {
+pub struct ReplacementTarget {
     pub select: Option<Target>,
     pub reject: Vec<Target>,
     pub field_paths: Vec<String>,
@@ -231,9 +231,9 @@ pub struct SortLists {
 }
 
 /// A file that was read, with the way back to its lines.
-pub struct Read {
+pub struct ReadFile {
     pub kustomization: Kustomization,
-    pub document: Rc<Document>,
+    pub document: Rc<YamlDocument>,
 }
 
 /// Fields that kustomize still knows, and what to write instead.
@@ -267,10 +267,10 @@ impl Kustomization {
 }
 
 /// Reads a kustomization file; what is deprecated is told.
-pub fn read(text: &Text, warnings: &mut Vec<String>) -> Built<Read> {
+pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile> {
     let shown = text.shown.display();
     // kustomize reads its own file as kubectl reads manifests.
-    let mut documents = documents_with(text, Words::Many)?;
+    let mut documents = documents_with(text, BooleanWords::Many)?;
     let mut document = match documents.len() {
         0 => return Err(format!("kustomization.yaml is empty\nhint: {shown}: name what it is about in resources")),
         1 => documents.remove(0),
@@ -340,7 +340,7 @@ pub fn read(text: &Text, warnings: &mut Vec<String>) -> Built<Read> {
     check_version(&kustomization)
         .map_err(|why| format!("Failed to read kustomization file under {}:\n{why}", folder(text)))?;
     document.value = Value::Null;
-    Ok(Read { kustomization, document: Rc::new(document) })
+    Ok(ReadFile { kustomization, document: Rc::new(document) })
 }
 
 /// Renames the field at a path such as `patches[0].Path`, unless there is one of the new name; whether it did.
@@ -367,21 +367,21 @@ fn says_nothing(field: &str, value: &Value) -> bool {
 }
 
 /// The documents of a file that a kustomization names: `yes` and `n` are texts there.
-pub fn documents(text: &Text) -> Built<Vec<Document>> {
-    documents_with(text, Words::Two)
+pub fn documents(text: &FileText) -> BuildResult<Vec<YamlDocument>> {
+    documents_with(text, BooleanWords::Two)
 }
 
-fn documents_with(text: &Text, words: Words) -> Built<Vec<Document>> {
+fn documents_with(text: &FileText, words: BooleanWords) -> BuildResult<Vec<YamlDocument>> {
     let refuse = |error| format!("MalformedYAMLError: {} in File: {}", cause(error), text.shown.display());
     let decoded = yaml::decode_bytes(&text.bytes).map_err(refuse)?;
     yaml::documents_with(&decoded, words).map_err(refuse)
 }
 
-fn folder(text: &Text) -> String {
+fn folder(text: &FileText) -> String {
     text.at.parent().map(|folder| folder.display().to_string()).unwrap_or_default()
 }
 
-fn check_version(file: &Kustomization) -> Built {
+fn check_version(file: &Kustomization) -> BuildResult {
     let (version, kind) = if file.is_component() {
         ("kustomize.config.k8s.io/v1alpha1", COMPONENT)
     } else {

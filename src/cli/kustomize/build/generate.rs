@@ -1,10 +1,10 @@
 //! `configMapGenerator` and `secretGenerator`: ConfigMaps and Secrets of literals, files and files of variables.
 
-use super::Built;
-use super::file::{Generator, GeneratorOptions};
+use super::BuildResult;
+use super::file::{GeneratorEntry, GeneratorOptions};
 use super::layer::ORIGIN;
-use super::place::{Files, Root};
-use super::resource::{Origin, Resource, Resources};
+use super::place::{FileAccess, KustomizationRoot};
+use super::resource::{BuildResource, BuildResources, Origin};
 use crate::cli::create::sources::check_keys;
 use crate::object::Object;
 use base64::Engine;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 /// Kind of generated object.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Make {
+pub enum GeneratedKind {
     ConfigMap,
     Secret,
 }
@@ -23,19 +23,19 @@ const LINE: usize = 70;
 
 /// Generates one object, and adds it to those that are there: anew, merged into one of them or in its place.
 pub fn add(
-    resources: &mut Resources,
-    (files, root): (&dyn Files, &Root),
-    make: Make,
-    (generator, general): (&Generator, &GeneratorOptions),
+    resources: &mut BuildResources,
+    (files, root): (&dyn FileAccess, &KustomizationRoot),
+    make: GeneratedKind,
+    (generator, general): (&GeneratorEntry, &GeneratorOptions),
     origin: Origin,
-) -> Built {
+) -> BuildResult {
     if generator.name.is_empty() {
         return Err("a generator needs a name".to_owned());
     }
-    if make == Make::ConfigMap && !generator.r#type.is_empty() {
+    if make == GeneratedKind::ConfigMap && !generator.r#type.is_empty() {
         return Err("a ConfigMap has no type".to_owned());
     }
-    let mut made = Resource::new(object(files, root, make, generator, general)?, origin);
+    let mut made = BuildResource::new(object(files, root, make, generator, general)?, origin);
     made.hashed = !(generator.options.disable_name_suffix_hash || general.disable_name_suffix_hash);
     let id = made.id();
     let matches = resources.all_of(&id);
@@ -54,12 +54,12 @@ pub fn add(
 }
 
 /// Copies the parts of a replaced object that a generated one keeps.
-fn take_over(made: &mut Resource, old: &Resource, merge: bool) {
+fn take_over(made: &mut BuildResource, old: &BuildResource, merge: bool) {
     let metadata = [&["metadata", "labels"][..], &["metadata", "annotations"]];
     let data = [&["data"][..], &["binaryData"]];
     for path in metadata.into_iter().chain(data.into_iter().filter(|_| merge)) {
-        let Some(Value::Object(mut both)) = old.object.at(path).cloned() else { continue };
-        both.extend(made.object.at(path).and_then(Value::as_object).cloned().unwrap_or_default());
+        let Some(Value::Object(mut both)) = old.object.value_at(path).cloned() else { continue };
+        both.extend(made.object.value_at(path).and_then(Value::as_object).cloned().unwrap_or_default());
         made.object.set(path, both);
     }
     // What is merged stays of the origin that it had.
@@ -77,32 +77,32 @@ fn take_over(made: &mut Resource, old: &Resource, merge: bool) {
 }
 
 fn object(
-    files: &dyn Files,
-    root: &Root,
-    make: Make,
-    generator: &Generator,
+    files: &dyn FileAccess,
+    root: &KustomizationRoot,
+    make: GeneratedKind,
+    generator: &GeneratorEntry,
     general: &GeneratorOptions,
-) -> Built<Object> {
-    let (kind, name) = (if make == Make::Secret { "Secret" } else { "ConfigMap" }, &generator.name);
+) -> BuildResult<Object> {
+    let (kind, name) = (if make == GeneratedKind::Secret { "Secret" } else { "ConfigMap" }, &generator.name);
     let pairs = pairs(files, root, generator)?;
     check_keys(&pairs, kind, name).map_err(|failure| failure.to_string().replacen("error: ", "", 1))?;
     let (mut data, mut binary) = (Map::new(), Map::new());
     for (key, value) in pairs {
         match String::from_utf8(value) {
-            Ok(text) if make == Make::ConfigMap => data.insert(key, text.into()),
+            Ok(text) if make == GeneratedKind::ConfigMap => data.insert(key, text.into()),
             Ok(text) => data.insert(key, encoded(text.as_bytes()).into()),
-            Err(bytes) if make == Make::ConfigMap => binary.insert(key, encoded(bytes.as_bytes()).into()),
+            Err(bytes) if make == GeneratedKind::ConfigMap => binary.insert(key, encoded(bytes.as_bytes()).into()),
             Err(bytes) => data.insert(key, encoded(bytes.as_bytes()).into()),
         };
     }
     let mut body = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
     for (field, map) in [("data", data), ("binaryData", binary)] {
         // A Secret has `data` even if it is empty.
-        if !map.is_empty() || (make == Make::Secret && field == "data") {
+        if !map.is_empty() || (make == GeneratedKind::Secret && field == "data") {
             body[field] = map.into();
         }
     }
-    if make == Make::Secret {
+    if make == GeneratedKind::Secret {
         body["type"] = if generator.r#type.is_empty() { "Opaque" } else { &generator.r#type }.into();
     }
     let own = &generator.options;
@@ -125,7 +125,11 @@ fn object(
 }
 
 /// All entries: files of variables first, then literals, then files.
-fn pairs(files: &dyn Files, root: &Root, generator: &Generator) -> Built<Vec<(String, Vec<u8>)>> {
+fn pairs(
+    files: &dyn FileAccess,
+    root: &KustomizationRoot,
+    generator: &GeneratorEntry,
+) -> BuildResult<Vec<(String, Vec<u8>)>> {
     let mut pairs = Vec::new();
     let more = Some(&generator.env).filter(|env| !env.is_empty());
     for path in generator.envs.iter().chain(more) {
@@ -163,7 +167,7 @@ fn unquoted(value: &str) -> &str {
 }
 
 /// `key=path`, or a path whose last part is the key.
-fn named_file(source: &str) -> Built<(&str, &str)> {
+fn named_file(source: &str) -> BuildResult<(&str, &str)> {
     match source.split_once('=') {
         Some(("", path)) => Err(format!("key name for file path {path} missing")),
         Some((key, "")) => Err(format!("file path for key name {key} missing")),

@@ -1,6 +1,6 @@
 //! The end of a generated name: a hash of the content, so that whatever refers to it changes with it.
 
-use super::resource::Resource;
+use super::resource::BuildResource;
 use crate::object::{Object, yaml};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 const LENGTH: usize = 10;
 
 /// Gives generated objects their whole names.
-pub fn add(resources: &mut [Resource]) {
+pub fn add(resources: &mut [BuildResource]) {
     for resource in resources.iter_mut().filter(|resource| resource.hashed) {
-        resource.rename(&format!("{}-{}", resource.object.name(), of(&resource.object)));
+        resource.rename(&format!("{}-{}", resource.object.name(), content_hash(&resource.object)));
     }
 }
 
 /// The hash of a ConfigMap's or Secret's content, exactly as kustomize makes it: of the JSON that Go writes, with what might read as
 /// a bad word replaced. The name counts as empty.
-fn of(object: &Object) -> String {
-    let part = |name: &str| object.at(&[name]).cloned().unwrap_or_else(|| "".into());
+fn content_hash(object: &Object) -> String {
+    let part = |name: &str| object.value_at(&[name]).cloned().unwrap_or_else(|| "".into());
     let mut encoded = json!({"kind": object.kind(), "name": "", "data": part("data")});
     let mut more = |name: &str, always: bool| {
-        if always || object.at(&[name]).is_some_and(Value::is_object) {
+        if always || object.value_at(&[name]).is_some_and(Value::is_object) {
             encoded[name] = part(name);
         }
     };
@@ -60,7 +60,7 @@ mod tests {
             (json!({"kind": "Secret", "type": "my-type"}), "5gmgkf8578"),
             (json!({"kind": "Secret", "type": "my-type", "data": {"one": ""}}), "74bd68bm66"),
         ] {
-            assert_eq!(of(&Object(object.clone())), expected, "{object}");
+            assert_eq!(content_hash(&Object(object.clone())), expected, "{object}");
         }
     }
 }

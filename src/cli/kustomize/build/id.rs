@@ -25,7 +25,7 @@ const CLUSTER_SCOPED: [(&str, &[&str], &[&str]); 12] = [
 
 /// Identity of an object, now or before a layer changed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Id {
+pub struct ResourceId {
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -33,13 +33,13 @@ pub struct Id {
     pub namespace: String,
 }
 
-impl Id {
+impl ResourceId {
     /// Returns an object's present identity.
-    pub fn of(object: &Object) -> Id {
+    pub fn from_object(object: &Object) -> ResourceId {
         let (group, version) = object.api_version().rsplit_once('/').unwrap_or(("", object.api_version()));
         let [group, version, kind, name, namespace] =
             [group, version, object.kind(), object.name(), object.namespace()].map(str::to_owned);
-        Id { group, version, kind, name, namespace }
+        ResourceId { group, version, kind, name, namespace }
     }
 
     /// Whether kustomize knows that the kind is in no namespace. It takes all other kinds to be in one, newer cluster-scoped
@@ -59,13 +59,13 @@ impl Id {
     }
 
     /// Whether both mean the same object: without a namespace is in `default`.
-    pub fn same(&self, other: &Id) -> bool {
-        let parts = |id: &Id| [&id.name, &id.kind, &id.group, &id.version].map(Clone::clone);
+    pub fn is_same(&self, other: &ResourceId) -> bool {
+        let parts = |id: &ResourceId| [&id.name, &id.kind, &id.group, &id.version].map(Clone::clone);
         parts(self) == parts(other) && self.place() == other.place()
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ResourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let or = |text: &str, none: &'static str| if text.is_empty() { none.to_owned() } else { text.to_owned() };
         let (kind, version) = (or(&self.kind, "[noKind]"), or(&self.version, "[noVer]"));
@@ -82,17 +82,17 @@ mod tests {
     #[test]
     fn an_object_without_a_namespace_is_in_the_default_one() {
         let id = |api_version: &str, kind: &str, namespace: &str| {
-            Id::of(&Object(
+            ResourceId::from_object(&Object(
                 json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "n", "namespace": namespace}}),
             ))
         };
-        assert!(id("v1", "Pod", "").same(&id("v1", "Pod", "default")));
-        assert!(!id("v1", "Pod", "").same(&id("v1", "Pod", "other")));
-        assert!(id("v1", "Namespace", "").same(&id("v1", "Namespace", "other")));
+        assert!(id("v1", "Pod", "").is_same(&id("v1", "Pod", "default")));
+        assert!(!id("v1", "Pod", "").is_same(&id("v1", "Pod", "other")));
+        assert!(id("v1", "Namespace", "").is_same(&id("v1", "Namespace", "other")));
         assert!(id("rbac.authorization.k8s.io/v1beta1", "ClusterRole", "a").is_cluster_scoped());
         assert!(!id("rbac.authorization.k8s.io/v1", "Role", "a").is_cluster_scoped());
         assert!(!id("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "a").is_cluster_scoped());
-        assert!(!id("apps/v1", "Deployment", "").same(&id("apps/v2", "Deployment", "")));
+        assert!(!id("apps/v1", "Deployment", "").is_same(&id("apps/v2", "Deployment", "")));
         assert_eq!(id("apps/v1", "Deployment", "").to_string(), "Deployment.v1.apps/n.[noNs]");
         assert_eq!(id("v1", "Pod", "a").to_string(), "Pod.v1.[noGrp]/n.a");
     }

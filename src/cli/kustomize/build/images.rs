@@ -1,13 +1,13 @@
 //! `images`: another name, tag or digest for the images of a name, wherever containers are.
 
-use super::Built;
-use super::file::{FieldSpec, Image};
-use super::resource::Resource;
+use super::BuildResult;
+use super::file::{FieldSpec, ImageEntry};
+use super::resource::BuildResource;
 use regex::Regex;
 use serde_json::Value;
 
 /// Changes the images that a rule is about, those in more fields among them.
-pub fn set(resources: &mut [Resource], rule: &Image, more: &[FieldSpec]) -> Built {
+pub fn set(resources: &mut [BuildResource], rule: &ImageEntry, more: &[FieldSpec]) -> BuildResult {
     let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@[a-zA-Z][a-zA-Z0-9]*:[a-zA-Z0-9_.{{}}-]*)?$", rule.name);
     let pattern =
         Regex::new(&pattern).map_err(|error| format!("images: {:?} is no pattern of a name: {error}", rule.name))?;
@@ -18,7 +18,7 @@ pub fn set(resources: &mut [Resource], rule: &Image, more: &[FieldSpec]) -> Buil
     };
     for resource in resources.iter_mut().filter(|resource| resource.object.kind() != "CustomResourceDefinition") {
         visit(&mut resource.object.0, &change);
-        more.iter().for_each(|field| field.each(&mut resource.object, &mut |value| change(value)));
+        more.iter().for_each(|field| field.for_each_value(&mut resource.object, &mut |value| change(value)));
     }
     Ok(())
 }
@@ -46,7 +46,7 @@ fn visit(value: &mut Value, change: &dyn Fn(&mut Value)) {
 }
 
 /// A new tag or digest takes the place of both.
-fn changed(image: &str, rule: &Image) -> String {
+fn changed(image: &str, rule: &ImageEntry) -> String {
     let (name, tag, digest) = split(image);
     let name = if rule.new_name.is_empty() { name } else { &rule.new_name };
     let (tag, digest) = match (rule.new_tag.as_str(), rule.digest.as_str()) {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn names_tags_and_digests_change() {
-        let rule = |new_name: &str, new_tag: &str, digest: &str| Image {
+        let rule = |new_name: &str, new_tag: &str, digest: &str| ImageEntry {
             name: String::new(),
             new_name: new_name.into(),
             new_tag: new_tag.into(),

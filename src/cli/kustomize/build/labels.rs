@@ -1,43 +1,43 @@
 //! `labels`, `commonLabels` and `commonAnnotations`: the same for all objects, and on request for their pods and selectors.
 
-use super::field::{Field, put};
-use super::file::{FieldSpec, Label};
-use super::resource::{Origin, Resource};
+use super::field::{BuiltinField, put};
+use super::file::{FieldSpec, LabelEntry};
+use super::resource::{BuildResource, Origin};
 use super::rules::Rules;
 use crate::object::Object;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-const OWN: Field = Field::made("", "metadata/labels");
+const OWN: BuiltinField = BuiltinField::made("", "metadata/labels");
 
 /// Labels of what a workload makes.
-const TEMPLATES: [Field; 8] = [
-    Field::made("ReplicationController", "spec/template/metadata/labels"),
-    Field::made("Deployment", "spec/template/metadata/labels"),
-    Field::made("ReplicaSet", "spec/template/metadata/labels"),
-    Field::made("DaemonSet", "spec/template/metadata/labels"),
-    Field::made("StatefulSet", "spec/template/metadata/labels"),
-    Field::made("Job", "spec/template/metadata/labels"),
-    Field::made("CronJob", "spec/jobTemplate/metadata/labels"),
-    Field::made("CronJob", "spec/jobTemplate/spec/template/metadata/labels"),
+const TEMPLATES: [BuiltinField; 8] = [
+    BuiltinField::made("ReplicationController", "spec/template/metadata/labels"),
+    BuiltinField::made("Deployment", "spec/template/metadata/labels"),
+    BuiltinField::made("ReplicaSet", "spec/template/metadata/labels"),
+    BuiltinField::made("DaemonSet", "spec/template/metadata/labels"),
+    BuiltinField::made("StatefulSet", "spec/template/metadata/labels"),
+    BuiltinField::made("Job", "spec/template/metadata/labels"),
+    BuiltinField::made("CronJob", "spec/jobTemplate/metadata/labels"),
+    BuiltinField::made("CronJob", "spec/jobTemplate/spec/template/metadata/labels"),
 ];
 
-const CLAIMS: Field = Field::made("StatefulSet", "spec/volumeClaimTemplates[]/metadata/labels");
+const CLAIMS: BuiltinField = BuiltinField::made("StatefulSet", "spec/volumeClaimTemplates[]/metadata/labels");
 
 /// Selectors of pods.
-const SELECTORS: [Field; 12] = [
-    Field::made("ReplicationController", "spec/selector"),
-    Field::made("Deployment", "spec/selector/matchLabels"),
-    Field::made("ReplicaSet", "spec/selector/matchLabels"),
-    Field::made("DaemonSet", "spec/selector/matchLabels"),
-    Field::made("StatefulSet", "spec/selector/matchLabels"),
-    Field::there("Job", "spec/selector/matchLabels"),
-    Field::there("CronJob", "spec/jobTemplate/spec/selector/matchLabels"),
-    Field::there("PodDisruptionBudget", "spec/selector/matchLabels"),
-    Field::there("NetworkPolicy", "spec/podSelector/matchLabels"),
-    Field::there("NetworkPolicy", "spec/ingress/from/podSelector/matchLabels"),
-    Field::there("NetworkPolicy", "spec/egress/to/podSelector/matchLabels"),
-    Field::made("Service", "spec/selector"),
+const SELECTORS: [BuiltinField; 12] = [
+    BuiltinField::made("ReplicationController", "spec/selector"),
+    BuiltinField::made("Deployment", "spec/selector/matchLabels"),
+    BuiltinField::made("ReplicaSet", "spec/selector/matchLabels"),
+    BuiltinField::made("DaemonSet", "spec/selector/matchLabels"),
+    BuiltinField::made("StatefulSet", "spec/selector/matchLabels"),
+    BuiltinField::existing("Job", "spec/selector/matchLabels"),
+    BuiltinField::existing("CronJob", "spec/jobTemplate/spec/selector/matchLabels"),
+    BuiltinField::existing("PodDisruptionBudget", "spec/selector/matchLabels"),
+    BuiltinField::existing("NetworkPolicy", "spec/podSelector/matchLabels"),
+    BuiltinField::existing("NetworkPolicy", "spec/ingress/from/podSelector/matchLabels"),
+    BuiltinField::existing("NetworkPolicy", "spec/egress/to/podSelector/matchLabels"),
+    BuiltinField::made("Service", "spec/selector"),
 ];
 
 /// Kinds whose templates have affinity terms with selectors.
@@ -50,20 +50,20 @@ const NEARBY: [&str; 5] = [
     "spec/template/spec/topologySpreadConstraints/labelSelector/matchLabels",
 ];
 
-const ANNOTATIONS: [Field; 9] = [
-    Field::made("", "metadata/annotations"),
-    Field::made("ReplicationController", "spec/template/metadata/annotations"),
-    Field::made("Deployment", "spec/template/metadata/annotations"),
-    Field::made("ReplicaSet", "spec/template/metadata/annotations"),
-    Field::made("DaemonSet", "spec/template/metadata/annotations"),
-    Field::made("StatefulSet", "spec/template/metadata/annotations"),
-    Field::made("Job", "spec/template/metadata/annotations"),
-    Field::made("CronJob", "spec/jobTemplate/metadata/annotations"),
-    Field::made("CronJob", "spec/jobTemplate/spec/template/metadata/annotations"),
+const ANNOTATIONS: [BuiltinField; 9] = [
+    BuiltinField::made("", "metadata/annotations"),
+    BuiltinField::made("ReplicationController", "spec/template/metadata/annotations"),
+    BuiltinField::made("Deployment", "spec/template/metadata/annotations"),
+    BuiltinField::made("ReplicaSet", "spec/template/metadata/annotations"),
+    BuiltinField::made("DaemonSet", "spec/template/metadata/annotations"),
+    BuiltinField::made("StatefulSet", "spec/template/metadata/annotations"),
+    BuiltinField::made("Job", "spec/template/metadata/annotations"),
+    BuiltinField::made("CronJob", "spec/jobTemplate/metadata/annotations"),
+    BuiltinField::made("CronJob", "spec/jobTemplate/spec/template/metadata/annotations"),
 ];
 
 /// Adds one entry of `labels`.
-pub fn add(resources: &mut [Resource], label: &Label, rules: &Rules) {
+pub fn add(resources: &mut [BuildResource], label: &LabelEntry, rules: &Rules) {
     if label.pairs.is_empty() {
         return;
     }
@@ -73,11 +73,11 @@ pub fn add(resources: &mut [Resource], label: &Label, rules: &Rules) {
         let templates = rules.template_labels.iter().filter(|_| !selectors && label.include_templates);
         let selecting = rules.common_labels.iter().filter(|_| selectors);
         for field in label.fields.iter().chain(&rules.labels).chain(templates).chain(selecting) {
-            field.each(object, &mut |value| put(value, &label.pairs));
+            field.for_each_value(object, &mut |value| put(value, &label.pairs));
         }
-        let mut on = |field: &Field, wanted: bool| {
+        let mut on = |field: &BuiltinField, wanted: bool| {
             if wanted {
-                field.each(object, &mut |value| put(value, &label.pairs));
+                field.for_each_value(object, &mut |value| put(value, &label.pairs));
             }
         };
         on(&OWN, true);
@@ -85,7 +85,7 @@ pub fn add(resources: &mut [Resource], label: &Label, rules: &Rules) {
         on(&CLAIMS, selectors || label.include_volume_claim_templates);
         SELECTORS.iter().for_each(|field| on(field, selectors));
         for kind in NEAR {
-            NEARBY.iter().for_each(|path| on(&Field::there(kind, path), selectors));
+            NEARBY.iter().for_each(|path| on(&BuiltinField::existing(kind, path), selectors));
         }
     }
 }
@@ -93,7 +93,7 @@ pub fn add(resources: &mut [Resource], label: &Label, rules: &Rules) {
 /// Turns values of an object's own annotations that are no text into text, as kustomize does with what it reads.
 pub fn annotations_to_text(object: &mut Object, origin: &Origin) {
     let is_text = |value: &Value| value.is_string();
-    let Some(Value::Object(values)) = object.at(&["metadata", "annotations"]) else { return };
+    let Some(Value::Object(values)) = object.value_at(&["metadata", "annotations"]) else { return };
     if values.values().all(is_text) {
         return;
     }
@@ -113,22 +113,22 @@ pub fn annotations_to_text(object: &mut Object, origin: &Origin) {
 }
 
 /// Adds labels or annotations at these fields.
-pub fn put_at(resources: &mut [Resource], pairs: &BTreeMap<String, String>, fields: &[FieldSpec]) {
+pub fn put_at(resources: &mut [BuildResource], pairs: &BTreeMap<String, String>, fields: &[FieldSpec]) {
     for resource in resources.iter_mut().filter(|_| !pairs.is_empty()) {
-        fields.iter().for_each(|field| field.each(&mut resource.object, &mut |value| put(value, pairs)));
+        fields.iter().for_each(|field| field.for_each_value(&mut resource.object, &mut |value| put(value, pairs)));
     }
 }
 
 /// Adds `commonLabels`.
-pub fn add_common(resources: &mut [Resource], pairs: &BTreeMap<String, String>, rules: &Rules) {
+pub fn add_common(resources: &mut [BuildResource], pairs: &BTreeMap<String, String>, rules: &Rules) {
     let rules = Rules { labels: Vec::new(), ..rules.clone() };
-    add(resources, &Label { pairs: pairs.clone(), include_selectors: true, ..Label::default() }, &rules);
+    add(resources, &LabelEntry { pairs: pairs.clone(), include_selectors: true, ..LabelEntry::default() }, &rules);
 }
 
 /// Adds `commonAnnotations`.
-pub fn annotate(resources: &mut [Resource], pairs: &BTreeMap<String, String>, rules: &Rules) {
+pub fn annotate(resources: &mut [BuildResource], pairs: &BTreeMap<String, String>, rules: &Rules) {
     for resource in resources.iter_mut().filter(|_| !pairs.is_empty()) {
-        ANNOTATIONS.iter().for_each(|field| field.each(&mut resource.object, &mut |value| put(value, pairs)));
+        ANNOTATIONS.iter().for_each(|field| field.for_each_value(&mut resource.object, &mut |value| put(value, pairs)));
     }
     put_at(resources, pairs, &rules.common_annotations);
 }

@@ -1,14 +1,14 @@
 //! One kustomization: gathers what it names, and does to that what it says, in kustomize's order.
 
-use super::file::{self, FieldSpec, Generator, GeneratorOptions, Kustomization, Target};
-use super::generate::{self, Make};
+use super::file::{self, FieldSpec, GeneratorEntry, GeneratorOptions, Kustomization, Target};
+use super::generate::{self, GeneratedKind};
 use super::namespace::How;
-use super::place::{Files, Found, Root, Text};
-use super::resource::{Origin, Resource, Resources};
+use super::place::{FileAccess, FileText, FoundPath, KustomizationRoot};
+use super::resource::{BuildResource, BuildResources, Origin};
 use super::rules::Rules;
-use super::{Built, affix, images, labels, namespace, patch, plugins, replacements, replicas, vars};
+use super::{BuildResult, affix, images, labels, namespace, patch, plugins, replacements, replicas, vars};
 use crate::object::Object;
-use crate::object::yaml::Document;
+use crate::object::yaml::YamlDocument;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -25,11 +25,11 @@ const ORIGIN_PATH: &str = "path: ";
 
 /// A kustomization that was read.
 pub struct Layer<'f> {
-    files: &'f dyn Files,
-    root: Root,
+    files: &'f dyn FileAccess,
+    root: KustomizationRoot,
     /// Its content.
     pub file: Kustomization,
-    document: Rc<Document>,
+    document: Rc<YamlDocument>,
     shown: PathBuf,
     at: PathBuf,
     depth: usize,
@@ -37,15 +37,23 @@ pub struct Layer<'f> {
 
 impl<'f> Layer<'f> {
     /// Reads the kustomization of a folder.
-    pub fn load(files: &'f dyn Files, root: Root, warnings: &mut Vec<String>) -> Built<Layer<'f>> {
+    pub fn load(
+        files: &'f dyn FileAccess,
+        root: KustomizationRoot,
+        warnings: &mut Vec<String>,
+    ) -> BuildResult<Layer<'f>> {
         let text = root.kustomization(files)?;
         let read = file::read(&text, warnings)?;
-        let Text { shown, at, .. } = text;
+        let FileText { shown, at, .. } = text;
         Ok(Layer { files, root, file: read.kustomization, document: read.document, shown, at, depth: 0 })
     }
 
     /// Adds what it names to what is there, and changes all of that.
-    pub fn accumulate(&mut self, mut resources: Resources, warnings: &mut Vec<String>) -> Built<Resources> {
+    pub fn accumulate(
+        &mut self,
+        mut resources: BuildResources,
+        warnings: &mut Vec<String>,
+    ) -> BuildResult<BuildResources> {
         let named = self.file.resources.iter().map(|path| ("resources", path));
         let named: Vec<_> = named.chain(self.file.bases.iter().map(|path| ("bases", path))).collect();
         let mut counts = (0, 0);
@@ -75,10 +83,10 @@ impl<'f> Layer<'f> {
         Ok(resources)
     }
 
-    fn run_generators(&self, resources: &mut Resources, warnings: &mut Vec<String>) -> Built {
+    fn run_generators(&self, resources: &mut BuildResources, warnings: &mut Vec<String>) -> BuildResult {
         for (field, config) in self.plugins("generators", &self.file.generators, warnings)? {
             let (kind, generator) = plugins::generator(&config).map_err(|why| self.hinted(why, &field))?;
-            let make = if kind == "SecretGenerator" { Make::Secret } else { Make::ConfigMap };
+            let make = if kind == "SecretGenerator" { GeneratedKind::Secret } else { GeneratedKind::ConfigMap };
             let file = config.object.annotation(ORIGIN).and_then(|text| text.strip_prefix(ORIGIN_PATH));
             let generator = self.with_origin(&generator, make, file.map(str::trim_end), config.object.name());
             let how = (&generator, &GeneratorOptions::default());
@@ -89,15 +97,20 @@ impl<'f> Layer<'f> {
     }
 
     /// The configurations of plugins: of a file, of the kustomization of a folder, or written where the path would stand.
-    fn plugins(&self, field: &str, entries: &[String], warnings: &mut Vec<String>) -> Built<Vec<(String, Resource)>> {
+    fn plugins(
+        &self,
+        field: &str,
+        entries: &[String],
+        warnings: &mut Vec<String>,
+    ) -> BuildResult<Vec<(String, BuildResource)>> {
         let mut found = Vec::new();
         for (at, entry) in entries.iter().enumerate() {
             let field = format!("{field}[{at}]");
-            let mut configs = Resources::default();
+            let mut configs = BuildResources::default();
             match entry.contains('\n') || entry.contains(": ") {
                 true => {
                     let text =
-                        Text { shown: self.shown.clone(), at: self.at.clone(), bytes: entry.clone().into_bytes() };
+                        FileText { shown: self.shown.clone(), at: self.at.clone(), bytes: entry.clone().into_bytes() };
                     self.objects_of(&mut configs, text, &self.file_name())
                 }
                 false => self.resource(&mut configs, entry, warnings),
@@ -109,7 +122,7 @@ impl<'f> Layer<'f> {
     }
 
     /// A file of objects, or the kustomization of a folder.
-    fn resource(&self, resources: &mut Resources, path: &str, warnings: &mut Vec<String>) -> Built {
+    fn resource(&self, resources: &mut BuildResources, path: &str, warnings: &mut Vec<String>) -> BuildResult {
         if path.is_empty() {
             return Err("an empty name".to_owned());
         }
@@ -121,23 +134,28 @@ impl<'f> Layer<'f> {
             false => why,
         })?;
         match found {
-            Found::File(_) => {
+            FoundPath::File(_) => {
                 self.objects(resources, path).map_err(|why| format!("accumulating resources from '{path}': {why}"))
             }
-            Found::Folder(_) => {
+            FoundPath::Folder(_) => {
                 let mut layer = self.below(path, warnings)?;
                 if layer.file.is_component() {
                     return Err(format!("expected kind != 'Component' for path '{}'", layer.root.at.display()));
                 }
                 let at = layer.root.at.display().to_string();
-                let below = layer.accumulate(Resources::default(), warnings);
+                let below = layer.accumulate(BuildResources::default(), warnings);
                 resources.add_all(below.map_err(|why| format!("recursed accumulation of path '{at}': {why}"))?)
             }
         }
     }
 
     /// A component works on what is already there.
-    fn component(&self, resources: Resources, path: &str, warnings: &mut Vec<String>) -> Built<Resources> {
+    fn component(
+        &self,
+        resources: BuildResources,
+        path: &str,
+        warnings: &mut Vec<String>,
+    ) -> BuildResult<BuildResources> {
         let mut layer = self.below(path, warnings)?;
         if !layer.file.is_component() {
             let (root, kind) = (layer.root.at.display(), &layer.file.kind);
@@ -147,7 +165,7 @@ impl<'f> Layer<'f> {
         layer.accumulate(resources, warnings)
     }
 
-    fn below(&self, path: &str, warnings: &mut Vec<String>) -> Built<Layer<'f>> {
+    fn below(&self, path: &str, warnings: &mut Vec<String>) -> BuildResult<Layer<'f>> {
         let root = self.root.below(self.files, path)?;
         if self.depth == DEEPEST {
             return Err(format!("kustomizations stand on each other more than {DEEPEST} deep"));
@@ -160,12 +178,12 @@ impl<'f> Layer<'f> {
         Ok(layer)
     }
 
-    fn objects(&self, resources: &mut Resources, path: &str) -> Built {
+    fn objects(&self, resources: &mut BuildResources, path: &str) -> BuildResult {
         let text = self.root.read(self.files, path)?;
         self.objects_of(resources, text, path)
     }
 
-    fn objects_of(&self, resources: &mut Resources, text: Text, path: &str) -> Built {
+    fn objects_of(&self, resources: &mut BuildResources, text: FileText, path: &str) -> BuildResult {
         for mut document in file::documents(&text)? {
             let (value, line) = (document.value.take(), document.line);
             let document = Rc::new(document);
@@ -177,7 +195,7 @@ impl<'f> Layer<'f> {
     }
 
     /// Adds an object, or the items of a list.
-    fn object(&self, resources: &mut Resources, value: Value, origin: Origin, path: &str) -> Built {
+    fn object(&self, resources: &mut BuildResources, value: Value, origin: Origin, path: &str) -> BuildResult {
         let mut object = Object(value);
         let refuse =
             |what: &str, help: &str| format!("{what}\nhint: {}:{}: {help}", origin.shown.display(), origin.line);
@@ -205,15 +223,21 @@ impl<'f> Layer<'f> {
                 format!("{ORIGIN_PATH}{}\n", self.root.way_to(path).display()),
             );
         }
-        resources.add(Resource::new(object, origin))
+        resources.add(BuildResource::new(object, origin))
     }
 
     /// A generator that says, if it is asked to, which file configures it: this kustomization unless it is another.
-    fn with_origin(&self, generator: &Generator, make: Make, file: Option<&str>, name: &str) -> Generator {
+    fn with_origin(
+        &self,
+        generator: &GeneratorEntry,
+        make: GeneratedKind,
+        file: Option<&str>,
+        name: &str,
+    ) -> GeneratorEntry {
         let mut generator = generator.clone();
         if self.tells_origin() {
             let own = self.root.way_to(&self.file_name()).display().to_string();
-            let kind = if make == Make::Secret { "SecretGenerator" } else { "ConfigMapGenerator" };
+            let kind = if make == GeneratedKind::Secret { "SecretGenerator" } else { "ConfigMapGenerator" };
             let name = if name.is_empty() { String::new() } else { format!("  name: {name}\n") };
             let text = format!(
                 "configuredIn: {}\nconfiguredBy:\n  apiVersion: builtin\n  kind: {kind}\n{name}",
@@ -232,10 +256,10 @@ impl<'f> Layer<'f> {
         self.file.build_metadata.iter().any(|option| option == "originAnnotations")
     }
 
-    fn generate(&self, resources: &mut Resources) -> Built {
+    fn generate(&self, resources: &mut BuildResources) -> BuildResult {
         let all = [
-            ("configMapGenerator", Make::ConfigMap, &self.file.config_map_generator),
-            ("secretGenerator", Make::Secret, &self.file.secret_generator),
+            ("configMapGenerator", GeneratedKind::ConfigMap, &self.file.config_map_generator),
+            ("secretGenerator", GeneratedKind::Secret, &self.file.secret_generator),
         ];
         for (field, make, generators) in all {
             for (at, generator) in generators.iter().enumerate() {
@@ -256,7 +280,7 @@ impl<'f> Layer<'f> {
         Ok(())
     }
 
-    fn transform(&self, resources: &mut Resources, warnings: &mut Vec<String>) -> Built {
+    fn transform(&self, resources: &mut BuildResources, warnings: &mut Vec<String>) -> BuildResult {
         let (file, files, root) = (&self.file, self.files, &self.root);
         let rules = resources.1.clone();
         for (at, entry) in file.patches_strategic_merge.iter().enumerate() {
@@ -302,7 +326,7 @@ impl<'f> Layer<'f> {
     }
 
     /// `buildMetadata`, as far as it is about all objects.
-    fn note(&self, resources: &mut Resources) -> Built {
+    fn note(&self, resources: &mut BuildResources) -> BuildResult {
         for option in &self.file.build_metadata {
             match option.as_str() {
                 "managedByLabel" => resources.0.iter_mut().for_each(|resource| {

@@ -27,23 +27,23 @@ mod rules;
 mod target;
 mod vars;
 
-pub use place::{Files, Found};
-pub use resource::Resource;
+pub use place::{FileAccess, FoundPath};
+pub use resource::BuildResource;
 
-use place::Root;
-use resource::Resources;
+use place::KustomizationRoot;
+use resource::BuildResources;
 
 /// Result of a step; the error is in kubectl's words.
-pub type Built<T = ()> = Result<T, String>;
+pub type BuildResult<T = ()> = Result<T, String>;
 
 /// Objects with this annotation are for other tools, and are not part of what is built.
 const LOCAL: &str = "config.kubernetes.io/local-config";
 
 /// Builds what the kustomization in a folder says. What is deprecated in it is told in `warnings`.
-pub fn build(files: &dyn Files, folder: &str, warnings: &mut Vec<String>) -> Built<Vec<Resource>> {
-    let root = Root::first(files, folder)?;
+pub fn build(files: &dyn FileAccess, folder: &str, warnings: &mut Vec<String>) -> BuildResult<Vec<BuildResource>> {
+    let root = KustomizationRoot::first(files, folder)?;
     let mut top = layer::Layer::load(files, root, warnings)?;
-    let Resources(mut built, rules) = top.accumulate(Resources::default(), warnings)?;
+    let BuildResources(mut built, rules) = top.accumulate(BuildResources::default(), warnings)?;
     hash::add(&mut built);
     references::mend(&mut built, &rules.name_reference)?;
     vars::resolve(&mut built, &rules)?;

@@ -1,17 +1,17 @@
 //! `namespace`: one namespace for everything that is in one.
 
-use super::Built;
-use super::field::Field;
+use super::BuildResult;
+use super::field::BuiltinField;
 use super::file::FieldSpec;
-use super::resource::Resources;
+use super::resource::BuildResources;
 use crate::object::Object;
 use serde_json::Value;
 
 /// Other fields with a namespace.
-const FIELDS: [Field; 3] = [
-    Field::made("Namespace", "metadata/name"),
-    Field { group: "apiregistration.k8s.io", kind: "APIService", path: "spec/service/namespace", create: true },
-    Field {
+const FIELDS: [BuiltinField; 3] = [
+    BuiltinField::made("Namespace", "metadata/name"),
+    BuiltinField { group: "apiregistration.k8s.io", kind: "APIService", path: "spec/service/namespace", create: true },
+    BuiltinField {
         group: "apiextensions.k8s.io",
         kind: "CustomResourceDefinition",
         path: "spec/conversion/webhook/clientConfig/service/namespace",
@@ -36,7 +36,7 @@ pub struct How<'a> {
 }
 
 /// Puts everything into a namespace; a Namespace among the objects is then that one.
-pub fn set(resources: &mut Resources, namespace: &str, how: &How<'_>) -> Built {
+pub fn set(resources: &mut BuildResources, namespace: &str, how: &How<'_>) -> BuildResult {
     for at in 0..resources.0.len() {
         let resource = &mut resources.0[at];
         resource.remember();
@@ -50,15 +50,15 @@ pub fn set(resources: &mut Resources, namespace: &str, how: &How<'_>) -> Built {
             }
         };
         let is_namespace = resource.id().is_cluster_scoped();
-        let is_meant = |field: &&Field| !how.only_these && (is_namespace || field.kind != "Namespace");
-        FIELDS.iter().filter(is_meant).for_each(|field| field.each(&mut resource.object, &mut put));
+        let is_meant = |field: &&BuiltinField| !how.only_these && (is_namespace || field.kind != "Namespace");
+        FIELDS.iter().filter(is_meant).for_each(|field| field.for_each_value(&mut resource.object, &mut put));
         how.fields
             .iter()
             .filter(|field| field.path != OWN)
-            .for_each(|field| field.each(&mut resource.object, &mut put));
+            .for_each(|field| field.for_each_value(&mut resource.object, &mut put));
         accounts(&mut resource.object, how.subjects, &mut put);
         let id = resource.id();
-        let same = resources.0.iter().filter(|other| other.object.name() == id.name && other.id().same(&id));
+        let same = resources.0.iter().filter(|other| other.object.name() == id.name && other.id().is_same(&id));
         if same.count() > 1 {
             return Err(format!("namespace transformation produces ID conflict: {id}"));
         }

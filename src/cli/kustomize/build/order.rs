@@ -1,8 +1,8 @@
 //! The order of what is built: what others need first, unless the kustomization says otherwise.
 
-use super::Built;
+use super::BuildResult;
 use super::file::SortOptions;
-use super::resource::Resource;
+use super::resource::BuildResource;
 
 /// Kinds that come first, in this order.
 const FIRST: [&str; 22] = [
@@ -34,7 +34,7 @@ const FIRST: [&str; 22] = [
 const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 /// Arranges the objects. Without options it is kustomize's "legacy" order, which kubectl uses.
-pub fn arrange(resources: &mut [Resource], options: Option<&SortOptions>) -> Built {
+pub fn arrange(resources: &mut [BuildResource], options: Option<&SortOptions>) -> BuildResult {
     let order = options.map_or("legacy", |options| options.order.as_str());
     let lists = options.and_then(|options| options.legacy_sort_options.as_ref());
     match order {
@@ -55,7 +55,7 @@ pub fn arrange(resources: &mut [Resource], options: Option<&SortOptions>) -> Bui
 }
 
 /// By kind first, then by group, version and kind, namespace and name; what is empty sorts as kustomize writes it.
-fn key(resource: &Resource, first: &[String], last: &[String]) -> (usize, String, String) {
+fn key(resource: &BuildResource, first: &[String], last: &[String]) -> (usize, String, String) {
     let id = resource.id();
     let place = |list: &[String]| list.iter().rposition(|kind| *kind == id.kind);
     let rank = match (place(first), place(last)) {

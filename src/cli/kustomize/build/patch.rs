@@ -1,16 +1,16 @@
 //! Patches: strategic merges and JSON patches (RFC 6902), for the object that they name or for all that a target finds.
 
-use super::Built;
-use super::file::{self, Patch, PatchOptions, Target};
-use super::id::Id;
-use super::place::{Files, Root, Text};
-use super::resource::{Resource, Resources};
-use super::target::Wanted;
+use super::BuildResult;
+use super::file::{self, PatchEntry, PatchOptions, Target};
+use super::id::ResourceId;
+use super::place::{FileAccess, FileText, KustomizationRoot};
+use super::resource::{BuildResource, BuildResources};
+use super::target::TargetPattern;
 use crate::object::{Object, merge, patch, yaml};
 use serde_json::Value;
 
 /// Parsed patch.
-enum Change {
+enum PatchChange {
     /// Strategic merges, each of which looks like a part of an object.
     Merge(Vec<Object>),
     /// The operations of a JSON patch.
@@ -18,22 +18,29 @@ enum Change {
 }
 
 /// Carries out one entry of `patches`. False when its target finds nothing.
-pub fn apply(resources: &mut Resources, files: &dyn Files, root: &Root, entry: &Patch) -> Built<bool> {
+pub fn apply(
+    resources: &mut BuildResources,
+    files: &dyn FileAccess,
+    root: &KustomizationRoot,
+    entry: &PatchEntry,
+) -> BuildResult<bool> {
     let change = read(files, root, entry)?;
     let chosen = entry.target.as_ref().map(|target| find(resources, target)).transpose()?;
     let found = chosen.as_ref().is_none_or(|chosen| !chosen.is_empty());
     match (change, chosen) {
-        (Change::Operations(_), None) => return Err(format!("must specify a target for patch {}", entry.patch.trim())),
-        (Change::Operations(operations), Some(chosen)) => {
+        (PatchChange::Operations(_), None) => {
+            return Err(format!("must specify a target for patch {}", entry.patch.trim()));
+        }
+        (PatchChange::Operations(operations), Some(chosen)) => {
             chosen.into_iter().try_for_each(|at| operate(&mut resources.0[at], &operations))?;
         }
-        (Change::Merge(patches), None) => {
+        (PatchChange::Merge(patches), None) => {
             for patch in patches {
-                let at = resources.only(&Id::of(&patch))?;
+                let at = resources.find_single(&ResourceId::from_object(&patch))?;
                 merge_into(&mut resources.0[at], &patch, &entry.options)?;
             }
         }
-        (Change::Merge(patches), Some(chosen)) => {
+        (PatchChange::Merge(patches), Some(chosen)) => {
             for (patch, at) in patches.iter().flat_map(|patch| chosen.iter().map(move |at| (patch, *at))) {
                 merge_into(&mut resources.0[at], patch, &entry.options)?;
             }
@@ -44,35 +51,45 @@ pub fn apply(resources: &mut Resources, files: &dyn Files, root: &Root, entry: &
 }
 
 /// Carries out one entry of `patchesStrategicMerge`: a file, or the patch itself.
-pub fn apply_strategic(resources: &mut Resources, files: &dyn Files, root: &Root, entry: &str) -> Built {
+pub fn apply_strategic(
+    resources: &mut BuildResources,
+    files: &dyn FileAccess,
+    root: &KustomizationRoot,
+    entry: &str,
+) -> BuildResult {
     let is_inline = entry.trim().contains('\n') || entry.contains(": ") || entry.trim_start().starts_with('{');
     let (path, patch) = if is_inline { ("", entry) } else { (entry, "") };
-    let entry = Patch { path: path.to_owned(), patch: patch.to_owned(), ..Patch::default() };
+    let entry = PatchEntry { path: path.to_owned(), patch: patch.to_owned(), ..PatchEntry::default() };
     apply(resources, files, root, &entry).map(drop)
 }
 
 /// Carries out one entry of `patchesJson6902`. False when its target finds nothing.
-pub fn apply_json(resources: &mut Resources, files: &dyn Files, root: &Root, entry: &Patch) -> Built<bool> {
+pub fn apply_json(
+    resources: &mut BuildResources,
+    files: &dyn FileAccess,
+    root: &KustomizationRoot,
+    entry: &PatchEntry,
+) -> BuildResult<bool> {
     let Some(target) = &entry.target else {
         return Err("must specify the target for a patch of patchesJson6902".into());
     };
     if target.name.is_empty() {
         return Err("must specify the target name of a patch of patchesJson6902".into());
     }
-    if let Change::Merge(_) = read(files, root, entry)? {
+    if let PatchChange::Merge(_) = read(files, root, entry)? {
         return Err("a patch of patchesJson6902 has to be a list of operations".into());
     }
     apply(resources, files, root, entry)
 }
 
 /// Reads what a patch says, from its file or from itself.
-fn read(files: &dyn Files, root: &Root, entry: &Patch) -> Built<Change> {
+fn read(files: &dyn FileAccess, root: &KustomizationRoot, entry: &PatchEntry) -> BuildResult<PatchChange> {
     let text = match (entry.path.as_str(), entry.patch.trim()) {
         ("", "") => return Err("must specify one of patch and path".into()),
         (path, "") => {
             root.read(files, path).map_err(|why| format!("failed to get the patch file from path({path}): {why}"))?
         }
-        ("", patch) => Text { shown: "patch".into(), at: root.at.clone(), bytes: patch.as_bytes().to_vec() },
+        ("", patch) => FileText { shown: "patch".into(), at: root.at.clone(), bytes: patch.as_bytes().to_vec() },
         _ => return Err("patch and path can't be set at the same time".into()),
     };
     let what = || if entry.path.is_empty() { entry.patch.trim() } else { &entry.path };
@@ -80,17 +97,17 @@ fn read(files: &dyn Files, root: &Root, entry: &Patch) -> Built<Change> {
         file::documents(&text).map_err(|why| format!("unable to parse SM or JSON patch from [{}]: {why}", what()))?;
     let values: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
     match &values[..] {
-        [operations @ Value::Array(_)] => Ok(Change::Operations(operations.clone())),
+        [operations @ Value::Array(_)] => Ok(PatchChange::Operations(operations.clone())),
         // A file without documents changes nothing.
-        [..] if values.iter().all(Value::is_object) => Ok(Change::Merge(values.into_iter().map(Object).collect())),
+        [..] if values.iter().all(Value::is_object) => Ok(PatchChange::Merge(values.into_iter().map(Object).collect())),
         _ => Err(format!("unable to parse SM or JSON patch from [{}]", what())),
     }
     .and_then(|change| named(change, entry))
 }
 
 /// A patch that names its own object needs a name and a kind.
-fn named(change: Change, entry: &Patch) -> Built<Change> {
-    if let (Change::Merge(patches), None) = (&change, &entry.target) {
+fn named(change: PatchChange, entry: &PatchEntry) -> BuildResult<PatchChange> {
+    if let (PatchChange::Merge(patches), None) = (&change, &entry.target) {
         for (field, value) in patches.iter().flat_map(|patch| [("kind", patch.kind()), ("metadata.name", patch.name())])
         {
             if value.is_empty() {
@@ -102,13 +119,13 @@ fn named(change: Change, entry: &Patch) -> Built<Change> {
     Ok(change)
 }
 
-fn find(resources: &Resources, target: &Target) -> Built<Vec<usize>> {
-    let wanted = Wanted::new(target)?;
+fn find(resources: &BuildResources, target: &Target) -> BuildResult<Vec<usize>> {
+    let wanted = TargetPattern::new(target)?;
     Ok((0..resources.0.len()).filter(|at| wanted.is(&resources.0[*at])).collect())
 }
 
 /// Merges a patch. Who the object is changes only where the patch may do that.
-fn merge_into(resource: &mut Resource, patch: &Object, options: &PatchOptions) -> Built {
+fn merge_into(resource: &mut BuildResource, patch: &Object, options: &PatchOptions) -> BuildResult {
     let (id, api_version) = (resource.id(), resource.object.api_version().to_owned());
     if options.allow_name_change || options.allow_kind_change {
         resource.remember();
@@ -136,7 +153,7 @@ fn merge_into(resource: &mut Resource, patch: &Object, options: &PatchOptions) -
 }
 
 /// Removes fields such as `image:` without a value. kustomize's merge does the same, but keeps `image: null`.
-fn without_left_out_values(resource: &mut Resource, schema: Option<merge::SchemaRef>) {
+fn without_left_out_values(resource: &mut BuildResource, schema: Option<merge::MergeSchemaRef>) {
     let (object, origin) = (&mut resource.object.0, &resource.origin);
     let inside = if origin.inside.is_empty() { String::new() } else { format!("{}.", origin.inside) };
     let nulls = merge::null_fields(object, schema).into_iter().map(|path| format!("{inside}{path}")).collect();
@@ -147,7 +164,7 @@ fn without_left_out_values(resource: &mut Resource, schema: Option<merge::Schema
     }
 }
 
-fn operate(resource: &mut Resource, operations: &Value) -> Built {
+fn operate(resource: &mut BuildResource, operations: &Value) -> BuildResult {
     resource.remember();
     let patched = patch::json_patch(&resource.object.0, operations);
     let patched = patched.map_err(|error| format!("the JSON patch does not fit {}: {error}", resource.id()))?;
@@ -160,16 +177,16 @@ fn operate(resource: &mut Resource, operations: &Value) -> Built {
 }
 
 /// Removes objects that a patch deleted, and refuses duplicates that it created.
-fn finish(resources: &mut Resources) -> Built {
+fn finish(resources: &mut BuildResources) -> BuildResult {
     let patched = std::mem::take(&mut resources.0);
-    let is_there = |resource: &Resource| resource.object.0.as_object().is_some_and(|fields| !fields.is_empty());
+    let is_there = |resource: &BuildResource| resource.object.0.as_object().is_some_and(|fields| !fields.is_empty());
     patched.into_iter().filter(is_there).try_for_each(|resource| resources.add(resource))
 }
 
 /// Removes annotations that are empty or null; labels stay so. kustomize does the same.
 pub fn without_empty_annotations(object: &mut Object) {
     let is_empty = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-    if object.at(&["metadata", "annotations"]).is_some_and(is_empty) {
+    if object.value_at(&["metadata", "annotations"]).is_some_and(is_empty) {
         object.unset(&["metadata", "annotations"]);
     }
 }

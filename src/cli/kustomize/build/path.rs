@@ -1,11 +1,11 @@
 //! Field paths of replacements: `spec.containers.[name=web].image`, `metadata.annotations.a\.b`, `rules.*.host`.
 
-use super::Built;
+use super::BuildResult;
 use serde_json::{Map, Value};
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum FieldStep {
     /// A key of a map, or the number of an element.
     Name(String),
     /// The elements of a list whose field has a value: `[name=web]`.
@@ -15,7 +15,7 @@ pub enum Step {
 }
 
 /// The steps of a path; dots in brackets or after a backslash part nothing.
-pub fn parse(path: &str) -> Vec<Step> {
+pub fn parse(path: &str) -> Vec<FieldStep> {
     let (mut names, mut name, mut inside) = (Vec::new(), String::new(), false);
     let mut letters = path.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -32,63 +32,71 @@ pub fn parse(path: &str) -> Vec<Step> {
     names.iter().filter(|name| !name.is_empty()).map(|name| step(name)).collect()
 }
 
-fn step(name: &str) -> Step {
+fn step(name: &str) -> FieldStep {
     let inside = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     match (name, inside.and_then(|inside| inside.split_once('='))) {
-        ("*", _) => Step::Each,
-        (_, Some((key, value))) => Step::Where(key.to_owned(), value.to_owned()),
-        _ => Step::Name(inside.unwrap_or(name).to_owned()),
+        ("*", _) => FieldStep::Each,
+        (_, Some((key, value))) => FieldStep::Where(key.to_owned(), value.to_owned()),
+        _ => FieldStep::Name(inside.unwrap_or(name).to_owned()),
     }
 }
 
 /// The first value at a path.
-pub fn first<'a>(value: &'a Value, path: &[Step]) -> Option<&'a Value> {
+pub fn first<'a>(value: &'a Value, path: &[FieldStep]) -> Option<&'a Value> {
     let Some((step, rest)) = path.split_first() else { return Some(value) };
     match (step, value) {
-        (Step::Name(name), Value::Object(map)) => first(map.get(name)?, rest),
-        (Step::Name(name), Value::Array(items)) => first(items.get(name.parse::<usize>().ok()?)?, rest),
-        (Step::Where(key, wanted), Value::Array(items)) => {
+        (FieldStep::Name(name), Value::Object(map)) => first(map.get(name)?, rest),
+        (FieldStep::Name(name), Value::Array(items)) => first(items.get(name.parse::<usize>().ok()?)?, rest),
+        (FieldStep::Where(key, wanted), Value::Array(items)) => {
             items.iter().filter(|item| is(item, key, wanted)).find_map(|item| first(item, rest))
         }
-        (Step::Each, Value::Array(items)) => items.iter().find_map(|item| first(item, rest)),
-        (Step::Each, Value::Object(map)) => map.values().find_map(|value| first(value, rest)),
+        (FieldStep::Each, Value::Array(items)) => items.iter().find_map(|item| first(item, rest)),
+        (FieldStep::Each, Value::Object(map)) => map.values().find_map(|value| first(value, rest)),
         _ => None,
     }
 }
 
 /// Does something to every value at a path; what is missing is made where that is asked for. Gives how many there were.
-pub fn each(
+pub fn visit_values(
     value: &mut Value,
-    path: &[Step],
+    path: &[FieldStep],
     create: bool,
-    change: &mut dyn FnMut(&mut Value) -> Built,
-) -> Built<usize> {
+    change: &mut dyn FnMut(&mut Value) -> BuildResult,
+) -> BuildResult<usize> {
     let Some((step, rest)) = path.split_first() else { return change(value).map(|()| 1) };
     if create && value.is_null() {
-        *value = if matches!(step, Step::Name(_)) { Value::Object(Map::new()) } else { Value::Array(Vec::new()) };
+        *value = if matches!(step, FieldStep::Name(_)) { Value::Object(Map::new()) } else { Value::Array(Vec::new()) };
     }
     match (step, value) {
-        (Step::Name(name), Value::Object(map)) => {
+        (FieldStep::Name(name), Value::Object(map)) => {
             if create {
                 map.entry(name).or_insert(Value::Null);
             }
-            map.get_mut(name).map_or(Ok(0), |value| each(value, rest, create, change))
+            map.get_mut(name).map_or(Ok(0), |value| visit_values(value, rest, create, change))
         }
-        (Step::Name(name), Value::Array(items)) => {
+        (FieldStep::Name(name), Value::Array(items)) => {
             if create && name == "-" {
                 items.push(Value::Null);
             }
             let at = if name == "-" { items.len().checked_sub(1) } else { name.parse().ok() };
-            at.and_then(|at| items.get_mut(at)).map_or(Ok(0), |item| each(item, rest, create, change))
+            at.and_then(|at| items.get_mut(at)).map_or(Ok(0), |item| visit_values(item, rest, create, change))
         }
-        (Step::Where(key, wanted), Value::Array(items)) => {
+        (FieldStep::Where(key, wanted), Value::Array(items)) => {
             if create && !items.iter().any(|item| is(item, key, wanted)) {
                 items.push(Value::Object([(key.clone(), wanted.as_str().into())].into_iter().collect()));
             }
-            items.iter_mut().filter(|item| is(item, key, wanted)).map(|item| each(item, rest, create, change)).sum()
+            items
+                .iter_mut()
+                .filter(|item| is(item, key, wanted))
+                .map(|item| visit_values(item, rest, create, change))
+                .sum()
         }
-        (Step::Each, Value::Array(items)) => items.iter_mut().map(|item| each(item, rest, create, change)).sum(),
-        (Step::Each, Value::Object(map)) => map.values_mut().map(|value| each(value, rest, create, change)).sum(),
+        (FieldStep::Each, Value::Array(items)) => {
+            items.iter_mut().map(|item| visit_values(item, rest, create, change)).sum()
+        }
+        (FieldStep::Each, Value::Object(map)) => {
+            map.values_mut().map(|value| visit_values(value, rest, create, change)).sum()
+        }
         _ => Ok(0),
     }
 }
@@ -109,12 +117,12 @@ mod tests {
 
     #[test]
     fn paths_have_steps() {
-        let name = |text: &str| Step::Name(text.into());
+        let name = |text: &str| FieldStep::Name(text.into());
         for (path, expected) in [
             ("metadata.name", vec![name("metadata"), name("name")]),
             ("a.b\\.c/d", vec![name("a"), name("b.c/d")]),
-            ("a.[name=x.y].b", vec![name("a"), Step::Where("name".into(), "x.y".into()), name("b")]),
-            ("a.*.0", vec![name("a"), Step::Each, name("0")]),
+            ("a.[name=x.y].b", vec![name("a"), FieldStep::Where("name".into(), "x.y".into()), name("b")]),
+            ("a.*.0", vec![name("a"), FieldStep::Each, name("0")]),
             ("a.[b.c/d]", vec![name("a"), name("b.c/d")]),
         ] {
             assert_eq!(parse(path), expected, "{path}");
@@ -134,7 +142,7 @@ mod tests {
             (json!({"a": 1}), "a.b", true, json!({"a": 1})),
         ] {
             let (mut changed, mut count) = (value.clone(), 0);
-            let found = each(&mut changed, &parse(path), create, &mut |value| {
+            let found = visit_values(&mut changed, &parse(path), create, &mut |value| {
                 count += 1;
                 *value = 0.into();
                 Ok(())

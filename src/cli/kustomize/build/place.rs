@@ -1,12 +1,12 @@
 //! Files of a kustomization: names relative to its folder, and limits on which paths they may reach.
 
-use super::Built;
+use super::BuildResult;
 use std::path::{Component, Path, PathBuf};
 
 /// The files that a build may ask for.
-pub trait Files {
+pub trait FileAccess {
     /// Resolves an absolute path, following links; the error is in the system's words.
-    fn find(&self, path: &Path) -> Result<Found, String>;
+    fn find(&self, path: &Path) -> Result<FoundPath, String>;
     /// The content of a file that was found.
     fn read(&self, path: &Path) -> Result<Vec<u8>, String>;
     /// A path as it is from the root of the file system.
@@ -19,7 +19,7 @@ pub trait Files {
 
 /// The file or folder at an absolute path without links.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundPath {
     /// A folder.
     Folder(PathBuf),
     /// Anything else.
@@ -28,7 +28,7 @@ pub enum Found {
 
 /// The folder of a kustomization.
 #[derive(Clone)]
-pub struct Root {
+pub struct KustomizationRoot {
     /// Absolute and without links.
     pub at: PathBuf,
     /// As the user would name it.
@@ -40,7 +40,7 @@ pub struct Root {
 }
 
 /// A file that was read.
-pub struct Text {
+pub struct FileText {
     /// As the user would name it.
     pub shown: PathBuf,
     /// Its path.
@@ -52,19 +52,19 @@ pub struct Text {
 /// The names that a kustomization file may have.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-impl Root {
+impl KustomizationRoot {
     /// The folder that the user named.
-    pub fn first(files: &dyn Files, folder: &str) -> Built<Root> {
+    pub fn first(files: &dyn FileAccess, folder: &str) -> BuildResult<KustomizationRoot> {
         if is_remote(folder) {
             return Err(remote(folder));
         }
         let at = files.absolute(Path::new(folder));
         let at = confirmed(files, &at, folder)?;
-        Ok(Root { at, shown: normal(Path::new(folder)), way: PathBuf::new(), above: Vec::new() })
+        Ok(KustomizationRoot { at, shown: normal(Path::new(folder)), way: PathBuf::new(), above: Vec::new() })
     }
 
     /// The folder of a base or a component.
-    pub fn below(&self, files: &dyn Files, path: &str) -> Built<Root> {
+    pub fn below(&self, files: &dyn FileAccess, path: &str) -> BuildResult<KustomizationRoot> {
         if Path::new(path).is_absolute() {
             return Err(format!("new root '{path}' cannot be absolute"));
         }
@@ -78,7 +78,7 @@ impl Root {
             ));
         }
         let above = std::iter::once(&self.at).chain(&self.above).cloned().collect();
-        Ok(Root { at, shown: normal(&self.shown.join(path)), way: self.way_to(path), above })
+        Ok(KustomizationRoot { at, shown: normal(&self.shown.join(path)), way: self.way_to(path), above })
     }
 
     /// A path from here, as it is from the folder that is built.
@@ -87,8 +87,8 @@ impl Root {
     }
 
     /// The kustomization file of the folder.
-    pub fn kustomization(&self, files: &dyn Files) -> Built<Text> {
-        let is_file = |name: &&&str| matches!(files.find(&self.at.join(name)), Ok(Found::File(_)));
+    pub fn kustomization(&self, files: &dyn FileAccess) -> BuildResult<FileText> {
+        let is_file = |name: &&&str| matches!(files.find(&self.at.join(name)), Ok(FoundPath::File(_)));
         let found: Vec<&&str> = NAMES.iter().filter(is_file).collect();
         match found[..] {
             [name] => self.read(files, name),
@@ -101,7 +101,7 @@ impl Root {
     }
 
     /// Resolves an entry of `resources`: a file, or a folder with its own kustomization.
-    pub fn find(&self, files: &dyn Files, path: &str) -> Built<Found> {
+    pub fn find(&self, files: &dyn FileAccess, path: &str) -> BuildResult<FoundPath> {
         if is_remote(path) {
             return Err(remote(path));
         }
@@ -111,10 +111,10 @@ impl Root {
     }
 
     /// A file that the kustomization names.
-    pub fn read(&self, files: &dyn Files, path: &str) -> Built<Text> {
+    pub fn read(&self, files: &dyn FileAccess, path: &str) -> BuildResult<FileText> {
         let at = match self.find(files, path)? {
-            Found::File(at) => at,
-            Found::Folder(at) => return Err(format!("'{}' must resolve to a file", at.display())),
+            FoundPath::File(at) => at,
+            FoundPath::Folder(at) => return Err(format!("'{}' must resolve to a file", at.display())),
         };
         if !files.unrestricted() && !at.starts_with(&self.at) {
             let full = normal(&self.at.join(path));
@@ -122,14 +122,14 @@ impl Root {
             return Err(format!("security; file '{full}' is not in or below '{root}'"));
         }
         let bytes = files.read(&at)?;
-        Ok(Text { shown: normal(&self.shown.join(path)), at, bytes })
+        Ok(FileText { shown: normal(&self.shown.join(path)), at, bytes })
     }
 }
 
-fn confirmed(files: &dyn Files, full: &Path, named: &str) -> Built<PathBuf> {
+fn confirmed(files: &dyn FileAccess, full: &Path, named: &str) -> BuildResult<PathBuf> {
     match files.find(full) {
-        Ok(Found::Folder(at)) => Ok(at),
-        Ok(Found::File(_)) => Err(format!("must build at directory: '{named}': file is not directory")),
+        Ok(FoundPath::Folder(at)) => Ok(at),
+        Ok(FoundPath::File(_)) => Err(format!("must build at directory: '{named}': file is not directory")),
         Err(why) => {
             Err(format!("must build at directory: not a valid directory: evalsymlink failure on '{named}' : {why}"))
         }

@@ -1,11 +1,13 @@
 //! `generators` and `transformers`: the plugins that are built into kustomize, each with a configuration of its own.
 
 use super::affix::{self, NAME};
-use super::file::{FieldSpec, Generator, Image, Patch, PatchOptions, Replacement, Replicas, SortOptions, Target};
+use super::file::{
+    FieldSpec, GeneratorEntry, ImageEntry, PatchEntry, PatchOptions, Replacement, ReplicasEntry, SortOptions, Target,
+};
 use super::namespace::{self, How};
-use super::place::{Files, Root};
-use super::resource::{Resource, Resources};
-use super::{Built, hash, images, labels, order, patch, replacements, replicas};
+use super::place::{FileAccess, KustomizationRoot};
+use super::resource::{BuildResource, BuildResources};
+use super::{BuildResult, hash, images, labels, order, patch, replacements, replicas};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -25,8 +27,8 @@ struct Plugin {
     labels: BTreeMap<String, String>,
     #[serde(deserialize_with = "texts")]
     annotations: BTreeMap<String, String>,
-    image_tag: Image,
-    replica: Replicas,
+    image_tag: ImageEntry,
+    replica: ReplicasEntry,
     path: String,
     patch: String,
     target: Option<Target>,
@@ -41,21 +43,25 @@ struct Plugin {
 }
 
 /// The generator that a configuration is of: its kind and what it says.
-pub fn generator(config: &Resource) -> Built<(String, Generator)> {
+pub fn generator(config: &BuildResource) -> BuildResult<(String, GeneratorEntry)> {
     let kind = builtin(config)?;
     if !["ConfigMapGenerator", "SecretGenerator"].contains(&kind) {
         return Err(unknown(config));
     }
-    let read: Generator = read(config)?;
+    let read: GeneratorEntry = read(config)?;
     // The name of the configuration stands in for one that the generator does not have.
     let or = |own: &str, other: &str| if own.is_empty() { other.to_owned() } else { own.to_owned() };
     let name = or(&read.name, config.object.name());
     let namespace = or(&read.namespace, config.object.namespace());
-    Ok((kind.to_owned(), Generator { name, namespace, ..read }))
+    Ok((kind.to_owned(), GeneratorEntry { name, namespace, ..read }))
 }
 
 /// Does what the configuration of a transformer says.
-pub fn transform(resources: &mut Resources, (files, root): (&dyn Files, &Root), config: &Resource) -> Built {
+pub fn transform(
+    resources: &mut BuildResources,
+    (files, root): (&dyn FileAccess, &KustomizationRoot),
+    config: &BuildResource,
+) -> BuildResult {
     let kind = builtin(config)?;
     let plugin: Plugin = read(config)?;
     let fields = &plugin.field_specs[..];
@@ -86,11 +92,11 @@ pub fn transform(resources: &mut Resources, (files, root): (&dyn Files, &Root), 
         }
         "PatchTransformer" => {
             let Plugin { path, patch, target, options, .. } = plugin;
-            patch::apply(resources, files, root, &Patch { path, patch, target, options })?;
+            patch::apply(resources, files, root, &PatchEntry { path, patch, target, options })?;
         }
         "PatchJson6902Transformer" => {
             let Plugin { path, json_op: patch, target, options, .. } = plugin;
-            patch::apply_json(resources, files, root, &Patch { path, patch, target, options })?;
+            patch::apply_json(resources, files, root, &PatchEntry { path, patch, target, options })?;
         }
         "PatchStrategicMergeTransformer" => {
             let patches = plugin.paths.iter().chain(Some(&plugin.patches).filter(|text| !text.is_empty()));
@@ -104,11 +110,11 @@ pub fn transform(resources: &mut Resources, (files, root): (&dyn Files, &Root), 
     Ok(())
 }
 
-fn builtin(config: &Resource) -> Built<&str> {
+fn builtin(config: &BuildResource) -> BuildResult<&str> {
     if config.object.api_version() == BUILTIN { Ok(config.object.kind()) } else { Err(unknown(config)) }
 }
 
-fn unknown(config: &Resource) -> String {
+fn unknown(config: &BuildResource) -> String {
     format!(
         "kloop does not carry out the plugin {} of {}\nhint: {}:{}: of plugins only the generators and transformers that are \
          built into kustomize are carried out; put what others make into a file, and name that in resources",
@@ -131,7 +137,7 @@ fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, 
 }
 
 /// A configuration's fields; what is not known is passed over, as by kustomize.
-fn read<T: DeserializeOwned>(config: &Resource) -> Built<T> {
+fn read<T: DeserializeOwned>(config: &BuildResource) -> BuildResult<T> {
     let Value::Object(fields) = &config.object.0 else { return Err(unknown(config)) };
     // In Go the case of a field's name does not matter: `FieldSpecs` is as good as `fieldSpecs`.
     let lower = |name: &str| name.chars().take(1).flat_map(char::to_lowercase).chain(name.chars().skip(1)).collect();

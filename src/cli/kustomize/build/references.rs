@@ -1,9 +1,9 @@
 //! Names in other objects: whoever refers to an object whose name has changed is told the new one.
 
-use super::Built;
-use super::field::{Field, each, names};
-use super::id::Id;
-use super::resource::Resource;
+use super::BuildResult;
+use super::field::{BuiltinField, names, visit_path};
+use super::id::ResourceId;
+use super::resource::BuildResource;
 use super::rules::NameReference;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -44,54 +44,57 @@ const OF_PODS: [(&str, &str); 19] = [
 ];
 
 /// References of other kinds: target kinds and paths.
-const OTHERS: [(&str, Field); 39] = [
-    ("Deployment", Field::there("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
-    ("ReplicationController", Field::there("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
-    ("ReplicaSet", Field::there("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
-    ("StatefulSet", Field::there("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
-    ("ConfigMap", Field::there("Role", "rules/resourceNames")),
-    ("ConfigMap", Field::there("ClusterRole", "rules/resourceNames")),
+const OTHERS: [(&str, BuiltinField); 39] = [
+    ("Deployment", BuiltinField::existing("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
+    ("ReplicationController", BuiltinField::existing("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
+    ("ReplicaSet", BuiltinField::existing("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
+    ("StatefulSet", BuiltinField::existing("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
+    ("ConfigMap", BuiltinField::existing("Role", "rules/resourceNames")),
+    ("ConfigMap", BuiltinField::existing("ClusterRole", "rules/resourceNames")),
     (
         "ConfigMap",
-        Field::there("Ingress", "metadata/annotations/nginx.ingress.kubernetes.io\\/fastcgi-params-configmap"),
+        BuiltinField::existing(
+            "Ingress",
+            "metadata/annotations/nginx.ingress.kubernetes.io\\/fastcgi-params-configmap",
+        ),
     ),
-    ("Secret", Field::there("Role", "rules/resourceNames")),
-    ("Secret", Field::there("ClusterRole", "rules/resourceNames")),
-    ("Secret", Field::there("Ingress", "spec/tls/secretName")),
-    ("Secret", Field::there("Ingress", "metadata/annotations/ingress.kubernetes.io\\/auth-secret")),
-    ("Secret", Field::there("Ingress", "metadata/annotations/nginx.ingress.kubernetes.io\\/auth-secret")),
-    ("Secret", Field::there("Ingress", "metadata/annotations/nginx.ingress.kubernetes.io\\/auth-tls-secret")),
-    ("Secret", Field::there("ServiceAccount", "imagePullSecrets/name")),
-    ("Secret", Field::there("StorageClass", "parameters/secretName")),
-    ("Secret", Field::there("StorageClass", "parameters/adminSecretName")),
-    ("Secret", Field::there("StorageClass", "parameters/userSecretName")),
-    ("Secret", Field::there("StorageClass", "parameters/secretRef")),
-    ("Secret", Field::there("PersistentVolume", "spec/azureFile/secretName")),
-    ("Service", Field::there("StatefulSet", "spec/serviceName")),
-    ("Service", Field::there("Ingress", "spec/rules/http/paths/backend/serviceName")),
-    ("Service", Field::there("Ingress", "spec/backend/serviceName")),
-    ("Service", Field::there("Ingress", "spec/rules/http/paths/backend/service/name")),
-    ("Service", Field::there("Ingress", "spec/defaultBackend/service/name")),
-    ("Service", Field::there("APIService", "spec/service")),
-    ("Service", Field::there("ValidatingWebhookConfiguration", "webhooks/clientConfig/service")),
-    ("Service", Field::there("MutatingWebhookConfiguration", "webhooks/clientConfig/service")),
-    ("Role", Field::there("RoleBinding", "roleRef")),
-    ("ClusterRole", Field::there("RoleBinding", "roleRef")),
-    ("ClusterRole", Field::there("ClusterRoleBinding", "roleRef")),
-    ("ServiceAccount", Field::there("RoleBinding", "subjects")),
-    ("ServiceAccount", Field::there("ClusterRoleBinding", "subjects")),
-    ("PersistentVolume", Field::there("PersistentVolumeClaim", "spec/volumeName")),
-    ("PersistentVolume", Field::there("ClusterRole", "rules/resourceNames")),
-    ("StorageClass", Field::there("PersistentVolume", "spec/storageClassName")),
-    ("StorageClass", Field::there("PersistentVolumeClaim", "spec/storageClassName")),
-    ("StorageClass", Field::there("StatefulSet", "spec/volumeClaimTemplates/spec/storageClassName")),
-    ("IngressClass", Field::there("Ingress", "spec/ingressClassName")),
-    ("ValidatingAdmissionPolicy", Field::there("ValidatingAdmissionPolicyBinding", "spec/policyName")),
+    ("Secret", BuiltinField::existing("Role", "rules/resourceNames")),
+    ("Secret", BuiltinField::existing("ClusterRole", "rules/resourceNames")),
+    ("Secret", BuiltinField::existing("Ingress", "spec/tls/secretName")),
+    ("Secret", BuiltinField::existing("Ingress", "metadata/annotations/ingress.kubernetes.io\\/auth-secret")),
+    ("Secret", BuiltinField::existing("Ingress", "metadata/annotations/nginx.ingress.kubernetes.io\\/auth-secret")),
+    ("Secret", BuiltinField::existing("Ingress", "metadata/annotations/nginx.ingress.kubernetes.io\\/auth-tls-secret")),
+    ("Secret", BuiltinField::existing("ServiceAccount", "imagePullSecrets/name")),
+    ("Secret", BuiltinField::existing("StorageClass", "parameters/secretName")),
+    ("Secret", BuiltinField::existing("StorageClass", "parameters/adminSecretName")),
+    ("Secret", BuiltinField::existing("StorageClass", "parameters/userSecretName")),
+    ("Secret", BuiltinField::existing("StorageClass", "parameters/secretRef")),
+    ("Secret", BuiltinField::existing("PersistentVolume", "spec/azureFile/secretName")),
+    ("Service", BuiltinField::existing("StatefulSet", "spec/serviceName")),
+    ("Service", BuiltinField::existing("Ingress", "spec/rules/http/paths/backend/serviceName")),
+    ("Service", BuiltinField::existing("Ingress", "spec/backend/serviceName")),
+    ("Service", BuiltinField::existing("Ingress", "spec/rules/http/paths/backend/service/name")),
+    ("Service", BuiltinField::existing("Ingress", "spec/defaultBackend/service/name")),
+    ("Service", BuiltinField::existing("APIService", "spec/service")),
+    ("Service", BuiltinField::existing("ValidatingWebhookConfiguration", "webhooks/clientConfig/service")),
+    ("Service", BuiltinField::existing("MutatingWebhookConfiguration", "webhooks/clientConfig/service")),
+    ("Role", BuiltinField::existing("RoleBinding", "roleRef")),
+    ("ClusterRole", BuiltinField::existing("RoleBinding", "roleRef")),
+    ("ClusterRole", BuiltinField::existing("ClusterRoleBinding", "roleRef")),
+    ("ServiceAccount", BuiltinField::existing("RoleBinding", "subjects")),
+    ("ServiceAccount", BuiltinField::existing("ClusterRoleBinding", "subjects")),
+    ("PersistentVolume", BuiltinField::existing("PersistentVolumeClaim", "spec/volumeName")),
+    ("PersistentVolume", BuiltinField::existing("ClusterRole", "rules/resourceNames")),
+    ("StorageClass", BuiltinField::existing("PersistentVolume", "spec/storageClassName")),
+    ("StorageClass", BuiltinField::existing("PersistentVolumeClaim", "spec/storageClassName")),
+    ("StorageClass", BuiltinField::existing("StatefulSet", "spec/volumeClaimTemplates/spec/storageClassName")),
+    ("IngressClass", BuiltinField::existing("Ingress", "spec/ingressClassName")),
+    ("ValidatingAdmissionPolicy", BuiltinField::existing("ValidatingAdmissionPolicyBinding", "spec/policyName")),
 ];
 
 /// Writes the names that objects have now to where others know them by an earlier one.
-pub fn mend(resources: &mut [Resource], more: &[NameReference]) -> Built {
-    let named = Named::new(resources);
+pub fn mend(resources: &mut [BuildResource], more: &[NameReference]) -> BuildResult {
+    let named = RenamedObjects::new(resources);
     for resource in resources {
         let referrer = Referrer::new(resource);
         let mut unclear = None;
@@ -101,13 +104,13 @@ pub fn mend(resources: &mut [Resource], more: &[NameReference]) -> Built {
         let object = &mut resource.object;
         let spec = PODS.iter().find(|(kind, _)| *kind == object.kind()).map(|(_, spec)| spec);
         for ((kind, path), spec) in OF_PODS.iter().flat_map(|of| spec.map(|spec| (of, spec))) {
-            each(&mut object.0, &names(&format!("{spec}/{path}")), false, &mut |value| mend(kind, value));
+            visit_path(&mut object.0, &names(&format!("{spec}/{path}")), false, &mut |value| mend(kind, value));
         }
         for (kind, field) in &OTHERS {
-            field.each(object, &mut |value| mend(kind, value));
+            field.for_each_value(object, &mut |value| mend(kind, value));
         }
         for (kind, field) in more.iter().flat_map(|of| of.field_specs.iter().map(|field| (&of.kind, field))) {
-            field.each(object, &mut |value| mend(kind, value));
+            field.for_each_value(object, &mut |value| mend(kind, value));
         }
         if let Some(why) = unclear {
             return Err(format!("updating name references of {}: {why}", resource.id()));
@@ -117,10 +120,10 @@ pub fn mend(resources: &mut [Resource], more: &[NameReference]) -> Built {
 }
 
 /// An object that others may refer to.
-struct Candidate {
-    now: Id,
+struct ReferralCandidate {
+    now: ResourceId,
     /// Kinds that it was of, and the name and the place that it then had.
-    before: Vec<Id>,
+    before: Vec<ResourceId>,
     prefixes: Vec<String>,
     suffixes: Vec<String>,
 }
@@ -133,18 +136,18 @@ struct Referrer {
 }
 
 impl Referrer {
-    fn new(resource: &Resource) -> Referrer {
+    fn new(resource: &BuildResource) -> Referrer {
         let place = resource.id().place().map(str::to_owned);
         Referrer { place, prefixes: resource.prefixes.clone(), suffixes: resource.suffixes.clone() }
     }
 }
 
 /// Objects whose names have changed, by the names that they had.
-struct Named(HashMap<String, Vec<Candidate>>);
+struct RenamedObjects(HashMap<String, Vec<ReferralCandidate>>);
 
-impl Named {
-    fn new(resources: &[Resource]) -> Named {
-        let mut named: HashMap<String, Vec<Candidate>> = HashMap::new();
+impl RenamedObjects {
+    fn new(resources: &[BuildResource]) -> RenamedObjects {
+        let mut named: HashMap<String, Vec<ReferralCandidate>> = HashMap::new();
         for resource in resources {
             let mut seen: Vec<&str> = Vec::new();
             for id in &resource.before {
@@ -152,7 +155,7 @@ impl Named {
                     continue;
                 }
                 seen.push(&id.name);
-                named.entry(id.name.clone()).or_default().push(Candidate {
+                named.entry(id.name.clone()).or_default().push(ReferralCandidate {
                     now: resource.id(),
                     before: resource.before.clone(),
                     prefixes: resource.prefixes.clone(),
@@ -160,11 +163,11 @@ impl Named {
                 });
             }
         }
-        Named(named)
+        RenamedObjects(named)
     }
 
     /// Mends a name, or the name (and namespace) in a map that says more about whom it means.
-    fn mend(&self, referrer: &Referrer, kind: &str, value: &mut Value) -> Built {
+    fn mend(&self, referrer: &Referrer, kind: &str, value: &mut Value) -> BuildResult {
         match value {
             Value::String(name) => {
                 if let Some(found) = self.find(referrer, kind, name, None)? {
@@ -189,18 +192,24 @@ impl Named {
     }
 
     /// The one object that a name means, if it means one: of the same namespace first, then of the same layers.
-    fn find(&self, referrer: &Referrer, kind: &str, name: &str, namespace: Option<&str>) -> Built<Option<&Candidate>> {
-        let is_kind = |candidate: &&Candidate| candidate.before.iter().any(|id| id.kind == kind);
-        let is_in = |id: &Id, place: &str| id.place() == Some(place);
-        let is_near = |candidate: &&Candidate| match (namespace, candidate.now.place()) {
+    fn find(
+        &self,
+        referrer: &Referrer,
+        kind: &str,
+        name: &str,
+        namespace: Option<&str>,
+    ) -> BuildResult<Option<&ReferralCandidate>> {
+        let is_kind = |candidate: &&ReferralCandidate| candidate.before.iter().any(|id| id.kind == kind);
+        let is_in = |id: &ResourceId, place: &str| id.place() == Some(place);
+        let is_near = |candidate: &&ReferralCandidate| match (namespace, candidate.now.place()) {
             (Some(said), _) => candidate.before.iter().any(|id| is_in(id, said)) || is_in(&candidate.now, said),
             (None, None) => true,
             (None, Some(place)) => kind == "ServiceAccount" || referrer.place.as_deref().is_none_or(|own| own == place),
         };
-        let mut found: Vec<&Candidate> =
+        let mut found: Vec<&ReferralCandidate> =
             self.0.get(name).into_iter().flatten().filter(is_kind).filter(is_near).collect();
         if found.len() > 1 {
-            let shares = |candidate: &&Candidate| {
+            let shares = |candidate: &&ReferralCandidate| {
                 ends_alike(&candidate.prefixes, &referrer.prefixes)
                     && ends_alike(&candidate.suffixes, &referrer.suffixes)
             };

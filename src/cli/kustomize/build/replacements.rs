@@ -1,11 +1,11 @@
 //! `replacements`: values that are copied from one object's field into fields of others.
 
-use super::Built;
-use super::file::{self, Aim, FieldOptions, Replacement, Source, Target};
-use super::path::{self, Step};
-use super::place::{Files, Root};
-use super::resource::Resource;
-use super::target::Wanted;
+use super::BuildResult;
+use super::file::{self, FieldOptions, Replacement, ReplacementSource, ReplacementTarget, Target};
+use super::path::{self, FieldStep};
+use super::place::{FileAccess, KustomizationRoot};
+use super::resource::BuildResource;
+use super::target::TargetPattern;
 use crate::kinds::typed;
 use crate::object::yaml::MAX_BYTES;
 use serde_json::Value;
@@ -14,7 +14,12 @@ use serde_json::Value;
 const NAME: &str = "metadata.name";
 
 /// Carries out one entry, or those of the file that it names.
-pub fn apply(resources: &mut [Resource], files: &dyn Files, root: &Root, entry: &Replacement) -> Built {
+pub fn apply(
+    resources: &mut [BuildResource],
+    files: &dyn FileAccess,
+    root: &KustomizationRoot,
+    entry: &Replacement,
+) -> BuildResult {
     if entry.path.is_empty() {
         return replace(resources, entry);
     }
@@ -25,7 +30,7 @@ pub fn apply(resources: &mut [Resource], files: &dyn Files, root: &Root, entry: 
 }
 
 /// A file of one replacement or a list of them.
-fn read(files: &dyn Files, root: &Root, name: &str) -> Built<Vec<Replacement>> {
+fn read(files: &dyn FileAccess, root: &KustomizationRoot, name: &str) -> BuildResult<Vec<Replacement>> {
     let text = root.read(files, name)?;
     let mut read = Vec::new();
     for document in file::documents(&text)? {
@@ -45,7 +50,7 @@ fn read(files: &dyn Files, root: &Root, name: &str) -> Built<Vec<Replacement>> {
     Ok(read)
 }
 
-fn replace(resources: &mut [Resource], entry: &Replacement) -> Built {
+fn replace(resources: &mut [BuildResource], entry: &Replacement) -> BuildResult {
     let value = match (&entry.source, &entry.source_value) {
         (Some(source), None) => value_of(resources, source)?,
         (None, Some(text)) => text.as_str().into(),
@@ -62,13 +67,13 @@ fn replace(resources: &mut [Resource], entry: &Replacement) -> Built {
 }
 
 /// The value of the only object that a source means.
-fn value_of(resources: &[Resource], source: &Source) -> Built<Value> {
-    let Source { group, version, kind, name, namespace, field_path, options } = source;
+fn value_of(resources: &[BuildResource], source: &ReplacementSource) -> BuildResult<Value> {
+    let ReplacementSource { group, version, kind, name, namespace, field_path, options } = source;
     let [group, version, kind, name, namespace] = [group, version, kind, name, namespace].map(Clone::clone);
     let said =
         [&kind, &name, &namespace].into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join("/");
-    let wanted = Wanted::new(&Target { group, version, kind, name, namespace, ..Target::default() })?;
-    let found: Vec<&Resource> = resources.iter().filter(|resource| wanted.was_ever(resource)).collect();
+    let wanted = TargetPattern::new(&Target { group, version, kind, name, namespace, ..Target::default() })?;
+    let found: Vec<&BuildResource> = resources.iter().filter(|resource| wanted.was_ever(resource)).collect();
     let resource = match found[..] {
         [only] => only,
         [] => return Err(format!("nothing selected by {said}:{field_path}")),
@@ -86,10 +91,10 @@ fn value_of(resources: &[Resource], source: &Source) -> Built<Value> {
     part.map(Value::from).ok_or_else(|| format!("options.index {} is out of bounds for value {text}", options.index))
 }
 
-fn put(resources: &mut [Resource], value: &Value, aim: &Aim) -> Built {
+fn put(resources: &mut [BuildResource], value: &Value, aim: &ReplacementTarget) -> BuildResult {
     let Some(select) = &aim.select else { return Err("target must specify resources to select".to_owned()) };
-    let wanted = Wanted::new(select)?;
-    let rejected: Vec<Wanted> = aim.reject.iter().map(Wanted::new).collect::<Result<_, _>>()?;
+    let wanted = TargetPattern::new(select)?;
+    let rejected: Vec<TargetPattern> = aim.reject.iter().map(TargetPattern::new).collect::<Result<_, _>>()?;
     let usual = [NAME.to_owned()];
     let fields = if aim.field_paths.is_empty() { &usual[..] } else { &aim.field_paths };
     for resource in resources {
@@ -100,11 +105,11 @@ fn put(resources: &mut [Resource], value: &Value, aim: &Aim) -> Built {
         resource.remember();
         for field in fields {
             let steps = path::parse(field);
-            if aim.options.create && steps.contains(&Step::Each) {
+            if aim.options.create && steps.contains(&FieldStep::Each) {
                 return Err("cannot support create option in a multi-value target".to_owned());
             }
             let change = &mut |at: &mut Value| set(at, value, &aim.options);
-            if path::each(&mut resource.object.0, &steps, aim.options.create, change)? == 0 {
+            if path::visit_values(&mut resource.object.0, &steps, aim.options.create, change)? == 0 {
                 let or_create = if aim.options.create { "or create " } else { "" };
                 return Err(format!(
                     "unable to find {or_create}field \"{field}\" in replacement target {}",
@@ -117,7 +122,7 @@ fn put(resources: &mut [Resource], value: &Value, aim: &Aim) -> Built {
 }
 
 /// Sets a value, or the part of it that the options mean. What was a text stays one, and what was a number, too.
-fn set(at: &mut Value, value: &Value, options: &FieldOptions) -> Built {
+fn set(at: &mut Value, value: &Value, options: &FieldOptions) -> BuildResult {
     let value = match options.delimiter.as_str() {
         "" => value.clone(),
         delimiter => {
@@ -144,7 +149,7 @@ fn set(at: &mut Value, value: &Value, options: &FieldOptions) -> Built {
     Ok(())
 }
 
-fn scalar(value: &Value) -> Built<String> {
+fn scalar(value: &Value) -> BuildResult<String> {
     match value {
         Value::Object(_) | Value::Array(_) => Err("delimiter option can only be used with scalar nodes".to_owned()),
         Value::Null => Ok(String::new()),

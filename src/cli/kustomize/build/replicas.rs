@@ -1,19 +1,19 @@
 //! `replicas`: how many of a workload, by its name.
 
-use super::Built;
-use super::field::Field;
-use super::file::{FieldSpec, Replicas};
-use super::resource::Resource;
+use super::BuildResult;
+use super::field::BuiltinField;
+use super::file::{FieldSpec, ReplicasEntry};
+use super::resource::BuildResource;
 
-const FIELDS: [Field; 4] = [
-    Field::made("Deployment", "spec/replicas"),
-    Field::made("ReplicationController", "spec/replicas"),
-    Field::made("ReplicaSet", "spec/replicas"),
-    Field::made("StatefulSet", "spec/replicas"),
+const FIELDS: [BuiltinField; 4] = [
+    BuiltinField::made("Deployment", "spec/replicas"),
+    BuiltinField::made("ReplicationController", "spec/replicas"),
+    BuiltinField::made("ReplicaSet", "spec/replicas"),
+    BuiltinField::made("StatefulSet", "spec/replicas"),
 ];
 
 /// Sets the count of the workloads of a name, which they have or had; also in more fields.
-pub fn set(resources: &mut [Resource], wanted: &Replicas, more: &[FieldSpec]) -> Built {
+pub fn set(resources: &mut [BuildResource], wanted: &ReplicasEntry, more: &[FieldSpec]) -> BuildResult {
     let mut found = false;
     for resource in resources {
         let is_called =
@@ -23,11 +23,11 @@ pub fn set(resources: &mut [Resource], wanted: &Replicas, more: &[FieldSpec]) ->
         }
         for field in &FIELDS {
             found |= field.is_of(&resource.object);
-            field.each(&mut resource.object, &mut |value| *value = wanted.count.into());
+            field.for_each_value(&mut resource.object, &mut |value| *value = wanted.count.into());
         }
         for field in more {
             found |= field.is_of(&resource.id());
-            field.each(&mut resource.object, &mut |value| *value = wanted.count.into());
+            field.for_each_value(&mut resource.object, &mut |value| *value = wanted.count.into());
         }
     }
     if found {

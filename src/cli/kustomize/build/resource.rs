@@ -1,10 +1,10 @@
 //! The objects of a build, with what has to be remembered of each until the end.
 
-use super::Built;
-use super::id::Id;
+use super::BuildResult;
+use super::id::ResourceId;
 use super::rules::Rules;
 use crate::object::Object;
-use crate::object::yaml::Document;
+use crate::object::yaml::YamlDocument;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub struct Origin {
     /// Path of the file.
     pub at: PathBuf,
     /// The document of the file.
-    pub document: Rc<Document>,
+    pub document: Rc<YamlDocument>,
     /// The object's path in the document: an item of a list, or a generator in a kustomization.
     pub inside: String,
     /// The line where it starts, from 1.
@@ -25,13 +25,13 @@ pub struct Origin {
 
 /// An object of a build.
 #[derive(Clone, Debug)]
-pub struct Resource {
+pub struct BuildResource {
     /// As it is so far.
     pub object: Object,
     /// Its origin.
     pub origin: Origin,
     /// Its identity before each change of its name or namespace, the oldest first.
-    pub before: Vec<Id>,
+    pub before: Vec<ResourceId>,
     /// The prefixes that its name was given, the innermost first.
     pub prefixes: Vec<String>,
     /// The same of suffixes.
@@ -42,10 +42,10 @@ pub struct Resource {
     pub vars: Vec<(String, String)>,
 }
 
-impl Resource {
+impl BuildResource {
     /// As it was read or generated.
-    pub fn new(object: Object, origin: Origin) -> Resource {
-        Resource {
+    pub fn new(object: Object, origin: Origin) -> BuildResource {
+        BuildResource {
             object,
             origin,
             before: Vec::new(),
@@ -57,18 +57,18 @@ impl Resource {
     }
 
     /// Returns its present identity.
-    pub fn id(&self) -> Id {
-        Id::of(&self.object)
+    pub fn id(&self) -> ResourceId {
+        ResourceId::from_object(&self.object)
     }
 
     /// Returns its original identity.
-    pub fn first_id(&self) -> Id {
+    pub fn first_id(&self) -> ResourceId {
         self.before.first().cloned().unwrap_or_else(|| self.id())
     }
 
     /// Whether it is, or ever was, of this name.
-    pub fn answers_to(&self, id: &Id) -> bool {
-        self.before.iter().any(|before| before.same(id)) || self.id().same(id)
+    pub fn answers_to(&self, id: &ResourceId) -> bool {
+        self.before.iter().any(|before| before.is_same(id)) || self.id().is_same(id)
     }
 
     /// Remembers who it is, before that changes.
@@ -88,15 +88,16 @@ impl Resource {
 
 /// Objects in the order in which they came, and the rules that the layers below have given for those above.
 #[derive(Default)]
-pub struct Resources(pub Vec<Resource>, pub Rules);
+pub struct BuildResources(pub Vec<BuildResource>, pub Rules);
 
-impl Resources {
+impl BuildResources {
     /// Adds one; no two are the same.
-    pub fn add(&mut self, resource: Resource) -> Built {
+    pub fn add(&mut self, resource: BuildResource) -> BuildResult {
         let id = resource.id();
-        let known = self.0.iter().find(|known| known.object.name() == id.name && known.id().same(&id));
+        let known = self.0.iter().find(|known| known.object.name() == id.name && known.id().is_same(&id));
         if let Some(known) = known {
-            let place = |resource: &Resource| format!("{}:{}", resource.origin.shown.display(), resource.origin.line);
+            let place =
+                |resource: &BuildResource| format!("{}:{}", resource.origin.shown.display(), resource.origin.line);
             return Err(format!(
                 "may not add resource with an already registered id: {id}\nhint: {}: it was first given at {}",
                 place(&resource),
@@ -108,18 +109,18 @@ impl Resources {
     }
 
     /// Adds what another layer made.
-    pub fn add_all(&mut self, other: Resources) -> Built {
+    pub fn add_all(&mut self, other: BuildResources) -> BuildResult {
         self.1.merge(other.1);
         other.0.into_iter().try_for_each(|resource| self.add(resource))
     }
 
     /// All that are or were of this name.
-    pub fn all_of(&self, id: &Id) -> Vec<usize> {
+    pub fn all_of(&self, id: &ResourceId) -> Vec<usize> {
         (0..self.0.len()).filter(|at| self.0[*at].answers_to(id)).collect()
     }
 
     /// The only one that is or was of this name, for a patch.
-    pub fn only(&self, id: &Id) -> Built<usize> {
+    pub fn find_single(&self, id: &ResourceId) -> BuildResult<usize> {
         let why = match self.all_of(id)[..] {
             [only] => return Ok(only),
             [] => "no matches for Id",

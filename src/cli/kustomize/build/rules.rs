@@ -1,8 +1,8 @@
 //! `configurations`: more fields for the transformers, beside those that kustomize knows by itself.
 
-use super::Built;
+use super::BuildResult;
 use super::file::{self, FieldSpec, Var};
-use super::place::Text;
+use super::place::FileText;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ pub struct NameReference {
 
 impl Rules {
     /// Reads a file of rules. As in kustomize, what is not known is passed over, and the case of names does not matter.
-    pub fn read(text: &Text) -> Built<Rules> {
+    pub fn read(text: &FileText) -> BuildResult<Rules> {
         let mut rules = Rules::default();
         for document in file::documents(text)? {
             let value = with_known_names(document.value);

@@ -1,14 +1,14 @@
 //! Selection of objects for a patch or a replacement.
 
-use super::Built;
+use super::BuildResult;
 use super::file::Target;
-use super::id::Id;
-use super::resource::Resource;
+use super::id::ResourceId;
+use super::resource::BuildResource;
 use crate::object::Selector;
 use regex::Regex;
 
 /// A target that can be looked for: its texts are patterns of the whole.
-pub struct Wanted {
+pub struct TargetPattern {
     group: Option<Regex>,
     version: Option<Regex>,
     kind: Option<Regex>,
@@ -18,11 +18,11 @@ pub struct Wanted {
     annotations: Selector,
 }
 
-impl Wanted {
+impl TargetPattern {
     /// Understands a target.
-    pub fn new(target: &Target) -> Built<Wanted> {
+    pub fn new(target: &Target) -> BuildResult<TargetPattern> {
         let selector = |text: &str| Selector::parse(text).map_err(|error| error.to_string());
-        Ok(Wanted {
+        Ok(TargetPattern {
             group: pattern(&target.group)?,
             version: pattern(&target.version)?,
             kind: pattern(&target.kind)?,
@@ -34,7 +34,7 @@ impl Wanted {
     }
 
     /// Whether an object is meant: name and namespace may be those it has, or those it had at first.
-    pub fn is(&self, resource: &Resource) -> bool {
+    pub fn is(&self, resource: &BuildResource) -> bool {
         let (now, first) = (resource.id(), resource.first_id());
         self.is_of_kind(&now)
             && (fits(self.name.as_ref(), &first.name) || fits(self.name.as_ref(), &now.name))
@@ -43,29 +43,29 @@ impl Wanted {
     }
 
     /// The same with any name that it ever had.
-    pub fn was_ever(&self, resource: &Resource) -> bool {
+    pub fn was_ever(&self, resource: &BuildResource) -> bool {
         let mut ids = resource.before.iter().cloned().chain([resource.id()]);
-        let is = |id: Id| self.is_of_kind(&id) && fits(self.name.as_ref(), &id.name) && self.is_in(&id);
+        let is = |id: ResourceId| self.is_of_kind(&id) && fits(self.name.as_ref(), &id.name) && self.is_in(&id);
         ids.any(is) && self.is_marked(resource)
     }
 
-    fn is_of_kind(&self, id: &Id) -> bool {
+    fn is_of_kind(&self, id: &ResourceId) -> bool {
         fits(self.group.as_ref(), &id.group)
             && fits(self.version.as_ref(), &id.version)
             && fits(self.kind.as_ref(), &id.kind)
     }
 
-    fn is_in(&self, id: &Id) -> bool {
+    fn is_in(&self, id: &ResourceId) -> bool {
         self.namespace.as_ref().is_none_or(|pattern| id.place().is_some_and(|place| pattern.is_match(place)))
     }
 
-    fn is_marked(&self, resource: &Resource) -> bool {
+    fn is_marked(&self, resource: &BuildResource) -> bool {
         self.labels.matches(|key| resource.object.label(key))
             && self.annotations.matches(|key| resource.object.annotation(key))
     }
 }
 
-fn pattern(text: &str) -> Built<Option<Regex>> {
+fn pattern(text: &str) -> BuildResult<Option<Regex>> {
     if text.is_empty() {
         return Ok(None);
     }

@@ -1,6 +1,6 @@
 //! Kustomizations in a few lines each, and what they build.
 
-use super::{Files, Found, build};
+use super::{FileAccess, FoundPath, build};
 use crate::object::yaml;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 /// Files in memory, below `/k`.
 struct Memory(BTreeMap<PathBuf, String>);
 
-impl Files for Memory {
-    fn find(&self, path: &Path) -> Result<Found, String> {
+impl FileAccess for Memory {
+    fn find(&self, path: &Path) -> Result<FoundPath, String> {
         if self.0.contains_key(path) {
-            Ok(Found::File(path.to_owned()))
+            Ok(FoundPath::File(path.to_owned()))
         } else if self.0.keys().any(|file| file.starts_with(path)) {
-            Ok(Found::Folder(path.to_owned()))
+            Ok(FoundPath::Folder(path.to_owned()))
         } else {
             Err(format!("lstat {}: no such file or directory", path.display()))
         }

@@ -1,11 +1,11 @@
 //! `vars`: values of fields, which stand as `$(NAME)` in other fields.
 
-use super::Built;
-use super::field::{each, names};
+use super::BuildResult;
+use super::field::{names, visit_path};
 use super::file::Var;
-use super::id::Id;
-use super::resource::Resource;
-use super::resource::Resources;
+use super::id::ResourceId;
+use super::resource::BuildResource;
+use super::resource::BuildResources;
 use super::rules::Rules;
 use crate::object::Object;
 use serde_json::Value;
@@ -43,7 +43,7 @@ const OTHERS: [(&str, &str); 10] = [
 const NAME: &str = "metadata.name";
 
 /// Adds a layer's variables: each is noted at the object that it is about, by the name that the object has now or had.
-pub fn add(resources: &mut Resources, vars: &[Var]) -> Built {
+pub fn add(resources: &mut BuildResources, vars: &[Var]) -> BuildResult {
     for var in vars {
         if resources.1.vars.iter().any(|known| known.name == var.name) {
             return Err(format!("var '{}' already encountered", var.name));
@@ -62,14 +62,14 @@ pub fn add(resources: &mut Resources, vars: &[Var]) -> Built {
     Ok(())
 }
 
-fn is_meant(resource: &Resource, var: &Var) -> bool {
+fn is_meant(resource: &BuildResource, var: &Var) -> bool {
     let of = &var.objref;
     let (group, version) = match of.api_version.rsplit_once('/') {
         Some((group, version)) => (group, version),
         None if of.api_version.is_empty() => (of.group.as_str(), of.version.as_str()),
         None => ("", of.api_version.as_str()),
     };
-    let is = |id: &Id| {
+    let is = |id: &ResourceId| {
         let is_place = of.namespace.is_empty() || id.place().is_none_or(|place| place == of.namespace);
         id.kind == of.kind && id.name == of.name && id.group == group && id.version == version && is_place
     };
@@ -77,7 +77,7 @@ fn is_meant(resource: &Resource, var: &Var) -> bool {
 }
 
 /// Writes the values to where the variables stand.
-pub fn resolve(resources: &mut [Resource], rules: &Rules) -> Built {
+pub fn resolve(resources: &mut [BuildResource], rules: &Rules) -> BuildResult {
     if rules.vars.is_empty() {
         return Ok(());
     }
@@ -97,9 +97,12 @@ pub fn resolve(resources: &mut [Resource], rules: &Rules) -> Built {
     for resource in resources {
         let object = &mut resource.object;
         paths(object).iter().for_each(|path| {
-            each(&mut object.0, &names(path), false, &mut |value| expand_in(value, &values));
+            visit_path(&mut object.0, &names(path), false, &mut |value| expand_in(value, &values));
         });
-        rules.var_reference.iter().for_each(|field| field.each(object, &mut |value| expand_in(value, &values)));
+        rules
+            .var_reference
+            .iter()
+            .for_each(|field| field.for_each_value(object, &mut |value| expand_in(value, &values)));
     }
     Ok(())
 }

@@ -3,10 +3,10 @@
 mod projected;
 
 use super::defaults::{pull_policy, text};
-use super::mounts::Volumes;
+use super::mounts::PodVolumes;
 use super::{env, paths};
 use crate::kinds::omit::empty;
-use crate::kinds::{Errors, Path, csi_driver, names, persistent_volume_claim, volume_source};
+use crate::kinds::{FieldErrors, FieldPath, csi_driver, names, persistent_volume_claim, volume_source};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeFile, EmptyDirVolumeSource, HostPathVolumeSource, KeyToPath, PersistentVolumeClaimTemplate,
@@ -109,11 +109,11 @@ fn network(volume: &mut Volume) {
 }
 
 /// Checks the volumes of a pod; gives those without fault, by name.
-pub fn check<'v>(volumes: &'v [Volume], path: &Path, errors: &mut Errors) -> Volumes<'v> {
-    let mut good = Volumes::new();
+pub fn check<'v>(volumes: &'v [Volume], path: &FieldPath, errors: &mut FieldErrors) -> PodVolumes<'v> {
+    let mut good = PodVolumes::new();
     for (index, volume) in volumes.iter().enumerate() {
         let path = path.index(index);
-        let mut own = Errors::default();
+        let mut own = FieldErrors::default();
         check_source(volume, &path, &mut own);
         match volume.name.as_str() {
             "" => own.required(&path.child("name"), ""),
@@ -131,18 +131,18 @@ pub fn check<'v>(volumes: &'v [Volume], path: &Path, errors: &mut Errors) -> Vol
 }
 
 /// One source of a volume, and what is wrong with it.
-struct Source {
+struct VolumeSourceCheck {
     field: &'static str,
-    wrong: Errors,
+    wrong: FieldErrors,
 }
 
 /// A volume has one source; that one is checked and the others are forbidden.
-fn check_source(volume: &Volume, path: &Path, errors: &mut Errors) {
-    let mut sources: Vec<Source> = Vec::new();
-    let mut add = |field: &'static str, check: &dyn Fn(&Path, &mut Errors)| {
-        let mut wrong = Errors::default();
+fn check_source(volume: &Volume, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut sources: Vec<VolumeSourceCheck> = Vec::new();
+    let mut add = |field: &'static str, check: &dyn Fn(&FieldPath, &mut FieldErrors)| {
+        let mut wrong = FieldErrors::default();
         check(&path.child(field), &mut wrong);
-        sources.push(Source { field, wrong });
+        sources.push(VolumeSourceCheck { field, wrong });
     };
     if let Some(dir) = &volume.empty_dir {
         add("emptyDir", &|path, errors| check_empty_dir(dir, path, errors));
@@ -254,7 +254,7 @@ fn network_sources(volume: &Volume) -> impl Iterator<Item = (&'static str, Value
 }
 
 /// Checks what only a pod needs, not yet a template: the reference of a volume from an image.
-pub fn check_images(volumes: &[Volume], path: &Path, errors: &mut Errors) {
+pub fn check_images(volumes: &[Volume], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, volume) in volumes.iter().enumerate() {
         if let Some(image) = &volume.image {
             check_named("reference", image.reference.as_deref(), &path.index(index).child("image"), errors);
@@ -262,20 +262,20 @@ pub fn check_images(volumes: &[Volume], path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_named(field: &str, text: Option<&str>, path: &Path, errors: &mut Errors) {
+fn check_named(field: &str, text: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     if text.unwrap_or_default().is_empty() {
         errors.required(&path.child(field), "");
     }
 }
 
-fn check_empty_dir(dir: &EmptyDirVolumeSource, path: &Path, errors: &mut Errors) {
+fn check_empty_dir(dir: &EmptyDirVolumeSource, path: &FieldPath, errors: &mut FieldErrors) {
     let limit = dir.size_limit.as_ref().and_then(|text| Quantity::parse(&text.0).ok());
     if limit.is_some_and(Quantity::is_negative) {
         errors.forbidden(&path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
     }
 }
 
-fn check_host_path(host: &HostPathVolumeSource, path: &Path, errors: &mut Errors) {
+fn check_host_path(host: &HostPathVolumeSource, path: &FieldPath, errors: &mut FieldErrors) {
     if host.path.is_empty() {
         return errors.required(&path.child("path"), "");
     }
@@ -288,7 +288,7 @@ fn check_host_path(host: &HostPathVolumeSource, path: &Path, errors: &mut Errors
 }
 
 /// Mode and keys of a volume made of keys.
-pub(super) fn check_files(mode: Option<i32>, items: Option<&[KeyToPath]>, path: &Path, errors: &mut Errors) {
+pub(super) fn check_files(mode: Option<i32>, items: Option<&[KeyToPath]>, path: &FieldPath, errors: &mut FieldErrors) {
     check_mode("defaultMode", mode, path, errors);
     for (index, item) in items.unwrap_or_default().iter().enumerate() {
         let path = path.child("items").index(index);
@@ -298,14 +298,14 @@ pub(super) fn check_files(mode: Option<i32>, items: Option<&[KeyToPath]>, path: 
     }
 }
 
-fn check_mode(field: &str, mode: Option<i32>, path: &Path, errors: &mut Errors) {
+fn check_mode(field: &str, mode: Option<i32>, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(mode) = mode.filter(|mode| !(0..=0o777).contains(mode)) {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
         errors.invalid(&path.child(field), mode, detail);
     }
 }
 
-pub(super) fn check_downward_file(file: &DownwardAPIVolumeFile, path: &Path, errors: &mut Errors) {
+pub(super) fn check_downward_file(file: &DownwardAPIVolumeFile, path: &FieldPath, errors: &mut FieldErrors) {
     paths::check_file(&file.path, &path.child("path"), errors);
     match (&file.field_ref, &file.resource_field_ref) {
         (Some(field), both) => {

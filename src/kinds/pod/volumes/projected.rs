@@ -1,12 +1,12 @@
 //! Checks of projected volumes: several sources in one folder.
 
 use super::{check_downward_file, check_files, check_mode, check_named};
-use crate::kinds::{Errors, Path};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{KeyToPath, ProjectedVolumeSource, ServiceAccountTokenProjection, VolumeProjection};
 use std::collections::BTreeSet;
 
 /// Checks every source.
-pub fn check(all: &ProjectedVolumeSource, path: &Path, errors: &mut Errors) {
+pub fn check(all: &ProjectedVolumeSource, path: &FieldPath, errors: &mut FieldErrors) {
     check_mode("defaultMode", all.default_mode, path, errors);
     let mut taken = BTreeSet::new();
     for (index, source) in all.sources.iter().flatten().enumerate() {
@@ -16,7 +16,12 @@ pub fn check(all: &ProjectedVolumeSource, path: &Path, errors: &mut Errors) {
 }
 
 /// No two files of a volume have the same path. Kubernetes does not count those of tokens.
-fn check_paths<'s>(source: &'s VolumeProjection, taken: &mut BTreeSet<&'s str>, path: &Path, errors: &mut Errors) {
+fn check_paths<'s>(
+    source: &'s VolumeProjection,
+    taken: &mut BTreeSet<&'s str>,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let secret = source.secret.iter().flat_map(|from| keys(&from.name, from.items.as_deref()));
     let map = source.config_map.iter().flat_map(|from| keys(&from.name, from.items.as_deref()));
     let downward = source.downward_api.iter().flat_map(|from| from.items.iter().flatten());
@@ -33,9 +38,9 @@ fn keys<'s>(name: &'s str, items: Option<&'s [KeyToPath]>) -> impl Iterator<Item
     items.unwrap_or_default().iter().map(move |item| (item.path.as_str(), name))
 }
 
-fn check_source(source: &VolumeProjection, path: &Path, errors: &mut Errors) {
+fn check_source(source: &VolumeProjection, path: &FieldPath, errors: &mut FieldErrors) {
     let mut sources = 0;
-    let mut first = |field: &str, errors: &mut Errors| {
+    let mut first = |field: &str, errors: &mut FieldErrors| {
         sources += 1;
         if sources > 1 {
             errors.forbidden(&path.child(field), "may not specify more than 1 volume type");
@@ -67,7 +72,7 @@ fn check_source(source: &VolumeProjection, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_token(token: &ServiceAccountTokenProjection, path: &Path, errors: &mut Errors) {
+fn check_token(token: &ServiceAccountTokenProjection, path: &FieldPath, errors: &mut FieldErrors) {
     let seconds = token.expiration_seconds.unwrap_or(3600);
     let at = path.child("expirationSeconds");
     if seconds < 600 {

@@ -41,7 +41,7 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
             "one may go",
             budget(json!({"maxUnavailable": "50%"}), [2, 1, 2, 1], told(true)),
             vec![ready("a", true), ready("b", true)],
-            Standing::Converged,
+            ConvergenceState::Converged,
             "2 of 2 pods are healthy; 1 more may be evicted",
             "",
         ),
@@ -49,7 +49,7 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
             "as many as there are",
             budget(two.clone(), [2, 2, 2, 0], told(false)),
             vec![ready("a", true), ready("b", true)],
-            Standing::Converged,
+            ConvergenceState::Converged,
             "0 more may be evicted",
             "kloop scale deployment/d --replicas=3), or ask for less than minAvailable 2: kloop edit poddisruptionbudget/x",
         ),
@@ -57,7 +57,7 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
             "one is not ready",
             budget(two.clone(), [1, 2, 2, 0], told(false)),
             vec![ready("a", true), ready("b", false)],
-            Standing::Converging,
+            ConvergenceState::Converging,
             "1 of 2 pods are healthy; 0 more may be evicted",
             "pod/b is not ready",
         ),
@@ -65,7 +65,7 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
             "none is meant",
             budget(two.clone(), [0, 2, 0, 0], told(false)),
             vec![],
-            Standing::Converged,
+            ConvergenceState::Converged,
             "it is about no pods",
             "correct spec.selector: kloop edit poddisruptionbudget/x",
         ),
@@ -73,7 +73,7 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
             "they cannot be counted",
             budget(json!({"maxUnavailable": 1}), [0, 0, 0, 0], failed),
             vec![ready("a", true)],
-            Standing::Stuck,
+            ConvergenceState::Stuck,
             "its pods cannot be counted",
             "minAvailable",
         ),
@@ -81,7 +81,8 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
         let objects: Vec<Value> = base.iter().cloned().chain(pods).chain([budget]).collect();
         let mut world = world(&objects);
         let key = Key::new(crate::object::Resource("poddisruptionbudgets.policy"), "default", "x");
-        let answer = explain(&mut world, &key, &Plane { runs: true, ..Plane::default() }).unwrap();
+        let answer =
+            explain(&mut world, &key, &ControlPlaneState { runs: true, ..ControlPlaneState::default() }).unwrap();
         let link = &answer.links[1];
         assert_eq!(link.standing, standing, "{case}: {link:#?}");
         assert!(link.seen.contains(seen), "{case}: {link:#?}");

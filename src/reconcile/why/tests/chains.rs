@@ -84,7 +84,7 @@ fn what_is_stuck_by_its_chain_alone_is_told_without_being_named_and_each_cause_o
     let mut objects = objects.to_vec();
     let unbuilt = objects.last_mut().expect("an image");
     unbuilt["spec"]["patterns"] = json!(["of-nobody"]);
-    let plane = Plane { runs: true, ..Plane::default() };
+    let plane = ControlPlaneState { runs: true, ..ControlPlaneState::default() };
     let told: Vec<String> =
         unmet(&mut world(&objects), Some("default"), &plane).into_iter().map(|one| one.about).collect();
     let expected = [
@@ -126,7 +126,7 @@ fn a_build_that_failed_is_told_of_the_image_and_of_the_pod_that_goes_on() {
         }
     }
     let good = [node("True"), runs, image(json!({"state": "Succeeded"}))];
-    assert_eq!(ask(&good, "pod/p", true).standing(), Standing::Converged);
+    assert_eq!(ask(&good, "pod/p", true).standing(), ConvergenceState::Converged);
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn a_post_start_hook_that_runs_is_named() {
     let answer = ask(&[node("True"), pod(hooked, making.clone())], "pod/p", true);
     let link = answer.links.iter().find(|link| link.what == "container c").unwrap();
     assert_eq!(link.seen, "ContainerCreating, until its postStart hook has ended (sleep 1000)");
-    assert_eq!(answer.standing(), Standing::Converging);
+    assert_eq!(answer.standing(), ConvergenceState::Converging);
     assert!(answer.next().starts_with("wait for the postStart hook of container c to end (sleep 1000)"), "{answer:#?}");
     let answer = ask(&[node("True"), pod(json!({}), making)], "pod/p", true);
     assert_eq!(answer.next(), "wait, it is on its way");
@@ -152,13 +152,14 @@ fn of_a_pod_without_a_shim_every_container_is_dead() {
     runs["status"]["phase"] = "Running".into();
     let of = |name: &str| json!({"name": name, "ready": true, "restartCount": 0, "state": started});
     runs["status"]["containerStatuses"] = json!([of("c"), of("d")]);
-    let plane = Plane { lost: [("Pod-p".into(), Lost::All)].into(), ..Plane::default() };
+    let plane =
+        ControlPlaneState { lost: [("Pod-p".into(), UnreportedExit::All)].into(), ..ControlPlaneState::default() };
     let key = Key::new(crate::object::Resource("pods"), "default", "p");
     let answer = explain(&mut world(&[node("True"), runs]), &key, &plane).unwrap();
     let containers: Vec<_> = answer.links.iter().filter(|link| link.what.starts_with("container")).collect();
     assert_eq!(containers.len(), 2, "{answer:#?}");
     for link in containers {
         let seen = "its process is gone; its status, from before that, says running for 5m";
-        assert_eq!((&*link.seen, link.standing), (seen, Standing::Converging));
+        assert_eq!((&*link.seen, link.standing), (seen, ConvergenceState::Converging));
     }
 }

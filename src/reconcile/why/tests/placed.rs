@@ -161,7 +161,7 @@ fn what_is_told_not_to_be_ready_is_corrected_where_that_is_told() {
     let objects = [node("True"), deployment(json!({}), json!({"observedGeneration": 1})), told];
     let key = Key::new(crate::object::Resource("pods"), "default", "p");
     for (pretends, correct) in [(false, "kloop edit deployment/d"), (true, "change the manifest of deployment/d")] {
-        let plane = Plane { runs: true, pretends, ..Plane::default() };
+        let plane = ControlPlaneState { runs: true, pretends, ..ControlPlaneState::default() };
         let next = explain(&mut world(&objects), &key, &plane).unwrap().next();
         assert_eq!(next, format!("its annotation kloop.dev/simulate-ready: \"false\" keeps it: {correct}"));
     }

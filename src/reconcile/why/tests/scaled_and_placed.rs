@@ -16,14 +16,14 @@ fn an_autoscaler_that_holds_its_size_is_as_it_was_asked_for() {
     let unasked = condition("ScalingActive", "False", "FailedGetResourceMetric", "missing request for cpu", new);
     let off = condition("ScalingActive", "False", "ScalingDisabled", "m", old);
     for (conditions, desired, pretends, expected) in [
-        (vec![&able, &active, &limited], 2, false, Standing::Converged),
-        (vec![&able, &active], 3, false, Standing::Converging),
-        (vec![&able, &off], 2, false, Standing::Converged),
-        (vec![&able, &silent(new)], 2, false, Standing::Converging),
-        (vec![&able, &silent(old)], 2, false, Standing::Stuck),
-        (vec![&able, &silent(old)], 2, true, Standing::Converged),
-        (vec![&able, &unasked], 2, true, Standing::Stuck),
-        (vec![], 0, false, Standing::Converging),
+        (vec![&able, &active, &limited], 2, false, ConvergenceState::Converged),
+        (vec![&able, &active], 3, false, ConvergenceState::Converging),
+        (vec![&able, &off], 2, false, ConvergenceState::Converged),
+        (vec![&able, &silent(new)], 2, false, ConvergenceState::Converging),
+        (vec![&able, &silent(old)], 2, false, ConvergenceState::Stuck),
+        (vec![&able, &silent(old)], 2, true, ConvergenceState::Converged),
+        (vec![&able, &unasked], 2, true, ConvergenceState::Stuck),
+        (vec![], 0, false, ConvergenceState::Converging),
     ] {
         let scaler = json!({
             "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
@@ -31,7 +31,7 @@ fn an_autoscaler_that_holds_its_size_is_as_it_was_asked_for() {
             "status": {"currentReplicas": 2, "desiredReplicas": desired, "conditions": conditions},
         });
         let key = Key::new(crate::object::Resource("horizontalpodautoscalers.autoscaling"), "default", "h");
-        let plane = Plane { runs: true, pretends, ..Plane::default() };
+        let plane = ControlPlaneState { runs: true, pretends, ..ControlPlaneState::default() };
         let answer = explain(&mut world(&[scaler]), &key, &plane).unwrap();
         assert_eq!(answer.standing(), expected, "{answer:#?}");
     }
@@ -50,7 +50,7 @@ fn an_autoscaler_whose_pods_ask_for_nothing_is_found_before_anybody_has_measured
             {"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric", "message": message}]},
     });
     for (requests, expected) in
-        [(json!({"memory": "1Gi"}), Standing::Stuck), (json!({"cpu": "1m"}), Standing::Converged)]
+        [(json!({"memory": "1Gi"}), ConvergenceState::Stuck), (json!({"cpu": "1m"}), ConvergenceState::Converged)]
     {
         let containers = json!([{"name": "c", "image": "x", "resources": {"requests": requests}}]);
         let mut pod = pod(json!({"containers": containers}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
@@ -58,10 +58,15 @@ fn an_autoscaler_whose_pods_ask_for_nothing_is_found_before_anybody_has_measured
         let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1});
         let mut world = world(&[node("True"), scaler.clone(), deployment(json!({}), status), pod]);
         let key = Key::new(crate::object::Resource("horizontalpodautoscalers.autoscaling"), "default", "h");
-        let answer = explain(&mut world, &key, &Plane { runs: true, pretends: true, ..Plane::default() }).unwrap();
+        let answer = explain(
+            &mut world,
+            &key,
+            &ControlPlaneState { runs: true, pretends: true, ..ControlPlaneState::default() },
+        )
+        .unwrap();
         let link = &answer.links[1];
         assert_eq!(link.standing, expected, "{answer:#?}");
-        if expected == Standing::Stuck {
+        if expected == ConvergenceState::Stuck {
             let error = "FailedGetResourceMetric: missing request for cpu in container c of Pod p";
             assert_eq!(link.error.as_deref(), Some(error));
             let next = link.next.as_deref().unwrap_or_default();
@@ -131,11 +136,11 @@ fn a_claim_that_no_node_can_meet_does_not_wait_for_its_pod() {
     let uses = pod(json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}), Value::Null);
     for about in ["persistentvolumeclaim/data", "pod/p"] {
         let answer = ask(&[node("True"), class.clone(), claim.clone(), uses.clone()], about, true);
-        assert_eq!(answer.standing(), Standing::Stuck, "{answer:#?}");
+        assert_eq!(answer.standing(), ConvergenceState::Stuck, "{answer:#?}");
         assert!(answer.next().contains("apply a PersistentVolume of at least 1Gi"), "{}", answer.next());
     }
     let alone = ask(&[node("True"), class, claim], "persistentvolumeclaim/data", true);
-    assert_ne!(alone.standing(), Standing::Stuck, "{alone:#?}");
+    assert_ne!(alone.standing(), ConvergenceState::Stuck, "{alone:#?}");
 }
 
 #[test]
@@ -194,6 +199,6 @@ fn a_cron_job_says_when_it_starts_the_next_job() {
         },
     });
     let answer = ask(&[cron_job], "cronjob/tick", true);
-    assert_eq!(answer.standing(), Standing::Converged);
+    assert_eq!(answer.standing(), ConvergenceState::Converged);
     assert_eq!(answer.links[1].seen, "the next Job is due at 2026-01-01T03:45:00Z");
 }

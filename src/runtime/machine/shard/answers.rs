@@ -3,76 +3,76 @@
 //! Knows: the meaning of each answer, and the pending orders that it fulfils. Never: sends the first message; the shard
 //! does. Start reading at [`Shard::hear`].
 
-use super::super::super::wire::{self, Answer, Record, State};
+use super::super::super::wire::{self, RecordedState, ShimAnswer, ShimRecord};
 use super::super::super::{image, probe};
 use super::super::facts;
-use super::super::link::Fate;
+use super::super::link::LinkState;
 use super::{Shard, pod_mut};
 use crate::object::Str;
 use crate::world::Report;
 
 impl Shard {
     /// Reads what a shim has said, and sees to it.
-    pub(super) fn hear(&mut self, uid: &Str) {
+    pub(super) fn read_answers(&mut self, uid: &Str) {
         let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) else { return };
         link.flush();
         let was_greeted = link.greeted;
         let (answers, fate) = link.read();
         let is_new = link.greeted && !was_greeted;
         for answer in answers {
-            self.take(uid, answer);
+            self.apply_answer(uid, answer);
         }
         if let Some(pod) = self.pods.get_mut(uid).filter(|_| is_new) {
             pod.failing = None;
             self.pursue(uid);
         }
         match fate {
-            Fate::Stays => {}
-            Fate::Gone => self.lost(uid),
-            Fate::Foreign => {
+            LinkState::Stays => {}
+            LinkState::Gone => self.lost(uid),
+            LinkState::Foreign => {
                 self.hang_up(uid);
                 self.give_up(uid);
             }
         }
     }
 
-    fn take(&mut self, uid: &Str, answer: Answer) {
+    fn apply_answer(&mut self, uid: &Str, answer: ShimAnswer) {
         match answer {
-            Answer::State(record) => self.take_state(uid, &record),
-            Answer::Container { name, container } => {
+            ShimAnswer::State(record) => self.take_state(uid, &record),
+            ShimAnswer::Container { name, container } => {
                 let pod = pod_mut(&mut self.pods, uid);
                 pod.starts.retain(|launch| launch.container != name || launch.attempt > container.attempt);
                 self.take_container(uid, &name, &container);
             }
-            Answer::ExecDone { id, outcome, output } => {
+            ShimAnswer::ExecDone { id, outcome, output } => {
                 let probe = self.pods.get_mut(uid).and_then(|pod| pod.execs.remove(&id));
                 if let Some(probe) = probe {
                     let result = probe::judge(&probe, outcome, output);
                     (self.context.report)(probe::answer(&probe, result));
                 }
             }
-            Answer::Refused { why, start: Some((container, attempt)) } => {
+            ShimAnswer::Refused { why, start: Some((container, attempt)) } => {
                 let pod = pod_mut(&mut self.pods, uid);
                 pod.starts.retain(|launch| launch.container != container || launch.attempt != attempt);
-                let refusal = image::Refusal { reason: "CreateContainerError", message: why };
+                let refusal = image::ImageRefusal { reason: "CreateContainerError", message: why };
                 self.refuse(uid, &container, attempt, refusal);
             }
-            Answer::Limited { container, attempt, limits, error } => {
+            ShimAnswer::Limited { container, attempt, limits, error } => {
                 let (pod_uid, container) = (uid.clone(), container.as_str().into());
                 (self.context.report)(Report::Resized { pod_uid, container, attempt, limits, error });
             }
-            Answer::Denied(denial) => (self.context.report)(Report::Denied { pod_uid: uid.clone(), denial }),
-            Answer::Unbound(port) => (self.context.report)(Report::Unbound { pod_uid: uid.clone(), port }),
+            ShimAnswer::Denied(denial) => (self.context.report)(Report::Denied { pod_uid: uid.clone(), denial }),
+            ShimAnswer::Unbound(port) => (self.context.report)(Report::Unbound { pod_uid: uid.clone(), port }),
             // Another leader has taken over: it is for that one to act.
-            Answer::Refused { .. } => {}
+            ShimAnswer::Refused { .. } => {}
             // Those are for who attaches, which this is not.
-            Answer::Pong | Answer::Attached | Answer::Detached => {}
-            Answer::Leaving => pod_mut(&mut self.pods, uid).leaving = true,
-            Answer::Removed => self.removed(uid),
+            ShimAnswer::Pong | ShimAnswer::Attached | ShimAnswer::Detached => {}
+            ShimAnswer::Leaving => pod_mut(&mut self.pods, uid).leaving = true,
+            ShimAnswer::Removed => self.removed(uid),
         }
     }
 
-    pub(super) fn take_state(&mut self, uid: &Str, record: &Record) {
+    pub(super) fn take_state(&mut self, uid: &Str, record: &ShimRecord) {
         for (name, container) in &record.containers {
             self.take_container(uid, name, container);
         }
@@ -82,11 +82,11 @@ impl Shard {
         }
     }
 
-    pub(super) fn take_container(&mut self, uid: &Str, name: &str, container: &wire::Container) {
+    pub(super) fn take_container(&mut self, uid: &Str, name: &str, container: &wire::ContainerRecord) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         pod.tries = 0;
         // An attempt that was refused may be tried again under its number: that start is still to be answered.
-        let again = u32::from(matches!(container.state, State::Refused { .. }));
+        let again = u32::from(matches!(container.state, RecordedState::Refused { .. }));
         pod.starts.retain(|launch| launch.container != name || launch.attempt + again > container.attempt);
         match container.process() {
             Some(_) => pod.running.insert(name.to_owned(), container.attempt),

@@ -11,15 +11,15 @@ use absent::Absent;
 use reach::end_shim;
 
 use super::super::contain::contain;
-use super::super::probe::Finding;
-use super::super::wire::{Exec, Launch, PodName, Record, Request};
+use super::super::probe::ProbeFinding;
+use super::super::wire::{ExecRequest, LaunchRequest, PodName, ShimRecord, ShimRequest};
 use super::super::{build, folder, image, probe, usage, wire};
-use super::Context;
-use super::link::Link;
-use super::nursery::Nursery;
+use super::MachineContext;
+use super::link::ShimLink;
+use super::nursery::ZygoteHandle;
 use crate::object::Str;
 use crate::world::limits::Limits;
-use crate::world::plan::Probe;
+use crate::world::plan::ProbeRun;
 use crate::world::start::Start;
 use crate::world::volume::Volume;
 use crate::world::{ContainerState, Effect, ProbeKind, Report};
@@ -45,13 +45,13 @@ const OVERDUE: Duration = Duration::from_secs(10);
 const TRIES: u32 = 3;
 
 /// A command to a shard.
-pub enum Order {
+pub enum ShardCommand {
     /// Carry this out.
     Effect(Effect),
     /// Connect to a shim that was there before; its record goes to the asker.
-    Adopt(Str, Sender<(Str, Record)>),
+    Adopt(Str, Sender<(Str, ShimRecord)>),
     /// The build that a start waited for has ended.
-    Built(Box<Start>, Result<(), image::Refusal>),
+    Built(Box<Start>, Result<(), image::ImageRefusal>),
     /// The removal of a pod's folder has ended.
     Cleared(Str, Result<(), String>),
     /// End the thread. Shims stay.
@@ -59,25 +59,25 @@ pub enum Order {
 }
 
 /// Queue of commands to a shard.
-pub struct Inbox {
-    orders: Mutex<VecDeque<Order>>,
+pub struct ShardInbox {
+    orders: Mutex<VecDeque<ShardCommand>>,
     wake: OwnedFd,
 }
 
-impl Inbox {
+impl ShardInbox {
     /// An empty one.
-    pub fn new() -> rustix::io::Result<Inbox> {
+    pub fn new() -> rustix::io::Result<ShardInbox> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Inbox { orders: Mutex::default(), wake })
+        Ok(ShardInbox { orders: Mutex::default(), wake })
     }
 
     /// Leaves an order; never waits for the shard.
-    pub fn put(&self, order: Order) {
+    pub fn put(&self, order: ShardCommand) {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).push_back(order);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    fn take(&self) -> Option<Order> {
+    fn pop(&self) -> Option<ShardCommand> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
@@ -88,23 +88,23 @@ impl Inbox {
 
 /// Desired state of one pod, and the connection to its shim.
 #[derive(Default)]
-struct Pod {
-    link: Option<Link>,
+struct ShardPod {
+    link: Option<ShimLink>,
     name: Option<PodName>,
     /// Starts that were not answered yet.
-    starts: Vec<Launch>,
+    starts: Vec<LaunchRequest>,
     /// Stops that could not be sent yet.
     stops: Vec<(String, u32, u64)>,
     /// Attempts last heard to run.
     running: BTreeMap<String, u32>,
-    execs: HashMap<u64, Box<Probe>>,
+    execs: HashMap<u64, Box<ProbeRun>>,
     removing: bool,
     /// Its folder is being removed; nothing runs in it.
     clearing: bool,
     /// When its shim is killed for not having answered the removal: it was stopped, or hangs.
     remove_by: Option<Instant>,
     leaving: bool,
-    adopter: Option<Sender<(Str, Record)>>,
+    adopter: Option<Sender<(Str, ShimRecord)>>,
     tries: u32,
     /// Everything is ready for its shim, only the nursery was busy.
     unborn: bool,
@@ -143,15 +143,15 @@ impl Subject {
 
 /// The thread's state.
 pub struct Shard {
-    context: Arc<Context>,
-    inbox: Arc<Inbox>,
+    context: Arc<MachineContext>,
+    inbox: Arc<ShardInbox>,
     epoll: OwnedFd,
-    pods: HashMap<Str, Pod>,
+    pods: HashMap<Str, ShardPod>,
     tokens: HashMap<u64, Str>,
     next: u64,
     /// Pods to look at again, by when.
     later: BTreeSet<(Instant, Str)>,
-    nursery: Nursery,
+    nursery: ZygoteHandle,
     /// Attempts that wait for the build of their image, by pod and container.
     building: HashMap<(Str, Str), u32>,
     /// Attempts whose log tells of a build that has failed.
@@ -162,11 +162,11 @@ pub struct Shard {
 
 impl Shard {
     /// A shard that takes its orders from this inbox.
-    pub fn new(context: Arc<Context>, inbox: Arc<Inbox>) -> rustix::io::Result<Shard> {
+    pub fn new(context: Arc<MachineContext>, inbox: Arc<ShardInbox>) -> rustix::io::Result<Shard> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         let (pods, tokens) = (HashMap::new(), HashMap::new());
-        let mut nursery = Nursery::default();
+        let mut nursery = ZygoteHandle::default();
         // Started ahead of the first pod. If that fails, the first pod says why.
         let _ = nursery.control(&context);
         Ok(Shard {
@@ -193,22 +193,22 @@ impl Shard {
                 (self.context.report)(Report::Findable { pod_uid, container, attempt });
             }
             // One order a turn: a report never waits behind a long row of starts.
-            match self.inbox.take() {
-                Some(Order::Effect(effect)) => {
+            match self.inbox.pop() {
+                Some(ShardCommand::Effect(effect)) => {
                     let subject = Subject::of_effect(&effect);
                     self.contain(&subject, |shard| shard.carry_out(effect));
                 }
-                Some(Order::Adopt(uid, adopter)) => {
+                Some(ShardCommand::Adopt(uid, adopter)) => {
                     pod_mut(&mut self.pods, &uid).adopter = Some(adopter);
                     self.contain(&Subject::of_pod(&uid), |shard| shard.pursue(&uid));
                 }
-                Some(Order::Built(start, result)) => {
+                Some(ShardCommand::Built(start, result)) => {
                     self.contain(&Subject::of_start(&start), |shard| shard.built(&start, result));
                 }
-                Some(Order::Cleared(uid, result)) => {
+                Some(ShardCommand::Cleared(uid, result)) => {
                     self.contain(&Subject::of_pod(&uid), |shard| shard.cleared(&uid, result));
                 }
-                Some(Order::Quit) => return,
+                Some(ShardCommand::Quit) => return,
                 None => {}
             }
         }
@@ -223,7 +223,7 @@ impl Shard {
             if token == WAKE {
                 let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8][..]);
             } else if let Some(uid) = self.tokens.get(&token).cloned() {
-                self.contain(&Subject::of_pod(&uid), |shard| shard.hear(&uid));
+                self.contain(&Subject::of_pod(&uid), |shard| shard.read_answers(&uid));
             }
         }
     }
@@ -255,7 +255,7 @@ impl Shard {
         let Err(message) = contain(|| work(self)) else { return };
         match (&subject.uid, &subject.start) {
             (Some(uid), Some((container, attempt))) => {
-                let refusal = image::Refusal { reason: "InternalError", message };
+                let refusal = image::ImageRefusal { reason: "InternalError", message };
                 self.refuse(uid, container, *attempt, refusal);
             }
             (Some(uid), None) => {
@@ -344,7 +344,7 @@ impl Shard {
         let launch = match image::resolve(start, &self.context.environment) {
             Ok(launch) => {
                 let groups = self.context.groups(&start.pod_uid, &start.container, &start.limits);
-                Launch { groups, watched: self.context.watched(&start.limits), ..launch }
+                LaunchRequest { groups, watched: self.context.watched(&start.limits), ..launch }
             }
             Err(refusal) => {
                 if refusal.is_absent() {
@@ -355,7 +355,7 @@ impl Shard {
         };
         if !folder::is_plain_name(&start.pod_uid) {
             let message = format!("{:?} cannot be a pod's uid", start.pod_uid);
-            let refusal = image::Refusal { reason: "CreateContainerError", message };
+            let refusal = image::ImageRefusal { reason: "CreateContainerError", message };
             return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal);
         }
         let pod = self.pods.entry(start.pod_uid.clone()).or_default();
@@ -369,14 +369,14 @@ impl Shard {
         if pod.name.as_ref() != Some(&name) {
             // The leader before us may have died between the birth of the shim and the first word to it.
             if let Some(link) = &mut pod.link {
-                link.send(self.context.epoch, Request::Hello(Some(name.clone())));
+                link.send(self.context.epoch, ShimRequest::Hello(Some(name.clone())));
             }
             pod.name = Some(name);
         }
         pod.starts.retain(|known| known.container != launch.container);
         pod.starts.push(launch.clone());
         match &mut pod.link {
-            Some(link) => link.send(self.context.epoch, Request::Start(Box::new(launch))),
+            Some(link) => link.send(self.context.epoch, ShimRequest::Start(Box::new(launch))),
             None => self.pursue(&start.pod_uid),
         }
     }
@@ -390,7 +390,7 @@ impl Shard {
         if build::is_done(&context.state, &image.name, build) {
             // Somebody else's build went well meanwhile, or it was built ahead of this start: that is what the log has to tell.
             if self.unbuilt.remove(&place) || build::is_news(&context.state, &image.name, start) {
-                let _ = build::tell(&context.state, context.epoch, start);
+                let _ = build::write_build_log(&context.state, context.epoch, start);
             }
             return false;
         }
@@ -398,15 +398,15 @@ impl Shard {
             return true;
         }
         let (inbox, again) = (self.inbox.clone(), Box::new(start.clone()));
-        let done: build::Waiter = Box::new(move |result| inbox.put(Order::Built(again, result)));
+        let done: build::BuildWaiter = Box::new(move |result| inbox.put(ShardCommand::Built(again, result)));
         // Made here, where the pod's removal is ordered, too: nothing is written of a pod that has gone.
-        let telling = build::Telling::begin(&context.state, context.epoch, start).ok();
-        context.build(image, build::Waiting { telling, done });
+        let telling = build::BuildLogWriter::begin(&context.state, context.epoch, start).ok();
+        context.build(image, build::BuildWait { telling, done });
         true
     }
 
     /// Unless the pod was to end meanwhile.
-    fn built(&mut self, start: &Start, result: Result<(), image::Refusal>) {
+    fn built(&mut self, start: &Start, result: Result<(), image::ImageRefusal>) {
         let place = (start.pod_uid.clone(), start.container.clone());
         if self.building.get(&place) != Some(&start.attempt) {
             return;
@@ -430,25 +430,25 @@ impl Shard {
         let (groups, watched) = (self.context.groups(uid, container, &limits), self.context.watched(&limits));
         if let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) {
             let container = container.to_owned();
-            link.send(self.context.epoch, Request::Limit { container, attempt, groups, watched, limits });
+            link.send(self.context.epoch, ShimRequest::Limit { container, attempt, groups, watched, limits });
         }
     }
 
     fn measure(&self, uid: &Str) {
         let found = usage::of_pod(&self.context.state, uid);
         let samples = found.into_iter().map(|(name, sample)| (name.as_str().into(), sample)).collect();
-        (self.context.report)(Report::Usage { pod_uid: uid.clone(), at: wire::moment(wire::now()), samples });
+        (self.context.report)(Report::Usage { pod_uid: uid.clone(), at: wire::moment(wire::now_nanos()), samples });
     }
 
     /// A pod without a shim has nobody who reads: its next start lays everything out.
     fn refresh(&mut self, uid: &Str, volumes: Vec<Volume>) {
         if let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) {
-            link.send(self.context.epoch, Request::Refresh(volumes));
+            link.send(self.context.epoch, ShimRequest::Refresh(volumes));
         }
     }
 
-    fn refuse(&self, uid: &Str, container: &str, attempt: u32, refusal: image::Refusal) {
-        let at = wire::moment(wire::now());
+    fn refuse(&self, uid: &Str, container: &str, attempt: u32, refusal: image::ImageRefusal) {
+        let at = wire::moment(wire::now_nanos());
         let state = ContainerState::Refused { reason: refusal.reason.to_owned(), message: refusal.message, at };
         self.report_state(uid, container, attempt, state);
     }
@@ -457,22 +457,25 @@ impl Shard {
         (self.context.report)(Report::Container { pod_uid: uid.clone(), container: container.into(), attempt, state });
     }
 
-    fn exec(&mut self, probe: Box<Probe>) {
+    fn exec(&mut self, probe: Box<ProbeRun>) {
         let pod = self.pods.entry(probe.pod_uid.clone()).or_default();
         let Some(link) = &mut pod.link else {
-            return (self.context.report)(probe::answer(&probe, Finding::unknown("the pod's shim is not reachable")));
+            return (self.context.report)(probe::answer(
+                &probe,
+                ProbeFinding::unknown("the pod's shim is not reachable"),
+            ));
         };
         let (container, attempt) = (probe.container.to_string(), probe.attempt);
         let timeout = (probe.timeout_seconds.max(1) as u64).saturating_mul(1000);
         self.next += 1;
         let keeps_leftovers = probe.kind == ProbeKind::PostStart;
         let argv = probe::command(&probe.handler);
-        let exec = Exec { id: self.next, container, attempt, argv, timeout, keeps_leftovers };
+        let exec = ExecRequest { id: self.next, container, attempt, argv, timeout, keeps_leftovers };
         pod.execs.insert(exec.id, probe);
-        link.send(self.context.epoch, Request::Exec(Box::new(exec)));
+        link.send(self.context.epoch, ShimRequest::Exec(Box::new(exec)));
     }
 }
 
-fn pod_mut<'a>(pods: &'a mut HashMap<Str, Pod>, uid: &Str) -> &'a mut Pod {
+fn pod_mut<'a>(pods: &'a mut HashMap<Str, ShardPod>, uid: &Str) -> &'a mut ShardPod {
     pods.entry(uid.clone()).or_default()
 }

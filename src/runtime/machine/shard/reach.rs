@@ -2,14 +2,14 @@
 //!
 //! Never: asks anything of a shim but what the pod's wishes need. Start reading at [`Shard::pursue`].
 
-use super::super::super::probe::{self, Finding};
-use super::super::super::wire::{self, Record, Request, State, VERSION};
-use super::super::super::{bury, folder, image};
+use super::super::super::probe::{self, ProbeFinding};
+use super::super::super::wire::{self, RecordedState, ShimRecord, ShimRequest, VERSION};
+use super::super::super::{folder, image, reap_dead_shim};
 use super::super::facts;
-use super::super::link::Link;
-use super::{BUSY, OVERDUE, Order, SELDOM, Shard, TRIES, pod_mut};
+use super::super::link::ShimLink;
+use super::{BUSY, OVERDUE, SELDOM, Shard, ShardCommand, TRIES, pod_mut};
 use crate::object::Str;
-use crate::world::{Ended, Report};
+use crate::world::{AttemptEnd, Report};
 use rustix::event::epoll;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -23,7 +23,7 @@ impl Shard {
             // A stop that is sent to somebody else would be forgotten.
             let stops = if link.greeted { std::mem::take(&mut pod.stops) } else { Vec::new() };
             for (container, attempt, grace) in stops {
-                link.send(self.context.epoch, Request::Stop { container, attempt, grace });
+                link.send(self.context.epoch, ShimRequest::Stop { container, attempt, grace });
             }
             let (greeted, age) = (link.greeted, link.since.elapsed());
             if pod.removing {
@@ -31,7 +31,7 @@ impl Shard {
                 match pod.remove_by {
                     Some(_) if is_overdue => end_shim(&folder::pod(&self.context.state, uid)),
                     Some(_) => {}
-                    None => link.send(self.context.epoch, Request::Remove),
+                    None => link.send(self.context.epoch, ShimRequest::Remove),
                 }
                 let by = pod.remove_by.filter(|_| !is_overdue).unwrap_or_else(|| Instant::now() + OVERDUE);
                 pod.remove_by = Some(by);
@@ -61,7 +61,7 @@ impl Shard {
         if let (false, Ok(socket)) = (is_foreign, folder::dial(&path)) {
             return self.connect(uid, socket);
         }
-        match bury::take_over(std::slice::from_ref(&path), self.context.epoch).pop() {
+        match reap_dead_shim::take_over(std::slice::from_ref(&path), self.context.epoch).pop() {
             Some((_, record)) => self.without_shim(uid, &record),
             None if record.is_some_and(|record| record.epoch > self.context.epoch) => self.forget(uid),
             None if is_foreign => self.give_up(uid),
@@ -74,17 +74,20 @@ impl Shard {
         if pod.removing {
             return self.removed(uid);
         }
-        let vanished = Record::default();
+        let vanished = ShimRecord::default();
         if pod.starts.is_empty() { self.settled(uid, &vanished) } else { self.spawn(uid) }
     }
 
     /// The folder is ours alone now, nothing runs: the record is the truth.
-    pub(super) fn without_shim(&mut self, uid: &Str, record: &Record) {
+    pub(super) fn without_shim(&mut self, uid: &Str, record: &ShimRecord) {
         let pod = pod_mut(&mut self.pods, uid);
         if pod.removing {
             pod.clearing = true;
             let (inbox, about) = (self.inbox.clone(), uid.clone());
-            return self.context.remover.remove_pod(uid.clone(), move |done| inbox.put(Order::Cleared(about, done)));
+            return self
+                .context
+                .remover
+                .remove_pod(uid.clone(), move |done| inbox.put(ShardCommand::Cleared(about, done)));
         }
         self.settled(uid, record);
         if self.pods.get(uid).is_some_and(|pod| !pod.starts.is_empty()) {
@@ -93,21 +96,21 @@ impl Shard {
     }
 
     /// Takes a record as the last word of a pod without a shim.
-    pub(super) fn settled(&mut self, uid: &Str, record: &Record) {
+    pub(super) fn settled(&mut self, uid: &Str, record: &ShimRecord) {
         let pod = pod_mut(&mut self.pods, uid);
         for (_, probe) in pod.execs.drain() {
-            (self.context.report)(probe::answer(&probe, Finding::unknown("the container has ended")));
+            (self.context.report)(probe::answer(&probe, ProbeFinding::unknown("the container has ended")));
         }
         let mut running = std::mem::take(&mut pod.running);
         running.extend(pod.stops.drain(..).map(|(container, attempt, _)| (container, attempt)));
         for (container, attempt) in running.iter().filter(|(name, _)| !record.containers.contains_key(*name)) {
-            let end = wire::End {
+            let end = wire::RecordedEnd {
                 code: 137,
-                reason: Some(Ended::UNKNOWN.into()),
-                finished: wire::now(),
-                ..wire::End::default()
+                reason: Some(AttemptEnd::UNKNOWN.into()),
+                finished: wire::now_nanos(),
+                ..wire::RecordedEnd::default()
             };
-            self.report_state(uid, container, *attempt, facts::state(&State::Ended(end)));
+            self.report_state(uid, container, *attempt, facts::state(&RecordedState::Ended(end)));
         }
         self.take_state(uid, record);
         let pod = pod_mut(&mut self.pods, uid);
@@ -165,7 +168,7 @@ impl Shard {
                 self.forget(uid);
                 for launch in starts {
                     let message = format!("cannot start the pod's shim: {why}");
-                    let refusal = image::Refusal { reason: "CreateContainerError", message };
+                    let refusal = image::ImageRefusal { reason: "CreateContainerError", message };
                     self.refuse(uid, &launch.container, launch.attempt, refusal);
                 }
             }
@@ -182,10 +185,10 @@ impl Shard {
         if epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(token), flags).is_err() {
             return self.not_reached(uid);
         }
-        let mut link = Link::new(socket, token);
-        link.send(self.context.epoch, Request::Hello(pod.name.clone()));
+        let mut link = ShimLink::new(socket, token);
+        link.send(self.context.epoch, ShimRequest::Hello(pod.name.clone()));
         for launch in &pod.starts {
-            link.send(self.context.epoch, Request::Start(Box::new(launch.clone())));
+            link.send(self.context.epoch, ShimRequest::Start(Box::new(launch.clone())));
         }
         pod.link = Some(link);
         self.tokens.insert(token, uid.clone());
@@ -213,7 +216,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn hang_up(&mut self, uid: &Str) -> Option<Link> {
+    pub(super) fn hang_up(&mut self, uid: &Str) -> Option<ShimLink> {
         let link = self.pods.get_mut(uid)?.link.take()?;
         self.tokens.remove(&link.token);
         Some(link)
@@ -223,6 +226,6 @@ impl Shard {
 /// Ends the shim of a pod that cannot be spoken to.
 pub(super) fn end_shim(pod: &Path) {
     if let Some(shim) = folder::holder(pod) {
-        bury::end_shim(shim);
+        reap_dead_shim::end_shim(shim);
     }
 }

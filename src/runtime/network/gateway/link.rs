@@ -2,10 +2,10 @@
 //! it has died.
 
 use super::super::super::spawn;
-use super::{MOMENT, News, Order, WORD, build, socket};
+use super::{GatewayCommand, GatewayNews, MOMENT, WORD, build, socket};
 use crate::object::{Key, Str};
 use crate::world::Report;
-use crate::world::entrance::{Entrance, HostPort};
+use crate::world::entrance::{HostPort, IngressRoute};
 use crate::world::plan::Route;
 use crate::world::policy::Cidr;
 use rustix::process::WaitOptions;
@@ -25,12 +25,12 @@ use std::time::{Duration, Instant};
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Takes the gateway's news.
-pub type Hear = Arc<dyn Fn(Report) + Send + Sync>;
+pub type NewsHandler = Arc<dyn Fn(Report) + Send + Sync>;
 
 /// Messages to the thread.
-enum Letter {
+enum LinkMessage {
     /// Something for the gateway.
-    Order(Order),
+    Order(GatewayCommand),
     /// Doors of somebody could not be opened; or all of them can be now.
     Blocked(Key, bool),
     /// The connection of this number has ended.
@@ -38,37 +38,46 @@ enum Letter {
 }
 
 /// The way to the gateway. The thread ends when this is dropped; the gateway does not.
-pub struct Link(Sender<Letter>);
+pub struct GatewayLink(Sender<LinkMessage>);
 
-impl Link {
+impl GatewayLink {
     /// Starts the thread; `program` is the binary that gateways are.
-    pub fn start(state: PathBuf, epoch: u64, program: PathBuf, hear: Hear) -> io::Result<Link> {
+    pub fn start(state: PathBuf, epoch: u64, program: PathBuf, hear: NewsHandler) -> io::Result<GatewayLink> {
         let (sender, letters) = channel();
         let teller = sender.clone();
-        let line =
-            Line { state, epoch, program, hear, teller, told: Told::default(), stream: None, number: 0, tried: None };
+        let line = GatewayConnection {
+            state,
+            epoch,
+            program,
+            hear,
+            teller,
+            told: SentCommands::default(),
+            stream: None,
+            number: 0,
+            tried: None,
+        };
         std::thread::Builder::new().name("gateway".into()).spawn(move || line.run(&letters))?;
-        Ok(Link(sender))
+        Ok(GatewayLink(sender))
     }
 
     /// Orders something; returns at once.
-    pub fn order(&self, order: Order) {
-        let _ = self.0.send(Letter::Order(order));
+    pub fn order(&self, order: GatewayCommand) {
+        let _ = self.0.send(LinkMessage::Order(order));
     }
 }
 
-impl Drop for Link {
+impl Drop for GatewayLink {
     fn drop(&mut self) {
         // The thread holds an end of the channel itself: for its readers.
-        let _ = self.0.send(Letter::Lost(u64::MAX));
+        let _ = self.0.send(LinkMessage::Lost(u64::MAX));
     }
 }
 
 /// Everything that was ordered: a gateway that is new is told all of it.
 #[derive(Default)]
-struct Told {
+struct SentCommands {
     routes: BTreeMap<Key, Route>,
-    entrances: BTreeMap<Key, Entrance>,
+    entrances: BTreeMap<Key, IngressRoute>,
     exposed: BTreeMap<Key, Vec<HostPort>>,
     pods: HashMap<Ipv4Addr, Str>,
     /// Services and pods with blocked listeners: a new gateway does not know them.
@@ -78,42 +87,46 @@ struct Told {
     is_settled: bool,
 }
 
-impl Told {
-    fn note(&mut self, order: &Order) {
+impl SentCommands {
+    fn note(&mut self, order: &GatewayCommand) {
         match order {
-            Order::Hello { .. } | Order::Ask(_) => {}
-            Order::Route(key, route) if route.leads_nowhere() => drop(self.routes.remove(key)),
-            Order::Route(key, route) => drop(self.routes.insert(key.clone(), route.clone())),
-            Order::Admit(key, None) => drop(self.entrances.remove(key)),
-            Order::Admit(key, Some(entrance)) => drop(self.entrances.insert(key.clone(), entrance.clone())),
-            Order::Expose(key, ports) if ports.is_empty() => drop(self.exposed.remove(key)),
-            Order::Expose(key, ports) => drop(self.exposed.insert(key.clone(), ports.clone())),
-            Order::Pod(address, namespace) => drop(self.pods.insert(*address, namespace.clone())),
-            Order::Answer(network) => self.network = Some(*network),
-            Order::NodePorts(blocks) => self.node_ports = blocks.clone(),
-            Order::Settled => self.is_settled = true,
+            GatewayCommand::Hello { .. } | GatewayCommand::Ask(_) => {}
+            GatewayCommand::Route(key, route) if route.leads_nowhere() => drop(self.routes.remove(key)),
+            GatewayCommand::Route(key, route) => drop(self.routes.insert(key.clone(), route.clone())),
+            GatewayCommand::Admit(key, None) => drop(self.entrances.remove(key)),
+            GatewayCommand::Admit(key, Some(entrance)) => drop(self.entrances.insert(key.clone(), entrance.clone())),
+            GatewayCommand::Expose(key, ports) if ports.is_empty() => drop(self.exposed.remove(key)),
+            GatewayCommand::Expose(key, ports) => drop(self.exposed.insert(key.clone(), ports.clone())),
+            GatewayCommand::Pod(address, namespace) => drop(self.pods.insert(*address, namespace.clone())),
+            GatewayCommand::Answer(network) => self.network = Some(*network),
+            GatewayCommand::NodePorts(blocks) => self.node_ports = blocks.clone(),
+            GatewayCommand::Settled => self.is_settled = true,
         }
     }
 
-    fn all(&self) -> Vec<Order> {
-        let first = std::iter::once(Order::NodePorts(self.node_ports.clone()));
-        let pods = self.pods.iter().map(|(address, namespace)| Order::Pod(*address, namespace.clone()));
-        let routes = self.routes.iter().map(|(key, route)| Order::Route(key.clone(), route.clone()));
-        let entrances = self.entrances.iter().map(|(key, one)| Order::Admit(key.clone(), Some(one.clone())));
-        let exposed = self.exposed.iter().map(|(key, ports)| Order::Expose(key.clone(), ports.clone()));
-        let last = self.network.map(Order::Answer).into_iter().chain(self.is_settled.then_some(Order::Settled));
-        let asked = self.blocked.iter().cloned().map(Order::Ask);
+    fn replay_commands(&self) -> Vec<GatewayCommand> {
+        let first = std::iter::once(GatewayCommand::NodePorts(self.node_ports.clone()));
+        let pods = self.pods.iter().map(|(address, namespace)| GatewayCommand::Pod(*address, namespace.clone()));
+        let routes = self.routes.iter().map(|(key, route)| GatewayCommand::Route(key.clone(), route.clone()));
+        let entrances = self.entrances.iter().map(|(key, one)| GatewayCommand::Admit(key.clone(), Some(one.clone())));
+        let exposed = self.exposed.iter().map(|(key, ports)| GatewayCommand::Expose(key.clone(), ports.clone()));
+        let last = self
+            .network
+            .map(GatewayCommand::Answer)
+            .into_iter()
+            .chain(self.is_settled.then_some(GatewayCommand::Settled));
+        let asked = self.blocked.iter().cloned().map(GatewayCommand::Ask);
         first.chain(pods).chain(routes).chain(entrances).chain(exposed).chain(asked).chain(last).collect()
     }
 }
 
-struct Line {
+struct GatewayConnection {
     state: PathBuf,
     epoch: u64,
     program: PathBuf,
-    hear: Hear,
-    teller: Sender<Letter>,
-    told: Told,
+    hear: NewsHandler,
+    teller: Sender<LinkMessage>,
+    told: SentCommands,
     stream: Option<UnixStream>,
     /// Number of the connection.
     number: u64,
@@ -121,8 +134,8 @@ struct Line {
     tried: Option<Instant>,
 }
 
-impl Line {
-    fn run(mut self, letters: &Receiver<Letter>) {
+impl GatewayConnection {
+    fn run(mut self, letters: &Receiver<LinkMessage>) {
         let mut fresh = Vec::new();
         loop {
             let letter = match self.stream.is_some() || self.told.is_nothing() {
@@ -137,12 +150,12 @@ impl Line {
             };
             while let Some(letter) = next {
                 match letter {
-                    Letter::Order(order) => fresh.push(order),
-                    Letter::Blocked(key, true) => drop(self.told.blocked.insert(key)),
-                    Letter::Blocked(key, false) => drop(self.told.blocked.remove(&key)),
-                    Letter::Lost(u64::MAX) => return,
-                    Letter::Lost(number) if number == self.number => self.stream = None,
-                    Letter::Lost(_) => {}
+                    LinkMessage::Order(order) => fresh.push(order),
+                    LinkMessage::Blocked(key, true) => drop(self.told.blocked.insert(key)),
+                    LinkMessage::Blocked(key, false) => drop(self.told.blocked.remove(&key)),
+                    LinkMessage::Lost(u64::MAX) => return,
+                    LinkMessage::Lost(number) if number == self.number => self.stream = None,
+                    LinkMessage::Lost(_) => {}
                 }
                 next = letters.try_recv().ok();
             }
@@ -159,7 +172,7 @@ impl Line {
     }
 
     /// Tells; a connection that does not take it in is given up.
-    fn say(&mut self, orders: &[Order]) {
+    fn say(&mut self, orders: &[GatewayCommand]) {
         let Some(stream) = &mut self.stream else { return };
         let mut text = Vec::new();
         for order in orders {
@@ -184,24 +197,24 @@ impl Line {
         let read = move || {
             for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
                 match serde_json::from_slice(&line) {
-                    Ok(News::Doors(doors)) => hear(Report::Doors(doors)),
-                    Ok(News::Shared(Some(network))) => hear(Report::SharedNetwork(network)),
-                    Ok(News::Shared(None)) => {}
-                    Ok(News::Blocked(about, doors)) => {
-                        let _ = teller.send(Letter::Blocked(about.clone(), !doors.is_empty()));
+                    Ok(GatewayNews::Doors(doors)) => hear(Report::Doors(doors)),
+                    Ok(GatewayNews::Shared(Some(network))) => hear(Report::SharedNetwork(network)),
+                    Ok(GatewayNews::Shared(None)) => {}
+                    Ok(GatewayNews::Blocked(about, doors)) => {
+                        let _ = teller.send(LinkMessage::Blocked(about.clone(), !doors.is_empty()));
                         hear(Report::Blocked { about, doors });
                     }
                     Err(_) => {}
                 }
             }
-            let _ = teller.send(Letter::Lost(number));
+            let _ = teller.send(LinkMessage::Lost(number));
         };
         if std::thread::Builder::new().name("gateway-news".into()).spawn(read).is_err() {
             return;
         }
         self.stream = Some(stream);
-        let mut all = vec![Order::Hello { epoch: self.epoch, build: build(&self.program) }];
-        all.extend(self.told.all());
+        let mut all = vec![GatewayCommand::Hello { epoch: self.epoch, build: build(&self.program) }];
+        all.extend(self.told.replay_commands());
         self.say(&all);
     }
 
@@ -216,7 +229,7 @@ impl Line {
     }
 }
 
-impl Told {
+impl SentCommands {
     /// Whether there is nothing yet that a gateway would be needed for.
     fn is_nothing(&self) -> bool {
         self.network.is_none() && self.routes.is_empty() && self.entrances.is_empty() && self.exposed.is_empty()

@@ -14,7 +14,7 @@ use super::super::folder;
 use super::{ingress, proxy, resolver};
 use crate::object::{Key, Str};
 use crate::world::Report;
-use crate::world::entrance::{Blocked, Doors, Entrance, HostPort};
+use crate::world::entrance::{BlockedListener, HostPort, IngressListeners, IngressRoute};
 use crate::world::plan::Route;
 use crate::world::policy::Cidr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -48,7 +48,7 @@ const MOMENT: Duration = Duration::from_secs(2);
 
 /// Commands of a control plane: one JSON document a line.
 #[derive(Serialize, Deserialize, Debug, Clone)]
-pub enum Order {
+pub enum GatewayCommand {
     /// The first word: who leads.
     Hello {
         /// The epoch.
@@ -59,7 +59,7 @@ pub enum Order {
     /// The route of a Service.
     Route(Key, Route),
     /// The routes of an Ingress; `None` when it is gone.
-    Admit(Key, Option<Entrance>),
+    Admit(Key, Option<IngressRoute>),
     /// The ports of the machine that a pod wants.
     Expose(Key, Vec<HostPort>),
     /// The blocks of this machine's addresses at which node ports answer too, beside localhost: told before any route.
@@ -76,11 +76,11 @@ pub enum Order {
 
 /// Messages of the gateway.
 #[derive(Serialize, Deserialize, Debug, Clone)]
-pub enum News {
+pub enum GatewayNews {
     /// Addresses on which the Ingress proxy listens.
-    Doors(Doors),
+    Doors(IngressListeners),
     /// Doors of a Service, or of a pod, that could not be opened.
-    Blocked(Key, Vec<Blocked>),
+    Blocked(Key, Vec<BlockedListener>),
     /// Whether the cluster's addresses are another one's as well, and which they are.
     Shared(Option<u8>),
 }
@@ -162,27 +162,27 @@ fn lock(state: &Path) -> io::Result<Option<File>> {
 
 /// Messages to the control plane, kept to be repeated to the next one.
 #[derive(Default)]
-struct Outbox {
+struct NewsOutbox {
     leader: Option<UnixStream>,
-    doors: Doors,
-    blocked: BTreeMap<Key, Vec<Blocked>>,
+    doors: IngressListeners,
+    blocked: BTreeMap<Key, Vec<BlockedListener>>,
 }
 
-impl Outbox {
-    fn tell(&mut self, news: News) {
+impl NewsOutbox {
+    fn send(&mut self, news: GatewayNews) {
         self.say(&news);
         match news {
-            News::Shared(_) => {}
-            News::Doors(doors) => self.doors = doors,
+            GatewayNews::Shared(_) => {}
+            GatewayNews::Doors(doors) => self.doors = doors,
             // Without a leader, a listener that becomes free is reported to the next one.
-            News::Blocked(key, blocked) if blocked.is_empty() && self.leader.is_some() => {
+            GatewayNews::Blocked(key, blocked) if blocked.is_empty() && self.leader.is_some() => {
                 drop(self.blocked.remove(&key))
             }
-            News::Blocked(key, blocked) => drop(self.blocked.insert(key, blocked)),
+            GatewayNews::Blocked(key, blocked) => drop(self.blocked.insert(key, blocked)),
         }
     }
 
-    fn say(&mut self, news: &News) {
+    fn say(&mut self, news: &GatewayNews) {
         let Ok(mut line) = serde_json::to_vec(news) else { return };
         line.push(b'\n');
         // One that does not listen is no leader: it has gone, which is seen where it speaks.
@@ -191,9 +191,9 @@ impl Outbox {
 
     fn lead(&mut self, leader: UnixStream) {
         self.leader = Some(leader);
-        self.say(&News::Doors(self.doors.clone()));
-        let blocked: Vec<News> =
-            self.blocked.iter().map(|(key, blocked)| News::Blocked(key.clone(), blocked.clone())).collect();
+        self.say(&GatewayNews::Doors(self.doors.clone()));
+        let blocked: Vec<GatewayNews> =
+            self.blocked.iter().map(|(key, blocked)| GatewayNews::Blocked(key.clone(), blocked.clone())).collect();
         blocked.iter().for_each(|news| self.say(news));
         self.blocked.retain(|_, blocked| !blocked.is_empty());
     }
@@ -203,17 +203,17 @@ impl Outbox {
 struct Gateway {
     state: PathBuf,
     epoch: u64,
-    leader: Option<Leader>,
-    outbox: Arc<Mutex<Outbox>>,
-    directory: resolver::Shared,
+    leader: Option<LeaderConnection>,
+    outbox: Arc<Mutex<NewsOutbox>>,
+    directory: resolver::SharedDirectory,
     /// Whether names are answered.
     answers: bool,
     /// The lock on the cluster's addresses; none when another cluster has them.
     claim: Option<TcpListener>,
-    proxy: proxy::Teller,
+    proxy: proxy::ProxyCommands,
     /// Addresses besides localhost on which node ports answer.
     outside: Vec<Ipv4Addr>,
-    ingress: ingress::Proxy,
+    ingress: ingress::IngressProxy,
     /// Keys with a route, and those that the present leader has sent.
     known: HashSet<Key>,
     told: HashSet<Key>,
@@ -221,7 +221,7 @@ struct Gateway {
 }
 
 /// The control plane that leads.
-struct Leader {
+struct LeaderConnection {
     stream: UnixStream,
     /// The incomplete line received so far.
     begun: Vec<u8>,
@@ -229,20 +229,20 @@ struct Leader {
 
 impl Gateway {
     fn new(state: &Path) -> io::Result<Gateway> {
-        let outbox: Arc<Mutex<Outbox>> = Arc::default();
+        let outbox: Arc<Mutex<NewsOutbox>> = Arc::default();
         let teller = outbox.clone();
-        let tell = move |key, blocked| locked(&teller).tell(News::Blocked(key, blocked));
+        let tell = move |key, blocked| locked(&teller).send(GatewayNews::Blocked(key, blocked));
         Ok(Gateway {
             state: state.to_owned(),
             epoch: 0,
             leader: None,
             outbox,
-            directory: resolver::Shared::default(),
+            directory: resolver::SharedDirectory::default(),
             answers: false,
             claim: None,
             proxy: proxy::start(state, Box::new(tell))?,
             outside: Vec::new(),
-            ingress: ingress::Proxy::default(),
+            ingress: ingress::IngressProxy::default(),
             known: HashSet::new(),
             told: HashSet::new(),
             is_over: false,
@@ -257,7 +257,7 @@ impl Gateway {
             if called && let Ok((stream, _)) = listener.accept() {
                 self.meet(stream);
             }
-            if spoken && !self.hear() {
+            if spoken && !self.read_leader() {
                 self.leader = None;
                 locked(&self.outbox).leader = None;
             }
@@ -294,7 +294,8 @@ impl Gateway {
         let mut reader = BufReader::new(&stream);
         let mut line = Vec::new();
         let read = reader.read_until(b'\n', &mut line);
-        let Ok(Order::Hello { epoch, build: theirs }) = read.and_then(|_| Ok(serde_json::from_slice(&line)?)) else {
+        let Ok(GatewayCommand::Hello { epoch, build: theirs }) = read.and_then(|_| Ok(serde_json::from_slice(&line)?))
+        else {
             return;
         };
         if epoch < self.epoch {
@@ -308,13 +309,13 @@ impl Gateway {
         self.epoch = epoch;
         self.told.clear();
         locked(&self.outbox).lead(ours);
-        self.leader = Some(Leader { stream, begun });
+        self.leader = Some(LeaderConnection { stream, begun });
         // Lines that arrived with the first message are already buffered.
         self.take_lines();
     }
 
     /// Takes in what the leader says. False when it has gone.
-    fn hear(&mut self) -> bool {
+    fn read_leader(&mut self) -> bool {
         let Some(leader) = &mut self.leader else { return true };
         let mut bytes = [0; 65_536];
         match leader.stream.read(&mut bytes) {
@@ -337,29 +338,29 @@ impl Gateway {
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             // Commands of the same build can always be parsed.
             if let Ok(order) = serde_json::from_slice(line) {
-                self.take(order);
+                self.apply_command(order);
             }
         }
     }
 
-    fn take(&mut self, order: Order) {
+    fn apply_command(&mut self, order: GatewayCommand) {
         match order {
-            Order::Hello { .. } => {}
-            Order::Route(key, route) => self.route(key, route),
-            Order::Admit(key, entrance) => self.admit(key, entrance),
-            Order::Expose(key, ports) => self.expose(key, &ports),
-            Order::Pod(address, namespace) => {
+            GatewayCommand::Hello { .. } => {}
+            GatewayCommand::Route(key, route) => self.route(key, route),
+            GatewayCommand::Admit(key, entrance) => self.admit(key, entrance),
+            GatewayCommand::Expose(key, ports) => self.expose(key, &ports),
+            GatewayCommand::Pod(address, namespace) => {
                 self.directory.lock().unwrap_or_else(PoisonError::into_inner).pod(address, namespace);
             }
-            Order::Answer(network) if !self.answers => {
+            GatewayCommand::Answer(network) if !self.answers => {
                 self.claim = claim(network).ok();
-                locked(&self.outbox).tell(News::Shared((self.claim.is_none()).then_some(network)));
+                locked(&self.outbox).send(GatewayNews::Shared((self.claim.is_none()).then_some(network)));
                 self.answers = resolver::start(&self.state, network, &self.directory).is_ok();
             }
-            Order::Answer(_) => {}
-            Order::Ask(key) => drop(self.proxy.send(proxy::Word::Ask(key))),
-            Order::NodePorts(blocks) => self.outside = proxy::outside::addresses(&blocks),
-            Order::Settled => {
+            GatewayCommand::Answer(_) => {}
+            GatewayCommand::Ask(key) => drop(self.proxy.send(proxy::ProxyCommand::Ask(key))),
+            GatewayCommand::NodePorts(blocks) => self.outside = proxy::outside::addresses(&blocks),
+            GatewayCommand::Settled => {
                 let left: Vec<Key> = self.known.difference(&self.told).cloned().collect();
                 left.into_iter().for_each(|key| self.forget(key));
             }
@@ -375,16 +376,16 @@ impl Gateway {
         self.note(&key, !route.leads_nowhere());
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).lead(&key, &route);
         self.ingress.lead(&key, &route);
-        let _ = self.proxy.send(proxy::Word::Open(key, proxy::doors(&route, &self.outside)));
+        let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::doors(&route, &self.outside)));
     }
 
-    fn admit(&mut self, key: Key, entrance: Option<Entrance>) {
+    fn admit(&mut self, key: Key, entrance: Option<IngressRoute>) {
         self.note(&key, entrance.is_some());
         let outbox = self.outbox.clone();
-        let tell = || -> ingress::Tell {
+        let tell = || -> ingress::ListenersCallback {
             Box::new(move |report| {
                 if let Report::Doors(doors) = report {
-                    locked(&outbox).tell(News::Doors(doors));
+                    locked(&outbox).send(GatewayNews::Doors(doors));
                 }
             })
         };
@@ -393,7 +394,7 @@ impl Gateway {
 
     fn expose(&mut self, key: Key, ports: &[HostPort]) {
         self.note(&key, !ports.is_empty());
-        let _ = self.proxy.send(proxy::Word::Open(key, proxy::of_pod(ports)));
+        let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::of_pod(ports)));
     }
 
     /// Removes a key that the present leader does not know.
@@ -406,6 +407,6 @@ impl Gateway {
     }
 }
 
-fn locked(outbox: &Mutex<Outbox>) -> std::sync::MutexGuard<'_, Outbox> {
+fn locked(outbox: &Mutex<NewsOutbox>) -> std::sync::MutexGuard<'_, NewsOutbox> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! One request, to an endpoint and back: bodies as they come, both ways; after `Upgrade` whatever the two have to say.
 
-use super::pool::Body;
-use super::{Shared, Way};
+use super::pool::EndpointBody;
+use super::{RequestRoute, SharedIngress};
 use crate::object::cause;
 use http_body_util::{Either, Empty, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -36,41 +36,41 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const FORWARDED_SCHEME: HeaderName = HeaderName::from_static("x-forwarded-scheme");
 
 /// A client connection and its listener.
-pub struct Visit {
+pub struct IngressClient {
     /// State of the proxy.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedIngress>,
     /// Address of the client.
     pub client: SocketAddr,
     /// Forwarding headers for endpoints: the client's address, the scheme (`http` or `https`), the listener's port.
     told: [HeaderValue; 3],
 }
 
-impl Visit {
+impl IngressClient {
     /// One by the door of this scheme and port.
-    pub fn new(shared: Arc<Shared>, client: SocketAddr, scheme: &'static str, port: u16) -> Visit {
+    pub fn new(shared: Arc<SharedIngress>, client: SocketAddr, scheme: &'static str, port: u16) -> IngressClient {
         let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
         let told = [value(client.ip().to_string()), HeaderValue::from_static(scheme), port.into()];
-        Visit { shared, client, told }
+        IngressClient { shared, client, told }
     }
 }
 
-type Answer = Response<Either<Incoming, Full<Bytes>>>;
+type IngressResponse = Response<Either<Incoming, Full<Bytes>>>;
 
 /// Answers a request.
-pub async fn answer(request: Request<Incoming>, visit: Arc<Visit>) -> Result<Answer, Infallible> {
+pub async fn answer(request: Request<Incoming>, visit: Arc<IngressClient>) -> Result<IngressResponse, Infallible> {
     Ok(lead(request, &visit).await.unwrap_or_else(|refusal| refusal))
 }
 
-async fn lead(mut request: Request<Incoming>, visit: &Visit) -> Result<Answer, Answer> {
+async fn lead(mut request: Request<Incoming>, visit: &IngressClient) -> Result<IngressResponse, IngressResponse> {
     let value = host(&request);
     let host = value.to_str().unwrap_or_default();
     let (uri, is_head) = (request.uri().clone(), request.method() == Method::HEAD);
     let refuse = |code, why: &str| refusal(code, &format!("{host}{}: {why}", uri.path()), is_head);
     let (places, is_h2): (Vec<SocketAddr>, bool) = match visit.shared.way(host, uri.path(), visit.client.ip()) {
-        Way::Nowhere => return Err(refuse(StatusCode::NOT_FOUND, "no Ingress has a rule for it")),
-        Way::Nobody(why) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &why)),
-        Way::Endpoints(places, is_h2) => (places.into_iter().map(SocketAddr::V4).collect(), is_h2),
-        Way::Outside(name, port) => match tokio::net::lookup_host((name.as_str(), port)).await {
+        RequestRoute::Nowhere => return Err(refuse(StatusCode::NOT_FOUND, "no Ingress has a rule for it")),
+        RequestRoute::Nobody(why) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &why)),
+        RequestRoute::Endpoints(places, is_h2) => (places.into_iter().map(SocketAddr::V4).collect(), is_h2),
+        RequestRoute::Outside(name, port) => match tokio::net::lookup_host((name.as_str(), port)).await {
             Ok(places) => (places.collect(), false),
             Err(error) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("{name}: {}", cause(error)))),
         },
@@ -115,8 +115,8 @@ fn outgoing(
     request: Request<Incoming>,
     host: &HeaderValue,
     upgrade: Option<&HeaderValue>,
-    visit: &Visit,
-) -> Option<Request<Body>> {
+    visit: &IngressClient,
+) -> Option<Request<EndpointBody>> {
     let (mut parts, body) = request.into_parts();
     parts.uri = Uri::from(parts.uri.path_and_query().filter(|_| parts.method != Method::CONNECT)?.clone());
     parts.version = Version::HTTP_11;
@@ -150,7 +150,7 @@ fn outgoing(
 }
 
 /// The request as an endpoint gets it that speaks HTTP/2: the host is in its first line.
-fn as_second(mut request: Request<Body>, host: &str) -> Option<Request<Body>> {
+fn as_second(mut request: Request<EndpointBody>, host: &str) -> Option<Request<EndpointBody>> {
     let path = request.uri().path_and_query()?.clone();
     let authority = if host.is_empty() { "localhost" } else { host };
     *request.uri_mut() = Uri::builder().scheme("http").authority(authority).path_and_query(path).build().ok()?;
@@ -190,7 +190,7 @@ async fn tunnel(client: OnUpgrade, server: OnUpgrade) {
 }
 
 /// An error response of the proxy itself, such as `404 Not Found`, with the reason.
-fn refusal(code: StatusCode, why: &str, is_head: bool) -> Answer {
+fn refusal(code: StatusCode, why: &str, is_head: bool) -> IngressResponse {
     let text = if is_head { String::new() } else { format!("{code}\n{why}\n") };
     let mut response = Response::new(Either::Right(Full::from(text)));
     *response.status_mut() = code;

@@ -1,23 +1,23 @@
 //! The proxy that lets HTTP in by the rules of Ingresses: a thread of the gateway, from the first Ingress on.
 //!
 //! Knows: what each Ingress lets in and where each Service leads, as they were last ordered ([`Known`]); the rest is the matter of
-//! [`doors`] (listening), [`tls`] (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).
+//! [`listeners`] (listening), [`tls`] (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).
 //! Never: reads an object, or remembers an endpoint from one request to the next, but where a Service keeps its clients. Start reading at [`Proxy::admit`].
 
-mod doors;
 mod forward;
+mod listeners;
 mod pool;
 mod tls;
 
 pub use tls::is_key_of_another;
 
-use super::affinity::Affinity;
-use super::routes::Choice;
-use super::{hands, routes};
-use crate::network::ingress::table::{Found, Table};
+use super::affinity::SessionAffinity;
+use super::routes::EndpointChoice;
+use super::{routes, worker_pool};
+use crate::network::ingress::table::{IngressTable, RouteMatch};
 use crate::object::{Key, Resource};
 use crate::world::Report;
-use crate::world::entrance::{Backend, BackendPort, Entrance};
+use crate::world::entrance::{BackendPort, IngressBackend, IngressRoute};
 use crate::world::plan::{Route, RoutePort};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -29,50 +29,50 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 const ALIASES: usize = 8;
 
 /// Tells where the proxy listens, whenever that has changed.
-pub type Tell = Box<dyn Fn(Report) + Send>;
+pub type ListenersCallback = Box<dyn Fn(Report) + Send>;
 
 /// The proxy, as the machine holds it. It ends when this is dropped.
 #[derive(Default)]
-pub struct Proxy {
-    shared: Arc<Shared>,
+pub struct IngressProxy {
+    shared: Arc<SharedIngress>,
     /// Wakes the thread; none before the first Ingress.
     changed: Option<UnboundedSender<()>>,
 }
 
 /// State shared between the thread and its callers.
 #[derive(Default)]
-struct Shared {
-    known: Mutex<Known>,
+struct SharedIngress {
+    known: Mutex<IngressState>,
     /// One for each thread, which all its connections belong to.
-    pools: [pool::Pool; hands::MOST],
+    pools: [pool::EndpointPool; worker_pool::MOST],
 }
 
 /// The ordered configuration, and the tables derived from it.
 #[derive(Default)]
-struct Known {
-    routes: HashMap<Key, Led>,
-    entrances: HashMap<Key, Arc<Entrance>>,
-    table: Arc<Table>,
-    certificates: tls::Certificates,
-    affinity: Affinity,
+struct IngressState {
+    routes: HashMap<Key, ServiceTarget>,
+    entrances: HashMap<Key, Arc<IngressRoute>>,
+    table: Arc<IngressTable>,
+    certificates: tls::CertificateStore,
+    affinity: SessionAffinity,
 }
 
 /// The route of a Service.
-struct Led {
+struct ServiceTarget {
     route: Route,
     /// The endpoints of each port, as they are connected to.
     places: Vec<Vec<SocketAddrV4>>,
 }
 
-impl Led {
-    fn to(route: Route) -> Led {
+impl ServiceTarget {
+    fn for_route(route: Route) -> ServiceTarget {
         let places = |port: &RoutePort| port.endpoints.iter().filter_map(|one| one.parse().ok()).collect();
-        Led { places: route.ports.iter().map(places).collect(), route }
+        ServiceTarget { places: route.ports.iter().map(places).collect(), route }
     }
 }
 
 /// Decision about a request.
-enum Way {
+enum RequestRoute {
     /// No Ingress has a rule for it.
     Nowhere,
     /// There is a rule, and at this moment nobody behind it: why.
@@ -83,13 +83,13 @@ enum Way {
     Outside(String, u16),
 }
 
-impl Proxy {
+impl IngressProxy {
     /// Takes in where a Service leads.
     pub fn lead(&self, service: &Key, route: &Route) {
         let mut known = self.shared.known();
         let before = match route.leads_nowhere() {
             true => known.routes.remove(service),
-            false => known.routes.insert(service.clone(), Led::to(route.clone())),
+            false => known.routes.insert(service.clone(), ServiceTarget::for_route(route.clone())),
         };
         let has = |endpoint: &str| route.ports.iter().any(|port| port.endpoints.iter().any(|one| **one == *endpoint));
         let lost = before.iter().flat_map(|led| &led.route.ports).flat_map(|port| &port.endpoints);
@@ -99,7 +99,13 @@ impl Proxy {
     }
 
     /// Takes in what an Ingress lets in; the first one opens the doors. `state` is the cluster's folder.
-    pub fn admit(&mut self, ingress: &Key, entrance: Option<Arc<Entrance>>, state: &Path, tell: impl FnOnce() -> Tell) {
+    pub fn admit(
+        &mut self,
+        ingress: &Key,
+        entrance: Option<Arc<IngressRoute>>,
+        state: &Path,
+        tell: impl FnOnce() -> ListenersCallback,
+    ) {
         {
             let mut known = self.shared.known();
             known.certificates.put(ingress, entrance.as_deref());
@@ -118,12 +124,12 @@ impl Proxy {
         let _ = self.changed.as_ref().map(|changed| changed.send(()));
     }
 
-    fn start(&self, state: PathBuf, tell: Tell) -> std::io::Result<UnboundedSender<()>> {
+    fn start(&self, state: PathBuf, tell: ListenersCallback) -> std::io::Result<UnboundedSender<()>> {
         let (changed, mut changes) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = self.shared.clone();
         let run = async move || {
-            let mut doors = doors::Doors::new(state, tell);
+            let mut doors = listeners::OpenIngressListeners::new(state, tell);
             while changes.recv().await.is_some() {
                 while changes.try_recv().is_ok() {}
                 shared.known().renew();
@@ -136,41 +142,41 @@ impl Proxy {
     }
 }
 
-impl Shared {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl SharedIngress {
+    fn known(&self) -> MutexGuard<'_, IngressState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connections to endpoints that belong to this thread.
-    fn pool(&self) -> &pool::Pool {
-        &self.pools[hands::Hands::number() % hands::MOST]
+    fn pool(&self) -> &pool::EndpointPool {
+        &self.pools[worker_pool::WorkerPool::number() % worker_pool::MOST]
     }
 
     /// Decides the destination of a request.
-    fn way(&self, host: &str, path: &str, client: IpAddr) -> Way {
+    fn way(&self, host: &str, path: &str, client: IpAddr) -> RequestRoute {
         let known = self.known();
         let table = known.table.clone();
         match table.find(host, path) {
-            Found::Nothing => Way::Nowhere,
-            Found::Unknown => Way::Nobody("its backend is a resource, which nothing here serves".into()),
-            Found::Service(backend) => known.behind(backend, client, ALIASES),
+            RouteMatch::Nothing => RequestRoute::Nowhere,
+            RouteMatch::Unknown => RequestRoute::Nobody("its backend is a resource, which nothing here serves".into()),
+            RouteMatch::Service(backend) => known.behind(backend, client, ALIASES),
         }
     }
 }
 
-impl Known {
+impl IngressState {
     fn renew(&mut self) {
-        self.table = Arc::new(Table::new(self.entrances.iter().map(|(key, entrance)| (key, &**entrance))));
+        self.table = Arc::new(IngressTable::new(self.entrances.iter().map(|(key, entrance)| (key, &**entrance))));
     }
 
-    fn behind(&self, backend: &Backend, client: IpAddr, aliases: usize) -> Way {
+    fn behind(&self, backend: &IngressBackend, client: IpAddr, aliases: usize) -> RequestRoute {
         let name = &backend.service.name;
-        let Some(Led { route, places }) = self.routes.get(&backend.service) else {
-            return Way::Nobody(format!("there is no Service {name:?}"));
+        let Some(ServiceTarget { route, places }) = self.routes.get(&backend.service) else {
+            return RequestRoute::Nobody(format!("there is no Service {name:?}"));
         };
         let no_port = || match &backend.port {
-            BackendPort::Number(number) => Way::Nobody(format!("Service {name:?} has no port {number}")),
-            BackendPort::Name(port) => Way::Nobody(format!("Service {name:?} has no port {port:?}")),
+            BackendPort::Number(number) => RequestRoute::Nobody(format!("Service {name:?} has no port {number}")),
+            BackendPort::Name(port) => RequestRoute::Nobody(format!("Service {name:?} has no port {port:?}")),
         };
         let is_it = |port: &&RoutePort| match &backend.port {
             BackendPort::Number(number) => port.port == *number,
@@ -184,11 +190,11 @@ impl Known {
                 BackendPort::Name(_) => port.map(|port| port.port),
             };
             return match (number, inside(&route.alias)) {
-                (Some(number), None) => Way::Outside(route.alias.to_string(), number),
+                (Some(number), None) => RequestRoute::Outside(route.alias.to_string(), number),
                 (Some(number), Some(service)) if aliases > 0 => {
-                    self.behind(&Backend { service, port: BackendPort::Number(number) }, client, aliases - 1)
+                    self.behind(&IngressBackend { service, port: BackendPort::Number(number) }, client, aliases - 1)
                 }
-                (Some(_), Some(_)) => Way::Nobody(format!("Service {name:?} is a name for a name, and so on")),
+                (Some(_), Some(_)) => RequestRoute::Nobody(format!("Service {name:?} is a name for a name, and so on")),
                 (None, _) => no_port(),
             };
         }
@@ -198,13 +204,13 @@ impl Known {
             IpAddr::V4(client) => client,
             IpAddr::V6(_) => Ipv4Addr::LOCALHOST,
         };
-        let choice = Choice::of_port(route, port, places.clone(), client).preferred(&self.affinity);
+        let choice = EndpointChoice::of_port(route, port, places.clone(), client).preferred(&self.affinity);
         let endpoints = choice.endpoints.clone();
         let Some(first) = endpoints.first() else {
-            return Way::Nobody(format!("Service {name:?} has no ready endpoint"));
+            return RequestRoute::Nobody(format!("Service {name:?} has no ready endpoint"));
         };
         choice.taken(&self.affinity, *first);
-        Way::Endpoints(endpoints, port.is_h2)
+        RequestRoute::Endpoints(endpoints, port.is_h2)
     }
 }
 
@@ -221,22 +227,22 @@ mod tests {
     use super::*;
     use crate::object::Str;
 
-    fn way(known: &Known, service: &str) -> String {
+    fn way(known: &IngressState, service: &str) -> String {
         let service = Key::new(Resource("services"), "shop", service);
-        let backend = Backend { service, port: BackendPort::Number(80) };
+        let backend = IngressBackend { service, port: BackendPort::Number(80) };
         match known.behind(&backend, IpAddr::V4(Ipv4Addr::LOCALHOST), ALIASES) {
-            Way::Nowhere => "nowhere".into(),
-            Way::Nobody(why) => why,
-            Way::Endpoints(places, _) => format!("{places:?}"),
-            Way::Outside(name, port) => format!("{name}:{port}"),
+            RequestRoute::Nowhere => "nowhere".into(),
+            RequestRoute::Nobody(why) => why,
+            RequestRoute::Endpoints(places, _) => format!("{places:?}"),
+            RequestRoute::Outside(name, port) => format!("{name}:{port}"),
         }
     }
 
     #[test]
     fn names_lead_outside_or_to_services() {
-        let mut known = Known::default();
+        let mut known = IngressState::default();
         let mut lead = |name: &str, route: Route| {
-            known.routes.insert(Key::new(Resource("services"), "shop", name), Led::to(route))
+            known.routes.insert(Key::new(Resource("services"), "shop", name), ServiceTarget::for_route(route))
         };
         let alias = |name: &str| Route { alias: name.into(), ..Route::default() };
         let route = |port: u16, endpoints: Vec<Str>| {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// A body on its way to an endpoint, as it comes in; or none.
-pub type Body = Either<Incoming, Empty<Bytes>>;
+pub type EndpointBody = Either<Incoming, Empty<Bytes>>;
 
 /// Connections that are kept for each endpoint while nobody uses them, about.
 const KEPT: usize = 64;
@@ -27,45 +27,48 @@ const TRIED: usize = 8;
 /// Time limit for connecting to an endpoint; external hosts may be far away.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-type Kept = HashMap<SocketAddr, VecDeque<Sender>>;
+type IdleConnections = HashMap<SocketAddr, VecDeque<EndpointSender>>;
 
 /// The connections of a thread.
 #[derive(Default)]
-pub struct Pool(Mutex<Kept>);
+pub struct EndpointPool(Mutex<IdleConnections>);
 
 /// A connection to an endpoint, by what is spoken on it.
-enum Sender {
+enum EndpointSender {
     /// One request at a time.
-    First(http1::SendRequest<Body>),
+    First(http1::SendRequest<EndpointBody>),
     /// Many at a time: it is shared, and kept all the while.
-    Second(http2::SendRequest<Body>),
+    Second(http2::SendRequest<EndpointBody>),
 }
 
-impl Sender {
+impl EndpointSender {
     fn is_ready(&self) -> bool {
         match self {
-            Sender::First(sender) => sender.is_ready(),
-            Sender::Second(sender) => sender.is_ready(),
+            EndpointSender::First(sender) => sender.is_ready(),
+            EndpointSender::Second(sender) => sender.is_ready(),
         }
     }
 
     fn is_closed(&self) -> bool {
         match self {
-            Sender::First(sender) => sender.is_closed(),
-            Sender::Second(sender) => sender.is_closed(),
+            EndpointSender::First(sender) => sender.is_closed(),
+            EndpointSender::Second(sender) => sender.is_closed(),
         }
     }
 
-    async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+    async fn send(
+        &mut self,
+        request: Request<EndpointBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<EndpointBody>>> {
         match self {
-            Sender::First(sender) => sender.try_send_request(request).await,
-            Sender::Second(sender) => sender.try_send_request(request).await,
+            EndpointSender::First(sender) => sender.try_send_request(request).await,
+            EndpointSender::Second(sender) => sender.try_send_request(request).await,
         }
     }
 }
 
-impl Pool {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+impl EndpointPool {
+    fn kept(&self) -> MutexGuard<'_, IdleConnections> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,14 +87,14 @@ impl Pool {
     pub async fn send(
         &self,
         places: impl IntoIterator<Item = SocketAddr>,
-        request: Request<Body>,
+        request: Request<EndpointBody>,
         is_h2: bool,
     ) -> Result<Response<Incoming>, String> {
         let again = is_repeatable(&request).then(|| copy(&request));
         let (mut request, mut why) = (request, String::new());
         for place in places {
             loop {
-                let kept = self.take(&place);
+                let kept = self.take_idle(&place);
                 let was_kept = kept.is_some();
                 let mut sender = match kept {
                     Some(sender) => sender,
@@ -103,12 +106,12 @@ impl Pool {
                         }
                     },
                 };
-                if let Sender::Second(shared) = &sender {
-                    self.keep(place, Sender::Second(shared.clone()));
+                if let EndpointSender::Second(shared) = &sender {
+                    self.keep(place, EndpointSender::Second(shared.clone()));
                 }
                 let mut failed = match sender.send(request).await {
                     Ok(response) => {
-                        if let Sender::First(_) = sender {
+                        if let EndpointSender::First(_) = sender {
                             self.keep(place, sender);
                         }
                         return Ok(response);
@@ -129,7 +132,7 @@ impl Pool {
         Err(why)
     }
 
-    fn take(&self, place: &SocketAddr) -> Option<Sender> {
+    fn take_idle(&self, place: &SocketAddr) -> Option<EndpointSender> {
         let mut all = self.kept();
         let kept = all.get_mut(place)?;
         for _ in 0..TRIED.min(kept.len()) {
@@ -147,7 +150,7 @@ impl Pool {
         None
     }
 
-    fn keep(&self, place: SocketAddr, sender: Sender) {
+    fn keep(&self, place: SocketAddr, sender: EndpointSender) {
         let mut all = self.kept();
         let kept = all.entry(place).or_default();
         kept.push_back(sender);
@@ -158,7 +161,7 @@ impl Pool {
     }
 }
 
-async fn connect(place: &SocketAddr, is_h2: bool) -> Result<Sender, String> {
+async fn connect(place: &SocketAddr, is_h2: bool) -> Result<EndpointSender, String> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
     let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(low_ports::socket_address(*place))).await;
     let stream = stream.unwrap_or_else(|_| Err(late())).map_err(|error| dial::error_of(&place.to_string(), &error))?;
@@ -168,19 +171,19 @@ async fn connect(place: &SocketAddr, is_h2: bool) -> Result<Sender, String> {
     if is_h2 {
         let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.map_err(said)?;
         tokio::spawn(connection);
-        return Ok(Sender::Second(sender));
+        return Ok(EndpointSender::Second(sender));
     }
     let mut client = http1::Builder::new();
     let (sender, connection) = client.preserve_header_case(true).handshake(stream).await.map_err(said)?;
     tokio::spawn(connection.with_upgrades());
-    Ok(Sender::First(sender))
+    Ok(EndpointSender::First(sender))
 }
 
-fn is_repeatable(request: &Request<Body>) -> bool {
+fn is_repeatable(request: &Request<EndpointBody>) -> bool {
     matches!(request.body(), Either::Right(_)) && request.method().is_idempotent()
 }
 
-fn copy(request: &Request<Body>) -> Request<Body> {
+fn copy(request: &Request<EndpointBody>) -> Request<EndpointBody> {
     let mut copy = Request::new(Either::Right(Empty::new()));
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
@@ -214,7 +217,7 @@ mod tests {
                     stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
                 }
             });
-            let pool = Pool::default();
+            let pool = EndpointPool::default();
             for (method, code) in [("GET", Some(204)), ("DELETE", Some(204)), ("POST", None)] {
                 let request = Request::builder().method(method).uri("/").body(Either::Right(Empty::new())).unwrap();
                 let answer = pool.send(places, request, false).await;

@@ -2,7 +2,7 @@
 
 use crate::network::ingress::table::is_host;
 use crate::object::Key;
-use crate::world::entrance::{Certificate, Entrance};
+use crate::world::entrance::{IngressCertificate, IngressRoute};
 use rustls::crypto::ring::{default_provider, sign::any_supported_type};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -17,17 +17,17 @@ pub const SECOND: &[u8] = b"h2";
 
 /// The certificates of all Ingresses.
 #[derive(Default)]
-pub struct Certificates(BTreeMap<Key, Vec<Shown>>);
+pub struct CertificateStore(BTreeMap<Key, Vec<CertificateForHosts>>);
 
 /// A certificate with the hosts that it is for; none for any.
-type Shown = (Vec<crate::object::Str>, Arc<CertifiedKey>);
+type CertificateForHosts = (Vec<crate::object::Str>, Arc<CertifiedKey>);
 
-impl Certificates {
+impl CertificateStore {
     /// Takes in those of an Ingress, in place of those that it had. What cannot be read is not shown.
-    pub fn put(&mut self, ingress: &Key, entrance: Option<&Entrance>) {
+    pub fn put(&mut self, ingress: &Key, entrance: Option<&IngressRoute>) {
         let certificates = entrance.into_iter().flat_map(|entrance| &entrance.certificates);
-        let read = |one: &Certificate| Some((one.hosts.clone(), Arc::new(read(one)?)));
-        let read: Vec<Shown> = certificates.filter_map(read).collect();
+        let read = |one: &IngressCertificate| Some((one.hosts.clone(), Arc::new(read(one)?)));
+        let read: Vec<CertificateForHosts> = certificates.filter_map(read).collect();
         match read.is_empty() {
             true => self.0.remove(ingress),
             false => self.0.insert(ingress.clone(), read),
@@ -45,7 +45,7 @@ impl Certificates {
     }
 }
 
-fn read(certificate: &Certificate) -> Option<CertifiedKey> {
+fn read(certificate: &IngressCertificate) -> Option<CertifiedKey> {
     let key = pair(&certificate.chain, &certificate.key)?;
     // A key of another certificate would fail each handshake in words that nobody understands.
     key.keys_match().ok().map(|()| key)
@@ -64,23 +64,23 @@ pub fn is_key_of_another(chain: &[u8], key: &[u8]) -> bool {
 }
 
 /// Returns an acceptor that uses the current certificates.
-pub fn acceptor(shared: Arc<super::Shared>) -> Result<TlsAcceptor, rustls::Error> {
+pub fn acceptor(shared: Arc<super::SharedIngress>) -> Result<TlsAcceptor, rustls::Error> {
     let config =
         ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
-    let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(Resolver(shared)));
+    let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(CertificateResolver(shared)));
     config.alpn_protocols = vec![SECOND.to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-struct Resolver(Arc<super::Shared>);
+struct CertificateResolver(Arc<super::SharedIngress>);
 
-impl std::fmt::Debug for Resolver {
+impl std::fmt::Debug for CertificateResolver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("certificates of Ingresses")
     }
 }
 
-impl ResolvesServerCert for Resolver {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.known().certificates.find(hello.server_name())
     }

@@ -2,8 +2,8 @@
 //! where the client has sent to.
 
 use super::super::super::low_ports;
-use super::super::affinity::Affinity;
-use super::super::routes::Choice;
+use super::super::affinity::SessionAffinity;
+use super::super::routes::EndpointChoice;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -22,10 +22,10 @@ const CLIENTS: usize = 1024;
 /// The largest datagram.
 const LONGEST: usize = 65_535;
 
-type Sessions = Rc<RefCell<HashMap<SocketAddr, Session>>>;
+type UdpSessions = Rc<RefCell<HashMap<SocketAddr, UdpSession>>>;
 
 /// One client.
-struct Session {
+struct UdpSession {
     to: SocketAddrV4,
     socket: Rc<UdpSocket>,
     used: Rc<Cell<Instant>>,
@@ -33,23 +33,23 @@ struct Session {
 }
 
 /// The sessions of a door end with it.
-struct Table(Sessions);
+struct UdpSessionTable(UdpSessions);
 
-impl Drop for Table {
+impl Drop for UdpSessionTable {
     fn drop(&mut self) {
         self.0.borrow().values().for_each(|session| session.task.abort());
     }
 }
 
 /// Serves a socket until its task is aborted. Give it to a `LocalSet`.
-pub async fn serve(socket: UdpSocket, places: impl Fn(SocketAddr) -> Choice, affinity: Arc<Affinity>) {
-    let (door, table) = (Rc::new(socket), Table(Sessions::default()));
+pub async fn serve(socket: UdpSocket, places: impl Fn(SocketAddr) -> EndpointChoice, affinity: Arc<SessionAffinity>) {
+    let (door, table) = (Rc::new(socket), UdpSessionTable(UdpSessions::default()));
     let mut bytes = vec![0; LONGEST];
     loop {
         let Ok((length, client)) = door.recv_from(&mut bytes).await else { continue };
         let choice = places(client);
-        let is_there = |session: &&Session| choice.endpoints.contains(&session.to);
-        let known = table.0.borrow().get(&client).filter(is_there).map(Session::touch);
+        let is_there = |session: &&UdpSession| choice.endpoints.contains(&session.to);
+        let known = table.0.borrow().get(&client).filter(is_there).map(UdpSession::touch);
         let socket = match known {
             Some(socket) => Some(socket),
             None => begin(&door, &table.0, client, choice, &affinity).await.ok(),
@@ -60,7 +60,7 @@ pub async fn serve(socket: UdpSocket, places: impl Fn(SocketAddr) -> Choice, aff
     }
 }
 
-impl Session {
+impl UdpSession {
     fn touch(&self) -> Rc<UdpSocket> {
         self.used.set(Instant::now());
         self.socket.clone()
@@ -70,10 +70,10 @@ impl Session {
 /// Leads a client to an endpoint, in place of where it was led before.
 async fn begin(
     door: &Rc<UdpSocket>,
-    table: &Sessions,
+    table: &UdpSessions,
     client: SocketAddr,
-    choice: Choice,
-    affinity: &Affinity,
+    choice: EndpointChoice,
+    affinity: &SessionAffinity,
 ) -> io::Result<Rc<UdpSocket>> {
     let to = *choice.endpoints.first().ok_or(io::ErrorKind::ConnectionRefused)?;
     if table.borrow().len() >= CLIENTS && !table.borrow().contains_key(&client) {
@@ -90,7 +90,7 @@ async fn begin(
     let used = Rc::new(Cell::new(Instant::now()));
     let task =
         spawn_local(answer(Rc::downgrade(door), table.clone(), client, socket.clone(), used.clone())).abort_handle();
-    let before = table.borrow_mut().insert(client, Session { to, socket: socket.clone(), used, task });
+    let before = table.borrow_mut().insert(client, UdpSession { to, socket: socket.clone(), used, task });
     before.iter().for_each(|session| session.task.abort());
     Ok(socket)
 }
@@ -98,7 +98,7 @@ async fn begin(
 /// Carries answers back, until nothing was said for a while or nobody is there any more. The door is closed without it.
 async fn answer(
     door: Weak<UdpSocket>,
-    table: Sessions,
+    table: UdpSessions,
     client: SocketAddr,
     socket: Rc<UdpSocket>,
     used: Rc<Cell<Instant>>,

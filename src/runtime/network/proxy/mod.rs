@@ -9,12 +9,12 @@ mod datagrams;
 pub mod outside;
 
 use super::super::{ports, relay};
-use super::affinity::Affinity;
-use super::hands::Hands;
-use super::routes::{self, Choice};
-use super::tables::Tables;
+use super::affinity::SessionAffinity;
+use super::routes::{self, EndpointChoice};
+use super::tables::NetworkTables;
+use super::worker_pool::WorkerPool;
 use crate::object::{Key, cause};
-use crate::world::entrance::{Blocked, HostPort};
+use crate::world::entrance::{BlockedListener, HostPort};
 use crate::world::plan::Route;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -33,67 +33,67 @@ use tokio::time::{Instant, timeout};
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Sends routes to the proxy, which ends when this is dropped.
-pub type Teller = UnboundedSender<Word>;
+pub type ProxyCommands = UnboundedSender<ProxyCommand>;
 
 /// Commands to the proxy.
-pub enum Word {
+pub enum ProxyCommand {
     /// The doors that somebody wants.
-    Open(Key, Vec<Door>),
+    Open(Key, Vec<ProxyListener>),
     /// It is to tell how it stands with somebody's doors, even where nothing has changed.
     Ask(Key),
 }
 
 /// Tells where the proxy could not listen for somebody, whenever that has changed.
-pub type Tell = Box<dyn Fn(Key, Vec<Blocked>) + Send>;
+pub type BlockedPortsCallback = Box<dyn Fn(Key, Vec<BlockedListener>) + Send>;
 
 /// Starts the thread.
-pub fn start(state: &Path, tell: Tell) -> io::Result<Teller> {
+pub fn start(state: &Path, tell: BlockedPortsCallback) -> io::Result<ProxyCommands> {
     let (teller, told) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let state = state.to_owned();
     let run = move || {
-        LocalSet::new().block_on(&runtime, listen(told, Means::new(&state), tell));
+        LocalSet::new().block_on(&runtime, listen(told, ProxyContext::new(&state), tell));
     };
     std::thread::Builder::new().name("proxy".into()).spawn(run)?;
     Ok(teller)
 }
 
 /// State shared by all listeners.
-struct Means {
+struct ProxyContext {
     /// Routes of Services.
-    tables: Rc<Tables>,
+    tables: Rc<NetworkTables>,
     /// Worker threads.
-    hands: Rc<RefCell<Hands>>,
+    hands: Rc<RefCell<WorkerPool>>,
     /// Session affinity.
-    affinity: Arc<Affinity>,
+    affinity: Arc<SessionAffinity>,
 }
 
-impl Means {
-    fn new(state: &Path) -> Means {
-        let hands = Rc::new(RefCell::new(Hands::new("proxy")));
-        Means { tables: Rc::new(Tables::of(state)), hands, affinity: Arc::default() }
+impl ProxyContext {
+    fn new(state: &Path) -> ProxyContext {
+        let hands = Rc::new(RefCell::new(WorkerPool::new("proxy")));
+        ProxyContext { tables: Rc::new(NetworkTables::for_state(state)), hands, affinity: Arc::default() }
     }
 }
 
 /// One place where the proxy listens.
 #[derive(Clone, Copy, Debug)]
-pub struct Door {
-    place: Place,
-    to: To,
+pub struct ProxyListener {
+    place: ListenAddress,
+    to: ProxyTarget,
     /// Whether anybody is there to be led to: else clients are refused at the door.
     is_used: bool,
 }
 
 /// Address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct ListenAddress {
     at: SocketAddrV4,
     is_udp: bool,
 }
 
 /// Destination.
 #[derive(Clone, Copy, Debug)]
-enum To {
+enum ProxyTarget {
     /// To the endpoints of this port of the Service at this address, as they are at that moment.
     Service(Ipv4Addr, u16),
     /// To those of this node port of it, whatever its own port is by then.
@@ -103,7 +103,7 @@ enum To {
 }
 
 /// Returns the external listeners of a Service: its node ports on localhost, and on these addresses.
-pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<Door> {
+pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<ProxyListener> {
     let addresses: Vec<Ipv4Addr> = route.addresses().filter_map(|address| address.parse().ok()).collect();
     let Some(service) = addresses.first().copied() else { return Vec::new() };
     let ports = route.ports.iter().filter(|port| matches!(&*port.protocol, "TCP" | "UDP"));
@@ -113,37 +113,42 @@ pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<Door> {
         let nodes = || std::iter::once(&Ipv4Addr::LOCALHOST).chain(outside);
         let node = port.node_port.into_iter().flat_map(|node| nodes().map(move |at| SocketAddrV4::new(*at, node)));
         let is_udp = *port.protocol == *"UDP";
-        let own = own.map(|at| (at, To::Service(service, at.port())));
-        let node = node.map(|at| (at, To::Node(service, at.port())));
+        let own = own.map(|at| (at, ProxyTarget::Service(service, at.port())));
+        let node = node.map(|at| (at, ProxyTarget::Node(service, at.port())));
         let is_used = !port.endpoints.is_empty();
-        own.chain(node).map(|(at, to)| Door { place: Place { at, is_udp }, to, is_used }).collect::<Vec<_>>()
+        own.chain(node)
+            .map(|(at, to)| ProxyListener { place: ListenAddress { at, is_udp }, to, is_used })
+            .collect::<Vec<_>>()
     });
     doors.collect()
 }
 
 /// The ports of the machine that a pod wants.
-pub fn of_pod(ports: &[HostPort]) -> Vec<Door> {
-    let place = |port: &HostPort| Place { at: port.at, is_udp: port.is_udp };
-    ports.iter().map(|port| Door { place: place(port), to: To::Pod(port.to), is_used: true }).collect()
+pub fn of_pod(ports: &[HostPort]) -> Vec<ProxyListener> {
+    let place = |port: &HostPort| ListenAddress { at: port.at, is_udp: port.is_udp };
+    ports
+        .iter()
+        .map(|port| ProxyListener { place: place(port), to: ProxyTarget::Pod(port.to), is_used: true })
+        .collect()
 }
 
 /// Wanted listeners, and the result of opening them.
 #[derive(Default)]
-struct Doors {
-    wanted: Vec<Door>,
-    open: HashMap<Place, Open>,
-    blocked: Vec<Blocked>,
+struct WantedListeners {
+    wanted: Vec<ProxyListener>,
+    open: HashMap<ListenAddress, OpenListener>,
+    blocked: Vec<BlockedListener>,
 }
 
 /// Somebody listens.
-struct Open {
+struct OpenListener {
     /// Destination of new clients.
-    to: Rc<Cell<To>>,
+    to: Rc<Cell<ProxyTarget>>,
     task: JoinHandle<()>,
 }
 
-async fn listen(mut told: UnboundedReceiver<Word>, means: Means, tell: Tell) {
-    let mut all: HashMap<Key, Doors> = HashMap::new();
+async fn listen(mut told: UnboundedReceiver<ProxyCommand>, means: ProxyContext, tell: BlockedPortsCallback) {
+    let mut all: HashMap<Key, WantedListeners> = HashMap::new();
     let mut last = Instant::now();
     let mut is_freed = false;
     loop {
@@ -151,11 +156,11 @@ async fn listen(mut told: UnboundedReceiver<Word>, means: Means, tell: Tell) {
         let mut asked = None;
         let concerned = match timeout(patience, told.recv()).await {
             Ok(None) => return,
-            Ok(Some(Word::Open(key, wanted))) => {
+            Ok(Some(ProxyCommand::Open(key, wanted))) => {
                 all.entry(key.clone()).or_default().wanted = wanted;
                 Some(key)
             }
-            Ok(Some(Word::Ask(key))) => {
+            Ok(Some(ProxyCommand::Ask(key))) => {
                 all.entry(key.clone()).or_default();
                 asked = Some(key.clone());
                 Some(key)
@@ -182,10 +187,10 @@ async fn listen(mut told: UnboundedReceiver<Word>, means: Means, tell: Tell) {
     }
 }
 
-impl Doors {
+impl WantedListeners {
     /// Closes what is wanted no more. Whether there was any.
     async fn close(&mut self) -> bool {
-        let is_wanted = |place: &Place| self.wanted.iter().any(|door| door.is_used && door.place == *place);
+        let is_wanted = |place: &ListenAddress| self.wanted.iter().any(|door| door.is_used && door.place == *place);
         let mut is_any = false;
         for (_, open) in self.open.extract_if(|place, _| !is_wanted(place)) {
             open.task.abort();
@@ -197,9 +202,10 @@ impl Doors {
     }
 
     /// Why a place could not be opened. Who has it was looked for once: that is a walk through all processes of the machine.
-    fn unopened(&self, place: &Place, error: &io::Error) -> String {
+    fn unopened(&self, place: &ListenAddress, error: &io::Error) -> String {
         let is_reserved = error.kind() == io::ErrorKind::PermissionDenied;
-        let is_it = |one: &&Blocked| (one.at, one.is_udp, one.is_reserved) == (place.at, place.is_udp, is_reserved);
+        let is_it =
+            |one: &&BlockedListener| (one.at, one.is_udp, one.is_reserved) == (place.at, place.is_udp, is_reserved);
         if let Some(known) = self.blocked.iter().find(is_it) {
             return known.why.clone();
         }
@@ -211,9 +217,9 @@ impl Doors {
     }
 
     /// Opens what is wanted, or leads it to where it is wanted to lead; gives those that could not be opened.
-    async fn open(&mut self, means: &Means) -> Vec<Blocked> {
+    async fn open(&mut self, means: &ProxyContext) -> Vec<BlockedListener> {
         let mut blocked = Vec::new();
-        for Door { place, to, is_used } in &self.wanted {
+        for ProxyListener { place, to, is_used } in &self.wanted {
             if !is_used {
                 // Nobody knows how it stands with the place now: what was said of it holds until it is wanted again.
                 blocked
@@ -226,7 +232,7 @@ impl Doors {
             }
             match place.open(*to, means).await {
                 Ok(open) => drop(self.open.insert(*place, open)),
-                Err(error) => blocked.push(Blocked {
+                Err(error) => blocked.push(BlockedListener {
                     at: place.at,
                     is_udp: place.is_udp,
                     is_reserved: error.kind() == io::ErrorKind::PermissionDenied,
@@ -238,8 +244,8 @@ impl Doors {
     }
 }
 
-impl Place {
-    async fn open(&self, to: To, means: &Means) -> io::Result<Open> {
+impl ListenAddress {
+    async fn open(&self, to: ProxyTarget, means: &ProxyContext) -> io::Result<OpenListener> {
         let to = Rc::new(Cell::new(to));
         let affinity = means.affinity.clone();
         let places = self.places(to.clone(), means.tables.clone(), affinity.clone());
@@ -260,30 +266,30 @@ impl Place {
             };
             spawn_local(relay::accept(listener, meet))
         };
-        Ok(Open { to, task })
+        Ok(OpenListener { to, task })
     }
 
     /// Returns the destinations for a client, best first, from the same tables that pods' own connections use.
     fn places(
         &self,
-        to: Rc<Cell<To>>,
-        tables: Rc<Tables>,
-        affinity: Arc<Affinity>,
-    ) -> impl Fn(SocketAddr) -> Choice + use<> {
+        to: Rc<Cell<ProxyTarget>>,
+        tables: Rc<NetworkTables>,
+        affinity: Arc<SessionAffinity>,
+    ) -> impl Fn(SocketAddr) -> EndpointChoice + use<> {
         let is_tcp = !self.is_udp;
         let text = move |service: Ipv4Addr| {
             tables.look();
             tables.text(routes::FOLDER, service.to_string()).unwrap_or_default()
         };
         move |client| match (to.get(), client.ip()) {
-            (To::Pod(place), _) => Choice::among(vec![place], 0),
-            (To::Service(service, port), IpAddr::V4(client)) => {
+            (ProxyTarget::Pod(place), _) => EndpointChoice::pick_endpoint(vec![place], 0),
+            (ProxyTarget::Service(service, port), IpAddr::V4(client)) => {
                 routes::choose(&text(service), port, is_tcp, client, routes::chance()).preferred(&affinity)
             }
-            (To::Node(service, port), IpAddr::V4(client)) => {
+            (ProxyTarget::Node(service, port), IpAddr::V4(client)) => {
                 routes::choose_for_node(&text(service), port, is_tcp, client, routes::chance()).preferred(&affinity)
             }
-            (_, IpAddr::V6(_)) => Choice::default(),
+            (_, IpAddr::V6(_)) => EndpointChoice::default(),
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Never: touches a socket. Start reading at [`answer`].
 
 use super::super::routes;
-use super::{LONGEST, Shared};
-use crate::network::names::{Directory, Kind, Record, Reply, SERVER};
+use super::{LONGEST, SharedDirectory};
+use crate::network::names::{DnsDirectory, DnsRecord, DnsReply, QueryType, SERVER};
 use simple_dns::rdata::{A, CNAME, NS, OPT, PTR, RData, SOA, SRV, TXT};
 use simple_dns::{CLASS, Name, OPCODE, PacketFlag, QCLASS, QTYPE, Question, RCODE, ResourceRecord, TYPE};
 use simple_dns::{Packet, SimpleDnsError};
@@ -21,15 +21,15 @@ const HEAD: usize = 12;
 const LEAST: usize = 12;
 
 /// Answer to a query.
-pub enum Said {
+pub enum DnsAnswer {
     /// This.
     Known(Vec<u8>),
     /// The machine's resolver has to be asked.
-    Ask(Forward),
+    Ask(ForwardedQuery),
 }
 
 /// A question for the machine's resolver.
-pub struct Forward {
+pub struct ForwardedQuery {
     /// The client's query, unchanged.
     pub asked: Vec<u8>,
     /// Whether it asked on a connection.
@@ -39,19 +39,25 @@ pub struct Forward {
 }
 
 /// The directory, to look something up in.
-pub fn locked(directory: &Shared) -> MutexGuard<'_, Directory> {
+pub fn locked(directory: &SharedDirectory) -> MutexGuard<'_, DnsDirectory> {
     directory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// None for what is no question. `completes`: whether short names are to be completed.
-pub fn answer(bytes: &[u8], client: SocketAddr, directory: &Shared, is_stream: bool, completes: bool) -> Option<Said> {
+pub fn answer(
+    bytes: &[u8],
+    client: SocketAddr,
+    directory: &SharedDirectory,
+    is_stream: bool,
+    completes: bool,
+) -> Option<DnsAnswer> {
     // An answer is no question: to answer it might go on for ever.
     if bytes.len() < HEAD || bytes[2] & 0x80 != 0 {
         return None;
     }
-    let Ok(packet) = Packet::parse(bytes) else { return Some(Said::Known(unreadable(bytes))) };
+    let Ok(packet) = Packet::parse(bytes) else { return Some(DnsAnswer::Known(unreadable(bytes))) };
     let limit = limit(&packet, is_stream);
-    let only = |code| reply(&packet, code, &[], limit).ok().map(Said::Known);
+    let only = |code| reply(&packet, code, &[], limit).ok().map(DnsAnswer::Known);
     if packet.opcode() != OPCODE::StandardQuery {
         return only(RCODE::NotImplemented);
     }
@@ -63,30 +69,30 @@ pub fn answer(bytes: &[u8], client: SocketAddr, directory: &Shared, is_stream: b
         return only(RCODE::Refused);
     }
     let IpAddr::V4(client) = client.ip() else { return None };
-    let forward = |aliases| Some(Said::Ask(Forward { asked: bytes.to_vec(), is_stream, aliases }));
+    let forward = |aliases| Some(DnsAnswer::Ask(ForwardedQuery { asked: bytes.to_vec(), is_stream, aliases }));
     let found = locked(directory).ask(&question.qname.to_string(), kind(question), completes.then_some(client));
     match found {
-        Reply::Elsewhere => forward(Vec::new()),
-        Reply::Alias(names) => forward(names),
-        Reply::NoSuchName => only(RCODE::NameError),
-        Reply::Records(mut records) => {
+        DnsReply::Elsewhere => forward(Vec::new()),
+        DnsReply::Alias(names) => forward(names),
+        DnsReply::NoSuchName => only(RCODE::NameError),
+        DnsReply::Records(mut records) => {
             turn(&mut records, routes::chance());
-            reply(&packet, RCODE::NoError, &records, limit).ok().map(Said::Known)
+            reply(&packet, RCODE::NoError, &records, limit).ok().map(DnsAnswer::Known)
         }
     }
 }
 
-fn kind(question: &Question) -> Kind {
+fn kind(question: &Question) -> QueryType {
     match question.qtype {
-        QTYPE::TYPE(TYPE::A) => Kind::A,
-        QTYPE::TYPE(TYPE::AAAA) => Kind::Aaaa,
-        QTYPE::TYPE(TYPE::CNAME) => Kind::Cname,
-        QTYPE::TYPE(TYPE::SRV) => Kind::Srv,
-        QTYPE::TYPE(TYPE::PTR) => Kind::Ptr,
-        QTYPE::TYPE(TYPE::TXT) => Kind::Txt,
-        QTYPE::TYPE(TYPE::SOA) => Kind::Soa,
-        QTYPE::TYPE(TYPE::NS) => Kind::Ns,
-        _ => Kind::Other,
+        QTYPE::TYPE(TYPE::A) => QueryType::A,
+        QTYPE::TYPE(TYPE::AAAA) => QueryType::Aaaa,
+        QTYPE::TYPE(TYPE::CNAME) => QueryType::Cname,
+        QTYPE::TYPE(TYPE::SRV) => QueryType::Srv,
+        QTYPE::TYPE(TYPE::PTR) => QueryType::Ptr,
+        QTYPE::TYPE(TYPE::TXT) => QueryType::Txt,
+        QTYPE::TYPE(TYPE::SOA) => QueryType::Soa,
+        QTYPE::TYPE(TYPE::NS) => QueryType::Ns,
+        _ => QueryType::Other,
     }
 }
 
@@ -100,8 +106,8 @@ fn limit(asked: &Packet, is_stream: bool) -> usize {
 }
 
 /// Each address has its turn to be the first, which most programs take (CoreDNS' `loadbalance`).
-fn turn(records: &mut [Record], chance: u64) {
-    let first = records.iter().position(|record| matches!(record, Record::A(_))).unwrap_or(records.len());
+fn turn(records: &mut [DnsRecord], chance: u64) {
+    let first = records.iter().position(|record| matches!(record, DnsRecord::A(_))).unwrap_or(records.len());
     let addresses = &mut records[first..];
     if !addresses.is_empty() {
         addresses.rotate_left((chance % addresses.len() as u64) as usize);
@@ -123,7 +129,7 @@ fn unreadable(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The answer when the machine's resolver gave none: who stands for whom is known all the same (CoreDNS).
-pub fn failure(forward: &Forward) -> Option<Vec<u8>> {
+pub fn failure(forward: &ForwardedQuery) -> Option<Vec<u8>> {
     match forward.aliases.is_empty() {
         true => {
             let asked = Packet::parse(&forward.asked).ok()?;
@@ -134,7 +140,7 @@ pub fn failure(forward: &Forward) -> Option<Vec<u8>> {
 }
 
 /// The question about the last of names that stand for each other.
-pub fn question_of_alias(forward: &Forward) -> Option<Vec<u8>> {
+pub fn question_of_alias(forward: &ForwardedQuery) -> Option<Vec<u8>> {
     let asked = Packet::parse(&forward.asked).ok()?;
     let first = asked.questions.first()?;
     let mut query = Packet::new_query(asked.id());
@@ -145,12 +151,12 @@ pub fn question_of_alias(forward: &Forward) -> Option<Vec<u8>> {
 
 /// The answer of names that stand for each other, with what another resolver said of the last. Whether it knows that one changes nothing about
 /// these: there is no error (CoreDNS).
-pub fn aliased(forward: &Forward, answered: Option<&[u8]>) -> Option<Vec<u8>> {
+pub fn aliased(forward: &ForwardedQuery, answered: Option<&[u8]>) -> Option<Vec<u8>> {
     let asked = Packet::parse(&forward.asked).ok()?;
     let answered = answered.and_then(|answered| Packet::parse(answered).ok());
     let mut packet = start_of_reply(&asked, RCODE::NoError);
     packet.set_flags(PacketFlag::AUTHORITATIVE_ANSWER);
-    let names: Vec<Record> = forward.aliases.iter().cloned().map(Record::Cname).collect();
+    let names: Vec<DnsRecord> = forward.aliases.iter().cloned().map(DnsRecord::Cname).collect();
     fill(&mut packet, &asked, &names).ok()?;
     if let Some(answered) = answered {
         if answered.has_flags(PacketFlag::TRUNCATION) {
@@ -161,7 +167,7 @@ pub fn aliased(forward: &Forward, answered: Option<&[u8]>) -> Option<Vec<u8>> {
     fitted(packet, limit(&asked, forward.is_stream)).ok()
 }
 
-fn reply(asked: &Packet, code: RCODE, records: &[Record], limit: usize) -> Result<Vec<u8>, SimpleDnsError> {
+fn reply(asked: &Packet, code: RCODE, records: &[DnsRecord], limit: usize) -> Result<Vec<u8>, SimpleDnsError> {
     let mut packet = start_of_reply(asked, code);
     if matches!(code, RCODE::NoError | RCODE::NameError) {
         packet.set_flags(PacketFlag::AUTHORITATIVE_ANSWER);
@@ -174,7 +180,7 @@ fn reply(asked: &Packet, code: RCODE, records: &[Record], limit: usize) -> Resul
 }
 
 /// Writes down records, and beside them the addresses of those that they name.
-fn fill<'a>(packet: &mut Packet<'a>, asked: &Packet<'a>, records: &'a [Record]) -> Result<(), SimpleDnsError> {
+fn fill<'a>(packet: &mut Packet<'a>, asked: &Packet<'a>, records: &'a [DnsRecord]) -> Result<(), SimpleDnsError> {
     let question = asked.questions.first().ok_or(SimpleDnsError::InsufficientData)?;
     let mut owner = question.qname.clone();
     let share = share(records.len());
@@ -187,24 +193,24 @@ fn fill<'a>(packet: &mut Packet<'a>, asked: &Packet<'a>, records: &'a [Record]) 
         };
         let mut next = None;
         let data = match record {
-            Record::A(address) => RData::A(A { address: (*address).into() }),
-            Record::Ptr(name) => RData::PTR(PTR(Name::new(name)?)),
-            Record::Txt(words) => RData::TXT(TXT::new().with_string(words)?),
-            Record::Srv(host, port, address) => {
+            DnsRecord::A(address) => RData::A(A { address: (*address).into() }),
+            DnsRecord::Ptr(name) => RData::PTR(PTR(Name::new(name)?)),
+            DnsRecord::Txt(words) => RData::TXT(TXT::new().with_string(words)?),
+            DnsRecord::Srv(host, port, address) => {
                 let target = Name::new(host)?;
                 beside(&target, address);
                 RData::SRV(SRV { priority: 0, weight: share, port: *port, target })
             }
-            Record::Cname(name) => {
+            DnsRecord::Cname(name) => {
                 let target = Name::new(name)?;
                 next = Some(target.clone());
                 RData::CNAME(CNAME(target))
             }
-            Record::Soa => {
+            DnsRecord::Soa => {
                 packet.answers.push(authority(asked)?);
                 continue;
             }
-            Record::Ns(name, address) => {
+            DnsRecord::Ns(name, address) => {
                 let name = Name::new(name)?;
                 beside(&name, address);
                 RData::NS(NS(name))
@@ -299,14 +305,14 @@ mod tests {
         packet
     }
 
-    fn addresses(count: u32) -> Vec<Record> {
-        (1..=count).map(|number| Record::A(Ipv4Addr::from(0x7f09_0100 + number))).collect()
+    fn addresses(count: u32) -> Vec<DnsRecord> {
+        (1..=count).map(|number| DnsRecord::A(Ipv4Addr::from(0x7f09_0100 + number))).collect()
     }
 
     #[test]
     fn hosts_share_a_hundred_and_come_with_their_addresses() {
         let host = |number: u8| {
-            Record::Srv(format!("db-{number}.db.shop.svc.cluster.local"), 5432, Some([127, 9, 1, number].into()))
+            DnsRecord::Srv(format!("db-{number}.db.shop.svc.cluster.local"), 5432, Some([127, 9, 1, number].into()))
         };
         let question = asked("_sql._tcp.db.shop.svc.cluster.local", TYPE::SRV);
         let bytes = reply(&question, RCODE::NoError, &[host(0), host(1), host(2)], 512).unwrap();
@@ -366,12 +372,12 @@ mod tests {
 
     #[test]
     fn what_is_no_question_of_ours_is_refused() {
-        let shared = Shared::default();
+        let shared = SharedDirectory::default();
         let code = |bytes: &[u8]| {
             let client = (Ipv4Addr::LOCALHOST, 5353).into();
             match answer(bytes, client, &shared, false, true) {
-                Some(Said::Known(reply)) => Some(Packet::parse(&reply).unwrap().rcode()),
-                Some(Said::Ask(_)) => Some(RCODE::NoError),
+                Some(DnsAnswer::Known(reply)) => Some(Packet::parse(&reply).unwrap().rcode()),
+                Some(DnsAnswer::Ask(_)) => Some(RCODE::NoError),
                 None => None,
             }
         };
@@ -404,7 +410,7 @@ mod tests {
     #[test]
     fn who_stands_for_whom_is_said_whatever_others_know() {
         let question = asked("out.shop.svc.cluster.local", TYPE::A).build_bytes_vec().unwrap();
-        let forward = Forward { asked: question, is_stream: false, aliases: vec!["example.com".into()] };
+        let forward = ForwardedQuery { asked: question, is_stream: false, aliases: vec!["example.com".into()] };
         let query = question_of_alias(&forward).unwrap();
         assert_eq!(Packet::parse(&query).unwrap().questions[0].qname.to_string(), "example.com");
         let mut missing = Packet::new_reply(7);
@@ -425,11 +431,11 @@ mod tests {
     fn every_address_is_the_first_at_times() {
         let firsts: std::collections::BTreeSet<Ipv4Addr> = (0..3)
             .map(|chance| {
-                let mut records = vec![Record::Cname("db".into())];
+                let mut records = vec![DnsRecord::Cname("db".into())];
                 records.extend(addresses(3));
                 turn(&mut records, chance);
-                assert_eq!(records[0], Record::Cname("db".into()));
-                let Record::A(first) = records[1] else { panic!() };
+                assert_eq!(records[0], DnsRecord::Cname("db".into()));
+                let DnsRecord::A(first) = records[1] else { panic!() };
                 first
             })
             .collect();

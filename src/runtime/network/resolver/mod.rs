@@ -8,11 +8,11 @@ mod message;
 mod upstream;
 
 use super::super::relay;
-use super::{act, routes};
-use crate::network::names::Directory;
+use super::{routes, socket_calls};
+use crate::network::names::DnsDirectory;
 use crate::world::entrance;
 use crate::world::plan::{Route, RoutePort};
-use message::{Forward, Said};
+use message::{DnsAnswer, ForwardedQuery};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::Path;
@@ -37,20 +37,25 @@ const LONGEST: usize = 65_535;
 const TRIES: usize = 16;
 
 /// Directory shared between the resolver and its caller.
-pub type Shared = Arc<Mutex<Directory>>;
+pub type SharedDirectory = Arc<Mutex<DnsDirectory>>;
 
 /// Starts answering, and leads the cluster's pods here: at a port of its own, and where the machine allows it at the cluster's
 /// address for names, for programs that believe only who was asked. It ends with the process.
-pub fn start(state: &Path, network: u8, directory: &Shared) -> io::Result<()> {
+pub fn start(state: &Path, network: u8, directory: &SharedDirectory) -> io::Result<()> {
     let usual = entrance::resolver(network);
-    let own = Door::at_any_port()?;
+    let own = ResolverListener::at_any_port()?;
     lead(state, &own)?;
     message::locked(directory).serve_at(usual);
-    let told = Door::open(SocketAddrV4::new(usual, routes::DNS_PORT)).map(|door| Door { completes: false, ..door });
+    let told = ResolverListener::open(SocketAddrV4::new(usual, routes::DNS_PORT))
+        .map(|door| ResolverListener { completes: false, ..door });
     let doors = std::iter::once(own).chain(told.ok()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let means =
-        Means { directory: directory.clone(), usual, asked: Semaphore::new(ASKED), open: Semaphore::new(CONNECTIONS) };
+    let means = ResolverContext {
+        directory: directory.clone(),
+        usual,
+        asked: Semaphore::new(ASKED),
+        open: Semaphore::new(CONNECTIONS),
+    };
     let run = move || LocalSet::new().block_on(&runtime, listen(doors, Rc::new(means)));
     std::thread::Builder::new().name("resolver".into()).spawn(run)?;
     Ok(())
@@ -61,11 +66,11 @@ pub fn found(state: &Path, network: u8) -> Option<SocketAddrV4> {
     let usual = SocketAddrV4::new(entrance::resolver(network), routes::DNS_PORT);
     let text = std::fs::read_to_string(state.join(routes::FOLDER).join(routes::DNS)).unwrap_or_default();
     let own = routes::choose(&text, routes::DNS_PORT, false, Ipv4Addr::LOCALHOST, 0).endpoints;
-    std::iter::once(usual).chain(own).find(|place| act::is_bound_here(*place.ip(), place.port()))
+    std::iter::once(usual).chain(own).find(|place| socket_calls::is_bound_here(*place.ip(), place.port()))
 }
 
 /// One place where questions are taken.
-struct Door {
+struct ResolverListener {
     datagrams: UdpSocket,
     /// None when another program has the port for connections.
     connections: Option<TcpListener>,
@@ -73,25 +78,29 @@ struct Door {
     completes: bool,
 }
 
-impl Door {
-    fn open(place: SocketAddrV4) -> io::Result<Door> {
+impl ResolverListener {
+    fn open(place: SocketAddrV4) -> io::Result<ResolverListener> {
         let datagrams = UdpSocket::bind(place)?;
-        Ok(Door { connections: TcpListener::bind(datagrams.local_addr()?).ok(), datagrams, completes: true })
+        Ok(ResolverListener {
+            connections: TcpListener::bind(datagrams.local_addr()?).ok(),
+            datagrams,
+            completes: true,
+        })
     }
 
-    fn at_any_port() -> io::Result<Door> {
-        let mut door = Door::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    fn at_any_port() -> io::Result<ResolverListener> {
+        let mut door = ResolverListener::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
         for _ in 0..TRIES {
             if door.connections.is_some() {
                 break;
             }
-            door = Door::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+            door = ResolverListener::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
         }
         Ok(door)
     }
 }
 
-fn lead(state: &Path, door: &Door) -> io::Result<()> {
+fn lead(state: &Path, door: &ResolverListener) -> io::Result<()> {
     let place = door.datagrams.local_addr()?.to_string();
     let port = |protocol: &str| RoutePort {
         name: "dns".into(),
@@ -108,15 +117,15 @@ fn lead(state: &Path, door: &Door) -> io::Result<()> {
 }
 
 /// State shared by all listeners.
-struct Means {
-    directory: Shared,
+struct ResolverContext {
+    directory: SharedDirectory,
     /// The cluster's address for names: it is never asked itself.
     usual: Ipv4Addr,
     asked: Semaphore,
     open: Semaphore,
 }
 
-async fn listen(doors: Vec<Door>, means: Rc<Means>) {
+async fn listen(doors: Vec<ResolverListener>, means: Rc<ResolverContext>) {
     for door in doors {
         let (datagrams, connections) = (means.clone(), means.clone());
         if let Some(socket) = asynchronous(door.datagrams) {
@@ -136,13 +145,13 @@ fn asynchronous(socket: UdpSocket) -> Option<tokio::net::UdpSocket> {
     tokio::net::UdpSocket::from_std(socket).ok()
 }
 
-async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<Means>, completes: bool) {
+async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<ResolverContext>, completes: bool) {
     let mut bytes = vec![0; LONGEST];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut bytes).await else { continue };
         match message::answer(&bytes[..length], client, &means.directory, false, completes) {
-            Some(Said::Known(reply)) => drop(socket.send_to(&reply, client).await),
-            Some(Said::Ask(forward)) => {
+            Some(DnsAnswer::Known(reply)) => drop(socket.send_to(&reply, client).await),
+            Some(DnsAnswer::Ask(forward)) => {
                 let (socket, means) = (socket.clone(), means.clone());
                 spawn_local(async move {
                     if let Some(reply) = means.ask(&forward).await {
@@ -156,7 +165,12 @@ async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<Means>, com
 }
 
 /// Answers one question after the other on a connection, until nothing more is asked (RFC 7766).
-async fn talk(mut stream: TcpStream, client: SocketAddr, means: Rc<Means>, completes: bool) -> io::Result<()> {
+async fn talk(
+    mut stream: TcpStream,
+    client: SocketAddr,
+    means: Rc<ResolverContext>,
+    completes: bool,
+) -> io::Result<()> {
     let Ok(_open) = means.open.try_acquire() else { return Ok(()) };
     stream.set_nodelay(true)?;
     loop {
@@ -164,8 +178,8 @@ async fn talk(mut stream: TcpStream, client: SocketAddr, means: Rc<Means>, compl
         let mut bytes = vec![0; length.into()];
         timeout(IDLE, stream.read_exact(&mut bytes)).await??;
         let reply = match message::answer(&bytes, client, &means.directory, true, completes) {
-            Some(Said::Known(reply)) => Some(reply),
-            Some(Said::Ask(forward)) => means.ask(&forward).await,
+            Some(DnsAnswer::Known(reply)) => Some(reply),
+            Some(DnsAnswer::Ask(forward)) => means.ask(&forward).await,
             None => None,
         };
         let Some(reply) = reply else { return Ok(()) };
@@ -173,9 +187,9 @@ async fn talk(mut stream: TcpStream, client: SocketAddr, means: Rc<Means>, compl
     }
 }
 
-impl Means {
+impl ResolverContext {
     /// Asks the machine's resolver; returns SERVFAIL when it does not answer.
-    async fn ask(&self, forward: &Forward) -> Option<Vec<u8>> {
+    async fn ask(&self, forward: &ForwardedQuery) -> Option<Vec<u8>> {
         let said = match self.asked.try_acquire() {
             Ok(_asked) => upstream::ask(forward, self.usual).await,
             Err(_) => None,

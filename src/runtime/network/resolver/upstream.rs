@@ -2,7 +2,7 @@
 //!
 //! Never: changes what it says, but for names that stand for others. Start reading at [`ask`].
 
-use super::message::{self, Forward};
+use super::message::{self, ForwardedQuery};
 use super::{LONGEST, routes};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,7 +18,7 @@ const CUT: u8 = 0x02;
 
 /// Returns the answer of the machine's servers; `None` when none answers. `own` is the address of the cluster's
 /// resolver.
-pub async fn ask(forward: &Forward, own: Ipv4Addr) -> Option<Vec<u8>> {
+pub async fn ask(forward: &ForwardedQuery, own: Ipv4Addr) -> Option<Vec<u8>> {
     if forward.aliases.is_empty() {
         return said(&forward.asked, forward.is_stream, own).await;
     }

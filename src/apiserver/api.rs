@@ -1,0 +1,495 @@
+//! The door for one command: a store, and each verb as one transaction.
+
+use super::ledger::Transaction;
+use super::outside::Env;
+use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
+use super::rules::node_leases::{self, LEASES, NAMESPACE};
+use super::{ApiResult, bootstrap, custom};
+use crate::kinds;
+use crate::kinds::custom::DEFINITIONS;
+use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::runtime;
+use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead, StoredObject, Txn};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time that a command waits for the write lock.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// So many networks are looked at for one that no other cluster has.
+const TRIES: usize = 32;
+
+/// Approximate time that a command with many objects holds the write lock before it lets others write.
+const HOLD: Duration = Duration::from_millis(20);
+
+/// One in so many commands compacts the log of the store,
+const TIDIED: u64 = 8;
+/// over so many entries at most: a few milliseconds.
+const COMPACTED: usize = 400;
+
+/// N of the cluster's 127.N.0.0/16, in the store's metadata.
+pub const NETWORK: &str = "network";
+
+/// The meta entry with the configuration of the scheduler's profiles, as JSON; empty for Kubernetes' own.
+pub const PROFILES: &str = "scheduler";
+
+/// The moment of the nodes' last heartbeat, in the store's metadata.
+pub const HEARD: &str = "heartbeat";
+
+/// A store behind the front door.
+pub struct Api {
+    store: Store,
+    actor: String,
+    outside: Env,
+    /// Whether anything was written.
+    wrote: bool,
+}
+
+impl Api {
+    /// Opens the cluster's state, and fills it with what every cluster has when it is new. `actor` is who writes, for the log.
+    pub fn open(path: &Path, access: OpenMode, actor: &str) -> std::result::Result<Api, OpenError> {
+        let mut api =
+            Api { store: Store::open(path, access)?, actor: actor.into(), outside: Env::System, wrote: false };
+        api.fill_when_new(path)?;
+        custom::learn_later(path);
+        Ok(api)
+    }
+
+    /// A cluster in memory.
+    pub fn in_memory(actor: &str) -> std::result::Result<Api, OpenError> {
+        Api::rehearsed(actor, Env::System)
+    }
+
+    /// A cluster in memory whose time and chance may be pretended.
+    pub fn rehearsed(actor: &str, outside: Env) -> std::result::Result<Api, OpenError> {
+        let mut api = Api { store: Store::in_memory()?, actor: actor.into(), outside, wrote: false };
+        api.fill_when_new(Path::new(":memory:"))?;
+        Ok(api)
+    }
+
+    /// A copy in memory of what a store holds. Nothing that is done to it reaches the store.
+    pub fn copy_of(read: &dyn StoreRead, actor: &str, outside: Env) -> ApiResult<Api> {
+        let mut api =
+            Api { store: Store::in_memory().map_err(of_opening)?, actor: actor.into(), outside, wrote: false };
+        let now = api.outside.now();
+        let wrong = |error: StoreError| refused(&error);
+        let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
+        for setting in [NETWORK, PROFILES] {
+            if let Some(text) = read.meta(setting).map_err(wrong)? {
+                txn.set_meta(setting, &text).map_err(wrong)?;
+            }
+        }
+        for stored in read.list_all().map_err(wrong)? {
+            let object = object_of(&stored)?;
+            txn.put(&stored.key, object.uid(), |revision| object.text_at(revision), actor, now).map_err(wrong)?;
+        }
+        txn.commit().map_err(|error| refused(&error.into()))?;
+        api.fill_when_new(Path::new(":memory:")).map_err(of_opening)?;
+        Ok(api)
+    }
+
+    fn fill_when_new(&mut self, path: &Path) -> std::result::Result<(), OpenError> {
+        let is_new = self.read(|snapshot| Ok(snapshot.revision()? == 0)).unwrap_or(false);
+        if is_new {
+            let filled = self.choose_network().and_then(|()| self.write(false, bootstrap::fill));
+            filled.map_err(|status| match status.exit_code {
+                Some(73) => OpenError::Store(StoreError::Full { path: path.into() }),
+                _ => OpenError::Store(StoreError::Io { path: path.into(), what: status.message }),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Clusters side by side on one machine take their addresses out of different networks: 127.2.0.0/16 to 127.251.0.0/16.
+    fn choose_network(&mut self) -> ApiResult<()> {
+        let mut choose = || 2 + self.outside.random() % 250;
+        // Some of them may be another cluster's that runs.
+        let network = (0..TRIES).map(|_| choose()).find(|network| runtime::is_network_free(*network as u8));
+        let network = network.unwrap_or_else(&mut choose);
+        let mut txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
+        if txn.meta(NETWORK).map_err(|error| refused(&error))?.is_some() {
+            return Ok(());
+        }
+        txn.set_meta(NETWORK, &network.to_string()).map_err(|error| refused(&error))?;
+        txn.commit().map_err(|error| refused(&error.into()))?;
+        Ok(())
+    }
+
+    /// Time and chance as this door knows them.
+    pub fn outside(&mut self) -> &mut Env {
+        &mut self.outside
+    }
+
+    /// The store, for the rooms above that tail its log.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The store, for the beat's own transactions.
+    pub fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    /// Reads in one consistent snapshot.
+    pub fn read<T>(&self, read: impl FnOnce(&dyn StoreRead) -> std::result::Result<T, StoreError>) -> ApiResult<T> {
+        let snapshot = self.store.read().map_err(|error| refused(&error))?;
+        read(&snapshot).map_err(|error| refused(&error))
+    }
+
+    /// Looks at the state through the eyes of the pipeline, in one snapshot, without writing.
+    pub fn look<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
+        let snapshot = self.store.read().map_err(|error| refused(&error))?;
+        look(&ReadView { snapshot: &snapshot, now: self.outside.now() })
+    }
+
+    /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise.
+    pub fn write<T>(
+        &mut self,
+        dry_run: bool,
+        write: impl FnOnce(&mut dyn Transaction) -> ApiResult<T>,
+    ) -> ApiResult<T> {
+        let mut ledger = self.begin()?;
+        let done = write(&mut ledger)?;
+        if !dry_run {
+            ledger.keep()?;
+            self.wrote = true;
+        }
+        Ok(done)
+    }
+
+    /// Runs the next of several writes that do not need each other as one transaction, as many as are made in a moment: waiting
+    /// for the turn and for the disk takes longer than a write. One that is refused is undone alone. Gives what came of each;
+    /// where the transaction cannot be kept, none was made. A dry run undoes each before the next.
+    pub fn write_next<I, T, E: From<Status>>(
+        &mut self,
+        dry_run: bool,
+        items: &mut impl Iterator<Item = I>,
+        mut write: impl FnMut(&mut dyn Transaction, &I) -> std::result::Result<T, E>,
+    ) -> Vec<(I, std::result::Result<T, E>)> {
+        let mut done = Vec::new();
+        let kept = self.begin().and_then(|mut ledger| {
+            let start = Instant::now();
+            while start.elapsed() < HOLD {
+                let part = ledger.txn.begin_part().map_err(|error| refused(&error))?;
+                let Some(item) = items.next() else {
+                    ledger.txn.end_part(part, true).map_err(|error| refused(&error))?;
+                    break;
+                };
+                let outcome = write(&mut ledger, &item);
+                let is_kept = outcome.is_ok() && !dry_run;
+                done.push((item, outcome));
+                ledger.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
+                if !is_kept {
+                    ledger.holdings = None;
+                }
+            }
+            if dry_run { Ok(()) } else { ledger.keep() }
+        });
+        self.wrote |= !dry_run;
+        if let Err(status) = kept {
+            // Whoever asks again and again comes to an end.
+            if done.is_empty() {
+                done.extend(items.next().map(|item| (item, Err(status.clone().into()))));
+            }
+            done.iter_mut().for_each(|(_, outcome)| *outcome = Err(status.clone().into()));
+        }
+        done
+    }
+
+    /// After a command that wrote: compacts the log of the store a little now and then, since a control plane that would do it may not run.
+    pub fn tidy(&mut self) {
+        if self.wrote && self.outside.random().is_multiple_of(TIDIED) {
+            // Where others write at the moment, the next command does it.
+            let _ = self.store.compact(&Retention::usual(self.outside.now()), COMPACTED);
+        }
+    }
+
+    fn begin(&mut self) -> ApiResult<WriteTxn<'_>> {
+        let actor = self.actor.clone();
+        let txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
+        let network = network_of(&txn);
+        Ok(WriteTxn {
+            txn,
+            actor,
+            now: self.outside.now(),
+            outside: &mut self.outside,
+            network,
+            wrote: false,
+            holdings: None,
+        })
+    }
+}
+
+fn of_opening(error: OpenError) -> Status {
+    Status::new(Reason::InternalError, error.to_string())
+}
+
+/// Converts a store error to an API error.
+pub fn refused(error: &StoreError) -> Status {
+    match error {
+        StoreError::Expired { floor } => {
+            Status::new(Reason::Expired, format!("too old resource version (the oldest one kept is {floor})"))
+        }
+        _ => {
+            let is_busy = matches!(error, StoreError::Busy { .. });
+            let reason = if is_busy { Reason::Timeout } else { Reason::InternalError };
+            Status {
+                exit_code: Some(error.exit_code()).filter(|code| *code > 1),
+                ..Status::new(reason, error.to_string())
+            }
+        }
+    }
+}
+
+/// A stored body as an object.
+pub fn object_of(stored: &StoredObject) -> ApiResult<Object> {
+    let body = serde_json::from_str(&stored.body);
+    body.map(Object)
+        .map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
+}
+
+fn objects_of(stored: Vec<StoredObject>) -> ApiResult<Vec<Object>> {
+    stored.iter().map(object_of).collect()
+}
+
+fn network_of(read: &dyn StoreRead) -> u8 {
+    read.meta(NETWORK).ok().flatten().and_then(|text| text.parse().ok()).unwrap_or(77)
+}
+
+/// A snapshot as a ledger that refuses to write.
+struct ReadView<'a> {
+    snapshot: &'a dyn StoreRead,
+    now: Time,
+}
+
+/// A store's transaction as a ledger.
+pub struct WriteTxn<'a> {
+    txn: Txn<'a>,
+    actor: String,
+    now: Time,
+    outside: &'a mut Env,
+    network: u8,
+    wrote: bool,
+    /// Allocations of Services, once they are needed.
+    holdings: Option<Rc<ServiceAllocations>>,
+}
+
+/// The resource of nodes.
+const NODES: Resource = Resource("nodes");
+
+/// The resource of what holds addresses.
+const SERVICES: Resource = Resource("services");
+
+impl WriteTxn<'_> {
+    /// Keeps the cached allocations up to date with the transaction's own writes.
+    fn hold(&mut self, service: &Key, held: Option<ServiceAllocation>) {
+        let Some(holdings) = self.holdings.as_mut().filter(|_| service.resource == SERVICES).map(Rc::make_mut) else {
+            return;
+        };
+        match held {
+            Some(held) => holdings.put(service, held),
+            None => holdings.remove(service),
+        }
+    }
+
+    fn keep(self) -> ApiResult<()> {
+        if self.wrote {
+            self.txn.commit().map_err(|error| refused(&error.into()))?;
+        }
+        Ok(())
+    }
+}
+
+impl ReadView<'_> {
+    fn heard(&self) -> Option<Time> {
+        self.snapshot.meta(HEARD).ok().flatten()?.parse().ok()
+    }
+
+    /// The leases of nodes that are not kept as objects.
+    fn node_leases(&self) -> ApiResult<Vec<Object>> {
+        let Some(heard) = self.heard() else { return Ok(Vec::new()) };
+        let nodes = self.list(NODES, None)?;
+        Ok(nodes.iter().filter_map(|node| node_leases::lease_for_node(node, heard)).collect())
+    }
+}
+
+impl Transaction for ReadView<'_> {
+    fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
+        let mut kept = self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
+        if key.resource == NODES
+            && let Some((node, heard)) = kept.as_mut().zip(self.heard())
+        {
+            node_leases::refresh(node, heard);
+        }
+        match self.heard() {
+            Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
+                let node = self.get(&Key::new(NODES, "", &key.name))?;
+                Ok(node.and_then(|node| node_leases::lease_for_node(&node, heard)))
+            }
+            _ => Ok(kept),
+        }
+    }
+
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
+        let mut objects = objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)?;
+        if resource == NODES
+            && let Some(heard) = self.heard()
+        {
+            objects.iter_mut().for_each(|node| node_leases::refresh(node, heard));
+        }
+        if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
+            let kept =
+                |lease: &Object| objects.iter().any(|one| (one.namespace(), one.name()) == (NAMESPACE, lease.name()));
+            let computed: Vec<Object> = self.node_leases()?.into_iter().filter(|lease| !kept(lease)).collect();
+            objects.extend(computed);
+            objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
+        }
+        Ok(objects)
+    }
+
+    fn put(&mut self, key: &Key, _object: Object) -> ApiResult<Arc<Object>> {
+        Err(read_only(key))
+    }
+
+    fn remove(&mut self, key: &Key, _last: Object) -> ApiResult<Arc<Object>> {
+        Err(read_only(key))
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn random(&mut self) -> u64 {
+        0
+    }
+
+    fn network(&self) -> u8 {
+        network_of(self.snapshot)
+    }
+}
+
+fn read_only(key: &Key) -> Status {
+    Status::new(Reason::InternalError, format!("{key}: a write in a read-only look; this is a bug"))
+}
+
+impl Transaction for WriteTxn<'_> {
+    fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
+        self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()
+    }
+
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
+        objects_of(self.txn.list(resource, namespace).map_err(|error| refused(&error))?)
+    }
+
+    fn holdings(&mut self) -> ApiResult<Rc<ServiceAllocations>> {
+        if self.holdings.is_none() {
+            let mut holdings = ServiceAllocations::default();
+            for stored in self.txn.list(SERVICES, None).map_err(|error| refused(&error))? {
+                let held = serde_json::from_str(&stored.body);
+                holdings.put(&stored.key, held.unwrap_or_default());
+            }
+            self.holdings = Some(Rc::new(holdings));
+        }
+        Ok(self.holdings.clone().unwrap_or_default())
+    }
+
+    fn put(&mut self, key: &Key, mut object: Object) -> ApiResult<Arc<Object>> {
+        let body = |revision: u64| object.text_at(revision);
+        let revision = self.txn.put(key, object.uid(), body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        object.set(&["metadata", "resourceVersion"], revision.to_string());
+        self.wrote = true;
+        if key.resource == DEFINITIONS {
+            kinds::custom::learn(&object.0.to_string());
+        }
+        self.hold(key, (key.resource == SERVICES).then(|| ServiceAllocation::from_service(&object)));
+        Ok(Arc::new(object))
+    }
+
+    fn remove(&mut self, key: &Key, mut last: Object) -> ApiResult<Arc<Object>> {
+        let body = |revision: u64| last.text_at(revision);
+        let revision = self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        last.set(&["metadata", "resourceVersion"], revision.to_string());
+        self.wrote = true;
+        if key.resource == DEFINITIONS {
+            kinds::custom::forget(&key.name);
+        }
+        self.hold(key, None);
+        Ok(Arc::new(last))
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn random(&mut self) -> u64 {
+        self.outside.random()
+    }
+
+    fn network(&self) -> u8 {
+        self.network
+    }
+}
+
+/// Chance from the system.
+pub fn random() -> u64 {
+    Env::System.random()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::WriteOptions;
+    use crate::apiserver::create::create;
+    use crate::kinds;
+    use crate::store::InjectedFault;
+    use serde_json::json;
+
+    #[test]
+    fn of_several_writes_those_that_are_refused_are_undone_alone() {
+        let mut api = Api::in_memory("test").unwrap();
+        let before = api.read(|read| read.revision()).unwrap();
+        let options = WriteOptions::default();
+        let kind = kinds::by_name("configmaps").unwrap();
+        let write = |ledger: &mut dyn Transaction, name: &&str| {
+            let body =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+            create(ledger, kind, &Object(body), &options)?;
+            // Refused after it has written.
+            if *name == "b" { Err(Status::new(Reason::Conflict, "no")) } else { Ok(()) }
+        };
+        for (dry_run, kept) in [(true, vec![]), (false, vec!["a", "c"])] {
+            let mut names = ["a", "b", "a", "c"].into_iter();
+            let mut done = Vec::new();
+            while names.len() > 0 {
+                done.extend(api.write_next(dry_run, &mut names, write));
+            }
+            let went: Vec<bool> = done.iter().map(|(_, outcome)| outcome.is_ok()).collect();
+            assert_eq!(went, [true, false, dry_run, true], "only a name that was kept is taken");
+            let found = api.look(|ledger| ledger.list(kind.resource, Some("default"))).unwrap();
+            let found: Vec<&str> = found.iter().map(Object::name).filter(|name| name.len() == 1).collect();
+            assert_eq!(found, kept);
+        }
+        assert_eq!(api.read(|read| read.revision()).unwrap(), before + 2);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_told_of_each_that_was_tried_and_no_other_is_passed_over() {
+        let mut api = Api::in_memory("test").unwrap();
+        let mut names = ["a", "b", "c"].into_iter();
+        api.store_mut().pretend(Some(InjectedFault::LostCommit));
+        let done = api.write_next(false, &mut names, |ledger, name: &&str| {
+            // The time of one transaction is over with the second.
+            let start = Instant::now();
+            while *name == "b" && start.elapsed() < HOLD {}
+            let body =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+            create(ledger, kinds::by_name("configmaps").unwrap(), &Object(body), &WriteOptions::default()).map(|_| ())
+        });
+        assert!(done.iter().all(|(_, outcome)| outcome.is_err()));
+        // On a busy machine the time may be over with the first.
+        let tried: Vec<&str> = done.iter().map(|(name, _)| *name).collect();
+        assert!(!tried.is_empty() && !tried.contains(&"c"), "{tried:?}");
+        assert_eq!(tried.into_iter().chain(names).collect::<Vec<_>>(), ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,500 @@
+//! Log lines for users about ticks and the machine: one line for each action.
+//!
+//! Knows: what the plans of a beat want written and why, and which of it is bookkeeping (statuses, endpoints, revisions, the usual events):
+//! that is a detail, told on request. Lines are made from what the beat came to when its commit stands: what was taken back within it
+//! is not told at all.
+//! Start reading at [`Deeds::lines`] and, for the machine, [`of_report`].
+
+use super::{LogLevel, LogLine};
+use crate::kinds;
+use crate::object::{Key, Time};
+use crate::world::facts::BuildStage;
+use crate::world::{
+    AttemptEnd, ContainerState, EventType, Facts, Plan, PlannedEvent, ProbeKind, ProbeResult, Report, Row, World,
+    WriteVerb,
+};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Kinds whose objects nobody asked for and everything has.
+const BOOKKEEPING: [&str; 5] =
+    ["controllerrevisions.apps", "endpoints", "endpointslices.discovery.k8s.io", "leases.coordination.k8s.io", "nodes"];
+
+/// The loop that gives every namespace its ServiceAccount and root certificate.
+const HOUSEKEEPER: &str = crate::controllers::serviceaccount::LOOP.name;
+
+/// Events of the usual kind that tell something that no write and no report does.
+const TOLD: [&str; 9] = [
+    "Completed",
+    "DeadlineExceeded",
+    "Killing",
+    "NodeNotReady",
+    "Resumed",
+    "SuccessfulRescale",
+    "Suspended",
+    "SucceededDaemonPod",
+    "TaintManagerEviction",
+];
+
+/// Warnings of which reports tell already, and sooner.
+const REPORTED: &str = "Unhealthy";
+
+/// A warning that is as new each time as the crash before it.
+const BACK_OFF: &str = "BackOff";
+
+/// Number of warnings to remember, so that none is logged twice in a row.
+const REMEMBERED: usize = 10_000;
+
+/// The last warning of each object and reason.
+pub type LastWarnings = HashMap<(Key, &'static str), String>;
+
+/// Activity of one tick's plans, in order.
+#[derive(Default)]
+pub struct ActivityLog(Vec<Activity>);
+
+struct Activity {
+    by: &'static str,
+    about: Key,
+    what: ActivityKind,
+}
+
+enum ActivityKind {
+    Created(Key, String),
+    Updated(Key, String),
+    /// A status, and whether it is a Deployment's, whose rollout may be over with it.
+    Status(Key, String),
+    Deleted(Key, String),
+    Bound(String),
+    Happened(PlannedEvent),
+}
+
+impl ActivityLog {
+    /// Notes what a plan wants, once all of it is staged.
+    pub fn note(&mut self, by: &'static str, about: &Key, plan: &Plan) {
+        let mut add = |what| self.0.push(Activity { by, about: about.clone(), what });
+        for write in &plan.writes {
+            let why = write.why.clone();
+            match &write.verb {
+                WriteVerb::Create(object) => add(ActivityKind::Created(key_of(object, about), why)),
+                WriteVerb::Update(object) => add(ActivityKind::Updated(key_of(object, about), why)),
+                WriteVerb::Status(object) => add(ActivityKind::Status(key_of(object, about), why)),
+                WriteVerb::Delete { key, .. } => add(ActivityKind::Deleted(key.clone(), why)),
+                WriteVerb::Bind { node, .. } => add(ActivityKind::Bound(node.to_string())),
+                WriteVerb::Attempt { .. } => {}
+            }
+        }
+        plan.events.iter().for_each(|event| add(ActivityKind::Happened(event.clone())));
+    }
+
+    /// The statuses that are wanted, each with its place.
+    fn statuses(&self) -> impl Iterator<Item = (usize, &Key)> {
+        self.0.iter().enumerate().filter_map(|(place, deed)| match &deed.what {
+            ActivityKind::Status(key, _) => Some((place, key)),
+            _ => None,
+        })
+    }
+
+    /// The lines of a beat whose commit stands; `undone` is what stands as it did before.
+    pub fn lines(self, world: &World, undone: &HashSet<Key>, warnings: &mut LastWarnings) -> Vec<LogLine> {
+        let mut told = HashSet::new();
+        let mut lines = Vec::new();
+        // A rollout is over with the last of the beat's statuses, after all that led there.
+        let last: HashMap<Key, usize> = self.statuses().map(|(place, key)| (key.clone(), place)).collect();
+        for (place, Activity { by, about, what }) in self.0.into_iter().enumerate() {
+            let mut tell =
+                |weight, text| lines.push(LogLine { at: world.now, by, about: Some(about.clone()), text, weight });
+            match what {
+                ActivityKind::Happened(event) => {
+                    let weight = weigh(&event, warnings);
+                    tell(weight, happened(&event, world.now));
+                }
+                ActivityKind::Bound(node) => {
+                    if world.get(&about).is_some() {
+                        tell(LogLevel::Deed, format!("bound to node {node}"));
+                    }
+                }
+                ActivityKind::Created(key, why) => {
+                    if let (None, Some(_)) = rows(world, &key) {
+                        tell(weight_of(&key, by), format!("created {}: {why}", title(&key)));
+                    }
+                }
+                ActivityKind::Deleted(key, why) => {
+                    if world.row_before_stage(&key).is_some() && !undone.contains(&key) {
+                        let word = if world.get(&key).is_some() { "deleted" } else { "gone" };
+                        let title = if key == about { String::new() } else { format!(" {}", title(&key)) };
+                        tell(weight_of(&key, by), format!("{word}{title}: {why}"));
+                    }
+                }
+                ActivityKind::Updated(key, why) => {
+                    if undone.contains(&key) {
+                        continue;
+                    }
+                    match change(world, &key).filter(|_| told.insert(key.clone())) {
+                        Some(text) => tell(weight_of(&key, by), text),
+                        None => tell(LogLevel::Detail, format!("changed {}: {why}", title(&key))),
+                    }
+                }
+                ActivityKind::Status(key, why) => {
+                    if undone.contains(&key) || world.get(&key).is_none() {
+                        continue;
+                    }
+                    match rollout(world, &key).filter(|_| last.get(&key) == Some(&place)) {
+                        Some(text) => tell(LogLevel::Deed, text),
+                        None => tell(LogLevel::Detail, why),
+                    }
+                }
+            }
+        }
+        lines
+    }
+}
+
+fn key_of(object: &crate::object::Object, about: &Key) -> Key {
+    let kind = kinds::by_kind(object.api_version(), object.kind());
+    kind.map_or_else(|| about.clone(), |kind| Key::new(kind.resource, object.namespace(), object.name()))
+}
+
+fn rows<'a>(world: &'a World, key: &Key) -> (Option<&'a Arc<Row>>, Option<&'a Arc<Row>>) {
+    (world.row_before_stage(key), world.get(key))
+}
+
+/// `pod/web-1`, as kubectl names objects.
+fn title(key: &Key) -> String {
+    let kind = kinds::by_resource(key.resource).map(kinds::Kind::qualified_singular);
+    format!("{}/{}", kind.as_deref().unwrap_or(key.resource.0), key.name)
+}
+
+fn weight_of(key: &Key, by: &'static str) -> LogLevel {
+    if by == HOUSEKEEPER || BOOKKEEPING.contains(&key.resource.0) { LogLevel::Detail } else { LogLevel::Deed }
+}
+
+/// Describes an update that users care about: a new size, a new owner, a claim that is bound.
+fn change(world: &World, key: &Key) -> Option<String> {
+    let (Some(before), Some(after)) = rows(world, key) else { return None };
+    if let (Some(from), Some(to)) = (before.workload(), after.workload())
+        && from.replicas != to.replicas
+    {
+        return Some(format!("scaled {} from {} to {}", title(key), from.replicas, to.replicas));
+    }
+    let owner = |row: &Row| row.controller().map(|owner| owner.uid.clone());
+    match (owner(before), owner(after)) {
+        (None, Some(_)) => return Some(format!("adopted {}", title(key))),
+        (Some(_), None) => return Some(format!("released {}", title(key))),
+        _ => {}
+    }
+    if key.resource.0 != "persistentvolumeclaims" {
+        return None;
+    }
+    let volume = |row: &Row| row.body().text(&["spec", "volumeName"]).map(str::to_owned);
+    let bound = volume(after).filter(|_| volume(before).is_none())?;
+    Some(format!("bound {} to persistentvolume/{bound}", title(key)))
+}
+
+/// Describes the rollout of a Deployment after a status change.
+fn rollout(world: &World, key: &Key) -> Option<String> {
+    if key.resource.0 != "deployments.apps" {
+        return None;
+    }
+    let progress = |row: &Arc<Row>| {
+        let object = row.body();
+        let conditions = object.items(&["status", "conditions"]);
+        let progress = conditions.iter().find(|one| one["type"] == "Progressing")?;
+        Some((progress["reason"].as_str()?.to_owned(), progress["message"].as_str()?.to_owned()))
+    };
+    let (before, after) = rows(world, key);
+    let (reason, message) = progress(after?)?;
+    let known = before.and_then(progress);
+    // The message names the ReplicaSet: within one beat a rollout begins and ends under the same reason.
+    let is_news = known.is_none_or(|known| known != (reason.clone(), message.clone()));
+    match reason.as_str() {
+        "NewReplicaSetAvailable" if is_news => Some(format!("rolled out: {message}")),
+        "ProgressDeadlineExceeded" if is_news => Some(format!("the rollout is stuck: {message}")),
+        _ => None,
+    }
+}
+
+fn weigh(event: &PlannedEvent, warnings: &mut LastWarnings) -> LogLevel {
+    if event.kind == EventType::Normal {
+        return if TOLD.contains(&event.reason) { LogLevel::Deed } else { LogLevel::Detail };
+    }
+    if event.reason == REPORTED {
+        return LogLevel::Detail;
+    }
+    if event.reason == BACK_OFF {
+        return LogLevel::Deed;
+    }
+    if warnings.len() >= REMEMBERED {
+        warnings.clear();
+    }
+    let last = warnings.insert((event.about.clone(), event.reason), event.message.clone());
+    if last.as_ref() == Some(&event.message) { LogLevel::Detail } else { LogLevel::Deed }
+}
+
+fn happened(event: &PlannedEvent, now: Time) -> String {
+    let container = event.field_path.split_once('{').and_then(|(_, name)| name.strip_suffix('}'));
+    match (event.reason, event.kind, container, event.until) {
+        (BACK_OFF, EventType::Warning, Some(container), Some(until)) => {
+            let seconds = (until.duration_since(now).as_millis().max(0) + 999) / 1000;
+            format!("{container} keeps failing; it is started again in {seconds}s")
+        }
+        _ => event.message.clone(),
+    }
+}
+
+/// So many pods, in words.
+pub fn pods(count: usize) -> String {
+    if count == 1 { "1 pod".into() } else { format!("{count} pods") }
+}
+
+/// Describes the machine's first report: how many pods keep running, and which containers ended while no control plane
+/// ran.
+pub fn of_inventory(world: &World) -> Vec<LogLine> {
+    let line =
+        |about, text| LogLine { at: world.now, by: crate::kubelet::LOOP.name, about, text, weight: LogLevel::Deed };
+    let running = world.facts.pods.iter().filter(|(_, pod)| pod.runs()).count();
+    let mut lines: Vec<LogLine> = world
+        .facts
+        .pods
+        .iter()
+        .flat_map(|(uid, pod)| {
+            let row = world.get(&pod.key()).filter(|row| row.uid == *uid);
+            let ended = pod.containers.iter().filter_map(|(name, one)| Some((name, one.attempt, one.ended()?)));
+            let news = ended.filter(|(name, attempt, _)| row.is_some_and(|row| was_running(row, name, *attempt)));
+            news.map(|(name, _, ended)| line(Some(pod.key()), format!("{name} {} while nobody watched", end(ended))))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    lines.sort_by(|one, other| (&one.about, &one.text).cmp(&(&other.about, &other.text)));
+    if running > 0 {
+        let go = if running == 1 { "goes" } else { "go" };
+        lines.insert(0, line(None, format!("{} {go} on running", pods(running))));
+    }
+    lines
+}
+
+/// Whether status tells that this attempt runs.
+fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
+    let object = row.body();
+    ["initContainerStatuses", "containerStatuses"].into_iter().any(|list| {
+        object.items(&["status", list]).iter().any(|status| {
+            status["name"] == container && status["restartCount"] == attempt && status["state"]["running"].is_object()
+        })
+    })
+}
+
+/// Describes a report, compared with the facts before it. `None` when it contains nothing new for users.
+pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
+    match report {
+        Report::NotRemoved { pod_uid, why } => {
+            let is_known = facts.pods.get(pod_uid)?.not_removed.as_ref() == Some(why);
+            (!is_known).then(|| format!("has ended, but its folder stays for now: {why}"))
+        }
+        Report::Removed { .. }
+        | Report::NotDiscarded { .. }
+        | Report::Sources { .. }
+        | Report::Doors(_)
+        | Report::SharedNetwork(_)
+        | Report::Denied { .. }
+        | Report::Unbound { .. }
+        | Report::Findable { .. }
+        | Report::Blocked { .. } => None,
+        Report::Build { built, .. } => match &built.stage {
+            // Events tell of failures.
+            BuildStage::Ordered | BuildStage::Ended { since: None, .. } | BuildStage::Ended { error: Some(_), .. } => {
+                None
+            }
+            BuildStage::Running { .. } => Some("is being built".into()),
+            BuildStage::Ended { error: None, .. } => Some("is built".into()),
+        },
+        Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } => None,
+        Report::Container { container, attempt, state, .. } => match state {
+            ContainerState::Starting { .. } => None,
+            ContainerState::Running { pid, .. } if *attempt == 0 => Some(format!("started {container} (pid {pid})")),
+            ContainerState::Running { pid, .. } => {
+                Some(format!("started {container} again (pid {pid}, restart {attempt})"))
+            }
+            ContainerState::Ended(ended) => Some(format!("{container} {}", end(ended))),
+            // Other refusals are of the image: events tell of them.
+            ContainerState::Refused { reason, message, .. } => {
+                (reason == "StartError").then(|| format!("{container} cannot be started: {message}"))
+            }
+        },
+        Report::Probe { pod_uid, container, kind, verdict, message, .. } => {
+            let known = facts.pods.get(pod_uid)?.containers.get(container)?.probes.get(kind);
+            let (successes, failures) = known.map_or((0, 0), |known| (known.successes, known.failures));
+            let is_new = known.is_none_or(|known| known.message != *message);
+            let name = match kind {
+                ProbeKind::Startup => "startup probe",
+                ProbeKind::Liveness => "liveness probe",
+                ProbeKind::Readiness => "readiness probe",
+                ProbeKind::PostStart => "postStart hook",
+                ProbeKind::PreStop => "preStop hook",
+            };
+            match verdict {
+                ProbeResult::Unknown if is_new => Some(format!("{name} of {container} cannot be made: {message}")),
+                ProbeResult::Failure if failures == 0 => match message.lines().next() {
+                    None => Some(format!("{name} of {container} fails")),
+                    Some(line) => Some(format!("{name} of {container} fails: {line}")),
+                },
+                // That a program lives from the start is nothing new.
+                ProbeResult::Success | ProbeResult::Warning
+                    if failures > 0 || (successes == 0 && *kind != ProbeKind::Liveness) =>
+                {
+                    Some(format!("{name} of {container} succeeds"))
+                }
+                _ => None,
+            }
+        }
+    }
+}
+
+fn end(ended: &AttemptEnd) -> String {
+    match (ended.reason.as_deref(), ended.signal) {
+        (Some(AttemptEnd::UNKNOWN), _) => format!("ended unseen (code {}): {}", ended.code, ended.message),
+        (Some(reason), _) => format!("ended with code {}: {reason}", ended.code),
+        (None, Some(signal)) => format!("was ended by signal {signal} (code {})", ended.code),
+        (None, None) => format!("exited with code {}", ended.code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Object, Resource};
+    use crate::world::{ContainerFacts, PodFacts};
+    use serde_json::{Value, json};
+
+    const PODS: Resource = Resource("pods");
+
+    fn set(replicas: i64, status: Value) -> Object {
+        Object(json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+            "spec": {"replicas": replicas}, "status": status,
+        }))
+    }
+
+    fn pod() -> Object {
+        Object(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "default", "uid": "p"}}),
+        )
+    }
+
+    /// Returns the log lines, details marked with a dot.
+    fn told(world: &World, plan: &Plan, undone: &[Key]) -> Vec<String> {
+        let about = Key::new(Resource("replicasets.apps"), "default", "web");
+        let mut deeds = ActivityLog::default();
+        deeds.note("loop", &about, plan);
+        let lines = deeds.lines(world, &undone.iter().cloned().collect(), &mut LastWarnings::new());
+        lines
+            .iter()
+            .map(|line| format!("{}{}", if line.weight == LogLevel::Deed { "" } else { "." }, line.text))
+            .collect()
+    }
+
+    #[test]
+    fn what_was_done_is_told_and_bookkeeping_only_on_request() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let key = Key::new(Resource("replicasets.apps"), "default", "web");
+        world.put(key.clone(), set(3, json!({"replicas": 0})).0.to_string().into());
+        let mut plan = Plan::nothing();
+        let one = Key::new(PODS, "default", "web-1");
+        plan.write(WriteVerb::Create(pod()), "0 pods are active, 3 are wanted");
+        plan.write(WriteVerb::Status(set(3, json!({"replicas": 1}))), "the counts of pods changed");
+        plan.write(WriteVerb::Update(set(5, json!({}))), "because");
+        world.stage(one.clone(), Some(pod()));
+        world.stage(key.clone(), Some(set(5, json!({"replicas": 1}))));
+        let expected = [
+            "created pod/web-1: 0 pods are active, 3 are wanted",
+            ".the counts of pods changed",
+            "scaled replicaset.apps/web from 3 to 5",
+        ];
+        assert_eq!(told(&world, &plan, &[]), expected);
+        // The pod goes again, the set is as it was: of this beat nobody sees anything.
+        world.stage(one, None::<Object>);
+        assert_eq!(told(&world, &plan, &[key]), [""; 0]);
+    }
+
+    #[test]
+    fn events_are_told_when_nothing_else_tells_it_and_not_twice_in_a_row() {
+        let world = World::new(Time::UNIX_EPOCH);
+        let event = |kind, reason, message: &str| PlannedEvent {
+            about: Key::new(PODS, "default", "web-1"),
+            uid: "p".into(),
+            field_path: "spec.containers{main}".into(),
+            kind,
+            reason,
+            message: message.into(),
+            until: Some(Time::from_millisecond(9_500).unwrap()),
+        };
+        let mut plan = Plan::nothing();
+        plan.events.push(event(EventType::Normal, "Pulled", "Container image already present on machine"));
+        plan.events.push(event(EventType::Normal, "Killing", "Stopping container main"));
+        plan.events.push(event(EventType::Warning, "Unhealthy", "Readiness probe failed: no"));
+        plan.events.push(event(EventType::Warning, "FailedScheduling", "no nodes"));
+        plan.events.push(event(EventType::Warning, "FailedScheduling", "no nodes"));
+        plan.events.push(event(EventType::Warning, BACK_OFF, "Back-off restarting failed container"));
+        plan.wake_at(Time::from_millisecond(1_500).unwrap());
+        let expected = [
+            ".Container image already present on machine",
+            "Stopping container main",
+            ".Readiness probe failed: no",
+            "no nodes",
+            ".no nodes",
+            "main keeps failing; it is started again in 10s",
+        ];
+        assert_eq!(told(&world, &plan, &[]), expected);
+    }
+
+    #[test]
+    fn what_ended_while_nobody_watched_is_told_once() {
+        let status = |state: Value| {
+            let mut pod = pod();
+            pod.set(&["status", "containerStatuses"], json!([{"name": "main", "restartCount": 2, "state": state}]));
+            pod.0.to_string()
+        };
+        let ended = AttemptEnd {
+            code: 9,
+            signal: None,
+            reason: None,
+            message: String::new(),
+            started: None,
+            finished: Time::UNIX_EPOCH,
+        };
+        for (state, attempt, expected) in [
+            (json!({"running": {}}), 2, vec!["main exited with code 9 while nobody watched"]),
+            (json!({"running": {}}), 1, vec![]),
+            (json!({"terminated": {"exitCode": 9}}), 2, vec![]),
+        ] {
+            let mut world = World::new(Time::UNIX_EPOCH);
+            world.put(Key::new(PODS, "default", "web-1"), status(state).into());
+            let container = ContainerFacts::new(attempt, ContainerState::Ended(ended.clone()));
+            let containers = [("main".into(), container)].into();
+            let facts =
+                PodFacts { namespace: "default".into(), name: "web-1".into(), containers, ..PodFacts::default() };
+            world.facts.pods.insert("p".into(), facts);
+            let lines: Vec<String> = of_inventory(&world).into_iter().map(|line| line.text).collect();
+            assert_eq!(lines, expected);
+        }
+    }
+
+    #[test]
+    fn an_end_is_told_with_its_code_or_signal() {
+        let ended = |code, signal, reason: Option<&str>| AttemptEnd {
+            code,
+            signal,
+            reason: reason.map(str::to_owned),
+            message: "why".into(),
+            started: None,
+            finished: Time::UNIX_EPOCH,
+        };
+        let table = [
+            (ended(3, None, None), "exited with code 3"),
+            (ended(143, Some(15), None), "was ended by signal 15 (code 143)"),
+            (ended(137, Some(9), Some("OOMKilled")), "ended with code 137: OOMKilled"),
+            (ended(137, None, Some(AttemptEnd::UNKNOWN)), "ended unseen (code 137): why"),
+        ];
+        for (ended, expected) in table {
+            assert_eq!(end(&ended), expected);
+        }
+    }
+}

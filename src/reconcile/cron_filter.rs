@@ -1,0 +1,61 @@
+//! Filters activity of CronJobs that were not applied out of a preview: their Jobs, pods, and history cleanup.
+//!
+//! Knows: which objects are such a CronJob's, also when they are gone. What had not ended when the film began is not among them: it
+//! may have to make room for what was applied.
+//! Never: leaves out what belongs to anything that was applied. Start reading at [`Clockwork::drives`].
+
+use super::why::owners;
+use crate::object::{Key, Object};
+use crate::world::{Row, World};
+use std::collections::HashMap;
+
+const CLOCK: &str = "cronjobs.batch";
+
+/// The CronJobs that nobody has applied, and what is theirs.
+pub struct CronFilter {
+    applied: Vec<Key>,
+    /// Result per object; kept after the object or its owner is gone.
+    known: HashMap<Key, bool>,
+}
+
+impl CronFilter {
+    /// As it stands when a film begins.
+    pub fn from_world(world: &World, applied: &[Key]) -> CronFilter {
+        let mut clockwork = CronFilter { applied: applied.to_vec(), known: HashMap::new() };
+        for row in [CLOCK, "jobs.batch", "pods"].into_iter().flat_map(|resource| world.list(resource)) {
+            let is_driven = clockwork.is_below(world, row) && has_ended(row);
+            clockwork.known.insert(row.key.clone(), is_driven);
+        }
+        clockwork
+    }
+
+    /// Whether an object is only what the clock of such a CronJob brings about.
+    pub fn drives(&mut self, world: &World, key: &Key) -> bool {
+        if let Some(known) = self.known.get(key) {
+            return *known;
+        }
+        let Some(row) = world.get(key) else { return false };
+        let is_driven = self.is_below(world, row);
+        self.known.insert(key.clone(), is_driven);
+        is_driven
+    }
+
+    fn is_below(&self, world: &World, row: &Row) -> bool {
+        let above = owners(world, row);
+        let is_applied = |row: &Row| self.applied.contains(&row.key);
+        let top = above.first().map_or(row, |top| top);
+        top.key.resource == CLOCK && !is_applied(row) && !above.iter().any(|owner| is_applied(owner))
+    }
+}
+
+/// Whether nothing more is to come of a Job or a pod. A CronJob itself does nothing but by its clock.
+fn has_ended(row: &Row) -> bool {
+    let is_over = |job: &Object| {
+        let mut conditions = job.items(&["status", "conditions"]).iter();
+        conditions.any(|one| (one["type"] == "Complete" || one["type"] == "Failed") && one["status"] == "True")
+    };
+    match row.pod() {
+        Some(pod) => pod.phase.is_terminal(),
+        None => row.key.resource == CLOCK || is_over(&row.object()),
+    }
+}

@@ -1,0 +1,507 @@
+//! Preview of an apply: a copy of the state in memory, the real loops run forward on a machine that pretends,
+//! and a clock that is moved by hand. The state that was copied is never touched.
+//!
+//! On the pretended machine programs start at once, answer their probes, and end when they are told to; init containers and the
+//! pods of Jobs succeed. What it cannot start is what the real machine could not: images are resolved here and now.
+//! Start reading at [`Forecast::of`], then [`Forecast::run`].
+
+use super::convergence::unmet;
+use super::cron_filter::CronFilter;
+use super::node::{LOCAL, RUNTIME};
+use super::simulate::{SimulatedTick, Simulation, SimulationConfig};
+use super::why::{CauseChain, ControlPlaneState, ConvergenceState, explain};
+use super::{LogLevel, LogLine, loops};
+use crate::apiserver::{Api, Transaction};
+use crate::kubelet;
+use crate::object::{Key, Object, Str, Time};
+use crate::runtime::capacity::MachineCapacity;
+use crate::runtime::image::{Environment, resolve};
+use crate::runtime::simulated::SimulatedMachine;
+use crate::store::Store;
+use crate::world::start::Start;
+use crate::world::{AttemptEnd, ContainerFacts, ContainerState, PodFacts, World};
+use jiff::SignedDuration;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Before anything is applied, what is under way in the copy may take so long.
+const HEAD_START: SignedDuration = SignedDuration::from_secs(5);
+
+/// Simulated time that a program takes to start, and to end after its stop signal.
+const START: SignedDuration = SignedDuration::from_millis(500);
+const STOP: SignedDuration = SignedDuration::from_millis(200);
+
+/// Maximum number of unconverged objects to examine per step.
+const FOLLOWED: usize = 50;
+
+/// More beats than this are no forecast but a loop that never rests.
+const BEATS: usize = 200_000;
+
+/// Chance is the same each time: two forecasts of one state are equal.
+const SEED: u64 = 5;
+
+/// A copy of a cluster that is run forward.
+pub struct Preview {
+    simulation: Simulation,
+    /// The objects before anything was applied.
+    before: BTreeMap<Key, Value>,
+    /// Objects that were not converged before.
+    missing: HashSet<Key>,
+    /// When the film begins.
+    begin: Time,
+}
+
+/// Result of a preview.
+#[derive(Debug, Default)]
+pub struct PreviewResult {
+    /// Simulated time until nothing was left to do, or until the time limit.
+    pub took: SignedDuration,
+    /// After how long it was stuck, where it is stuck at the end.
+    pub stuck: Option<SignedDuration>,
+    /// Why what was applied stands as it does at the end.
+    pub answers: Vec<CauseChain>,
+    /// New objects.
+    pub created: Vec<Key>,
+    /// Objects with changes outside their status.
+    pub changed: Vec<Key>,
+    /// Deleted objects.
+    pub deleted: Vec<Key>,
+    /// Number of omitted actions: those of CronJobs that were not applied.
+    pub besides: usize,
+}
+
+impl PreviewResult {
+    /// Convergence of the applied objects.
+    pub fn standing(&self) -> ConvergenceState {
+        self.answers.iter().map(CauseChain::standing).max().unwrap_or_default()
+    }
+}
+
+impl Preview {
+    /// A copy of a store, or a new cluster, with this machine as its node unless the copy has nodes of its own and none on it.
+    pub fn new(store: Option<&Store>, machine: MachineCapacity, now: Time) -> anyhow::Result<Preview> {
+        let mut plan =
+            SimulationConfig { seed: SEED, begin: now, node: None, backoff_seconds: 10, loops: loops::all() };
+        let refused = |status: crate::object::Status| anyhow::anyhow!(status.message);
+        let api = match store {
+            Some(store) => Api::copy_of(&store.read()?, "plan", plan.outside(1)).map_err(refused)?,
+            None => Api::rehearsed("plan", plan.outside(1))?,
+        };
+        let mut world = World::new(now);
+        super::tail::load(&api.store().read()?, &mut world)?;
+        plan.node = here(&world, machine);
+        let mut simulated = SimulatedMachine::new();
+        simulated.knobs.judge = Some(judge);
+        (simulated.knobs.start_delay, simulated.knobs.stop_delay) = (START, STOP);
+        let local = plan.node.as_ref().map(|node| node.name.clone());
+        for row in world.list("pods") {
+            let node = row.pod().and_then(|pod| pod.node.as_deref()).unwrap_or_default();
+            let is_local = local.as_deref() == Some(node) || runtime_of(&world, node).as_deref() == Some(LOCAL);
+            if is_local {
+                simulated.adopt(row.uid.clone(), running(&row.object()));
+            }
+        }
+        let simulation = Simulation::over(api, simulated, plan)?;
+        let mut forecast = Preview { simulation, before: BTreeMap::new(), missing: HashSet::new(), begin: now };
+        forecast.advance(HEAD_START, &mut |_, _| {}, &mut |_| false)?;
+        forecast.before = objects(forecast.simulation.world());
+        forecast.missing = unmet(forecast.simulation.world()).into_iter().map(|one| one.key).collect();
+        forecast.begin = forecast.simulation.now();
+        Ok(forecast)
+    }
+
+    /// Writes to the copy as a user does.
+    pub fn write<T>(
+        &mut self,
+        write: impl FnOnce(&mut dyn Transaction) -> crate::apiserver::ApiResult<T>,
+    ) -> crate::apiserver::ApiResult<T> {
+        self.simulation.write(write)
+    }
+
+    /// Simulated time since the start of the preview.
+    pub fn after(&self, at: Time) -> SignedDuration {
+        at.duration_since(self.begin)
+    }
+
+    /// Runs until these objects and all that became of them are as they should be, or for so long. Tells each thing that happens once.
+    pub fn run(
+        &mut self,
+        applied: &[Key],
+        until: SignedDuration,
+        tell: &mut dyn FnMut(SignedDuration, &LogLine),
+    ) -> anyhow::Result<PreviewResult> {
+        let (begin, mut told, mut besides) = (self.begin, BTreeSet::new(), 0);
+        let clockwork = RefCell::new(CronFilter::from_world(self.simulation.world(), applied));
+        let is_apart = |world: &World, key: &Key| clockwork.borrow_mut().drives(world, key);
+        let mut tell = |world: &World, line: &LogLine| {
+            let what = (line.by, line.about.clone(), line.text.clone());
+            if line.weight != LogLevel::Deed || !told.insert(what) {
+                return;
+            }
+            if line.about.as_ref().is_some_and(|about| is_apart(world, about)) {
+                besides += 1;
+            } else {
+                tell(line.at.duration_since(begin), line);
+            }
+        };
+        let missing = self.missing.clone();
+        let is_new =
+            |world: &World, key: &Key| applied.contains(key) || !missing.contains(key) && !is_apart(world, key);
+        let plane = ControlPlaneState { runs: true, pretends: true, ..ControlPlaneState::default() };
+        let mut stuck: Option<Time> = None;
+        let mut settled = |world: &mut World| {
+            let unmet = unmet(world).into_iter().map(|one| one.key);
+            let unmet = unmet.filter(|key| is_new(world, key)).collect::<Vec<_>>();
+            let is_stuck =
+                |key: &Key| explain(world, key, &plane).is_some_and(|one| one.standing() == ConvergenceState::Stuck);
+            let is_stuck = unmet.iter().take(FOLLOWED).any(is_stuck);
+            stuck = is_stuck.then(|| stuck.unwrap_or(world.now));
+            unmet.is_empty()
+        };
+        self.advance(until, &mut tell, &mut settled)?;
+        let took = self.simulation.now().duration_since(begin);
+        let world = &mut self.simulation.heart.world;
+        let mut answers: Vec<CauseChain> = applied.iter().filter_map(|key| explain(world, key, &plane)).collect();
+        // Effects on other objects, such as preempted pods.
+        let others = unmet(world).into_iter().map(|one| one.key);
+        let others = others.filter(|key| !applied.contains(key) && is_new(world, key)).collect::<Vec<_>>();
+        let others = others.iter().filter_map(|key| explain(world, key, &plane));
+        let is_told = |answers: &[CauseChain], other: &CauseChain| {
+            let cause = other.cause().map(|cause| &cause.what);
+            answers.iter().any(|answer| answer.cause().map(|cause| &cause.what) == cause)
+        };
+        for other in others.filter(|other| other.standing() == ConvergenceState::Stuck).collect::<Vec<_>>() {
+            if !is_told(&answers, &other) {
+                answers.push(other);
+            }
+        }
+        let is_stuck = answers.iter().any(|answer| answer.standing() == ConvergenceState::Stuck);
+        let stuck = is_stuck.then(|| stuck.map_or(took, |since| since.duration_since(begin)));
+        let (before, after) = (&self.before, objects(world));
+        let world = &self.simulation.heart.world;
+        let told = |keys: &mut dyn Iterator<Item = &Key>| keys.filter(|key| !is_apart(world, key)).cloned().collect();
+        let created = told(&mut after.keys().filter(|key| !before.contains_key(key)));
+        let changed = after.iter().filter(|(key, body)| before.get(key).is_some_and(|old| old != *body));
+        let changed = told(&mut changed.map(|(key, _)| key));
+        let deleted = told(&mut before.keys().filter(|key| !after.contains_key(key)));
+        Ok(PreviewResult { took, stuck, answers, created, changed, deleted, besides })
+    }
+
+    /// Moves the clock from one due moment to the next, until all is well and nothing is under way, or for so long.
+    fn advance(
+        &mut self,
+        at_most: SignedDuration,
+        tell: &mut dyn FnMut(&World, &LogLine),
+        settled: &mut dyn FnMut(&mut World) -> bool,
+    ) -> anyhow::Result<()> {
+        let end = self.simulation.now() + at_most;
+        for _ in 0..BEATS {
+            while !self.simulation.mail.is_empty() {
+                self.simulation.deliver(0);
+            }
+            let mut lines = Vec::new();
+            let beaten = self.simulation.beat(None, |line| lines.push(line.clone()))?;
+            lines.iter().for_each(|line| tell(self.simulation.world(), line));
+            if beaten == SimulatedTick::Busy || !self.simulation.mail.is_empty() {
+                continue;
+            }
+            if settled(&mut self.simulation.heart.world) && !self.is_under_way() {
+                return Ok(());
+            }
+            let Some(pause) = self.simulation.pause() else { return Ok(()) };
+            let pause = pause.max(SignedDuration::from_millis(1));
+            if self.simulation.now() + pause > end {
+                self.simulation.pass(end.duration_since(self.simulation.now()).max(SignedDuration::ZERO));
+                return Ok(());
+            }
+            self.simulation.pass(pause);
+        }
+        anyhow::bail!("the loops do not come to rest; this is a bug")
+    }
+
+    /// Whether the machine, or a node that only pretends, is at something that ends by itself.
+    fn is_under_way(&self) -> bool {
+        let world = self.simulation.world();
+        self.simulation.machine.next_event_time().is_some()
+            || world.facts.pods.iter().any(|(_, pod)| pod.removing.is_some())
+            || world.list("pods").any(|row| kubelet::pretends_to_work(world, row))
+    }
+}
+
+/// This machine as a node: under the name that it has in the copy; as it is when there are no nodes, or when nodes were added that are to
+/// run here; not at all when all are others.
+fn here(world: &World, machine: MachineCapacity) -> Option<MachineCapacity> {
+    let mut real = world.list("nodes").map(|row| row.object()).filter(|node| node.annotation(RUNTIME).is_none());
+    let id = |node: &Object| node.text(&["status", "nodeInfo", "machineID"]).map(str::to_owned);
+    let own = real.find(|node| node.name() == machine.name || id(node).as_deref() == Some(&machine.machine_id));
+    match own {
+        Some(own) => Some(MachineCapacity { name: own.name().to_owned(), ..machine }),
+        None => {
+            let runs_here = |node: &Str| runtime_of(world, node).as_deref() == Some(LOCAL);
+            let is_awaited = world.list("nodes").any(|row| runs_here(&row.key.name));
+            (is_awaited || world.count_of("nodes") == 0).then_some(machine)
+        }
+    }
+}
+
+fn runtime_of(world: &World, node: &str) -> Option<String> {
+    world.find("nodes", "", node)?.object().annotation(RUNTIME).map(str::to_owned)
+}
+
+/// Whether the real machine could start this.
+fn judge(start: &Start) -> Option<(String, String)> {
+    let refusal = resolve(start, &Environment::of_this_process()).err()?;
+    Some((refusal.reason.to_owned(), refusal.message))
+}
+
+/// Facts about a pod's running containers, derived from its status.
+fn running(pod: &Object) -> PodFacts {
+    let text = |path: &[&str]| Str::from(pod.text(path).unwrap_or_default());
+    let statuses = ["initContainerStatuses", "containerStatuses"].map(|list| pod.items(&["status", list]));
+    let known = statuses.into_iter().flatten().filter_map(container);
+    PodFacts {
+        namespace: pod.namespace().into(),
+        name: pod.name().into(),
+        node: text(&["spec", "nodeName"]),
+        ip: text(&["status", "podIP"]),
+        containers: known.collect(),
+        ..PodFacts::default()
+    }
+}
+
+fn container(status: &Value) -> Option<(Str, ContainerFacts)> {
+    let moment = |value: &Value| value.as_str().and_then(|text| text.parse::<Time>().ok());
+    let (state, last) = (&status["state"], &status["lastState"]["terminated"]);
+    let ended = [&state["terminated"], last].into_iter().find(|ended| ended.is_object());
+    let state = match moment(&state["running"]["startedAt"]) {
+        Some(since) => ContainerState::Running { pid: 1, since },
+        None => {
+            let ended = ended?;
+            ContainerState::Ended(AttemptEnd {
+                code: ended["exitCode"].as_i64().unwrap_or(0) as i32,
+                signal: None,
+                reason: ended["reason"].as_str().map(str::to_owned),
+                message: ended["message"].as_str().unwrap_or_default().to_owned(),
+                started: moment(&ended["startedAt"]),
+                finished: moment(&ended["finishedAt"])?,
+            })
+        }
+    };
+    let attempt = u32::try_from(status["restartCount"].as_i64()?).ok()?;
+    Some((status["name"].as_str()?.into(), ContainerFacts::new(attempt, state)))
+}
+
+/// Kinds that come and go without anybody having asked for them.
+const CHATTER: [&str; 3] = ["events", "leases.coordination.k8s.io", "nodes"];
+
+/// Every object as far as people say what it is: without its status and what the front door counts.
+fn objects(world: &World) -> BTreeMap<Key, Value> {
+    let said = world.all_rows().filter(|row| !CHATTER.contains(&row.key.resource.0)).map(|row| {
+        let mut object = row.object();
+        for path in [&["status"][..], &["metadata", "resourceVersion"], &["metadata", "generation"]] {
+            object.unset(path);
+        }
+        object.unset(&["metadata", "managedFields"]);
+        (row.key.clone(), object.0)
+    });
+    said.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::{WriteOptions, create::create};
+    use crate::kinds;
+    use crate::object::Resource;
+    use crate::store::StoreRead;
+    use serde_json::json;
+
+    fn machine() -> MachineCapacity {
+        MachineCapacity {
+            name: "here".into(),
+            cpu_milli: 2000,
+            memory: 4 << 30,
+            machine_id: "m".into(),
+            ..crate::runtime::capacity::of_this_machine(None, std::path::Path::new("/"))
+        }
+    }
+
+    fn forecast(store: Option<&Store>, cpu: &str, image: &str) -> PreviewResult {
+        let key = Key::new(Resource("deployments.apps"), "default", "web");
+        written(store, cpu, image).run(&[key], SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
+    }
+
+    fn written(store: Option<&Store>, cpu: &str, image: &str) -> Preview {
+        let mut forecast = Preview::new(store, machine(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
+        let deployment = Object(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}]},
+            }},
+        }));
+        let kind = kinds::by_name("deployments").unwrap();
+        forecast.write(|ledger| create(ledger, kind, &deployment, &WriteOptions::default())).unwrap();
+        forecast
+    }
+
+    #[test]
+    fn what_would_be_made_is_told() {
+        let outlook = forecast(None, "100m", "busybox");
+        assert_eq!(outlook.standing(), ConvergenceState::Converged, "{outlook:#?}");
+        let count = |resource: &str| outlook.created.iter().filter(|key| key.resource == resource).count();
+        assert_eq!([count("deployments.apps"), count("replicasets.apps"), count("pods")], [1, 1, 2]);
+        assert!(outlook.deleted.is_empty() && outlook.took < SignedDuration::from_secs(60), "{outlook:#?}");
+    }
+
+    #[test]
+    fn where_it_would_be_stuck_is_told() {
+        for (cpu, image, cause) in [("100m", "no-such-program-at-all", "container c"), ("50", "busybox", "pod/web")] {
+            let outlook = forecast(None, cpu, image);
+            assert_eq!(outlook.standing(), ConvergenceState::Stuck, "{outlook:#?}");
+            let found = outlook.answers[0].cause().unwrap();
+            assert!(found.what.starts_with(cause), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn since_when_it_is_stuck_is_told_and_what_to_change_in_the_manifest() {
+        let stuck = forecast(None, "100m", "no-such-program-at-all");
+        let since = stuck.stuck.unwrap();
+        assert!(since < SignedDuration::from_secs(60) && stuck.took > since, "{stuck:#?}");
+        assert_eq!(forecast(None, "100m", "busybox").stuck, None);
+        let invalid = forecast(None, "100m", "No/Such:image@x").answers.remove(0);
+        let next = invalid.next();
+        assert!(next.contains("change the manifest of deployment/web") && !next.contains("pod/"), "{next}");
+    }
+
+    #[test]
+    fn a_film_goes_on_until_pods_of_nodes_that_pretend_have_ended() {
+        let mut api = Api::in_memory("user").unwrap();
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let node = super::super::node::additional(&machine(), super::super::node::SIMULATED, now);
+        let kind = kinds::by_name("nodes").unwrap();
+        api.write(false, |ledger| create(ledger, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
+        for (code, standing, word) in
+            [("0", ConvergenceState::Converged, "Complete"), ("3", ConvergenceState::Stuck, "Failed")]
+        {
+            let job = Object(json!({
+                "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"},
+                "spec": {"backoffLimit": 0, "template": {
+                    "metadata": {"annotations": {"kloop.dev/simulate-exit": code}},
+                    "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]},
+                }},
+            }));
+            let mut forecast = Preview::new(Some(api.store()), machine(), now).unwrap();
+            let kind = kinds::by_name("jobs").unwrap();
+            forecast.write(|ledger| create(ledger, kind, &job, &WriteOptions::default())).unwrap();
+            let key = Key::new(Resource("jobs.batch"), "default", "j");
+            let outlook = forecast.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut |_, _| {});
+            let outlook = outlook.unwrap();
+            assert_eq!(outlook.standing(), standing, "{outlook:#?}");
+            let ended = forecast.simulation.world().get(&key).unwrap().object();
+            let holds = |one: &Value| one["type"] == word && one["status"] == "True";
+            assert!(ended.items(&["status", "conditions"]).iter().any(holds), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_film_goes_from_causes_to_what_they_lead_to() {
+        let mut api = Api::in_memory("user").unwrap();
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let node = super::super::node::additional(&machine(), super::super::node::SIMULATED, now);
+        let kind = kinds::by_name("nodes").unwrap();
+        api.write(false, |ledger| create(ledger, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
+        let mut forecast = Preview::new(Some(api.store()), machine(), now).unwrap();
+        let key = Key::new(Resource("deployments.apps"), "default", "web");
+        for command in ["one", "two"] {
+            let deployment = Object(json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+                "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "c", "image": "busybox", "command": [command]}]},
+                }},
+            }));
+            let kind = kinds::by_name("deployments").unwrap();
+            let apply = crate::apiserver::apply::apply;
+            forecast
+                .write(|ledger| apply(ledger, kind, &deployment, true, &WriteOptions::default()).map(|_| ()))
+                .unwrap();
+            let mut film = Vec::new();
+            let mut tell = |_, line: &LogLine| film.push(line.text.clone());
+            forecast.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut tell).unwrap();
+            let over = film.iter().position(|text| text.starts_with("rolled out")).expect("a rollout");
+            let bound = film.iter().rposition(|text| text.starts_with("bound to")).expect("pods");
+            assert!(bound < over, "{film:#?}");
+        }
+    }
+
+    #[test]
+    fn what_cron_jobs_do_anyway_is_left_out() {
+        let cron = Object(json!({
+            "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick", "namespace": "default"},
+            "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": {
+                "restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}],
+            }}}}},
+        }));
+        let keys = [("deployments.apps", "web"), ("cronjobs.batch", "tick")];
+        let keys = keys.map(|(resource, name)| Key::new(Resource(resource), "default", name));
+        let film = |applied: &[Key]| {
+            let mut forecast = written(None, "100m", "no-such-program-at-all");
+            let kind = kinds::by_name("cronjobs").unwrap();
+            forecast.write(|ledger| create(ledger, kind, &cron, &WriteOptions::default())).unwrap();
+            forecast.run(applied, SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
+        };
+        let outlook = film(&keys[..1]);
+        assert!(outlook.besides > 30, "{outlook:#?}");
+        assert_eq!((outlook.answers.len(), outlook.created.len()), (1, 4), "{outlook:#?}");
+        let outlook = film(&keys);
+        assert!(outlook.besides == 0 && outlook.created.len() > 5, "{outlook:#?}");
+    }
+
+    #[test]
+    fn two_forecasts_of_one_state_are_equal_and_leave_it_alone() {
+        let api = Api::in_memory("user").unwrap();
+        let before = api.store().read().unwrap().revision().unwrap();
+        let one = forecast(Some(api.store()), "100m", "busybox");
+        let other = forecast(Some(api.store()), "100m", "busybox");
+        assert_eq!((one.created, one.took), (other.created, other.took));
+        assert_eq!(api.store().read().unwrap().revision().unwrap(), before);
+    }
+
+    #[test]
+    fn those_who_have_to_make_room_for_good_are_told() {
+        let mut forecast = Preview::new(None, machine(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
+        let deployment = |name: &str, class: &str| {
+            Object(json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+                "spec": {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"priorityClassName": class, "containers": [
+                        {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "1500m"}}}]},
+                }},
+            }))
+        };
+        let class = Object(json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000,
+        }));
+        let key = |name: &str| Key::new(Resource("deployments.apps"), "default", name);
+        let apply = |forecast: &mut Preview, resource: &str, object: &Object| {
+            let kind = kinds::by_name(resource).unwrap();
+            forecast.write(|ledger| create(ledger, kind, object, &WriteOptions::default())).unwrap();
+        };
+        apply(&mut forecast, "priorityclasses", &class);
+        apply(&mut forecast, "deployments", &deployment("low", ""));
+        let ends = forecast.run(&[key("low")], SignedDuration::from_mins(1), &mut |_, _| {}).unwrap();
+        assert_eq!(ends.standing(), ConvergenceState::Converged, "{ends:#?}");
+        apply(&mut forecast, "deployments", &deployment("top", "high"));
+        let ends = forecast.run(&[key("top")], SignedDuration::from_mins(2), &mut |_, _| {}).unwrap();
+        assert_eq!(ends.standing(), ConvergenceState::Stuck, "{ends:#?}");
+        let about: Vec<_> = ends.answers.iter().map(|answer| (&*answer.about, answer.standing())).collect();
+        assert_eq!(
+            about,
+            [("deployment/top", ConvergenceState::Converged), ("deployment/low", ConvergenceState::Stuck)]
+        );
+    }
+}

@@ -1,0 +1,470 @@
+//! One beat: the log is tailed under the write lock, due keys are planned, and all that they want written is one commit.
+//!
+//! A plan is never stale, because nobody else can write meanwhile; it sees what the plans before it wrote, because they are
+//! staged in the World; it is never half-applied, because its writes are undone when one of them is refused.
+
+use super::activity_log::{ActivityLog, LastWarnings};
+use super::events::{EventRecorder, EventReporter};
+use super::ledger::Overlay;
+use super::queue::{DueFilter, Fault, Item, QueuePriority, WorkQueue};
+use super::{LogLevel, LogLine, LogSink, drop_thread, retention, tail};
+use crate::apiserver::bind::bind;
+use crate::apiserver::create::{PodTemplateCache, create_like};
+use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::rules::metadata;
+use crate::apiserver::update::{UpdatePart, update, update_normal_status};
+use crate::apiserver::{FieldManager, Transaction, WriteOptions, create};
+use crate::kinds::{self, Kind};
+use crate::object::{Key, Object, Reason, Status, Str, Time};
+use crate::runtime::contain::contain;
+use crate::store::{CommitError, ContainerAttempt, Store, StoreError, StoreRead, Txn};
+use crate::world::{Effect, EventType, Loop, Memory, PlannedEvent, Row, World, Write, WriteVerb};
+use jiff::SignedDuration;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time that a beat waits for its turn to write before the control plane logs who holds the write lock, takes reports in, and tries again.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.
+const MOMENT: SignedDuration = SignedDuration::from_millis(10);
+
+/// So many objects are worth another core's while.
+const MANY: usize = 32;
+
+/// Limits of one tick.
+#[derive(Clone, Copy, Debug)]
+pub struct TickBudget {
+    /// Time after which the tick, holding the write lock, starts no new work; pods that it already writes are processed
+    /// as far as they come.
+    pub hold: Duration,
+    /// Maximum number of plans, and of rows to write.
+    pub rows: usize,
+}
+
+impl Default for TickBudget {
+    fn default() -> TickBudget {
+        TickBudget { hold: Duration::from_millis(5), rows: 500 }
+    }
+}
+
+/// Everything a beat works on.
+pub struct Tick<'a> {
+    /// The picture.
+    pub world: &'a mut World,
+    /// Keys that are due.
+    pub queue: &'a mut WorkQueue,
+    /// The loops.
+    pub loops: &'a [&'static Loop],
+    /// Events to record, now or in a later beat.
+    pub recorder: &'a mut EventRecorder,
+    /// Chance.
+    pub chance: &'a mut dyn FnMut() -> u64,
+    /// The epoch that this leader leads in.
+    pub epoch: u64,
+    /// Limits of the tick.
+    pub budget: TickBudget,
+    /// Whether others may have written since the beat before.
+    pub told: bool,
+    /// Warnings logged before.
+    pub warnings: &'a mut LastWarnings,
+    /// Is told what was done.
+    pub narrator: &'a mut LogSink<'a>,
+}
+
+/// Result of a tick.
+#[derive(Default)]
+pub struct TickResult {
+    /// To be carried out now that the commit stands.
+    pub effects: Vec<Effect>,
+    /// Number of rows written.
+    pub rows: usize,
+}
+
+/// Uncommitted plans of a tick.
+#[derive(Default)]
+struct TickPlans {
+    attempts: Vec<ContainerAttempt>,
+    /// Staged writes.
+    writes: Vec<Vec<Write>>,
+    effects: Vec<Effect>,
+    /// Kept in the World once the commit stands.
+    memory: Vec<Memory>,
+    /// The last states of what is removed.
+    last: HashMap<Key, Arc<Object>>,
+    /// Planned keys.
+    planned: Vec<Item>,
+    /// Planned keys with effects or memory. These become facts only after the commit; a second plan before it would order and
+    /// log them twice.
+    acting: HashSet<Item>,
+    /// Whether processes that have ended are to start again.
+    restarts: bool,
+    /// Log lines to write after the commit.
+    deeds: ActivityLog,
+}
+
+/// Why a beat could not be.
+#[derive(Debug)]
+pub enum TickError {
+    /// Somebody with a higher epoch leads now.
+    Deposed,
+    /// The store refused; nothing was written.
+    Store(StoreError),
+    /// Something panicked that no object can be blamed for: the message. The store has to be reopened, and the World read anew.
+    Panicked(String),
+    /// The outcome of the commit is not known: the store has to be reopened, and the World read anew.
+    Unknown(CommitError),
+}
+
+impl From<StoreError> for TickError {
+    fn from(error: StoreError) -> TickError {
+        TickError::Store(error)
+    }
+}
+
+/// The meta entry that holds the highest epoch.
+pub const EPOCH: &str = "epoch";
+
+/// The epoch of the control plane that leads, as the store has it.
+pub fn epoch_of(read: &dyn StoreRead) -> Result<Option<u64>, StoreError> {
+    Ok(read.meta(EPOCH)?.and_then(|text| text.parse().ok()))
+}
+
+/// The reason of the event about an object of which a plan panicked.
+pub const INTERNAL_ERROR: &str = "InternalError";
+
+/// Name of the writer in the store's log.
+const ACTOR: &str = "reconcile";
+
+impl Tick<'_> {
+    /// Plans and commits what is due. Gives the effects to carry out. The commit stands whatever becomes of this process; that it also
+    /// outlives a loss of power takes a [`Store::sync`].
+    pub fn run(&mut self, store: &mut Store, now: Time) -> Result<TickResult, TickError> {
+        self.world.now = now;
+        if self.told {
+            // Most of the log is read before the lock is taken.
+            tail::catch_up(&store.read()?, self.world, self.loops, self.queue, now)?;
+        }
+        if !self.queue.is_due(now) && !self.recorder.is_due(now) {
+            return Ok(TickResult::default());
+        }
+        let txn = store.write(PATIENCE)?;
+        if epoch_of(&txn)? != Some(self.epoch) {
+            return Err(TickError::Deposed);
+        }
+        tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
+        self.log_faults();
+        let mut wishes = TickPlans::default();
+        self.plan_what_is_due(&mut wishes);
+        // Telling about work waits until the work is done.
+        if !self.queue.is_due(now) || self.recorder.is_pressing(now) {
+            self.record_events(&mut wishes);
+        }
+        match self.commit(txn, &mut wishes) {
+            Ok(rows) => {
+                wishes.memory.iter().for_each(|memory| self.world.facts.remember(memory));
+                Ok(TickResult { effects: wishes.effects, rows })
+            }
+            Err(error) => {
+                self.world.drop_staged();
+                // Keys of a failed tick stay due.
+                wishes.planned.into_iter().for_each(|item| self.queue.add(item, now));
+                Err(error)
+            }
+        }
+    }
+
+    /// Logs the panics that the queue was told of.
+    fn log_faults(&mut self) {
+        for Fault { by, about, text } in self.queue.take_faults() {
+            (self.narrator)(&LogLine { at: self.world.now, by, about: Some(about), text, weight: LogLevel::Deed });
+        }
+    }
+
+    fn plan_what_is_due(&mut self, wishes: &mut TickPlans) {
+        let start = Instant::now();
+        let mut planned = 0;
+        let mut later = Vec::new();
+        let mark = self.queue.mark();
+        while planned < self.budget.rows {
+            let world = &*self.world;
+            // A pod that is made, bound and started by one beat is one row of the log instead of three: what has begun is finished.
+            let rank = |key: &Key| {
+                let pod = world.get(key).and_then(|row| row.pod());
+                QueuePriority {
+                    priority: pod.map_or(0, |pod| pod.priority),
+                    begun: pod.is_some() && world.is_staged(key),
+                }
+            };
+            let among = DueFilter {
+                // A process that is missing waits for the commit, but not for what others make of the news.
+                mark: wishes.restarts.then_some(mark),
+                begun: start.elapsed() >= self.budget.hold,
+            };
+            let Some(item) = self.queue.pop(world.now, among, rank) else { break };
+            if wishes.acting.contains(&item) {
+                later.push(item);
+                continue;
+            }
+            planned += self.plan_one(item.clone(), wishes).max(1);
+            wishes.planned.push(item);
+        }
+        later.into_iter().for_each(|item| self.queue.add(item, self.world.now));
+        self.log_faults();
+    }
+
+    /// Asks one loop about one key and stages what it wants. Gives how many writes there were.
+    fn plan_one(&mut self, item: Item, wishes: &mut TickPlans) -> usize {
+        let each = self.loops[item.0];
+        self.world.seed = (self.chance)();
+        let world = &*self.world;
+        let plan = match contain(|| (each.plan)(world, &item.1)) {
+            Ok(plan) => plan,
+            Err(panic) => return self.plan_failed(item, panic),
+        };
+        let now = self.world.now;
+        let mut mine = Vec::new();
+        let stage = self.world.stage_mark();
+        let mut mold = (plan.writes.len() > 1).then(PodTemplateCache::default);
+        for write in &plan.writes {
+            match contain(|| self.stage(&write.verb, &mut mine, (&mut wishes.last, mold.as_mut()))) {
+                Ok(Ok(())) => {}
+                Err(panic) => {
+                    self.world.undo_to(stage);
+                    return self.plan_failed(item, panic);
+                }
+                Ok(Err(status)) => {
+                    // A plan is applied whole or not at all.
+                    self.world.undo_to(stage);
+                    let is_first = self.world.refuse(each.name, &item.1, &status.message);
+                    let weight = if is_first { LogLevel::Deed } else { LogLevel::Detail };
+                    let text = format!("{}: refused: {status}", write.why);
+                    (self.narrator)(&LogLine { at: now, by: each.name, about: Some(item.1.clone()), text, weight });
+                    self.queue.add_failed(item.clone(), now);
+                    if is_first {
+                        self.queue.add(item, now);
+                    }
+                    return 0;
+                }
+            }
+        }
+        drop(mold);
+        self.world.forget_refusal(each.name, &item.1);
+        self.queue.forget_failures(&item);
+        // Before what this plan does is news: it may itself be what the pod waits for.
+        if let Some(hold) = plan.hold.clone() {
+            self.queue.waiting.park(&item.1, hold, now);
+        }
+        for key in self.world.staged_since(stage) {
+            let before = self.world.row_before_stage(&key).cloned();
+            tail::concern(self.world, self.loops, self.queue, before.as_ref(), &key, now);
+        }
+        self.world.keep_plan();
+        wishes.attempts.extend(mine);
+        wishes.deeds.note(each.name, &item.1, &plan);
+        let profile = self.world.get(&item.1).and_then(|row| row.pod()).map(|pod| pod.scheduler.clone());
+        self.recorder.extend(&EventReporter { by: each.name, profile }, plan.events, now);
+        let acts_not = plan.effects.is_empty() && plan.memory.is_empty();
+        if !acts_not {
+            wishes.acting.insert(item.clone());
+        }
+        wishes.restarts |= plan.effects.iter().any(restarts);
+        wishes.effects.extend(plan.effects);
+        wishes.memory.extend(plan.memory);
+        let writes = plan.writes.len();
+        wishes.writes.push(plan.writes);
+        if let Some(at) = plan.wake {
+            let soonest = if writes == 0 && acts_not { now + MOMENT } else { now };
+            self.queue.add(item, at.max(soonest));
+        }
+        writes
+    }
+
+    /// Notes that a plan panicked: the key is tried again, later with each failure, and its object gets an event. The panic is logged
+    /// once until a plan of the key goes through.
+    fn plan_failed(&mut self, item: Item, panic: String) -> usize {
+        let (by, now) = (self.loops[item.0].name, self.world.now);
+        let is_first = self.queue.add_failed(item.clone(), now);
+        let weight = if is_first { LogLevel::Deed } else { LogLevel::Detail };
+        (self.narrator)(&LogLine { at: now, by, about: Some(item.1.clone()), text: panic.clone(), weight });
+        if let Some(row) = self.world.get(&item.1).filter(|_| is_first) {
+            let event = PlannedEvent {
+                about: row.key.clone(),
+                uid: row.uid.clone(),
+                field_path: String::new(),
+                kind: EventType::Warning,
+                reason: INTERNAL_ERROR,
+                message: panic,
+                until: None,
+            };
+            self.recorder.extend(&EventReporter { by, profile: None }, vec![event], now);
+        }
+        0
+    }
+
+    fn stage(
+        &mut self,
+        verb: &WriteVerb,
+        attempts: &mut Vec<ContainerAttempt>,
+        (last, mold): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
+    ) -> Result<(), Status> {
+        if let WriteVerb::Attempt { pod_uid, container, attempt } = verb {
+            attempts.push(ContainerAttempt {
+                pod_uid: pod_uid.to_string(),
+                container: container.to_string(),
+                attempt: *attempt,
+                epoch: self.epoch,
+            });
+        }
+        stage(self.world, verb, (last, mold), self.chance)
+    }
+
+    fn record_events(&mut self, wishes: &mut TickPlans) {
+        let revision = self.world.revision + self.world.staged_count() as u64;
+        let now = self.world.now;
+        let last = &mut wishes.last;
+        let mut ledger = Overlay { world: self.world, revision, last, alone: false, chance: self.chance };
+        self.recorder.flush(&mut ledger, now);
+        if retention::is_crowded(self.world) {
+            self.recorder.prune(self.world);
+        }
+        self.world.keep_plan();
+    }
+
+    /// Writes the last state of every staged row, in order of their first change.
+    fn commit(&mut self, mut txn: Txn<'_>, wishes: &mut TickPlans) -> Result<usize, TickError> {
+        let mut written: Vec<(Key, Str, u64)> = Vec::new();
+        let (begin, now) = (self.world.revision, self.world.now);
+        let mut revision = begin;
+        let (again, mut undone) = (self.world.staged_again(), HashSet::new());
+        for key in self.world.staged() {
+            let before = self.world.row_before_stage(&key);
+            let after = self.world.get(&key);
+            // A name that went and came back within this beat has two rows in the log: another uid is another object.
+            if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
+                let last = wishes.last.get(&key).map_or_else(|| before.body(), |last| Cow::Borrowed(&**last));
+                revision = txn.remove(&key, |revision| last.text_at(revision), ACTOR, now)?;
+            }
+            // Made and gone within this beat: nobody saw it.
+            let Some(after) = after else { continue };
+            // A change that was taken back within the beat.
+            let unchanged =
+                |before: &&Arc<Row>| again.contains(&key) && metadata::is_unchanged(&before.body(), &after.body());
+            if let Some(before) = before.filter(unchanged) {
+                undone.insert(key.clone());
+                written.push((key, before.body().0.to_string().into(), before.revision));
+                continue;
+            }
+            let mut text = Str::from("");
+            let body = |revision: u64| {
+                text = after.text_at(revision);
+                text.clone()
+            };
+            revision = txn.put(&key, &after.uid, body, ACTOR, now)?;
+            written.push((key, text, revision));
+        }
+        for attempt in &wishes.attempts {
+            txn.record_attempt(attempt)?;
+        }
+        if revision > begin || !wishes.attempts.is_empty() {
+            txn.commit_unsynced().map_err(|error| match error {
+                CommitError::Refused(error) => TickError::Store(error),
+                unknown => TickError::Unknown(unknown),
+            })?;
+        }
+        for line in std::mem::take(&mut wishes.deeds).lines(self.world, &undone, self.warnings) {
+            (self.narrator)(&line);
+        }
+        let gone = self.world.keep_staged(written);
+        if gone.len() >= MANY {
+            drop_thread::discard((gone, std::mem::take(&mut wishes.writes)));
+        }
+        self.world.revision = revision;
+        Ok((revision - begin) as usize)
+    }
+}
+
+/// Whether a process starts again that somebody may miss; on simulated nodes nobody does. First starts come in great numbers, and are
+/// the sooner done the fewer commits there are.
+pub fn restarts(effect: &Effect) -> bool {
+    matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
+}
+
+/// Stages one write of a plan in the World, through the API server's whole pipeline; with the mold of the plan's pods unless it is the
+/// plan's only write. Attempts are no objects: nothing is staged.
+pub fn stage(
+    world: &mut World,
+    verb: &WriteVerb,
+    (last, mold): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
+    chance: &mut dyn FnMut() -> u64,
+) -> Result<(), Status> {
+    let alone = mold.is_none();
+    let revision = world.revision + world.staged_count() as u64;
+    let mut ledger = Overlay { world, revision, last, alone, chance };
+    let options = WriteOptions::default();
+    match verb {
+        WriteVerb::Create(object) => match mold {
+            Some(mold) => create_like(&mut ledger, kind_of(object)?, object, &options, mold).map(|_| ()),
+            None => create::create(&mut ledger, kind_of(object)?, object, &options).map(|_| ()),
+        },
+        WriteVerb::Update(object) => {
+            let part = part_of(&ledger, object)?;
+            // Kubernetes' controller notes a Deployment's revision as it writes the status.
+            let subresource = if object.kind() == "Deployment" { "status" } else { "" };
+            update(&mut ledger, kind_of(object)?, object, part, &by_controller(subresource)).map(|_| ())
+        }
+        // Pods change most of all, and their loops write what they have read, or a typed view.
+        WriteVerb::Status(object) if object.kind() == "Pod" => {
+            update_normal_status(&mut ledger, kind_of(object)?, object).map(|_| ())
+        }
+        WriteVerb::Status(object) => {
+            update(&mut ledger, kind_of(object)?, object, UpdatePart::Status, &by_controller("status")).map(|_| ())
+        }
+        WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(&mut ledger, key, uid, *grace, *propagation),
+        WriteVerb::Bind { pod, uid, node } => bind(&mut ledger, pod, uid, node),
+        WriteVerb::Attempt { .. } => Ok(()),
+    }
+}
+
+/// Write options of controllers. Changes to objects that users wrote are tracked in managed fields, like those of any
+/// writer. Objects that controllers create, and statuses of pods, are not tracked: that would enlarge the file and slow
+/// down every tick.
+fn by_controller(subresource: &'static str) -> WriteOptions {
+    let manager = FieldManager { name: "kube-controller-manager".to_owned(), subresource };
+    WriteOptions { manager: Some(manager), ..WriteOptions::default() }
+}
+
+/// `spec.finalizers` of a namespace that is being deleted have a part of their own, everything else of it is the main one.
+fn part_of(ledger: &dyn Transaction, object: &Object) -> Result<UpdatePart, Status> {
+    if object.kind() != "Namespace" || object.deletion().is_none() {
+        return Ok(UpdatePart::Main);
+    }
+    let stored = ledger.get(&create::key_of(kind_of(object)?, object))?;
+    let finalizers = |object: &Object| object.items(&["spec", "finalizers"]).to_vec();
+    let changed = stored.is_some_and(|stored| finalizers(&stored) != finalizers(object));
+    Ok(if changed { UpdatePart::Finalize } else { UpdatePart::Main })
+}
+
+fn kind_of(object: &Object) -> Result<&'static Kind, Status> {
+    kinds::by_kind(object.api_version(), object.kind())
+        .ok_or_else(|| Status::new(Reason::NotFound, format!("no kind {} in {}", object.kind(), object.api_version())))
+}
+
+/// An object that is gone already is as it should be.
+fn stage_delete(
+    ledger: &mut dyn Transaction,
+    key: &Key,
+    uid: &str,
+    grace: Option<i64>,
+    propagation: crate::world::Propagation,
+) -> Result<(), Status> {
+    let kind = kinds::by_resource(key.resource)
+        .ok_or_else(|| Status::new(Reason::NotFound, format!("no resource {}", key.resource)))?;
+    let options = DeleteOptions { grace, propagation, uid: Some(uid.to_owned()), revision: None };
+    match delete(ledger, kind, key, &options) {
+        Err(status) if status.reason == Reason::NotFound => Ok(()),
+        other => other.map(|_| ()),
+    }
+}

@@ -1,0 +1,149 @@
+//! The scheduler's other queues: pods that no node could take wait here until something happens that could help them, and then for
+//! their backoff. A pod that is to be looked at is in [`Queue`](super::queue::Queue), with all other keys.
+
+use crate::object::{Key, Str, Time};
+use crate::scheduler::queueing_hints::{RowChange, helps};
+use crate::world::World;
+use crate::world::plan::SchedulingWait;
+use jiff::SignedDuration;
+use std::collections::{BTreeSet, HashMap};
+
+/// The first pause after an attempt in vain, doubled with each, and the longest (kube-scheduler: `podInitialBackoffSeconds`,
+/// `podMaxBackoffSeconds`).
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
+/// After so long a pod is looked at whatever has happened (kube-scheduler: `podMaxInUnschedulablePodsDuration`).
+const LEFT_OVER: SignedDuration = SignedDuration::from_mins(5);
+
+/// Pods that were looked at in vain.
+#[derive(Default)]
+pub struct UnschedulablePods {
+    /// Those that the same changes help.
+    groups: HashMap<Str, UnschedulableGroup>,
+    attempts: HashMap<Key, SchedulingAttempts>,
+}
+
+struct UnschedulableGroup {
+    hold: SchedulingWait,
+    pods: BTreeSet<Key>,
+}
+
+struct SchedulingAttempts {
+    number: u32,
+    last: Time,
+    /// Its group, while it waits for a change.
+    group: Option<Str>,
+}
+
+impl SchedulingAttempts {
+    /// When it may be tried again.
+    fn next(&self) -> Time {
+        let pause = FIRST_PAUSE.saturating_mul(1 << (self.number - 1).min(4)).min(LONGEST_PAUSE);
+        self.last.saturating_add(pause).unwrap_or(self.last)
+    }
+}
+
+impl UnschedulablePods {
+    /// No node could take a pod: it waits for what could help.
+    pub fn park(&mut self, key: &Key, hold: SchedulingWait, now: Time) {
+        let number = self.attempts.get(key).map_or(1, |known| known.number + 1);
+        self.leave_group(key);
+        let group = hold.alike.clone();
+        self.groups
+            .entry(group.clone())
+            .or_insert_with(|| UnschedulableGroup { hold, pods: BTreeSet::new() })
+            .pods
+            .insert(key.clone());
+        self.attempts.insert(key.clone(), SchedulingAttempts { number, last: now, group: Some(group) });
+    }
+
+    /// A pod has a node, or is gone, or waits for nothing here.
+    pub fn forget(&mut self, key: &Key) {
+        self.leave_group(key);
+        self.attempts.remove(key);
+    }
+
+    fn leave_group(&mut self, key: &Key) {
+        let Some(group) = self.attempts.get_mut(key).and_then(|known| known.group.take()) else { return };
+        if let Some(alike) = self.groups.get_mut(&group) {
+            alike.pods.remove(key);
+            if alike.pods.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+    }
+
+    /// The pods that a change could help, each with the moment from which it may be looked at. One that others made room for need not
+    /// wait any longer.
+    pub fn woken(&mut self, world: &World, change: RowChange<'_>, now: Time) -> Vec<(Key, Time)> {
+        let is_helped = |group: &UnschedulableGroup| {
+            let example = group.pods.first().and_then(|key| world.get(key));
+            example.is_none_or(|row| helps(world, &group.hold, row, change))
+        };
+        let helped: Vec<Str> =
+            self.groups.iter().filter(|(_, group)| is_helped(group)).map(|(name, _)| name.clone()).collect();
+        let pods: BTreeSet<Key> =
+            helped.iter().filter_map(|name| self.groups.remove(name)).flat_map(|group| group.pods).collect();
+        let mut woken = Vec::new();
+        for key in pods {
+            let promised = world.get(&key).and_then(|row| row.pod()).is_some_and(|pod| pod.nominated.is_some());
+            let Some(known) = self.attempts.get_mut(&key) else { continue };
+            known.group = None;
+            let at = if promised { now } else { known.next().max(now) };
+            woken.push((key, at));
+        }
+        woken
+    }
+
+    /// Pods that have waited for so long that something may have been missed.
+    pub fn left_over(&mut self, now: Time) -> Vec<Key> {
+        let is_late = |known: &SchedulingAttempts| known.group.is_some() && now.duration_since(known.last) >= LEFT_OVER;
+        let mut late: Vec<Key> =
+            self.attempts.iter().filter(|(_, known)| is_late(known)).map(|(key, _)| key.clone()).collect();
+        late.sort();
+        late.iter().for_each(|key| self.leave_group(key));
+        late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Resource;
+    use crate::world::Row;
+    use serde_json::json;
+
+    fn hold(alike: &str) -> SchedulingWait {
+        SchedulingWait { alike: alike.into(), ..SchedulingWait::default() }
+    }
+
+    fn at(seconds: i64) -> Time {
+        Time::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn pods_wait_for_a_change_and_then_for_their_backoff() {
+        let mut world = World::new(at(0));
+        let key = Key::new(Resource("pods"), "default", "p");
+        let pod = json!({"kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": {}});
+        world.put(key.clone(), pod.to_string().into());
+        let node =
+            json!({"kind": "Node", "metadata": {"name": "n", "uid": "n"}, "status": {"allocatable": {"cpu": "1"}}});
+        let node = Row::new(Key::new(Resource("nodes"), "", "n"), crate::object::Object(node));
+        let change = RowChange { before: None, after: Some(&node) };
+        let mut waiting = UnschedulablePods::default();
+        for pause in [1, 2, 4, 8, 10, 10] {
+            waiting.park(&key, hold("a"), at(100));
+            assert_eq!(waiting.woken(&world, change, at(100)), [(key.clone(), at(100 + pause))]);
+            assert!(waiting.woken(&world, change, at(100)).is_empty(), "it is in the other queue");
+        }
+        waiting.park(&key, hold("a"), at(100));
+        assert_eq!(waiting.woken(&world, change, at(500)), [(key.clone(), at(500))], "long enough ago");
+        waiting.forget(&key);
+        waiting.park(&key, hold("a"), at(100));
+        assert_eq!((waiting.left_over(at(399)), waiting.left_over(at(400))), (vec![], vec![key.clone()]));
+        waiting.forget(&key);
+        assert!(waiting.groups.is_empty() && waiting.attempts.is_empty());
+    }
+}

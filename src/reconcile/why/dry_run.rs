@@ -1,0 +1,100 @@
+//! Dry run of the loops: asks them for their next writes, passes these to the API server, and rolls them back.
+
+use super::super::{loops, tick};
+use super::autoscaler;
+use crate::apiserver::create::PodTemplateCache;
+use crate::object::{Key, Time};
+use crate::runtime::contain::contain;
+use crate::world::plan::SchedulingWait;
+use crate::world::{Loop, Row, World};
+use crate::{kubelet, network, scheduler};
+use std::collections::HashMap;
+
+/// Result for the loops of one object.
+#[derive(Debug, Default)]
+pub struct DryRunResult {
+    /// Reasons for waiting.
+    pub waits: Vec<String>,
+    /// Next writes, described.
+    pub due: Vec<String>,
+    /// The refusal of a write, if any.
+    pub refused: Option<String>,
+    /// When they look again by themselves.
+    pub wake: Option<Time>,
+    /// Changes that could make an unschedulable pod schedulable.
+    pub hold: Option<SchedulingWait>,
+}
+
+/// The loop that is responsible for an object: for a pod the scheduler until it has a node, and its kubelet after that.
+pub fn responsible(row: &Row) -> &'static str {
+    let all = loops::all();
+    let of_root = all.iter().find(|each| each.root == row.key.resource.0).map(|each| each.name);
+    match row.pod() {
+        _ if row.is_deleting() && row.pod().is_none() && row.key.resource != "namespaces" => {
+            "garbage-collector-controller"
+        }
+        Some(pod) if pod.node.is_none() => scheduler::LOOP.name,
+        Some(_) => kubelet::LOOP.name,
+        None => of_root.unwrap_or("apiserver"),
+    }
+}
+
+/// Whether a loop goes by objects alone. The others go by what machines report, which only the control plane that runs knows.
+fn goes_by_objects(each: &Loop) -> bool {
+    each.root != "nodes"
+        && each.root != autoscaler::ROOT
+        && each.name != kubelet::LOOP.name
+        && !network::ALL.iter().any(|one| one.name == each.name)
+}
+
+/// Asks the loops of an object's kind, and undoes what they do.
+pub fn prospect(world: &mut World, key: &Key) -> DryRunResult {
+    let mut prospect = DryRunResult::default();
+    for each in loops::all().into_iter().filter(|each| each.root == key.resource.0 && goes_by_objects(each)) {
+        rehearse(world, each, key, &mut prospect);
+    }
+    prospect
+}
+
+fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut DryRunResult) {
+    let place = (each.name, key.clone());
+    let known = world.facts.refusals.remove(&place);
+    // Refused once, a loop tries less, as it does when it runs.
+    for _ in 0..2 {
+        let plan = match contain(|| (each.plan)(world, key)) {
+            Ok(plan) => plan,
+            Err(panic) => {
+                prospect.refused = Some(panic);
+                break;
+            }
+        };
+        let (mark, mut last) = (world.stage_mark(), HashMap::new());
+        let (mut due, mut refused, mut mold) = (Vec::new(), None, PodTemplateCache::default());
+        for write in &plan.writes {
+            match tick::stage(world, &write.verb, (&mut last, Some(&mut mold)), &mut || 7) {
+                Ok(()) => due.push(write.why.clone()),
+                Err(status) => {
+                    refused = Some(status.message);
+                    break;
+                }
+            }
+        }
+        world.undo_to(mark);
+        let Some(message) = refused else {
+            prospect.due.extend(due);
+            prospect.waits.extend(plan.waits);
+            prospect.hold = plan.hold.or(prospect.hold.take());
+            prospect.wake = [prospect.wake, plan.wake].into_iter().flatten().min();
+            if prospect.refused.is_some() && !prospect.due.is_empty() {
+                prospect.refused = None;
+            }
+            break;
+        };
+        world.refuse(each.name, key, &message);
+        prospect.refused = Some(message);
+    }
+    match known {
+        Some(known) => drop(world.facts.refusals.insert(place, known)),
+        None => drop(world.facts.refusals.remove(&place)),
+    }
+}

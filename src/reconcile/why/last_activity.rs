@@ -1,0 +1,95 @@
+//! The last activity about an object or a container: its newest event.
+//!
+//! Knows: the mapping of events to objects. Never: guesses at activity without an event. Start reading at [`last`].
+
+use crate::object::{Object, Str, Time};
+use crate::world::{Row, World};
+
+/// Reasons of events about the machine when a pod starts, which are not activity about the pod.
+const ASIDE: [&str; 7] = [
+    "LimitsNotEnforced",
+    "VolumesNotInMemory",
+    "FilesystemWritable",
+    "NoCapabilities",
+    "TerminationMessageShared",
+    "MissingClusterDNS",
+    "DNSConfigForming",
+];
+
+/// Something that a loop did or met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastActivity {
+    /// In one word, as events have it.
+    pub reason: String,
+    /// In a sentence.
+    pub message: String,
+    /// When, for the last time.
+    pub at: Time,
+}
+
+/// The subject of events: an object or one of its containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EventSubject {
+    namespace: Str,
+    uid: Str,
+    container: Option<String>,
+}
+
+impl EventSubject {
+    /// An object, but for its containers.
+    pub(super) fn of(row: &Row) -> EventSubject {
+        EventSubject { namespace: row.key.namespace.clone(), uid: row.uid.clone(), container: None }
+    }
+
+    /// A container of a pod.
+    pub(super) fn container(row: &Row, name: &str) -> EventSubject {
+        EventSubject { container: Some(name.to_owned()), ..EventSubject::of(row) }
+    }
+
+    /// Whether an event's field, such as `spec.containers{web}`, is this subject.
+    fn is_meant(&self, event: &Object) -> bool {
+        let field = event.text(&["involvedObject", "fieldPath"]).and_then(|path| path.split_once('{'));
+        field.and_then(|(_, name)| name.strip_suffix('}')) == self.container.as_deref()
+    }
+}
+
+/// Returns the last activity about a subject.
+pub(super) fn last(world: &World, subject: &EventSubject) -> Option<LastActivity> {
+    let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
+    let deeds = events.filter_map(|event| deed(&event)).filter(|deed| !ASIDE.contains(&&*deed.reason));
+    deeds.max_by_key(|deed| deed.at)
+}
+
+/// The newest event with this reason about somebody.
+pub(super) fn told_of(world: &World, subject: &EventSubject, reason: &str) -> Option<LastActivity> {
+    let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
+    events.filter_map(|event| deed(&event)).filter(|deed| deed.reason == reason).max_by_key(|deed| deed.at)
+}
+
+/// The newest event with this reason about an object or its containers.
+pub(super) fn told(world: &World, row: &Row, reason: &str) -> Option<LastActivity> {
+    let deeds = events(world, &row.key.namespace, &row.uid).filter_map(|event| deed(&event));
+    deeds.filter(|deed| deed.reason == reason).max_by_key(|deed| deed.at)
+}
+
+/// Returns the message of an unavailable port, unless a later event says that it is available.
+pub(super) fn port_unavailable(world: &World, row: &Row) -> Option<String> {
+    let unavailable = told(world, row, "PortUnavailable")?;
+    let is_over = told(world, row, "PortAvailable").is_some_and(|available| available.at >= unavailable.at);
+    (!is_over).then_some(unavailable.message)
+}
+
+/// The events about an object; those about what has no namespace are in the default one (Kubernetes: client-go's recorder).
+fn events<'a>(world: &'a World, namespace: &'a str, uid: &'a str) -> impl Iterator<Item = Object> + 'a {
+    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    let named = world.list_in("events", namespace).filter(move |event| event.mentions(uid));
+    named.map(|event| event.object()).filter(move |event| event.text(&["involvedObject", "uid"]) == Some(uid))
+}
+
+fn deed(event: &Object) -> Option<LastActivity> {
+    Some(LastActivity {
+        reason: event.text(&["reason"])?.to_owned(),
+        message: event.text(&["message"])?.to_owned(),
+        at: event.time(&["lastTimestamp"]).or_else(|| event.created())?,
+    })
+}

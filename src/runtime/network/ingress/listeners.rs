@@ -1,0 +1,264 @@
+//! Listeners of the Ingress proxy: at port 80, and at 443 while there are certificates, of the address of all Ingresses; elsewhere where
+//! the machine does not let it (an ordinary user, a port that is taken), which it tells. Pods find it at 80 and 443 all the same.
+
+use super::super::super::relay;
+use super::super::worker_pool::WorkerPool;
+use super::forward::{self, IngressClient};
+use super::{ListenersCallback, SharedIngress, tls};
+use crate::object::cause;
+use crate::world::Report;
+use crate::world::entrance::{self, IngressListener};
+use crate::world::plan::{Route, RoutePort};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::cell::RefCell;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, spawn_local};
+use tokio_rustls::TlsAcceptor;
+
+/// The ports for HTTP, best first; 0 for any that is free.
+const HTTP: [u16; 3] = [80, 8080, 0];
+/// The same for HTTPS.
+const HTTPS: [u16; 3] = [443, 8443, 0];
+/// Time limit for a handshake, and for the head of a request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One client, until it goes.
+type ClientConnection = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The doors of the proxy.
+pub struct OpenIngressListeners {
+    state: PathBuf,
+    tell: ListenersCallback,
+    /// Worker threads.
+    hands: Rc<RefCell<WorkerPool>>,
+    told: entrance::IngressListeners,
+    address: Option<Ipv4Addr>,
+    http: Option<(IngressListener, AbortHandle)>,
+    https: Option<(IngressListener, AbortHandle)>,
+}
+
+impl OpenIngressListeners {
+    /// All closed.
+    pub fn new(state: PathBuf, tell: ListenersCallback) -> OpenIngressListeners {
+        let hands = Rc::new(RefCell::new(WorkerPool::new("ingress")));
+        OpenIngressListeners {
+            state,
+            tell,
+            hands,
+            told: entrance::IngressListeners::default(),
+            address: None,
+            http: None,
+            https: None,
+        }
+    }
+
+    /// Opens and closes what the Ingresses that are known now need, and tells when that changes anything.
+    pub async fn adjust(&mut self, shared: &Arc<SharedIngress>) {
+        let (address, is_secure) = {
+            let known = shared.known();
+            let mut all = known.entrances.values();
+            let is_secure = all.clone().any(|entrance| !entrance.certificates.is_empty());
+            (all.next().and_then(|entrance| entrance.address.parse().ok()), is_secure)
+        };
+        if address != self.address {
+            close(&mut self.http);
+            close(&mut self.https);
+        }
+        let before = std::mem::replace(&mut self.address, address);
+        let hands = &self.hands;
+        if let Some(address) = address {
+            if self.http.is_none() {
+                self.http =
+                    open(address, HTTP, |listener, port| serve(listener, hands, plain(shared.clone(), port))).await;
+            }
+            if is_secure
+                && self.https.is_none()
+                && let Ok(acceptor) = tls::acceptor(shared.clone())
+            {
+                let secure = |port| secure(shared.clone(), acceptor.clone(), port);
+                self.https = open(address, HTTPS, |listener, port| serve(listener, hands, secure(port))).await;
+            }
+        }
+        if !is_secure {
+            close(&mut self.https);
+        }
+        let door = |open: &Option<(IngressListener, AbortHandle)>| {
+            open.as_ref().map(|(door, _)| door.clone()).unwrap_or_default()
+        };
+        let now = entrance::IngressListeners { http: door(&self.http), https: door(&self.https) };
+        if now != self.told {
+            self.lead_pods(address.or(before), &now);
+            self.told = now.clone();
+            (self.tell)(Report::Doors(now));
+        }
+    }
+
+    /// Pods come in at the usual ports, wherever the doors are. A disk that refuses keeps only pods out.
+    fn lead_pods(&self, address: Option<Ipv4Addr>, doors: &entrance::IngressListeners) {
+        let Some(address) = address else { return };
+        let lead = |port: u16, door: &IngressListener| RoutePort {
+            name: "".into(),
+            protocol: "TCP".into(),
+            port,
+            node_port: None,
+            is_open: false,
+            sticky: None,
+            is_h2: false,
+            endpoints: vec![format!("{address}:{}", door.port).into()],
+        };
+        let both = [(HTTP[0], &doors.http), (HTTPS[0], &doors.https)].into_iter();
+        let ports = both.filter(|(_, door)| door.port > 0).map(|(port, door)| lead(port, door)).collect();
+        let route = Route { address: address.to_string().into(), ports, ..Route::default() };
+        let _ = super::routes::write(&self.state, &route);
+    }
+}
+
+fn close(door: &mut Option<(IngressListener, AbortHandle)>) {
+    if let Some((_, task)) = door.take() {
+        task.abort();
+    }
+}
+
+async fn open(
+    address: Ipv4Addr,
+    ports: [u16; 3],
+    serve: impl FnOnce(TcpListener, u16) -> AbortHandle,
+) -> Option<(IngressListener, AbortHandle)> {
+    let mut instead = String::new();
+    for port in ports {
+        match TcpListener::bind((address, port)).await {
+            Ok(listener) => {
+                let port = listener.local_addr().ok()?.port();
+                return Some((IngressListener { port, instead: instead.into() }, serve(listener, port)));
+            }
+            Err(error) if instead.is_empty() => instead = format!("port {port}: {error}", error = cause(error)),
+            Err(_) => {}
+        }
+    }
+    None
+}
+
+/// Serves a listener until its task is aborted; connections that it has taken go on.
+/// How a client of HTTP/2 begins (RFC 9113, 3.4).
+const PREFACE: &[u8; 14] = b"PRI * HTTP/2.0";
+
+fn serve<F: Future<Output = ()> + 'static>(
+    listener: TcpListener,
+    hands: &Rc<RefCell<WorkerPool>>,
+    talk: impl Fn(TcpStream, SocketAddr) -> F + Clone + Send + 'static,
+) -> AbortHandle {
+    let hands = hands.clone();
+    let meet = move |client: TcpStream, from: SocketAddr| {
+        let _ = client.set_nodelay(true);
+        let talk = talk.clone();
+        hands.borrow_mut().give(client, move |client| talk(client, from));
+    };
+    spawn_local(relay::accept(listener, meet)).abort_handle()
+}
+
+fn plain(
+    shared: Arc<SharedIngress>,
+    port: u16,
+) -> impl Fn(TcpStream, SocketAddr) -> ClientConnection + Clone + Send + 'static {
+    move |stream, client| {
+        let visit = IngressClient::new(shared.clone(), client, "http", port);
+        Box::pin(async move {
+            match begins_second(&stream).await {
+                true => serve_http2(stream, visit, PATIENCE).await,
+                false => talk(stream, visit).await,
+            }
+        })
+    }
+}
+
+/// Whether a client speaks HTTP/2 without having asked, as those of gRPC do: its first word is none that a request could begin with.
+async fn begins_second(stream: &TcpStream) -> bool {
+    let mut first = [0; PREFACE.len()];
+    let seen = tokio::time::timeout(PATIENCE, stream.peek(&mut first)).await;
+    matches!(seen, Ok(Ok(length)) if length >= 3 && PREFACE.starts_with(&first[..length]))
+}
+
+fn secure(
+    shared: Arc<SharedIngress>,
+    acceptor: TlsAcceptor,
+    port: u16,
+) -> impl Fn(TcpStream, SocketAddr) -> ClientConnection + Clone + Send + 'static {
+    move |stream, client| {
+        let visit = IngressClient::new(shared.clone(), client, "https", port);
+        let handshake = tokio::time::timeout(PATIENCE, acceptor.accept(stream));
+        Box::pin(async move {
+            match handshake.await {
+                Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::SECOND) => {
+                    serve_http2(stream, visit, PATIENCE).await
+                }
+                Ok(Ok(stream)) => talk(stream, visit).await,
+                _ => {}
+            }
+        })
+    }
+}
+
+/// Answers one client of HTTP/2, with many requests at a time, until it goes, or does not answer for so long when it is asked whether it
+/// is there.
+async fn serve_http2(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    visit: IngressClient,
+    patience: Duration,
+) {
+    let visit = Arc::new(visit);
+    let service = service_fn(move |request| forward::answer(request, visit.clone()));
+    let mut server = http2::Builder::new(TokioExecutor::new());
+    // One that is dead answers nothing, and would be kept for good.
+    server.timer(TokioTimer::new()).keep_alive_interval(patience).keep_alive_timeout(patience);
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Answers one client until it goes.
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: IngressClient) {
+    let visit = Arc::new(visit);
+    let service = service_fn(move |request| forward::answer(request, visit.clone()));
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).preserve_header_case(true);
+    // Clients that break off are nobody's business.
+    let _ = server.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// The kind of a frame that asks whether somebody is there (RFC 9113, 6.7).
+    const PING: u8 = 6;
+
+    #[test]
+    fn a_client_of_http_2_that_answers_nothing_is_given_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let (mut client, server) = tokio::io::duplex(1 << 16);
+            let visit = IngressClient::new(Arc::default(), "127.0.0.1:9".parse().unwrap(), "https", 443);
+            let served = spawn_local(serve_http2(server, visit, Duration::from_millis(20)));
+            // The preface and empty settings, and nothing more.
+            client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+            served.await.unwrap();
+            let mut said = Vec::new();
+            client.read_to_end(&mut said).await.unwrap();
+            let mut kinds = Vec::new();
+            while let [a, b, c, kind, ..] = said[..] {
+                kinds.push(kind);
+                said.drain(..9 + u32::from_be_bytes([0, a, b, c]) as usize);
+            }
+            assert!(kinds.contains(&PING), "it was asked: {kinds:?}");
+        });
+    }
+}

@@ -1,0 +1,86 @@
+//! Passes the listener of a filter from the child that installs it to the shim that serves it.
+
+use super::super::trial;
+use super::{FilterListener, SessionAffinity, filter, seccomp_notify};
+use crate::object::cause;
+use crate::world::start::DnsTarget;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+/// A way from a child to its parent.
+pub struct ListenerChannel {
+    ours: OwnedFd,
+    theirs: OwnedFd,
+}
+
+/// The word after `kloop shim` by which this binary tries whether a filter can be had.
+pub const TRY: &str = "try-network";
+
+/// Whether pods can have a network of their own here: not where the kernel is too old for it, nor where a sandbox around us forbids it
+/// or has a filter of this kind itself. `program` is this binary.
+pub fn is_possible(program: &Path) -> bool {
+    trial::is_possible(program, TRY)
+}
+
+/// The process that [`is_possible`] starts.
+pub fn attempt() -> ExitCode {
+    let filter = || {
+        // As the processes of an ordinary user have it.
+        if !rustix::process::geteuid().is_root() {
+            rustix::thread::set_no_new_privs(true)?;
+        }
+        seccomp_notify::look_into_another()?;
+        filter::install().map(drop)
+    };
+    trial::exit_code(filter().map_err(Into::into))
+}
+
+impl ListenerChannel {
+    /// One for a child that is about to be forked.
+    pub fn new() -> rustix::io::Result<ListenerChannel> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        Ok(ListenerChannel { ours, theirs })
+    }
+
+    /// In the child: from here on its calls are told of. One that fails must not go on: it would be on the machine's network.
+    pub fn enter(&self) -> Result<(), String> {
+        let failed = |error: Errno| format!("cannot join the pod's network: {error}", error = cause(error));
+        let listener = filter::install().map_err(failed)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let fds = [listener.as_fd()];
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        // Into an empty queue of our own it always goes.
+        sendmsg(&self.theirs, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL).map(drop).map_err(failed)
+    }
+
+    /// In the parent, once the child runs its program: the guard of a pod of this address, in a cluster with this folder; `affinity` is the pod's. None when there is no filter.
+    pub fn guard(
+        self,
+        own: Ipv4Addr,
+        state: &Path,
+        names: DnsTarget,
+        affinity: Rc<SessionAffinity>,
+    ) -> Option<FilterListener> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        recvmsg(&self.ours, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?;
+        let listener = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        })?;
+        Some(FilterListener::new(listener, own, state, names, affinity))
+    }
+}

@@ -1,0 +1,313 @@
+//! Binding, connecting and sending for somebody else, on a duplicate of their socket.
+
+use super::super::{low_ports, ports};
+use super::address::{self, for_family};
+use super::decide::{self, SocketCall};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::sockopt;
+use rustix::net::{self, AddressFamily, SendFlags, SocketAddrV4 as Address, SocketType};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Time limit for a connection here. On loopback it succeeds or fails at once, unless the other side's queue is full.
+const AT_ONCE: Duration = Duration::from_millis(2);
+
+/// Result of a call: its value or error; `None` when the kernel should continue the call.
+pub type CallResult = Option<Result<i64, Errno>>;
+
+/// Somebody's socket, as a duplicate of our own.
+pub struct CallerSocket {
+    fd: OwnedFd,
+    /// Whether it is one for TCP.
+    pub is_stream: bool,
+    /// Whether it is to be connected, which sends nothing yet where it is one for datagrams.
+    pub connects: bool,
+    v6: bool,
+}
+
+impl CallerSocket {
+    /// One that was called with an address. Where the socket is of another family than the address the kernel refuses the call, and
+    /// so it does with ours. Datagrams of IPv6 sockets alone may go to addresses of IPv4 (`udpv6_sendmsg`, `__ip6_datagram_connect`):
+    /// the source is to be of the socket's own family all the same.
+    pub fn new(fd: OwnedFd, call: SocketCall, asked: SocketAddr) -> CallerSocket {
+        let is_stream = sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::STREAM);
+        let takes_both = || {
+            let domain = sockopt::socket_domain(&fd);
+            !is_stream && call != SocketCall::Bind && domain.is_ok_and(|domain| domain == AddressFamily::INET6)
+        };
+        let v6 = asked.is_ipv6() || takes_both();
+        CallerSocket { fd, is_stream, connects: call == SocketCall::Connect, v6 }
+    }
+
+    /// Whether it has a port at every address: a datagram says itself which of them it leaves from.
+    pub fn is_everywhere(&self) -> bool {
+        self.bound().is_some_and(|address| address.port() != 0 && address.ip().to_canonical().is_unspecified())
+    }
+
+    /// The port that it is bound to; 0 when it is not yet.
+    pub fn port(&self) -> Option<u16> {
+        self.bound().map(|address| address.port())
+    }
+
+    /// The name that it has for the program, when that is another than the kernel's: a low port of the pod at this address.
+    pub fn name(fd: &OwnedFd, own: Ipv4Addr) -> Option<Vec<u8>> {
+        let bound = net::getsockname(fd).ok().and_then(|address| SocketAddr::try_from(address).ok())?;
+        let place = decide::v4(bound).filter(|place| *place.ip() == own)?;
+        let port = Some(low_ports::requested_port(own, place.port())).filter(|port| *port != place.port())?;
+        Some(address::write(SocketAddr::new(bound.ip(), port)))
+    }
+
+    fn bound(&self) -> Option<SocketAddr> {
+        net::getsockname(&self.fd).ok().and_then(|address| SocketAddr::try_from(address).ok())
+    }
+}
+
+/// Whether a UDP socket is bound to this place.
+pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
+    is_in(["/proc/self/net/udp", "/proc/self/net/udp6"], own, port, |_| true)
+}
+
+/// Whether somebody listens over TCP at this place itself: who does at every address is not meant.
+pub fn listens_here(own: Ipv4Addr, port: u16) -> bool {
+    is_in(["/proc/self/net/tcp", "/proc/self/net/tcp6"], own, port, |state| state == ports::LISTENS)
+}
+
+/// Whether the kernel's tables have a socket that is bound to this place, in such a state.
+fn is_in(tables: [&str; 2], own: Ipv4Addr, port: u16, is_state: impl Fn(&str) -> bool) -> bool {
+    let port = low_ports::moved_address(SocketAddrV4::new(own, port)).port();
+    let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));
+    // Mapped addresses end as the others are.
+    tables.into_iter().zip([0, 24]).any(|(file, at)| {
+        let table = std::fs::read_to_string(file).unwrap_or_default();
+        table.lines().any(|line| {
+            let mut fields = line.split_whitespace().skip(1);
+            let is_here = fields.next().is_some_and(|local| local[at.min(local.len())..] == wanted);
+            is_here && fields.nth(1).is_some_and(&is_state)
+        })
+    })
+}
+
+/// Binds the pod's own address.
+pub fn bind(socket: &CallerSocket, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
+    let (v6, socket) = (socket.v6, &socket.fd);
+    if v6 && sockopt::ipv6_v6only(socket).unwrap_or(false) {
+        // A pod has no address of IPv6, as in a cluster of IPv4 alone: who asks for it alone gets a place where nobody comes, and
+        // leaves the port to its twin for IPv4.
+        return net::bind(socket, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0)).map(|()| 0);
+    }
+    net::bind(socket, &for_family(low_ports::moved_address(SocketAddrV4::new(own, port)), v6)).map(|()| 0)
+}
+
+/// Connects, from this address where it is free to choose. A connection that takes its time is under way then: the kernel, told to go on, waits for it
+/// as it waits for any, to be disturbed by signals, and looks at no address.
+pub fn connect(socket: &CallerSocket, from: Ipv4Addr, to: SocketAddrV4) -> CallResult {
+    if to.ip().is_loopback() {
+        leave_from(socket, from);
+    }
+    let to = for_family(low_ports::moved_address(to), socket.v6);
+    let (is_stream, socket) = (socket.is_stream, &socket.fd);
+    if !is_stream {
+        return Some(net::connect(socket, &to).map(|()| 0));
+    }
+    let blocks = fcntl_getfl(socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK));
+    let connected = if blocks { patiently(socket, &to) } else { hastily(socket, &to) };
+    match connected {
+        Err(Errno::INPROGRESS | Errno::ALREADY | Errno::AGAIN) if blocks => None,
+        connected => Some(connected.map(|()| 0)),
+    }
+}
+
+/// For a caller that wants to wait: a short while is waited here.
+fn patiently(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
+    let patience = sockopt::socket_timeout(socket, sockopt::Timeout::Send).unwrap_or(None);
+    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, Some(AT_ONCE));
+    let connected = net::connect(socket, to);
+    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, patience);
+    connected
+}
+
+/// For a caller that does not: an answer that is as good as there is taken with it, a refusal above all.
+fn hastily(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
+    match net::connect(socket, to) {
+        Err(Errno::INPROGRESS) => {}
+        other => return other,
+    }
+    let timeout = Timespec { tv_sec: 0, tv_nsec: AT_ONCE.subsec_nanos().into() };
+    let _ = poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&timeout));
+    match net::connect(socket, to) {
+        Err(Errno::ALREADY) => Err(Errno::INPROGRESS),
+        other => other,
+    }
+}
+
+/// Sends a datagram, from this address where the socket is free to choose.
+pub fn send(socket: &CallerSocket, from: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
+    let (flags, is_near) = (flags | libc::MSG_DONTWAIT, to.ip().is_loopback());
+    let to = for_family(low_ports::moved_address(to), socket.v6);
+    if is_near && socket.is_everywhere() {
+        return send_from(&socket.fd, from, &to, message, flags);
+    }
+    if is_near {
+        leave_from(socket, from);
+    }
+    let flags = SendFlags::from_bits_retain(flags as u32);
+    net::sendto(&socket.fd, message, flags, &to).map(|sent| sent as i64)
+}
+
+/// The source address of a datagram, as the kernel reads it (ip(7), `IP_PKTINFO`; IPv6 sockets accept it for mapped
+/// addresses).
+#[repr(C)]
+struct DatagramSource {
+    header: libc::cmsghdr,
+    info: libc::in_pktinfo,
+}
+
+/// Sends one datagram from an address; the socket stays as it is.
+fn send_from(socket: &OwnedFd, from: Ipv4Addr, to: &SocketAddr, message: &[u8], flags: i32) -> Result<i64, Errno> {
+    let none = libc::in_addr { s_addr: 0 };
+    let from = libc::in_addr { s_addr: u32::from_ne_bytes(from.octets()) };
+    let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: from, ipi_addr: none };
+    let length = size_of::<libc::cmsghdr>() + size_of::<libc::in_pktinfo>();
+    // SAFETY: all zeroes is a valid value of these structures.
+    let (mut header, mut whole) = unsafe { (std::mem::zeroed::<libc::cmsghdr>(), std::mem::zeroed::<libc::msghdr>()) };
+    (header.cmsg_len, header.cmsg_level, header.cmsg_type) = (length as _, libc::IPPROTO_IP, libc::IP_PKTINFO);
+    let mut source = DatagramSource { header, info };
+    let mut bytes = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    (whole.msg_iov, whole.msg_iovlen) = (&raw mut bytes, 1);
+    (whole.msg_control, whole.msg_controllen) = ((&raw mut source).cast(), size_of::<DatagramSource>() as _);
+    // SAFETY: the address is live in there; the kernel reads it, the message and the source, which live here, and keeps nothing.
+    let sent = unsafe {
+        to.with_sockaddr(|address, length| {
+            (whole.msg_name, whole.msg_namelen) = (address.cast_mut().cast(), length);
+            libc::sendmsg(socket.as_raw_fd(), &whole, flags)
+        })
+    };
+    if sent < 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
+    }
+    Ok(sent as i64)
+}
+
+/// The source that the other side sees. A socket that is bound to an address already keeps it; one for datagrams that has no more than
+/// a port, which the kernel gave it, keeps that.
+pub fn leave_from(socket: &CallerSocket, from: Ipv4Addr) {
+    let port = match socket.bound() {
+        Some(address) if address.port() == 0 && address.ip().to_canonical().is_unspecified() => 0,
+        // A port that the kernel chose goes when such a socket is disconnected (`__udp_disconnect`), and can be had again elsewhere.
+        Some(address) if !socket.is_stream && socket.is_everywhere() => {
+            let _ = net::connect_unspec(&socket.fd);
+            address.port()
+        }
+        _ => return,
+    };
+    let bind = |port| net::bind(&socket.fd, &for_family(Address::new(from, port), socket.v6));
+    if port == 0 || bind(port).is_err() {
+        // The port is chosen when it connects, so that many connections to different places share one.
+        let _ = no_port_yet(&socket.fd);
+        let _ = bind(0);
+    }
+}
+
+fn no_port_yet(socket: &OwnedFd) -> Result<(), Errno> {
+    let on: libc::c_int = 1;
+    let (level, name, size) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, size_of_val(&on) as libc::socklen_t);
+    // SAFETY: reads a live integer of the size that is given.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), size) } {
+        0 => Ok(()),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::RecvFlags;
+    use std::net::UdpSocket;
+
+    const OWN: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 4);
+
+    fn socket(family: AddressFamily, kind: SocketType, call: SocketCall, asked: SocketAddr) -> Option<CallerSocket> {
+        let made = net::socket(family, kind, None);
+        if matches!(made, Err(Errno::AFNOSUPPORT)) {
+            eprintln!("SKIPPED: this machine has no {family:?}");
+            return None;
+        }
+        Some(CallerSocket::new(made.unwrap(), call, asked))
+    }
+
+    #[test]
+    fn datagrams_leave_from_the_pod_whatever_the_families() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(to) = server.local_addr().unwrap() else { unreachable!() };
+        let mapped = for_family(to, true);
+        let table =
+            [(AddressFamily::INET, to.into()), (AddressFamily::INET6, to.into()), (AddressFamily::INET6, mapped)];
+        for (family, asked) in table {
+            for call in [SocketCall::Send, SocketCall::Connect] {
+                let Some(socket) = socket(family, SocketType::DGRAM, call, asked) else { continue };
+                if call == SocketCall::Send {
+                    send(&socket, OWN, to, b"hello", 0).unwrap();
+                } else {
+                    connect(&socket, OWN, to).unwrap().unwrap();
+                    net::send(&socket.fd, b"hello", SendFlags::empty()).unwrap();
+                }
+                let (_, from) = server.recv_from(&mut [0; 8]).unwrap();
+                assert_eq!(from.ip(), OWN, "{family:?} {call:?} {asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_port_at_every_address_is_no_address() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(to) = server.local_addr().unwrap() else { unreachable!() };
+        for (family, everywhere) in [(AddressFamily::INET, "0.0.0.0:0"), (AddressFamily::INET6, "[::]:0")] {
+            for call in [SocketCall::Send, SocketCall::Connect] {
+                let asked = for_family(to, family == AddressFamily::INET6);
+                let Some(socket) = socket(family, SocketType::DGRAM, call, asked) else { continue };
+                net::bind(&socket.fd, &everywhere.parse::<SocketAddr>().unwrap()).unwrap();
+                let port = socket.port().unwrap();
+                if call == SocketCall::Send {
+                    send(&socket, OWN, to, b"hello", 0).unwrap();
+                    assert!(socket.is_everywhere(), "it goes on to hear from everywhere");
+                } else {
+                    connect(&socket, OWN, to).unwrap().unwrap();
+                    net::send(&socket.fd, b"hello", SendFlags::empty()).unwrap();
+                }
+                let mut bytes = [0; 8];
+                let (length, from) = server.recv_from(&mut bytes).unwrap();
+                assert_eq!((&bytes[..length], from), (&b"hello"[..], (OWN, port).into()), "{family:?} {call:?}");
+                server.send_to(b"answer", from).unwrap();
+                let mut answer = [0; 8];
+                assert_eq!(net::recv(&socket.fd, &mut answer, RecvFlags::empty()).unwrap().0, 6);
+            }
+        }
+    }
+
+    #[test]
+    fn who_listens_everywhere_does_not_listen_here() {
+        for (place, expected) in [("0.0.0.0:0", false), ("127.0.0.1:0", true), ("[::ffff:127.0.0.1]:0", true)] {
+            let Ok(listener) = std::net::TcpListener::bind(place) else { continue };
+            let port = listener.local_addr().unwrap().port();
+            assert_eq!(listens_here(Ipv4Addr::LOCALHOST, port), expected, "{place}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_refused() {
+        let (v4, v6): (SocketAddr, SocketAddr) = ("127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap());
+        let table = [
+            (AddressFamily::INET6, SocketType::DGRAM, v4),
+            (AddressFamily::INET6, SocketType::STREAM, v4),
+            (AddressFamily::INET, SocketType::DGRAM, v6),
+        ];
+        for (family, kind, asked) in table {
+            let Some(socket) = socket(family, kind, SocketCall::Bind, asked) else { continue };
+            assert!(bind(&socket, OWN, 0).is_err(), "{family:?} {kind:?} {asked}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Cleans up after a shim that died: kills what is left of its pod, and corrects its record.
+
+use super::folder::{self, TERMINATION_LOG};
+use super::process::{self, ProcessIdentity, ProcessStat};
+use super::wire::{ContainerRecord, RecordedEnd, RecordedState, ShimRecord, VERSION, now_nanos};
+use crate::world::AttemptEnd;
+use rustix::process::Signal;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The attempt that a process belongs to by the environment it was started with: the path of the termination message.
+pub fn mark(pid: i32) -> Option<PathBuf> {
+    process::environment(pid, TERMINATION_LOG).map(PathBuf::from)
+}
+
+/// Kills what a dead shim has left in a pod's folder and settles the record; true when it said anything else before.
+///
+/// Only the holder of the folder's lock may call this. Records of another boot are void: nothing of them runs, nothing is signalled.
+pub fn settle(pod: &Path, record: &mut ShimRecord) -> bool {
+    settle_all(&mut [(pod.to_owned(), record)])
+}
+
+/// As [`settle`], for many pods with one look at the machine.
+pub fn settle_all(pods: &mut [(PathBuf, &mut ShimRecord)]) -> bool {
+    let boot = process::boot_id();
+    let of_this_boot = |record: &ShimRecord| record.boot == boot && !record.left;
+    let dead: Vec<(&Path, &ShimRecord)> =
+        pods.iter().filter(|(_, record)| of_this_boot(record)).map(|(pod, record)| (&**pod, &**record)).collect();
+    if !dead.is_empty() {
+        sweep(&dead);
+    }
+    let mut changed = false;
+    for (pod, record) in pods.iter_mut() {
+        changed |= note_begun(pod, record);
+        let why = why_unknown(record, &boot);
+        for container in record.containers.values_mut().filter(|container| is_running(container)) {
+            container.state = RecordedState::Ended(unknown(container, why.clone()));
+            changed = true;
+        }
+        record.boot.clone_from(&boot);
+        record.left = true;
+        record.version = VERSION;
+    }
+    changed
+}
+
+/// An attempt has a log before it has a process, and a record after: one with a log alone may have run, and even ended. It counts as
+/// one whose end nobody saw, so that what is not to be restarted runs once at most.
+fn note_begun(pod: &Path, record: &mut ShimRecord) -> bool {
+    let begun = folder::newest_attempts(pod);
+    let unrecorded = begun
+        .into_iter()
+        .filter(|(name, attempt)| record.containers.get(name).is_none_or(|known| known.attempt < *attempt));
+    let mut changed = false;
+    for (name, attempt) in unrecorded.collect::<Vec<_>>() {
+        let before = record.containers.remove(&name);
+        let last = before.and_then(|before| before.ended().cloned().or(before.last));
+        let message = "The container's shim ended while it started it, so how it ended is not known".to_owned();
+        let end = RecordedEnd {
+            code: 137,
+            reason: Some(AttemptEnd::UNKNOWN.into()),
+            message,
+            finished: now_nanos(),
+            ..RecordedEnd::default()
+        };
+        record
+            .containers
+            .insert(name, ContainerRecord { attempt, state: RecordedState::Ended(end), stopping: None, last });
+        changed = true;
+    }
+    changed
+}
+
+fn is_running(container: &ContainerRecord) -> bool {
+    container.process().is_some()
+}
+
+fn why_unknown(record: &ShimRecord, boot: &str) -> String {
+    match record.version {
+        version if version != VERSION && record.boot == boot => format!(
+            "The container ran under another version of kloop (its shim speaks version {version}, this one {VERSION}) \
+             and was ended with it"
+        ),
+        _ => "The container's shim ended before it, so how it ended is not known".to_owned(),
+    }
+}
+
+/// An end that nobody saw is never taken for success.
+fn unknown(container: &ContainerRecord, message: String) -> RecordedEnd {
+    let started = match container.state {
+        RecordedState::Running { since, .. } => Some(since),
+        _ => None,
+    };
+    RecordedEnd {
+        code: 137,
+        signal: None,
+        reason: Some(AttemptEnd::UNKNOWN.into()),
+        message,
+        started,
+        finished: now_nanos(),
+    }
+}
+
+/// Kills until nothing of these pods is left. What cannot be killed (it waits in the kernel) is left after two seconds.
+fn sweep(dead: &[(&Path, &ShimRecord)]) {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    let mut sessions = HashSet::new();
+    loop {
+        let victims = leftovers(dead, &mut sessions);
+        for victim in &victims {
+            victim.kill();
+        }
+        if victims.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Recorded main processes, the members of their sessions, whatever carries the mark of their pods, and everything below those.
+///
+/// A session is the container's only if its leader was seen to be the recorded process: its number may have been handed out again.
+fn leftovers(dead: &[(&Path, &ShimRecord)], sessions: &mut HashSet<i32>) -> Vec<ProcessIdentity> {
+    let everybody: Vec<ProcessStat> = process::everybody().filter(|stat| !stat.zombie).collect();
+    let mains = dead.iter().flat_map(|(_, record)| record.containers.values().filter_map(ContainerRecord::process));
+    let mains: Vec<ProcessIdentity> =
+        mains.filter(|main| everybody.iter().any(|stat| stat.identity == *main)).collect();
+    sessions.extend(mains.iter().map(|main| main.pid));
+    let is_marked = |pid: i32| mark(pid).is_some_and(|mark| dead.iter().any(|(pod, _)| mark.starts_with(pod)));
+    let is_root = |stat: &ProcessStat| sessions.contains(&stat.session) || is_marked(stat.identity.pid);
+    let own = std::process::id() as i32;
+    let others = everybody.iter().filter(|stat| stat.identity.pid != own);
+    let mut victims: Vec<ProcessIdentity> = others.filter(|stat| is_root(stat)).map(|stat| stat.identity).collect();
+    let mut seen: HashSet<i32> = victims.iter().map(|victim| victim.pid).collect();
+    let mut below: HashMap<i32, Vec<ProcessIdentity>> = HashMap::new();
+    for stat in &everybody {
+        below.entry(stat.parent).or_default().push(stat.identity);
+    }
+    let mut next = 0;
+    while let Some(parent) = victims.get(next).copied() {
+        let children = below.get(&parent.pid).into_iter().flatten();
+        victims.extend(children.filter(|child| child.pid != own && seen.insert(child.pid)));
+        next += 1;
+    }
+    victims
+}
+
+/// Ends a shim that cannot be spoken to, with everything below it. It is stopped first, so that it neither starts more nor tells
+/// of ends that were not the containers' own.
+pub fn end_shim(shim: ProcessIdentity) {
+    shim.signal(Signal::STOP);
+    // The next iteration meets new forks; processes stuck in the kernel are left to the sweep that follows.
+    for _ in 0..64 {
+        let below = process::descendants(shim.pid);
+        if below.iter().filter(|stat| !stat.zombie && stat.identity.kill()).count() == 0 {
+            break;
+        }
+    }
+    shim.kill();
+}
+
+/// Takes over the folders of pods whose shims are gone: kills what they left, settles and fences their records with our epoch.
+/// Each is held by its lock. A folder that a later leader has touched is left to it.
+pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, ShimRecord)> {
+    let held = pods.iter().filter_map(|pod| Some((pod.clone(), folder::lock(pod).ok()??)));
+    let mut found: Vec<(PathBuf, rustix::fd::OwnedFd, ShimRecord)> = held
+        .map(|(pod, lock)| {
+            // Without a record its shim may have died between a start and the record of it.
+            let unrecorded = || ShimRecord { boot: process::boot_id(), ..ShimRecord::empty() };
+            let record = folder::read_record(&pod).unwrap_or_else(unrecorded);
+            (pod, lock, record)
+        })
+        .filter(|(_, _, record)| record.epoch <= epoch)
+        .collect();
+    let mut records: Vec<(PathBuf, &mut ShimRecord)> =
+        found.iter_mut().map(|(pod, _, record)| (pod.clone(), record)).collect();
+    settle_all(&mut records);
+    for (pod, record) in records {
+        record.epoch = epoch;
+        let _ = folder::write_record(&pod, record);
+    }
+    found.into_iter().map(|(pod, _lock, record)| (pod, record)).collect()
+}

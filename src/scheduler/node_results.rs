@@ -1,0 +1,399 @@
+//! Cached filter and score results of nodes, shared by pods with equal requirements.
+//!
+//! Some results follow from the node, its pods and the pod's requirements alone: filtering by the node itself, raw
+//! scores, and preemption victims. All pods of a template get the same result, and a node is evaluated again only when
+//! it or one of its pods has changed ([its version](crate::world::World::version_at)). Results that depend on pods
+//! elsewhere (spreading, affinity) or on the pod's claims are computed each time. Kubernetes has a similar optimization
+//! for consecutive pods (KEP-5598).
+
+use super::NodeSurvey;
+use super::filter::{self, FilterRefusal, PodQuery};
+use super::nodes::{self, CandidateNode};
+use super::preemption::{VictimSearch, Victims};
+use super::score::{self, RawScores};
+use crate::object::Str;
+use crate::world::ResourceRequests;
+use crate::world::profile::SchedulerProfile;
+use hashlink::LruCache;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The number of the verdict that refuses nothing.
+pub const FITS: usize = 0;
+
+/// Opinions on so many nodes are remembered, of all pods together.
+const REMEMBERED: usize = 1 << 20;
+
+/// And of so many kinds of pods.
+const KINDS: usize = 1024;
+
+/// The requirements of a pod that decide the results.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct PodSignature {
+    profile: Str,
+    of_nodes: Str,
+    requests: ResourceRequests,
+    host_ports: Vec<(Str, Str, i64)>,
+    priority: i32,
+}
+
+/// The caches by signature.
+struct NodeCaches {
+    profiles: Arc<[SchedulerProfile]>,
+    opinions: LruCache<PodSignature, NodeResultCache>,
+}
+
+impl Default for NodeCaches {
+    fn default() -> NodeCaches {
+        NodeCaches { profiles: Arc::new([]), opinions: LruCache::new_unbounded() }
+    }
+}
+
+/// Results of all nodes for pods with one signature.
+#[derive(Default)]
+pub struct NodeResultCache {
+    nodes: Vec<NodeResult>,
+    /// Why nodes refuse, by number; the first refuses nothing.
+    verdicts: Vec<Vec<FilterRefusal>>,
+    dismissals: Vec<CachedPreemptionVerdict>,
+    /// Why ending pods of a node would help nothing, by number.
+    in_vain: Vec<Vec<Cow<'static, str>>>,
+    /// The node that was promised to the pod that is asked about now.
+    promised: Option<usize>,
+    /// The last survey, for its memory.
+    pub(super) survey: NodeSurvey,
+}
+
+/// Result of one node, kept small because there are many.
+#[derive(Clone, Copy, Default)]
+struct NodeResult {
+    version: u64,
+    verdict: u32,
+    /// The verdict with the pods that the node was promised to; none when it depends on more than the node.
+    with_guests: Option<u32>,
+    merits: RawScores,
+}
+
+/// Result of a search for preemption victims on a node.
+#[derive(Clone)]
+pub enum PreemptionVerdict {
+    /// The pod fits when these pods are removed.
+    Room(Arc<Victims>),
+    /// Nothing, for reasons with this number.
+    InVain(usize),
+}
+
+/// A result and the node version that it belongs to.
+#[derive(Clone)]
+struct CachedPreemptionVerdict {
+    version: u64,
+    fate: PreemptionVerdict,
+}
+
+impl Default for CachedPreemptionVerdict {
+    fn default() -> CachedPreemptionVerdict {
+        CachedPreemptionVerdict { version: 0, fate: PreemptionVerdict::InVain(0) }
+    }
+}
+
+impl NodeResultCache {
+    /// Lets what the nodes think of a pod be asked.
+    pub fn with_results<A>(asks: &PodQuery<'_>, within: impl FnOnce(&mut NodeResultCache) -> A) -> A {
+        let signature = PodSignature {
+            profile: asks.profile.name.clone(),
+            of_nodes: asks.wants.of_nodes.clone(),
+            requests: asks.fields.requests.clone(),
+            host_ports: asks.fields.host_ports.clone(),
+            priority: asks.fields.priority,
+        };
+        let profiles = &asks.world.settings.profiles;
+        let fleet = asks.world.fleet().len();
+        let mut opinions = asks.world.remembering(|known: &mut NodeCaches| {
+            if !Arc::ptr_eq(&known.profiles, profiles) {
+                *known = NodeCaches { profiles: profiles.clone(), ..NodeCaches::default() };
+            }
+            known.opinions.remove(&signature).unwrap_or_default()
+        });
+        opinions.promised = asks.fields.nominated.as_ref().and_then(|node| asks.world.slot_of(node));
+        opinions.nodes.resize(fleet, NodeResult::default());
+        if opinions.verdicts.is_empty() {
+            opinions.verdicts.push(Vec::new());
+        }
+        let answer = within(&mut opinions);
+        asks.world.remembering(|known: &mut NodeCaches| {
+            known.opinions.insert(signature, opinions);
+            while known.opinions.len() > 1
+                && (known.opinions.len() * fleet > REMEMBERED || known.opinions.len() > KINDS)
+            {
+                known.opinions.remove_lru();
+            }
+        });
+        answer
+    }
+
+    /// The number of the verdict of the node that stands here: by itself, then for the pods everywhere, then with the pods that it was
+    /// promised to.
+    /// With what the node is worth to the pod, if it does not refuse it.
+    pub fn verdict(&mut self, asks: &PodQuery<'_>, slot: usize) -> (usize, RawScores) {
+        let opinion = self.result_for(asks, slot);
+        let verdict = opinion.verdict as usize;
+        if verdict != FITS {
+            return (verdict, opinion.merits);
+        }
+        if let Some(refusal) = filter::refused_by_surroundings(asks, slot) {
+            return (self.number(&[refusal]), opinion.merits);
+        }
+        let verdict = match opinion.with_guests {
+            Some(verdict) if self.goes_by_node(asks, slot) => verdict as usize,
+            _ => nodes::candidate(asks.world, slot).map_or(FITS, |node| self.verdict_with_guests(asks, node)),
+        };
+        (verdict, opinion.merits)
+    }
+
+    fn verdict_with_guests(&mut self, asks: &PodQuery<'_>, mut node: CandidateNode<'_>) -> usize {
+        if node.welcome_promised(asks.row) { self.number(&filter::refusals(asks, &node)) } else { FITS }
+    }
+
+    /// Whether a node's result follows from the node, its pods and its nominated pods alone; not when the pod itself is
+    /// nominated there.
+    fn goes_by_node(&self, asks: &PodQuery<'_>, slot: usize) -> bool {
+        !asks.world.is_promised(slot) || (asks.go_by_nodes_alone() && self.promised != Some(slot))
+    }
+
+    /// Counts the nodes per set of reasons, given by the index of each node's result.
+    pub fn tally(&self, verdicts: &[usize]) -> RefusalCounts<'_> {
+        let mut counts = vec![0; self.verdicts.len()];
+        verdicts.iter().for_each(|verdict| counts[*verdict] += 1);
+        RefusalCounts(self.verdicts.iter().map(Vec::as_slice).zip(counts).filter(|(_, nodes)| *nodes > 0).collect())
+    }
+
+    /// Returns, by index, the results that no preemption can change.
+    pub fn for_good(&self) -> Vec<bool> {
+        self.verdicts.iter().map(|refusals| refusals.iter().any(|refusal| refusal.for_good)).collect()
+    }
+
+    /// Returns the victims on the node in this slot, from the cache or computed by `find`; without `remember` the cache
+    /// is not used.
+    pub fn fate(
+        &mut self,
+        asks: &PodQuery<'_>,
+        slot: usize,
+        remember: bool,
+        find: impl FnOnce() -> VictimSearch,
+    ) -> PreemptionVerdict {
+        let version = asks.world.version_at(slot);
+        let goes_by_node = remember && asks.go_by_nodes_alone() && self.goes_by_node(asks, slot);
+        match self.dismissals.get(slot) {
+            Some(known) if goes_by_node && known.version == version => return known.fate.clone(),
+            _ => {}
+        }
+        let fate = match find() {
+            Ok(dismissal) => PreemptionVerdict::Room(Arc::new(dismissal)),
+            Err(reasons) => PreemptionVerdict::InVain(place_of(&mut self.in_vain, &reasons)),
+        };
+        if goes_by_node && nodes::candidate(asks.world, slot).is_some_and(|node| !node.has_shunning_guests()) {
+            self.dismissals.resize_with(self.nodes.len(), Default::default);
+            self.dismissals[slot] = CachedPreemptionVerdict { version, fate: fate.clone() };
+        }
+        fate
+    }
+
+    /// Why ending pods of nodes would be in vain, each reason with the number of nodes, given how many nodes have each number.
+    pub fn in_vain<'a>(&'a self, counts: &'a [usize]) -> impl Iterator<Item = (&'a str, usize)> {
+        self.in_vain.iter().zip(counts).flat_map(|(reasons, nodes)| reasons.iter().map(|why| (&**why, *nodes)))
+    }
+
+    fn result_for(&mut self, asks: &PodQuery<'_>, slot: usize) -> NodeResult {
+        let version = asks.world.version_at(slot);
+        let known = self.nodes[slot];
+        if known.version == version {
+            return known;
+        }
+        let Some(node) = nodes::candidate(asks.world, slot) else { return known };
+        let verdict = self.number(&filter::refused_by_itself(asks, &node));
+        let merits = if verdict == FITS { score::merits(asks, &node) } else { RawScores::default() };
+        let with_guests = match (verdict == FITS, asks.world.is_promised(slot)) {
+            (true, false) => Some(FITS),
+            (true, true) if self.goes_by_node(asks, slot) && !node.has_shunning_guests() => {
+                Some(self.verdict_with_guests(asks, node))
+            }
+            _ => None,
+        };
+        let with_guests = with_guests.map(|verdict| verdict as u32);
+        self.nodes[slot] = NodeResult { version, verdict: verdict as u32, with_guests, merits };
+        self.nodes[slot]
+    }
+
+    fn number(&mut self, refusals: &[FilterRefusal]) -> usize {
+        place_of(&mut self.verdicts, refusals)
+    }
+}
+
+/// Returns the index of a list among others, and appends it when it is missing.
+fn place_of<A: Clone + PartialEq>(all: &mut Vec<Vec<A>>, list: &[A]) -> usize {
+    all.iter().position(|known| known == list).unwrap_or_else(|| {
+        all.push(list.to_vec());
+        all.len() - 1
+    })
+}
+
+/// Reasons, and how many nodes have them.
+pub struct RefusalCounts<'a>(Vec<(&'a [FilterRefusal], usize)>);
+
+impl RefusalCounts<'_> {
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.0.iter().map(|(_, nodes)| nodes).sum()
+    }
+
+    /// The plugins that refuse any of them.
+    pub fn plugins(&self) -> BTreeSet<&'static str> {
+        self.0.iter().flat_map(|(refusals, _)| *refusals).map(|refusal| refusal.plugin).collect()
+    }
+
+    /// Each reason with the number of nodes.
+    pub fn reasons(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.0.iter().flat_map(|(refusals, nodes)| refusals.iter().map(|refusal| (&*refusal.reason, *nodes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::object::{Key, Resource, Time};
+    use crate::scheduler::plan;
+    use crate::world::World;
+    use serde_json::{Value, json};
+
+    /// Chance that is the same in each run.
+    struct SeededRandom(u64);
+
+    impl SeededRandom {
+        fn below(&mut self, most: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) % most
+        }
+
+        fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+            &list[self.below(list.len() as u64) as usize]
+        }
+    }
+
+    fn node(dice: &mut SeededRandom) -> Value {
+        let taints = [
+            json!([]),
+            json!([{"key": "k", "effect": "NoSchedule"}]),
+            json!([{"key": "k", "effect": "PreferNoSchedule"}]),
+        ];
+        let images = [json!([]), json!([{"names": ["big:latest"], "sizeBytes": 900_000_000}])];
+        json!({"kind": "Node", "metadata": {"uid": "n", "labels": {"zone": dice.pick(&["1", "2", "3"])}},
+            "spec": {"taints": dice.pick(&taints), "unschedulable": dice.below(9) == 0},
+            "status": {"images": dice.pick(&images), "allocatable": {"cpu": dice.pick(&["2", "4"]), "memory": "8Gi", "pods": "5"}}})
+    }
+
+    fn pod(dice: &mut SeededRandom, name: &str) -> Value {
+        let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}});
+        let spread = |mode: &str| json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": mode, "labelSelector": {"matchLabels": {"app": "a"}}}]);
+        let wishes = [
+            json!({}),
+            json!({}),
+            json!({"tolerations": [{"key": "k", "operator": "Exists"}]}),
+            json!({"nodeSelector": {"zone": "2"}}),
+            json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}),
+            json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}),
+            json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm": term}]}}}),
+            json!({"topologySpreadConstraints": spread("DoNotSchedule")}),
+            json!({"topologySpreadConstraints": spread("ScheduleAnyway")}),
+            json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "bound"}}]}),
+            json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "open"}}]}),
+        ];
+        let ports = dice.pick(&[json!([]), json!([]), json!([{"containerPort": 1, "hostPort": 80}])]).clone();
+        let requests = json!({"requests": {"cpu": dice.pick(&["500m", "1", "2", "5"])}});
+        let mut spec = json!({"priority": dice.below(3), "containers": [{"name": "c", "image": "big", "ports": ports, "resources": requests}]});
+        json_patch::merge(&mut spec, dice.pick(&wishes));
+        json!({"kind": "Pod", "metadata": {"uid": name, "namespace": "default", "labels": {"app": dice.pick(&["a", "b"])}}, "spec": spec})
+    }
+
+    /// Claims, one with a volume that can be had in one zone alone, one that waits for its first consumer, for one pod at a time.
+    fn storage(dice: &mut SeededRandom) -> [(Key, Value); 4] {
+        let in_zone = json!({"key": "zone", "operator": "In", "values": [dice.pick(&["1", "2", "3"])]});
+        let reach = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}});
+        let class =
+            json!({"metadata": {"uid": "s"}, "provisioner": "any", "volumeBindingMode": "WaitForFirstConsumer"});
+        let claim = |spec: Value, phase: &str| json!({"metadata": {"uid": phase, "namespace": "default"}, "spec": spec, "status": {"phase": phase}});
+        [
+            (key("storageclasses.storage.k8s.io", "made"), class),
+            (key("persistentvolumes", "v"), json!({"metadata": {"uid": "v"}, "spec": {"nodeAffinity": reach}})),
+            (key("persistentvolumeclaims", "bound"), claim(json!({"volumeName": "v"}), "Bound")),
+            (
+                key("persistentvolumeclaims", "open"),
+                claim(json!({"storageClassName": "made", "accessModes": ["ReadWriteOncePod"]}), "Pending"),
+            ),
+        ]
+    }
+
+    /// Something happens to a node, or to a pod on one, or to one that waits.
+    fn happen(dice: &mut SeededRandom, world: &mut World) {
+        let node_name = format!("n{}", dice.below(6));
+        let pod_name = format!("p{}", dice.below(12));
+        let (node_key, pod_key) = (key("nodes", &node_name), key("pods", &pod_name));
+        match dice.below(10) {
+            9 => storage(dice).into_iter().for_each(|(key, body)| world.put(key, body.to_string().into())),
+            0 => world.remove(&node_key),
+            1 | 2 => world.put(node_key, node(dice).to_string().into()),
+            3 => world.remove(&pod_key),
+            4 => {
+                let budget = json!({"kind": "PodDisruptionBudget", "metadata": {"uid": "b", "namespace": "default"},
+                    "spec": {"selector": {"matchLabels": {"app": "a"}}}, "status": {"disruptionsAllowed": dice.below(2)}});
+                let budget_key = key("poddisruptionbudgets.policy", "b");
+                if dice.below(3) == 0 {
+                    world.put(budget_key, budget.to_string().into())
+                } else {
+                    world.remove(&budget_key)
+                }
+            }
+            what => {
+                let mut body = pod(dice, &pod_name);
+                if what == 5 {
+                    body["status"] = json!({"nominatedNodeName": node_name});
+                } else {
+                    body["spec"]["nodeName"] = node_name.into();
+                    let since = format!("1970-01-01T00:00:0{}Z", dice.below(9));
+                    body["status"] = json!({"phase": dice.pick(&["Running", "Succeeded"]), "startTime": since});
+                    if dice.below(5) == 0 {
+                        body["metadata"]["deletionTimestamp"] = "1970-01-01T00:01:00Z".into();
+                    }
+                }
+                world.put(pod_key, body.to_string().into());
+            }
+        }
+    }
+
+    fn key(resource: &'static str, name: &str) -> Key {
+        let is_everywhere = ["nodes", "persistentvolumes", "storageclasses.storage.k8s.io"].contains(&resource);
+        let namespace = if is_everywhere { "" } else { "default" };
+        Key::new(Resource(resource), namespace, name)
+    }
+
+    #[test]
+    fn what_is_remembered_changes_no_plan() {
+        let mut refused = 0;
+        for seed in 0..10 {
+            let mut dice = SeededRandom(seed);
+            let mut world = World::new(Time::from_second(100).unwrap());
+            storage(&mut dice).into_iter().for_each(|(key, body)| world.put(key, body.to_string().into()));
+            for _ in 0..120 {
+                happen(&mut dice, &mut world);
+                let pending = key("pods", "pending");
+                world.put(pending.clone(), pod(&mut SeededRandom(dice.below(20)), "pending").to_string().into());
+                let mut fresh = World::new(world.now);
+                world.all_rows().for_each(|row| fresh.put(row.key.clone(), row.body().0.to_string().into()));
+                (world.seed, fresh.seed) = (dice.0, dice.0);
+                let planned = plan(&world, &pending);
+                assert_eq!(planned, plan(&fresh, &pending), "seed {seed}");
+                refused += usize::from(planned.hold.is_some());
+            }
+        }
+        assert!((100..1100).contains(&refused), "{refused} of 1200");
+    }
+}

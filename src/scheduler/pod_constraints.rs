@@ -1,0 +1,93 @@
+//! Scheduling constraints of a pod, parsed once for all pods with the same spec.
+
+use super::affinity;
+use crate::object::{Object, Str};
+use crate::world::{PodTerm, Row, World, wishes};
+use hashlink::LruCache;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// So many different ones are remembered.
+const REMEMBERED: usize = 1024;
+
+/// Constraints of a pod, apart from numeric requests.
+pub struct PodConstraints {
+    /// The part of the pod with the constraints ([`wishes`]).
+    pub pod: Object,
+    /// All that is about nodes by themselves, and not about the pods that run there.
+    pub of_nodes: Str,
+    /// The nodes that all of its required terms name, if they do.
+    pub named: Option<Vec<String>>,
+    /// Whether it has a node selector or node affinity.
+    pub is_picky: bool,
+    /// The pods that it must have near.
+    pub near: Vec<PodTermConstraint>,
+    /// The pods that it must not have near.
+    pub far: Vec<PodTermConstraint>,
+    /// The pods that it would like to have near, or, with less than nothing, would not.
+    pub liked: Vec<(PodTermConstraint, i64)>,
+}
+
+/// A term about other pods.
+pub struct PodTermConstraint {
+    /// The same for the same term.
+    pub name: String,
+    /// The term.
+    pub term: Arc<PodTerm>,
+}
+
+impl PodTermConstraint {
+    fn parse(term: &Value, namespace: &str) -> PodTermConstraint {
+        PodTermConstraint { name: format!("near {namespace} {term}"), term: Arc::new(PodTerm::parse(term, namespace)) }
+    }
+}
+
+/// Those that were read.
+struct ConstraintCache(LruCache<Str, Arc<PodConstraints>>);
+
+impl Default for ConstraintCache {
+    fn default() -> ConstraintCache {
+        ConstraintCache(LruCache::new(REMEMBERED))
+    }
+}
+
+impl PodConstraints {
+    /// Returns a pod's constraints. Once a pod has a node, they are read from its body.
+    pub fn from_pod(world: &World, row: &Row) -> Arc<PodConstraints> {
+        let Some(text) = row.pod().and_then(|pod| pod.wishes.as_ref()) else {
+            return Arc::new(PodConstraints::read(wishes(&row.body())));
+        };
+        world.remembering(|ConstraintCache(known)| {
+            if let Some(known) = known.get(text) {
+                return known.clone();
+            }
+            let wants = Arc::new(PodConstraints::read(Object(serde_json::from_str(text).unwrap_or(Value::Null))));
+            known.insert(text.clone(), wants.clone());
+            wants
+        })
+    }
+
+    fn read(pod: Object) -> PodConstraints {
+        let terms = |field: &str, strength: &str| pod.items(&["spec", "affinity", field, strength]);
+        let required = |field: &str| -> Vec<PodTermConstraint> {
+            let terms = terms(field, "requiredDuringSchedulingIgnoredDuringExecution");
+            terms.iter().map(|term| PodTermConstraint::parse(term, pod.namespace())).collect()
+        };
+        let preferred = |(field, sign): (&str, i64)| -> Vec<(PodTermConstraint, i64)> {
+            let terms = terms(field, "preferredDuringSchedulingIgnoredDuringExecution").iter();
+            let weight = |one: &Value| one["weight"].as_i64().unwrap_or(0) * sign;
+            terms.map(|one| (PodTermConstraint::parse(&one["podAffinityTerm"], pod.namespace()), weight(one))).collect()
+        };
+        let spec = |path: &[&str]| pod.value_at(&[&["spec"], path].concat());
+        let of_nodes = [&["nodeName"][..], &["nodeSelector"], &["affinity", "nodeAffinity"], &["tolerations"]];
+        PodConstraints {
+            of_nodes: json!(of_nodes.map(spec)).to_string().into(),
+            named: affinity::named_nodes(&pod).map(|names| names.into_iter().map(str::to_owned).collect()),
+            is_picky: affinity::is_picky(&pod),
+            near: required("podAffinity"),
+            far: required("podAntiAffinity"),
+            liked: [("podAffinity", 1), ("podAntiAffinity", -1)].into_iter().flat_map(preferred).collect(),
+            pod,
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Queueing hints: which change could help a pod that no node could take (Kubernetes: `EventsToRegister` of the plugins, and their
+//! `isSchedulableAfter...`).
+//!
+//! A pod that fits nowhere is not looked at again before one of the plugins that refused it could think otherwise. A hint that says yes
+//! in vain costs a look; one that says no by mistake would cost the time until the leftovers are looked at, so that doubt is a yes.
+
+use super::filter::{self, PodQuery};
+use super::nodes;
+use super::pod_constraints::{PodConstraints, PodTermConstraint};
+use super::volume_limits::{self, LIMITS};
+use super::volumes::{BINDING, RESTRICTIONS, ZONE};
+use crate::object::Str;
+use crate::world::plan::SchedulingWait;
+use crate::world::storage;
+use crate::world::{PodTerm, Row, World};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Returns the reasons that a pod refused by these plugins waits for. Pods with different nominated nodes have
+/// different reasons.
+pub fn hold(
+    row: &Row,
+    wants: &PodConstraints,
+    causes: BTreeSet<&'static str>,
+    promised: Option<&Str>,
+) -> SchedulingWait {
+    let terms =
+        |wishes: &[PodTermConstraint]| -> Arc<[PodTerm]> { wishes.iter().map(|wish| (*wish.term).clone()).collect() };
+    let constraints = wants.pod.items(&["spec", "topologySpreadConstraints"]);
+    // Labels matter only for plugins that count pods. (Each pod of a StatefulSet has different labels and claims.)
+    let goes_by_pods = ["PodTopologySpread", "InterPodAffinity"].iter().any(|plugin| causes.contains(plugin));
+    let of_crowds = goes_by_pods.then_some((&row.labels, &wants.pod.0));
+    let fields = row.pod().map(|pod| (&pod.requests, &pod.host_ports, pod.priority, &pod.scheduler, promised));
+    SchedulingWait {
+        alike: format!("{causes:?} {} {fields:?} {} {of_crowds:?}", row.key.namespace, wants.of_nodes).into(),
+        causes,
+        near: terms(&wants.near),
+        far: terms(&wants.far),
+        spread: constraints.iter().map(|term| PodTerm::parse(term, &row.key.namespace)).collect(),
+    }
+}
+
+/// Describes the changes that wake a pod.
+pub fn wakers(hold: &SchedulingWait) -> Vec<&'static str> {
+    let of_cause = |cause: &&'static str| -> &[&'static str] {
+        match *cause {
+            "NodeResourcesFit" => &["a node offers more", "a pod ends on a node that has room for it then"],
+            "NodePorts" => &["a pod ends"],
+            "TaintToleration" => &["a node loses a taint"],
+            "NodeUnschedulable" => &["a node is uncordoned"],
+            "NodeAffinity" => &["a node gets other labels"],
+            "PodTopologySpread" => &["a node gets other labels", "a pod that its constraints count comes or goes"],
+            "InterPodAffinity" => &[
+                "a node gets other labels",
+                "a pod that it wants near comes",
+                "a pod that it does not want near, or that does not want it near, goes",
+            ],
+            BINDING => &["a claim is made or bound", "a volume is made or freed", "a node gets other labels"],
+            ZONE => &["a node gets other labels"],
+            LIMITS => &["a pod ends", "a CSINode allows more"],
+            RESTRICTIONS => &["the pod that uses its claim ends"],
+            _ => &[],
+        }
+    };
+    let mut wakers = vec!["a node is added"];
+    for waker in hold.causes.iter().flat_map(of_cause) {
+        if !wakers.contains(waker) {
+            wakers.push(waker);
+        }
+    }
+    wakers
+}
+
+/// A row that changed: as it was and as it is.
+#[derive(Clone, Copy)]
+pub struct RowChange<'a> {
+    /// None when it was not there.
+    pub before: Option<&'a Row>,
+    /// None when it is gone.
+    pub after: Option<&'a Row>,
+}
+
+/// Whether a waiting pod must be tried again because the pod itself changed. A change of its status alone does not
+/// count.
+pub fn is_other(change: RowChange<'_>) -> bool {
+    let Some(after) = change.after.filter(|row| super::waits_for_node(row)) else { return false };
+    let Some(before) = change.before else { return true };
+    let nominated = |row: &Row| row.pod().and_then(|pod| pod.nominated.clone());
+    before.uid != after.uid
+        || before.generation != after.generation
+        || before.labels != after.labels
+        || before.pod().is_some_and(|pod| pod.node.is_some())
+        || (nominated(before).is_some() && nominated(after).is_none())
+}
+
+/// Whether a change could make pods with the same reasons schedulable.
+pub fn helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
+    let Some(row) = change.after.or(change.before) else { return false };
+    let held_by = |plugin: &str| hold.causes.contains(plugin);
+    if held_by(LIMITS) && volume_limits::MINDS.contains(&row.key.resource.0) {
+        return true;
+    }
+    match row.key.resource.0 {
+        "nodes" => node_helps(world, hold, waiting, change),
+        "pods" => pod_helps(world, hold, waiting, change),
+        storage::CLAIMS => [BINDING, ZONE].into_iter().any(held_by) && row.key.namespace == waiting.key.namespace,
+        storage::VOLUMES | storage::CLASSES => [BINDING, ZONE].into_iter().any(held_by),
+        // Constraints by default are about what Services and owners select.
+        "services" => held_by("PodTopologySpread") && hold.spread.is_empty(),
+        "namespaces" => held_by("InterPodAffinity"),
+        _ => false,
+    }
+}
+
+/// Whether one of the plugins that refused the pod now accepts this node. Other plugins do not run, as in Kubernetes.
+fn node_helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
+    let RowChange { before, after } = change;
+    let is_new = before.is_none();
+    let is_relabelled = before.map(|row| &row.labels) != after.map(|row| &row.labels);
+    let held_by = |plugin: &str| hold.causes.contains(plugin);
+    // Those that wait alike have claims of their own: where their volumes can be had is not asked for one of them alone.
+    let by_volumes = held_by(BINDING) || held_by(ZONE);
+    if is_relabelled && (by_volumes || (!is_new && (held_by("PodTopologySpread") || held_by("InterPodAffinity")))) {
+        return true;
+    }
+    let Some((node, fields)) = after.and_then(|node| Some((node, node.node()?))) else { return false };
+    // Nothing has refused it when there was no node at all.
+    if is_new && hold.causes.is_empty() {
+        return true;
+    }
+    let was = before.and_then(Row::node);
+    let is_other = |plugin: &str| {
+        is_new
+            || match plugin {
+                "NodeResourcesFit" => {
+                    was.is_some_and(|was| (&was.allocatable, was.pods) != (&fields.allocatable, fields.pods))
+                }
+                "TaintToleration" => was.is_some_and(|was| was.taints != fields.taints),
+                "NodeUnschedulable" => was.is_some_and(|was| was.unschedulable != fields.unschedulable),
+                "NodeAffinity" => is_relabelled,
+                _ => false,
+            }
+    };
+    let other: Vec<&str> = hold.causes.iter().copied().filter(|plugin| is_other(plugin)).collect();
+    if other.is_empty() {
+        return false;
+    }
+    let candidate = world.slot_of(&node.key.name).and_then(|slot| nodes::candidate(world, slot));
+    candidate.is_none_or(|candidate| {
+        let wants = PodConstraints::from_pod(world, waiting);
+        let asks = PodQuery::from_pod(world, waiting, &wants);
+        other.iter().any(|plugin| !filter::is_refused_for_good_by(plugin, &asks, &candidate))
+    })
+}
+
+fn pod_helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
+    let (was, is) = (change.before.and_then(place), change.after.and_then(place));
+    let labels = |row: Option<&Row>| row.map(|row| row.labels.clone());
+    let relabelled = was.is_some() && is.is_some() && labels(change.before) != labels(change.after);
+    let came = change.after.filter(|_| is.is_some() && (was != is || relabelled));
+    let left = change.before.filter(|_| was.is_some() && (was != is || relabelled));
+    let about =
+        |terms: &[PodTerm], row: Option<&Row>| row.is_some_and(|row| terms.iter().any(|term| term.selects(world, row)));
+    hold.causes.iter().any(|cause| match *cause {
+        "NodeResourcesFit" => makes_room(world, waiting, change),
+        "NodePorts" | LIMITS => left.is_some(),
+        RESTRICTIONS => left.is_some_and(|row| row.key.namespace == waiting.key.namespace),
+        "PodTopologySpread" => {
+            let leaving = change.after.filter(|row| is.is_some() && row.is_deleting());
+            [came, left, leaving].into_iter().flatten().any(|row| {
+                row.key.namespace == waiting.key.namespace && (hold.spread.is_empty() || about(&hold.spread, Some(row)))
+            })
+        }
+        "InterPodAffinity" => {
+            let shunned = left.and_then(|row| row.pod()?.shuns.as_ref());
+            about(&hold.near, came) || about(&hold.far, left) || shunned.is_some()
+        }
+        _ => false,
+    })
+}
+
+/// Returns the pod's node, or its nominated node.
+fn place(row: &Row) -> Option<&Str> {
+    let pod = row.pod().filter(|pod| !pod.phase.is_terminal())?;
+    pod.node.as_ref().or(pod.nominated.as_ref())
+}
+
+/// Whether a pod released resources that a waiting one requests. A pod with a nominated node reacts only to that node;
+/// a pod that may preempt reacts to every release, because fewer victims may then be enough.
+fn makes_room(world: &World, waiting: &Row, change: RowChange<'_>) -> bool {
+    let Some(node) = change.before.and_then(place) else { return false };
+    let asked = |row: Option<&Row>| {
+        row.filter(|row| place(row) == Some(node)).and_then(|row| row.pod()).map(|pod| pod.requests.clone())
+    };
+    let Some(pod) = waiting.pod().filter(|_| asked(change.before) != asked(change.after)) else { return false };
+    if let Some(promised) = &pod.nominated {
+        return promised == node;
+    }
+    let Some(place) = world.slot_of(node).map(|slot| &world.fleet()[slot]) else { return false };
+    pod.priority > 0
+        || place.row.node().is_some_and(|fields| pod.requests.fit_beside(&place.load.requests, &fields.allocatable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Key, Object, Resource, Time};
+    use serde_json::{Value, json};
+
+    fn row(body: Value) -> Row {
+        let object = Object(body);
+        let resource = if object.kind() == "Node" { "nodes" } else { "pods" };
+        Row::new(Key::new(Resource(resource), object.namespace(), object.name()), object)
+    }
+
+    fn node(name: &str, cpu: &str, spec: Value) -> Value {
+        json!({"kind": "Node", "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}}, "spec": spec,
+            "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}}})
+    }
+
+    fn pod(name: &str, cpu: &str, node: Value, spec: Value) -> Value {
+        let mut pod = json!({"kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": name}},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}});
+        json_patch::merge(&mut pod["spec"], &spec);
+        pod
+    }
+
+    /// Whether a change wakes a pod that requests two cores and was refused by these plugins.
+    fn wakes(causes: &[&'static str], spec: Value, before: Value, after: Value) -> bool {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let full = pod("full", "3", "a".into(), json!({}));
+        for body in [&node("a", "4", json!({})), &full, &after, &pod("p", "2", Value::Null, spec)]
+            .into_iter()
+            .filter(|body| !body.is_null())
+        {
+            let row = row(body.clone());
+            world.put(row.key, body.to_string().into());
+        }
+        let waiting = world.find("pods", "default", "p").unwrap().clone();
+        let held = hold(&waiting, &PodConstraints::from_pod(&world, &waiting), causes.iter().copied().collect(), None);
+        let (before, after) = [before, after].map(|body| (!body.is_null()).then(|| row(body))).into();
+        helps(&world, &held, &waiting, RowChange { before: before.as_ref(), after: after.as_ref() })
+    }
+
+    #[test]
+    fn pods_are_woken_by_what_could_help_them() {
+        let (none, plain) = (Value::Null, json!({}));
+        let fit = ["NodeResourcesFit"];
+        let tainted = json!({"taints": [{"key": "k", "effect": "NoSchedule"}]});
+        let near = |field: &str, app: &str| {
+            let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"});
+            json!({"affinity": {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+        };
+        for (case, wanted, causes, spec, before, after) in [
+            ("a node with room", true, &fit[..], plain.clone(), none.clone(), node("b", "4", plain.clone())),
+            ("a node that is too small", false, &fit, plain.clone(), none.clone(), node("b", "1", plain.clone())),
+            (
+                "a node that another plugin may refuse",
+                true,
+                &fit,
+                plain.clone(),
+                none.clone(),
+                node("b", "4", tainted.clone()),
+            ),
+            (
+                "a taint less",
+                true,
+                &["TaintToleration"],
+                plain.clone(),
+                node("b", "4", tainted),
+                node("b", "4", plain.clone()),
+            ),
+            (
+                "a node that says the same",
+                false,
+                &fit,
+                plain.clone(),
+                node("b", "4", plain.clone()),
+                node("b", "4", plain.clone()),
+            ),
+            (
+                "a pod that leaves too little",
+                false,
+                &fit,
+                plain.clone(),
+                pod("x", "1", "a".into(), plain.clone()),
+                none.clone(),
+            ),
+            (
+                "a pod that comes",
+                false,
+                &fit,
+                plain.clone(),
+                pod("x", "1", none.clone(), plain.clone()),
+                pod("x", "1", "a".into(), plain.clone()),
+            ),
+            (
+                "a pod that it wants near",
+                true,
+                &["InterPodAffinity"],
+                near("podAffinity", "x"),
+                pod("x", "1", none.clone(), plain.clone()),
+                pod("x", "1", "a".into(), plain.clone()),
+            ),
+            (
+                "another pod",
+                false,
+                &["InterPodAffinity"],
+                near("podAffinity", "x"),
+                pod("y", "1", none.clone(), plain.clone()),
+                pod("y", "1", "a".into(), plain.clone()),
+            ),
+            (
+                "a pod that it does not want near goes",
+                true,
+                &["InterPodAffinity"],
+                near("podAntiAffinity", "x"),
+                pod("x", "1", "a".into(), plain.clone()),
+                none.clone(),
+            ),
+        ] {
+            assert_eq!(wakes(causes, spec, before, after), wanted, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_wakes_a_pod_is_told_once() {
+        let told = |causes: &[&'static str]| {
+            wakers(&SchedulingWait { causes: causes.iter().copied().collect(), ..SchedulingWait::default() })
+                .join(", or ")
+        };
+        assert_eq!(told(&[]), "a node is added");
+        assert_eq!(
+            told(&["NodeAffinity", "NodeResourcesFit"]),
+            "a node is added, or a node gets other labels, or a node offers more, or a pod ends on a node that has room for it then"
+        );
+        assert_eq!(told(&[RESTRICTIONS]), "a node is added, or the pod that uses its claim ends");
+    }
+
+    #[test]
+    fn a_status_alone_is_no_news() {
+        let plain = row(pod("p", "1", Value::Null, json!({})));
+        let mut told = pod("p", "1", Value::Null, json!({}));
+        told["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False"}]});
+        let told = row(told);
+        assert!(is_other(RowChange { before: None, after: Some(&plain) }));
+        assert!(!is_other(RowChange { before: Some(&plain), after: Some(&told) }));
+    }
+}

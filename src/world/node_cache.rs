@@ -1,0 +1,171 @@
+//! The nodes in one row, ordered by name, each with what its pods ask for together: what the scheduler walks over.
+
+use super::{NodeLoad, Row, World};
+use crate::object::Str;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// A node and its load.
+pub struct NodeSlot {
+    /// The node.
+    pub row: Arc<Row>,
+    /// Sum of the requests of the node's pods that have not ended.
+    pub load: NodeLoad,
+}
+
+/// All nodes.
+#[derive(Default)]
+pub(super) struct NodeCache {
+    places: Vec<NodeSlot>,
+    /// Version marks of the nodes, in the same order, for fast scans.
+    marks: Vec<NodeVersion>,
+    /// Loads of nodes that are named by pods and are not there.
+    strays: HashMap<Str, NodeLoad>,
+    /// Number of nodes that have each image.
+    images: HashMap<Str, usize>,
+    /// Never twice the same for other names or labels of nodes.
+    shape: u64,
+    /// Nodes added, removed or changed since the last call that took this list.
+    changed: BTreeSet<Str>,
+    /// The last version that was given to a node.
+    versions: u64,
+}
+
+/// Version of a node: equal marks mean that cached results for the node are still valid.
+#[derive(Clone, Copy)]
+struct NodeVersion {
+    /// Never twice the same, not even for another node.
+    version: u64,
+    /// Number of pods nominated for the node.
+    promised: usize,
+}
+
+impl NodeCache {
+    /// A node comes, or is another one than it was; `promised` are the pods that were promised a node of this name.
+    pub(super) fn put(&mut self, row: &Arc<Row>, promised: usize) {
+        self.changed.insert(row.key.name.clone());
+        let mark = NodeVersion { version: self.next_version(), promised };
+        match self.slot(&row.key.name) {
+            Ok(slot) => {
+                let before = std::mem::replace(&mut self.places[slot].row, row.clone());
+                self.shape += u64::from(before.labels != row.labels);
+                self.marks[slot] = mark;
+                self.images_go(&before);
+            }
+            Err(slot) => {
+                let load = self.strays.remove(&row.key.name).unwrap_or_default();
+                self.places.insert(slot, NodeSlot { row: row.clone(), load });
+                self.marks.insert(slot, mark);
+                self.shape += 1;
+            }
+        }
+        for image in row.node().into_iter().flat_map(|node| node.images.keys()) {
+            *self.images.entry(image.clone()).or_default() += 1;
+        }
+    }
+
+    fn images_go(&mut self, row: &Row) {
+        for image in row.node().into_iter().flat_map(|node| node.images.keys()) {
+            if let Some(nodes) = self.images.get_mut(image) {
+                *nodes -= 1;
+                if *nodes == 0 {
+                    self.images.remove(image);
+                }
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &Str) {
+        let Ok(slot) = self.slot(name) else { return };
+        let place = self.places.remove(slot);
+        self.marks.remove(slot);
+        self.images_go(&place.row);
+        self.changed.insert(name.clone());
+        if place.load.pods > 0 {
+            self.strays.insert(name.clone(), place.load);
+        }
+        self.shape += 1;
+    }
+
+    /// Changes the load of a node, whether or not it is there.
+    pub(super) fn weigh(&mut self, name: &Str, change: impl FnOnce(&mut NodeLoad)) {
+        if let Ok(slot) = self.slot(name) {
+            self.marks[slot].version = self.next_version();
+            return change(&mut self.places[slot].load);
+        }
+        let load = self.strays.entry(name.clone()).or_default();
+        change(load);
+        if load.pods == 0 {
+            self.strays.remove(name);
+        }
+    }
+
+    /// So many pods are promised a node now.
+    pub(super) fn promise(&mut self, name: &Str, promised: usize) {
+        if let Ok(slot) = self.slot(name) {
+            self.marks[slot] = NodeVersion { version: self.next_version(), promised };
+        }
+    }
+
+    fn next_version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
+    }
+
+    /// Returns the slot of a node, or the slot where it would be inserted.
+    pub(super) fn slot(&self, name: &str) -> Result<usize, usize> {
+        self.places.binary_search_by(|place| (*place.row.key.name).cmp(name))
+    }
+}
+
+impl World {
+    /// All nodes, ordered by name.
+    pub fn fleet(&self) -> &[NodeSlot] {
+        &self.fleet.places
+    }
+
+    /// Sum of the requests of a node's pods that have not ended; `None` when it has none.
+    pub fn load_of(&self, node: &str) -> Option<&NodeLoad> {
+        let load = match self.fleet.slot(node) {
+            Ok(slot) => Some(&self.fleet.places[slot].load),
+            Err(_) => self.fleet.strays.get(node),
+        };
+        load.filter(|load| load.pods > 0)
+    }
+
+    /// Returns the slot of a node.
+    pub fn slot_of(&self, node: &str) -> Option<usize> {
+        self.fleet.slot(node).ok()
+    }
+
+    /// The version of the node that stands here: another one whenever the node, one of its pods or one that it was promised to changes,
+    /// and never one that any node had before. None is 0.
+    pub fn version_at(&self, slot: usize) -> u64 {
+        self.fleet.marks.get(slot).map_or(0, |mark| mark.version)
+    }
+
+    /// Whether a pod is nominated for the node in this slot.
+    pub fn is_promised(&self, slot: usize) -> bool {
+        self.fleet.marks.get(slot).is_some_and(|mark| mark.promised > 0)
+    }
+
+    /// Whether any node reports its images.
+    pub fn knows_images(&self) -> bool {
+        !self.fleet.images.is_empty()
+    }
+
+    /// Number of nodes that have an image.
+    pub fn nodes_with_image(&self, image: &str) -> usize {
+        self.fleet.images.get(image).copied().unwrap_or(0)
+    }
+
+    /// The nodes that came, went or became others since this was last asked.
+    pub fn take_changed_nodes(&mut self) -> BTreeSet<Str> {
+        std::mem::take(&mut self.fleet.changed)
+    }
+
+    /// Changes whenever names or labels of nodes do.
+    pub(super) fn fleet_shape(&self) -> u64 {
+        self.fleet.shape
+    }
+}

@@ -1,0 +1,135 @@
+//! Index of the affinity terms of pods that are on nodes: required anti-affinity and preferred (anti-)affinity.
+//!
+//! Pods of one workload share the same terms, so each distinct text is parsed once.
+
+use super::{PodTerm, Row, World, row::PodFields};
+use crate::object::{Key, Object, Str};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Kind of affinity term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AffinityKind {
+    /// Required anti-affinity: it refuses nodes to others, too.
+    Shuns,
+    /// Required affinity, and what is preferred: others are ranked by it.
+    Likes,
+}
+
+/// Strength of a term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AffinityStrength {
+    /// It must be so.
+    Required,
+    /// So much; less than nothing for what is not liked.
+    Preferred(i64),
+}
+
+/// Affinity terms that pods of one namespace share.
+pub struct AffinityTerms {
+    /// The kind of terms.
+    pub sort: AffinityKind,
+    /// The pods' namespace.
+    pub namespace: Str,
+    /// The terms as written.
+    pub text: Str,
+    /// The terms.
+    pub terms: Vec<(PodTerm, AffinityStrength)>,
+}
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+impl AffinityKind {
+    /// Returns a pod's terms of this kind as text.
+    pub(super) fn said_by(self, pod: &Object) -> Option<Str> {
+        let terms = |field: &str, strength: &str| pod.items(&["spec", "affinity", field, strength]);
+        let said = match self {
+            AffinityKind::Shuns => [terms("podAntiAffinity", REQUIRED), &[], &[]],
+            AffinityKind::Likes => {
+                [terms("podAffinity", REQUIRED), terms("podAffinity", PREFERRED), terms("podAntiAffinity", PREFERRED)]
+            }
+        };
+        said.iter().any(|terms| !terms.is_empty()).then(|| json!(said).to_string().into())
+    }
+
+    fn text(self, pod: &PodFields) -> Option<&Str> {
+        match self {
+            AffinityKind::Shuns => pod.shuns.as_ref(),
+            AffinityKind::Likes => pod.likes.as_ref(),
+        }
+    }
+}
+
+impl AffinityTerms {
+    /// Reads the terms of pods in a namespace.
+    pub fn parse(sort: AffinityKind, namespace: &Str, text: &Str) -> AffinityTerms {
+        let [required, liked, disliked]: [Vec<Value>; 3] = serde_json::from_str(text).unwrap_or_default();
+        let mut terms: Vec<(PodTerm, AffinityStrength)> =
+            required.iter().map(|term| (PodTerm::parse(term, namespace), AffinityStrength::Required)).collect();
+        for (list, sign) in [(liked, 1), (disliked, -1)] {
+            let weight = |one: &Value| AffinityStrength::Preferred(sign * one["weight"].as_i64().unwrap_or(0));
+            terms.extend(list.iter().map(|one| (PodTerm::parse(&one["podAffinityTerm"], namespace), weight(one))));
+        }
+        AffinityTerms { sort, namespace: namespace.clone(), text: text.clone(), terms }
+    }
+
+    /// Whether a pod has these terms.
+    pub fn is_of(&self, pod: &Row) -> bool {
+        pod.key.namespace == self.namespace && pod.pod().is_some_and(|pod| self.sort.text(pod) == Some(&self.text))
+    }
+}
+
+/// Each by namespace and text, and how many pods say it.
+type TermCounts = BTreeMap<(Str, Str), (Arc<AffinityTerms>, usize)>;
+
+/// All affinity terms of pods on nodes that have not ended, with the number of pods that have each.
+#[derive(Default)]
+pub(super) struct PodAffinityIndex {
+    holders: BTreeMap<AffinityKind, BTreeSet<Key>>,
+    held: BTreeMap<AffinityKind, TermCounts>,
+}
+
+impl PodAffinityIndex {
+    /// A pod comes to a node.
+    pub(super) fn add(&mut self, row: &Row, pod: &PodFields) {
+        for sort in [AffinityKind::Shuns, AffinityKind::Likes] {
+            let Some(text) = sort.text(pod) else { continue };
+            self.holders.entry(sort).or_default().insert(row.key.clone());
+            let named = (row.key.namespace.clone(), text.clone());
+            let stance = || (Arc::new(AffinityTerms::parse(sort, &row.key.namespace, text)), 0);
+            self.held.entry(sort).or_default().entry(named).or_insert_with(stance).1 += 1;
+        }
+    }
+
+    /// A pod goes, or has ended.
+    pub(super) fn drop(&mut self, row: &Row, pod: &PodFields) {
+        for sort in [AffinityKind::Shuns, AffinityKind::Likes] {
+            let Some(text) = sort.text(pod) else { continue };
+            if !self.holders.get_mut(&sort).is_some_and(|holders| holders.remove(&row.key)) {
+                continue;
+            }
+            let named = (row.key.namespace.clone(), text.clone());
+            let Some(held) = self.held.get_mut(&sort) else { continue };
+            if let Some((_, pods)) = held.get_mut(&named) {
+                *pods -= 1;
+                if *pods == 0 {
+                    held.remove(&named);
+                }
+            }
+        }
+    }
+}
+
+impl World {
+    /// Returns the distinct affinity terms of one kind.
+    pub fn stances(&self, sort: AffinityKind) -> impl Iterator<Item = &Arc<AffinityTerms>> {
+        self.stances.held.get(&sort).into_iter().flat_map(BTreeMap::values).map(|(stance, _)| stance)
+    }
+
+    /// The pods on nodes that say something of others, and have not ended for good.
+    pub(super) fn holders(&self, sort: AffinityKind) -> impl Iterator<Item = &Arc<Row>> {
+        self.stances.holders.get(&sort).into_iter().flatten().filter_map(|key| self.get(key))
+    }
+}

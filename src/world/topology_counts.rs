@@ -1,0 +1,254 @@
+//! Counts of pods per topology domain, for topology spread and inter-pod affinity.
+//!
+//! A count is computed when it is first asked for and then follows every change of a pod, so that later reads are free
+//! however many pods exist. Never: holds anything that could not be recomputed. All counts are dropped when nodes are
+//! added, removed or relabelled.
+
+use super::{AffinityTerms, Row, World};
+use crate::object::Str;
+use crate::object::selector::Selector;
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The place of a node that has none.
+pub const NOWHERE: u32 = u32::MAX;
+
+/// Above this number of cached counts, all are dropped.
+const MOST: usize = 4096;
+
+/// The topology domain of each node, by one node label.
+pub struct TopologyDomains {
+    /// Domain index by node slot; [`NOWHERE`] for nodes without the label.
+    pub of: Vec<u32>,
+    /// Number of domains.
+    pub count: usize,
+}
+
+impl TopologyDomains {
+    /// Returns the domain of the node in this slot of the node cache.
+    pub fn domain_of_slot(&self, slot: usize) -> Option<usize> {
+        self.of.get(slot).filter(|place| **place != NOWHERE).map(|place| *place as usize)
+    }
+}
+
+/// Number of pods in each topology domain.
+#[derive(Clone)]
+pub struct TopologyCounts {
+    /// The places.
+    pub domains: Arc<TopologyDomains>,
+    /// The number of pods, by place.
+    pub counts: Arc<Vec<i64>>,
+}
+
+impl TopologyCounts {
+    /// The number in the place of the node that stands here; none when it is in no place.
+    pub fn count_of_slot(&self, slot: usize) -> Option<i64> {
+        self.domains.domain_of_slot(slot).map(|place| self.counts[place])
+    }
+
+    /// One more or fewer where this node is.
+    pub fn shift(&mut self, slot: usize, by: i64) {
+        if let Some(place) = self.domains.domain_of_slot(slot) {
+            Arc::make_mut(&mut self.counts)[place] += by;
+        }
+    }
+}
+
+/// The pods that an affinity term or a spread constraint selects.
+#[derive(Clone, Debug)]
+pub struct PodTerm {
+    /// The label of nodes that names places.
+    pub key: Str,
+    own: Str,
+    namespaces: Vec<Str>,
+    namespace_selector: Option<Selector>,
+    selector: Selector,
+}
+
+impl PodTerm {
+    /// A term as it is written in an affinity of a pod in namespace `own`.
+    pub fn parse(term: &Value, own: &str) -> PodTerm {
+        let selector = Selector::from_label_selector(&term["labelSelector"]).unwrap_or_else(|_| Selector::nothing());
+        let named = term["namespaces"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let spaces = &term["namespaceSelector"];
+        let namespace_selector =
+            (!spaces.is_null()).then(|| Selector::from_label_selector(spaces).unwrap_or_else(|_| Selector::nothing()));
+        let namespaces = named.map(Str::from).collect();
+        PodTerm {
+            namespaces,
+            namespace_selector,
+            ..PodTerm::in_namespace(term["topologyKey"].as_str().unwrap_or_default(), own, selector)
+        }
+    }
+
+    /// The pods of one namespace that a selector selects.
+    pub fn in_namespace(key: &str, own: &str, selector: Selector) -> PodTerm {
+        PodTerm { key: key.into(), own: own.into(), namespaces: Vec::new(), namespace_selector: None, selector }
+    }
+
+    /// The label selector, applied within the term's namespaces.
+    pub fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
+    /// Whether the term selects a pod.
+    pub fn selects(&self, world: &World, pod: &Row) -> bool {
+        self.selector.matches(|key| pod.label(key)) && self.is_about(world, &pod.key.namespace)
+    }
+
+    /// Whether the term covers a namespace: the listed and selected ones, or the pod's own when there are none.
+    fn is_about(&self, world: &World, namespace: &Str) -> bool {
+        if self.namespaces.is_empty() && self.namespace_selector.is_none() {
+            return *namespace == self.own;
+        }
+        let selected = |selector: &Selector| {
+            world.find("namespaces", "", namespace).is_some_and(|row| selector.matches(|key| row.label(key)))
+        };
+        self.namespaces.contains(namespace) || self.namespace_selector.as_ref().is_some_and(selected)
+    }
+
+    fn namespaces(&self) -> Option<Vec<Str>> {
+        match (&self.namespace_selector, self.namespaces.is_empty()) {
+            (Some(_), _) => None,
+            (None, true) => Some(vec![self.own.clone()]),
+            (None, false) => Some(self.namespaces.iter().cloned().collect::<BTreeSet<Str>>().into_iter().collect()),
+        }
+    }
+}
+
+/// Selects the pods to count among those on nodes that have not ended.
+#[derive(Clone)]
+pub enum CountedPods {
+    /// Those that a term is about; with or without those that are being deleted.
+    Selected(Arc<PodTerm>, bool),
+    /// Those that say the same of others.
+    Holding(Arc<AffinityTerms>),
+}
+
+impl CountedPods {
+    fn counts(&self, world: &World, pod: &Row) -> bool {
+        match self {
+            CountedPods::Selected(term, leaving) => (*leaving || !pod.is_deleting()) && term.selects(world, pod),
+            CountedPods::Holding(stance) => stance.is_of(pod),
+        }
+    }
+}
+
+/// The counts that were asked for.
+#[derive(Default)]
+pub(super) struct TopologyCountsCache {
+    /// The version of the node cache that the count was made for.
+    shape: u64,
+    domains: HashMap<String, Arc<TopologyDomains>>,
+    list: Vec<(CountedPods, TopologyCounts)>,
+    by_text: HashMap<String, usize>,
+    /// Those that only pods with this label and value can be in, and all others.
+    by_label: HashMap<(Str, Str), Vec<usize>>,
+    others: Vec<usize>,
+}
+
+impl TopologyCountsCache {
+    fn forget(&mut self, shape: u64) {
+        *self = TopologyCountsCache { shape, ..TopologyCountsCache::default() };
+    }
+
+    fn keep(&mut self, text: String, counted: CountedPods, crowd: TopologyCounts) {
+        let place = self.list.len();
+        let exact = match &counted {
+            CountedPods::Selected(term, _) => {
+                term.selector.exact().next().map(|(key, value)| (Str::from(key), Str::from(value)))
+            }
+            CountedPods::Holding(_) => None,
+        };
+        match exact {
+            Some(label) => self.by_label.entry(label).or_default().push(place),
+            None => self.others.push(place),
+        }
+        self.list.push((counted, crowd));
+        self.by_text.insert(text, place);
+    }
+}
+
+impl World {
+    /// Counts pods per domain of the node label `key`, over nodes that have all labels in `keys`. With an empty key
+    /// each node is its own domain. `name` identifies the pods that `counted` selects.
+    pub fn crowd(&self, name: &str, key: &str, keys: &[&str], counted: impl FnOnce() -> CountedPods) -> TopologyCounts {
+        let text = format!("{name}\n{key}\n{}", keys.join("\n"));
+        let mut crowds = self.crowds.borrow_mut();
+        if crowds.shape != self.fleet_shape() || crowds.list.len() >= MOST {
+            crowds.forget(self.fleet_shape());
+        }
+        if let Some(place) = crowds.by_text.get(&text) {
+            return crowds.list[*place].1.clone();
+        }
+        let places = format!("{key}\n{}", keys.join("\n"));
+        let domains = crowds.domains.entry(places).or_insert_with(|| Arc::new(self.domains(key, keys))).clone();
+        let counted = counted();
+        let mut crowd = TopologyCounts { counts: Arc::new(vec![0; domains.count]), domains };
+        let mut count = |pod: &Arc<Row>| {
+            let slot = place_of(pod).and_then(|node| self.slot_of(node));
+            if let Some(slot) = slot.filter(|_| counted.counts(self, pod)) {
+                crowd.shift(slot, 1);
+            }
+        };
+        match &counted {
+            CountedPods::Selected(term, _) => match term.namespaces() {
+                Some(namespaces) => {
+                    let pods = namespaces.iter().flat_map(|namespace| self.pods_matching(namespace, &term.selector));
+                    pods.for_each(&mut count);
+                }
+                None => self.list("pods").for_each(&mut count),
+            },
+            CountedPods::Holding(stance) => self.holders(stance.sort).for_each(&mut count),
+        }
+        crowds.keep(text, counted, crowd.clone());
+        crowd
+    }
+
+    fn domains<'a>(&'a self, key: &str, keys: &[&str]) -> TopologyDomains {
+        let fleet = self.fleet();
+        if key.is_empty() {
+            return TopologyDomains { of: (0..fleet.len() as u32).collect(), count: fleet.len() };
+        }
+        let mut known: HashMap<&str, u32> = HashMap::new();
+        let place = |row: &'a Arc<Row>| {
+            let value = row.label(key).filter(|_| keys.iter().all(|key| row.label(key).is_some()));
+            let next = known.len() as u32;
+            value.map_or(NOWHERE, |value| *known.entry(value).or_insert(next))
+        };
+        let of = fleet.iter().map(|node| &node.row).map(place).collect();
+        TopologyDomains { of, count: known.len() }
+    }
+
+    /// A pod on a node comes or goes.
+    pub(super) fn crowd_changes(&mut self, pod: &Row, by: i64) {
+        if self.crowds.get_mut().list.is_empty() {
+            return;
+        }
+        let shape = self.fleet_shape();
+        let Some(slot) = place_of(pod).and_then(|node| self.slot_of(node)) else { return };
+        let mut crowds = self.crowds.take();
+        if crowds.shape == shape {
+            let labelled = pod.labels.iter().filter_map(|label| crowds.by_label.get(label)).flatten();
+            let affected: Vec<usize> = labelled.chain(&crowds.others).copied().collect();
+            for place in affected {
+                let (counted, crowd) = &mut crowds.list[place];
+                if counted.counts(self, pod) {
+                    crowd.shift(slot, by);
+                }
+            }
+        }
+        self.crowds.replace(crowds);
+    }
+
+    /// Labels of namespaces decide about terms.
+    pub(super) fn crowds_are_other(&mut self) {
+        self.crowds.get_mut().forget(0);
+    }
+}
+
+/// The node of a pod that has not ended.
+fn place_of(pod: &Row) -> Option<&Str> {
+    pod.pod().filter(|fields| !fields.phase.is_terminal())?.node.as_ref()
+}
