@@ -266,7 +266,7 @@ fn moments_are_moved_without_overflow() {
     // What is moved there comes from the clock, by constants.
     let by_clock = [
         "horizontalpodautoscaler/mod.rs",
-        "reconcile/heart.rs",
+        "reconcile/control_plane.rs",
         "reconcile/tick.rs",
         "kubelet/resize.rs",
         "statefulset/claims.rs",

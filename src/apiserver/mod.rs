@@ -1,7 +1,7 @@
 //! The front door: the only way to write.
 //!
 //! Knows: the verbs (create, update, patch, apply, delete, bind, and reading) and the one pipeline that every write passes:
-//! decode, default, admit, validate, check the revision, put. The pipeline works on a [`Ledger`], which is a store's transaction
+//! decode, default, admit, validate, check the revision, put. The pipeline works on a [`Transaction`], which is a store's transaction
 //! for the command line and the overlay of a beat for the loops, so that both pass the same checks.
 //! Never: decides what should exist, never starts anything, never prints.
 //! Start reading at [`create`](create::create), then [`api::Api`].

@@ -39,7 +39,7 @@ mod image;
 mod input;
 mod key_changes;
 mod kustomize;
-mod log_sink;
+mod log_writer;
 mod logs;
 mod mark;
 mod node;

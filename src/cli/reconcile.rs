@@ -1,6 +1,6 @@
 //! `kloop reconcile`: runs the control plane, until converged or until stopped.
 
-use super::log_sink::LogSink;
+use super::log_writer::LogWriter;
 use super::{CliResult, CommandContext, Failure, context, globals, input, serve};
 use crate::apiserver::Api;
 use crate::object::{Time, cause, time, yaml};
@@ -160,7 +160,7 @@ const STANDBY: Duration = Duration::from_millis(200);
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let outcome = run_plane(args, context);
-    LogSink::of_stdout().into_iter().for_each(LogSink::flush);
+    LogWriter::of_stdout().into_iter().for_each(LogWriter::flush);
     outcome
 }
 
@@ -340,7 +340,7 @@ fn end(
     match ending {
         RunEnd::Unmet(unmet) => Err(not_converged(args, &unmet)),
         RunEnd::Converged if !args.quiet => {
-            LogSink::of_stdout().into_iter().for_each(LogSink::flush);
+            LogWriter::of_stdout().into_iter().for_each(LogWriter::flush);
             context.say("converged")
         }
         _ => Ok(()),
@@ -363,7 +363,7 @@ fn narrator(quiet: bool, verbose: bool) -> impl FnMut(&LogLine) {
 
 /// Writes a line of the log. The control plane never waits for its reader.
 fn log(line: String) {
-    if let Some(sink) = LogSink::of_stdout() {
+    if let Some(sink) = LogWriter::of_stdout() {
         sink.write(line);
     }
 }

@@ -102,7 +102,7 @@ impl FieldErrors {
         self.push(path, "FieldValueTypeInvalid", Self::with_detail(head, detail));
     }
 
-    /// As [`Errors::invalid`] with the value as Go prints it, where the order of fields or their Go names show.
+    /// As [`FieldErrors::invalid`] with the value as Go prints it, where the order of fields or their Go names show.
     pub fn invalid_text(&mut self, path: &FieldPath, value: &str, detail: &str) {
         self.push(path, "FieldValueInvalid", Self::with_detail(format!("Invalid value: {value}"), detail));
     }
@@ -132,14 +132,14 @@ impl FieldErrors {
         self.unsupported_as_listed(path, value, &sorted);
     }
 
-    /// As [`Errors::unsupported`] with the value as Go prints it.
+    /// As [`FieldErrors::unsupported`] with the value as Go prints it.
     pub fn unsupported_text(&mut self, path: &FieldPath, value: &str, supported: &[&str]) {
         let known: Vec<String> = supported.iter().map(|word| format!("{word:?}")).collect();
         let message = format!("Unsupported value: {value}: supported values: {}", known.join(", "));
         self.push(path, "FieldValueNotSupported", message);
     }
 
-    /// As [`Errors::unsupported`], for the few places (RBAC, policy types) where Kubernetes does not sort what it supports.
+    /// As [`FieldErrors::unsupported`], for the few places (RBAC, policy types) where Kubernetes does not sort what it supports.
     pub fn unsupported_as_listed(&mut self, path: &FieldPath, value: impl Into<Value>, supported: &[&str]) {
         self.unsupported_text(path, &value.into().to_string(), supported);
     }
@@ -149,7 +149,7 @@ impl FieldErrors {
         self.push(path, "FieldValueDuplicate", format!("Duplicate value: {}", value.into()));
     }
 
-    /// As [`Errors::duplicate`] with the value as Go prints it.
+    /// As [`FieldErrors::duplicate`] with the value as Go prints it.
     pub fn duplicate_text(&mut self, path: &FieldPath, value: &str, detail: &str) {
         self.push(path, "FieldValueDuplicate", Self::with_detail(format!("Duplicate value: {value}"), detail));
     }

@@ -1,7 +1,7 @@
 //! Syntax of names, keys and short texts, with Kubernetes' error messages (`k8s.io/apimachinery/pkg/util/validation`).
 //!
 //! Knows: one function per form; each answers with what is wrong, nothing when all is well.
-//! Never: where the text stands; the caller puts the messages at a field with [`super::Errors::each_invalid`].
+//! Never: where the text stands; the caller puts the messages at a field with [`super::FieldErrors::each_invalid`].
 //! Start reading at [`of_rule`].
 
 use super::field::NameRule;

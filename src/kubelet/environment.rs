@@ -79,7 +79,7 @@ fn from_files(member: &PodContainer) -> impl Iterator<Item = (&EnvVar, &FileKeyS
     variables.filter_map(|variable| Some((variable, variable.value_from.as_ref()?.file_key_ref.as_ref()?)))
 }
 
-/// The variables whose values are in files; [`of`] has the mark of each in its place.
+/// The variables whose values are in files; [`container_environment`] has the mark of each in its place.
 pub fn file_keys(member: &PodContainer) -> Vec<FileKey> {
     let key = |(variable, file): (&EnvVar, &FileKeySelector)| FileKey {
         variable: variable.name.clone(),

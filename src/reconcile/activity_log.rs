@@ -3,7 +3,7 @@
 //! Knows: what the plans of a beat want written and why, and which of it is bookkeeping (statuses, endpoints, revisions, the usual events):
 //! that is a detail, told on request. Lines are made from what the beat came to when its commit stands: what was taken back within it
 //! is not told at all.
-//! Start reading at [`Deeds::lines`] and, for the machine, [`of_report`].
+//! Start reading at [`ActivityLog::lines`] and, for the machine, [`of_report`].
 
 use super::{LogLevel, LogLine};
 use crate::kinds;

@@ -2,7 +2,7 @@
 //!
 //! Knows: which objects are such a CronJob's, also when they are gone. What had not ended when the film began is not among them: it
 //! may have to make room for what was applied.
-//! Never: leaves out what belongs to anything that was applied. Start reading at [`Clockwork::drives`].
+//! Never: leaves out what belongs to anything that was applied. Start reading at [`CronFilter::drives`].
 
 use super::why::owners;
 use crate::object::{Key, Object};

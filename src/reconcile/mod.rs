@@ -2,16 +2,16 @@
 //!
 //! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`tick`]), who may
 //! lead ([`leader`]), and when to look again. Wake-ups are hints; what counts is the store's log and the resync.
-//! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`Narrator`]).
-//! Start reading at [`Control`], then [`heart`], then [`tick`]. What is missing and why is told by [`convergence`] and [`why`]; the same
+//! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`LogSink`]).
+//! Start reading at [`ControlLoop`], then [`control_plane`], then [`tick`]. What is missing and why is told by [`convergence`] and [`why`]; the same
 //! loops are run on a pretended machine by [`simulate`], and over a copy of the state by [`preview`].
 
 pub mod activity_log;
+pub mod control_plane;
 pub mod convergence;
 mod cron_filter;
 mod drop_thread;
 pub mod events;
-pub mod heart;
 pub mod leader;
 pub mod ledger;
 pub mod loops;

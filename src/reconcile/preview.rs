@@ -3,7 +3,7 @@
 //!
 //! On the pretended machine programs start at once, answer their probes, and end when they are told to; init containers and the
 //! pods of Jobs succeed. What it cannot start is what the real machine could not: images are resolved here and now.
-//! Start reading at [`Forecast::of`], then [`Forecast::run`].
+//! Start reading at [`Preview::new`], then [`Preview::run`].
 
 use super::convergence::unmet;
 use super::cron_filter::CronFilter;
@@ -161,7 +161,7 @@ impl Preview {
         };
         self.advance(until, &mut tell, &mut settled)?;
         let took = self.simulation.now().duration_since(begin);
-        let world = &mut self.simulation.heart.world;
+        let world = &mut self.simulation.plane.world;
         let mut answers: Vec<CauseChain> = applied.iter().filter_map(|key| explain(world, key, &plane)).collect();
         // Effects on other objects, such as preempted pods.
         let others = unmet(world).into_iter().map(|one| one.key);
@@ -179,7 +179,7 @@ impl Preview {
         let is_stuck = answers.iter().any(|answer| answer.standing() == ConvergenceState::Stuck);
         let stuck = is_stuck.then(|| stuck.map_or(took, |since| since.duration_since(begin)));
         let (before, after) = (&self.before, objects(world));
-        let world = &self.simulation.heart.world;
+        let world = &self.simulation.plane.world;
         let told = |keys: &mut dyn Iterator<Item = &Key>| keys.filter(|key| !is_apart(world, key)).cloned().collect();
         let created = told(&mut after.keys().filter(|key| !before.contains_key(key)));
         let changed = after.iter().filter(|(key, body)| before.get(key).is_some_and(|old| old != *body));
@@ -206,7 +206,7 @@ impl Preview {
             if beaten == SimulatedTick::Busy || !self.simulation.mail.is_empty() {
                 continue;
             }
-            if settled(&mut self.simulation.heart.world) && !self.is_under_way() {
+            if settled(&mut self.simulation.plane.world) && !self.is_under_way() {
                 return Ok(());
             }
             let Some(pause) = self.simulation.pause() else { return Ok(()) };

@@ -5,7 +5,7 @@
 //! effects, reports that come late, twice, in another order or not at all, shims that die, clocks that jump.
 //! Start reading at [`Simulation::beat`].
 
-use super::heart::{ControlPlane, TickInput};
+use super::control_plane::{ControlPlane, TickInput};
 use super::tick::{TickBudget, TickError, TickResult};
 use super::{LogLine, leader, node};
 use crate::apiserver::{Api, ApiResult, Env, Transaction};
@@ -43,7 +43,7 @@ impl SimulationConfig {
 /// The pretended cluster.
 pub struct Simulation {
     /// The control plane.
-    pub heart: ControlPlane,
+    pub plane: ControlPlane,
     /// The machine.
     pub machine: SimulatedMachine,
     /// Reports on their way to the control plane, oldest first.
@@ -83,7 +83,7 @@ impl Simulation {
     /// The same over a cluster and a machine that are there already.
     pub fn over(api: Api, machine: SimulatedMachine, plan: SimulationConfig) -> anyhow::Result<Simulation> {
         let mut simulation = Simulation {
-            heart: ControlPlane::new(None, plan.begin),
+            plane: ControlPlane::new(None, plan.begin),
             machine,
             mail: VecDeque::new(),
             budget: TickBudget { hold: Duration::MAX, rows: 500 },
@@ -105,7 +105,7 @@ impl Simulation {
 
     /// The picture as the control plane has it.
     pub fn world(&self) -> &World {
-        &self.heart.world
+        &self.plane.world
     }
 
     /// Number of control planes that have led so far.
@@ -138,10 +138,10 @@ impl Simulation {
     ) -> anyhow::Result<SimulatedTick> {
         let now = self.now();
         self.api.outside().set(now);
-        self.heart.keep_time(now);
+        self.plane.keep_time(now);
         let chance = &mut || self.chance.random();
         let pulse = TickInput { now, epoch: self.epoch, budget: self.budget, chance, told: true };
-        let beaten = self.heart.beat(self.api.store_mut(), pulse, &mut |line: &LogLine| tell(line));
+        let beaten = self.plane.beat(self.api.store_mut(), pulse, &mut |line: &LogLine| tell(line));
         self.api.store_mut().pretend(None);
         let (done, busy) = match beaten {
             Ok(beaten) => beaten,
@@ -168,7 +168,7 @@ impl Simulation {
 
     fn carry_out(&mut self, done: TickResult, at_most: usize) {
         for effect in done.effects.iter().take(at_most) {
-            self.heart.carry_out(&mut self.machine, self.clock, effect);
+            self.plane.carry_out(&mut self.machine, self.clock, effect);
         }
     }
 
@@ -185,10 +185,10 @@ impl Simulation {
         }
         self.epoch = leader::raise_epoch(self.api.store_mut(), 0)?;
         let name = self.plan.node.as_ref().map(|node| node.name.as_str().into());
-        self.heart = ControlPlane::new(name, now);
-        self.heart.loops = self.plan.loops.clone();
+        self.plane = ControlPlane::new(name, now);
+        self.plane.loops = self.plan.loops.clone();
         let inventory = self.machine.inventory();
-        self.heart.load(&self.api.store().read()?, inventory, self.plan.backoff_seconds, now)?;
+        self.plane.load(&self.api.store().read()?, inventory, self.plan.backoff_seconds, now)?;
         Ok(())
     }
 
@@ -212,7 +212,7 @@ impl Simulation {
     pub fn deliver(&mut self, place: usize) {
         if let Some(report) = self.mail.remove(place) {
             let now = self.now();
-            self.heart.take(report, now);
+            self.plane.handle_report(report, now);
         }
     }
 
@@ -260,7 +260,7 @@ impl Simulation {
     /// Time until the machine or a loop has work; `None` when there is none.
     pub fn pause(&self) -> Option<SignedDuration> {
         let machine = self.machine.next_event_time().map(|at| at.duration_since(self.clock));
-        let queue = self.heart.queue.next().map(|at| at.duration_since(self.now()));
+        let queue = self.plane.queue.next().map(|at| at.duration_since(self.now()));
         [machine, queue].into_iter().flatten().min().map(|pause| pause.max(SignedDuration::ZERO))
     }
 }

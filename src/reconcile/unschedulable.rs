@@ -1,5 +1,5 @@
 //! The scheduler's other queues: pods that no node could take wait here until something happens that could help them, and then for
-//! their backoff. A pod that is to be looked at is in [`Queue`](super::queue::Queue), with all other keys.
+//! their backoff. A pod that is to be looked at is in [`Queue`](super::queue::WorkQueue), with all other keys.
 
 use crate::object::{Key, Str, Time};
 use crate::scheduler::queueing_hints::{RowChange, helps};

@@ -2,8 +2,8 @@
 
 pub use crate::apiserver::api::HEARD;
 
+use super::control_plane::{ControlPlane, TickInput};
 use super::convergence::{self, Unmet};
-use super::heart::{ControlPlane, TickInput};
 use super::leader::Leadership;
 use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, node};
@@ -119,7 +119,7 @@ pub struct ControlLoop {
     api: Api,
     settings: ControlSettings,
     leadership: Leadership,
-    heart: ControlPlane,
+    plane: ControlPlane,
     /// This machine; none with `--no-local-node`.
     machine: Option<Machine>,
     inbox: Receiver<WakeUp>,
@@ -166,7 +166,7 @@ impl ControlLoop {
         let (manifests, files) = manifests.map_or_else(Default::default, |(manifests, files)| (Some(manifests), files));
         let name = settings.node.as_ref().map(|node| Str::from(node.name.as_str()));
         let mut control = ControlLoop {
-            heart: ControlPlane::of(settings.loops.clone(), name, Time::now()),
+            plane: ControlPlane::with_loops(settings.loops.clone(), name, Time::now()),
             machine: local,
             inbox,
             outbox,
@@ -181,28 +181,28 @@ impl ControlLoop {
             settings,
             leadership,
         };
-        control.heart.world.settings.backoff_cap_seconds = control.settings.backoff_cap_seconds;
-        control.heart.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
+        control.plane.world.settings.backoff_cap_seconds = control.settings.backoff_cap_seconds;
+        control.plane.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
         if let Some(machine) = &control.machine {
             machine.open_node_ports(&control.settings.node_ports);
-            control.heart.world.settings.runs_as = machine.runs_as();
-            control.heart.world.settings.lowest_port = machine.lowest_port();
-            control.heart.world.settings.resolver = machine.resolver();
-            control.heart.world.settings.unlimited = machine.unlimited();
+            control.plane.world.settings.runs_as = machine.runs_as();
+            control.plane.world.settings.lowest_port = machine.lowest_port();
+            control.plane.world.settings.resolver = machine.resolver();
+            control.plane.world.settings.unlimited = machine.unlimited();
         }
-        control.heart.world.settings.pod_network = pod_network;
-        control.heart.world.settings.pids_per_pod = control.settings.pids_per_pod;
-        control.heart.world.settings.eviction = control.settings.eviction.clone();
-        control.heart.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
+        control.plane.world.settings.pod_network = pod_network;
+        control.plane.world.settings.pids_per_pod = control.settings.pids_per_pod;
+        control.plane.world.settings.eviction = control.settings.eviction.clone();
+        control.plane.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
         for lack in &lacks {
-            control.heart.say(Time::now(), lack.told);
+            control.plane.say(Time::now(), lack.told);
         }
         insist(|| control.note_profiles())?;
         control.files = Files::identify(control.api.store().path());
-        control.heart.take_manifests(&files, Time::now());
+        control.plane.take_manifests(&files, Time::now());
         control.load()?;
         control.log_strangers();
-        control.heart.tell_lacks(&lacks, Time::now());
+        control.plane.tell_lacks(&lacks, Time::now());
         Ok(control)
     }
 
@@ -216,7 +216,7 @@ impl ControlLoop {
              they are not touched (their processes are in the control groups below {})",
             first.display()
         );
-        self.heart.say(Time::now(), &text);
+        self.plane.say(Time::now(), &text);
     }
 
     /// Returns a sender for wake-ups, mostly signals.
@@ -226,13 +226,13 @@ impl ControlLoop {
 
     /// The picture as it stands.
     pub fn world(&self) -> &World {
-        &self.heart.world
+        &self.plane.world
     }
 
     fn load(&mut self) -> anyhow::Result<()> {
         let inventory = self.machine.as_mut().map(Machine::inventory).unwrap_or_default();
         let snapshot = self.api.store().read()?;
-        Ok(self.heart.load(&snapshot, inventory, self.settings.backoff_seconds, Time::now())?)
+        Ok(self.plane.load(&snapshot, inventory, self.settings.backoff_seconds, Time::now())?)
     }
 
     /// Runs until the user stops it, or until it has converged.
@@ -292,7 +292,7 @@ impl ControlLoop {
             }
             if let RunUntil::Closed(patience) = until {
                 let is_late = Time::now().duration_since(started) >= patience;
-                if is_late || (!busy && !self.heart.anything_runs()) {
+                if is_late || (!busy && !self.plane.anything_runs()) {
                     return Ok(RunEnd::Stopped);
                 }
             }
@@ -305,7 +305,7 @@ impl ControlLoop {
                     RunUntil::Stopped => None,
                 };
                 if let Some(tell) = self.settings.on_idle {
-                    tell(Idle { revision: self.heart.world.revision, next: self.heart.queue.next() });
+                    tell(Idle { revision: self.plane.world.revision, next: self.plane.queue.next() });
                 }
                 self.wait(deadline);
             }
@@ -318,7 +318,7 @@ impl ControlLoop {
         let (now, epoch) = (Time::now(), self.leadership.epoch);
         let told = std::mem::take(&mut self.told);
         let pulse = TickInput { now, epoch, budget: TickBudget::default(), chance: &mut chance, told };
-        let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
+        let (done, busy) = self.plane.beat(self.api.store_mut(), pulse, narrator)?;
         // Restarted containers may run before the commit is durable: a power loss would end them too. Other effects
         // wait for the disk.
         let goes_ahead = |effect: &Effect| tick::restarts(effect) || matches!(effect, Effect::Police { .. });
@@ -330,7 +330,7 @@ impl ControlLoop {
         self.make_durable(!busy || !then.is_empty())?;
         self.carry_out(then);
         // The first beat has planned the routes of Services.
-        let network = self.heart.world.settings.network;
+        let network = self.plane.world.settings.network;
         self.machine.iter_mut().for_each(|machine| machine.answer_names(network));
         if !busy {
             self.machine.iter_mut().for_each(Machine::settle);
@@ -355,8 +355,8 @@ impl ControlLoop {
         let (first, then): (Vec<Effect>, Vec<Effect>) =
             effects.into_iter().partition(|effect| matches!(effect, Effect::Police { .. }));
         for effect in first.into_iter().chain(then) {
-            let now = self.heart.world.now;
-            self.heart.carry_out(machine, now, &effect);
+            let now = self.plane.world.now;
+            self.plane.carry_out(machine, now, &effect);
         }
     }
 
@@ -371,8 +371,8 @@ impl ControlLoop {
     /// Takes in one wake-up.
     fn hear(&mut self, wake: WakeUp, now: Time) {
         match wake {
-            WakeUp::Report(report) => self.heart.take(report, now),
-            WakeUp::Manifests(files) => self.heart.take_manifests(&files, now),
+            WakeUp::Report(report) => self.plane.handle_report(report, now),
+            WakeUp::Manifests(files) => self.plane.take_manifests(&files, now),
             WakeUp::Store => self.told = true,
             WakeUp::Stop => self.stopping = true,
         }
@@ -398,11 +398,11 @@ impl ControlLoop {
     /// Heartbeats and the resync.
     fn keep_time(&mut self) -> Result<(), StoreError> {
         let now = Time::now();
-        let due = self.heart.keep_time(now);
+        let due = self.plane.keep_time(now);
         if due.heartbeat {
             if self.machine.is_some() {
                 let wanted = self.settings.eviction.signals();
-                self.heart.measured(pressure_stats::measure(self.api.store().home(), wanted), now);
+                self.plane.measured(pressure_stats::measure(self.api.store().home(), wanted), now);
             }
             self.note_heartbeat(now)?;
         }
@@ -440,7 +440,7 @@ impl ControlLoop {
 
     /// Whether a one-shot run is over.
     fn judge(&self, out_of_time: bool) -> Option<RunEnd> {
-        let (unmet, is_quiet) = self.heart.judge(Time::now());
+        let (unmet, is_quiet) = self.plane.judge(Time::now());
         let is_settled = is_quiet && (out_of_time || self.unproven().is_none());
         if is_settled && unmet.is_empty() {
             return Some(RunEnd::Converged);
@@ -451,12 +451,12 @@ impl ControlLoop {
 
     /// When the pods of Jobs will have run for long enough to count, where they have not yet.
     fn unproven(&self) -> Option<Time> {
-        convergence::proven(&self.heart.world).filter(|at| *at > Time::now())
+        convergence::proven(&self.plane.world).filter(|at| *at > Time::now())
     }
 
     /// Waits for the next wake-up or due moment.
     fn wait(&mut self, deadline: Option<Time>) {
-        let next = deadline.map_or(self.heart.next(), |deadline| deadline.min(self.heart.next()));
+        let next = deadline.map_or(self.plane.next(), |deadline| deadline.min(self.plane.next()));
         let pause = next.duration_since(Time::now()).max(SignedDuration::ZERO).unsigned_abs();
         match self.inbox.recv_timeout(pause) {
             Ok(wake) => self.hear(wake, Time::now()),
@@ -513,7 +513,7 @@ impl ControlLoop {
 
     /// Number of pods with processes on this machine.
     pub fn running_pods(&self) -> usize {
-        self.heart.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.runs()).count()
+        self.plane.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.runs()).count()
     }
 
     /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store, and tell that they were
@@ -521,12 +521,12 @@ impl ControlLoop {
     pub fn stop_pods(&mut self, narrator: &mut LogSink<'_>) -> anyhow::Result<usize> {
         self.stopping = false;
         if self.machine.is_some() {
-            let patience = self.heart.close(Time::now()).saturating_add(SignedDuration::from_secs(10));
+            let patience = self.plane.close(Time::now()).saturating_add(SignedDuration::from_secs(10));
             self.run(RunUntil::Closed(patience), narrator)?;
         }
         let Some(local) = &mut self.machine else { return Ok(0) };
         let now = Time::now();
-        let pods: Vec<Str> = self.heart.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        let pods: Vec<Str> = self.plane.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
         for pod_uid in &pods {
             local.carry_out(now, &Effect::Remove { pod_uid: pod_uid.clone() });
         }

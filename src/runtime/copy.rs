@@ -2,7 +2,7 @@
 //!
 //! A container's view is reached through its main process's root in `/proc`; every path is resolved below that root, as the container
 //! itself would, and what is walked through is opened by name below an open folder: no link and no `..` leads out, on neither side.
-//! Start reading at [`Place::of`].
+//! Start reading at [`ContainerFilesystem::find`].
 
 use super::file_tree::{Found, Mounts, open_file, walk};
 use super::folder;

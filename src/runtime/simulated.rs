@@ -1,7 +1,7 @@
 //! The simulated twin: a machine that only pretends, at any scale and without a clock of its own.
 //!
-//! Takes the same effects as the real machine and gives the same reports when they are [`Simulated::due`]. Everything it does is
-//! decided by the effects, the times it is told and its [`Knobs`].
+//! Takes the same effects as the real machine and gives the same reports when they are [`SimulatedMachine::due`]. Everything it does is
+//! decided by the effects, the times it is told and its [`SimulatedSettings`].
 
 use super::Host;
 use crate::object::{Str, Time};

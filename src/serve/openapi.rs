@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The form of the older document that kubectl asks for.
-const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// `/openapi/v2`: kubectl asks for it where a newer document says nothing, and is content with nothing.
 pub fn older(request: &ApiRequest) -> HttpAnswer {

@@ -1,6 +1,6 @@
 //! The output formats of `-o`, other than tables.
 //!
-//! [`Format::parse`] parses the argument of `-o` and reports errors in kubectl's words; a [`Printer`] turns objects
+//! [`OutputFormat::parse`] parses the argument of `-o` and reports errors in kubectl's words; a [`ObjectPrinter`] turns objects
 //! into text. The caller reads the files that a format names.
 
 use super::custom_columns::UserColumns;

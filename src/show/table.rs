@@ -1,6 +1,6 @@
 //! Tables as `get` prints them.
 //!
-//! [`Printer`] lays out one table after another: several kinds with a blank line between, or, watching, one row at a time
+//! [`TablePrinter`] lays out one table after another: several kinds with a blank line between, or, watching, one row at a time
 //! in the columns that the earlier rows had.
 
 use super::{columns, escape};

@@ -12,7 +12,7 @@
 //! - Reading the log from a kept revision gives every later entry once, in order; from before the floor it is refused.
 //! - A file that is not safely ours is refused and left as it was, byte for byte.
 //!
-//! Start reading at [`Store`], then [`Read`] for what can be asked and [`Txn`] for what can be changed.
+//! Start reading at [`Store`], then [`StoreRead`] for what can be asked and [`Txn`] for what can be changed.
 
 mod backup;
 mod check;

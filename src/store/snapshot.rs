@@ -42,7 +42,7 @@ impl Drop for Snapshot<'_> {
 /// Bytes of bodies that are read from the log at once, 16 MiB; one entry is always read.
 const AT_ONCE: u64 = 16 << 20;
 
-/// Origin of a snapshot. Private, so that no other module can implement [`Read`].
+/// Origin of a snapshot. Private, so that no other module can implement [`StoreRead`].
 pub(super) mod source {
     /// Has a store with an open transaction.
     pub trait SnapshotSource {

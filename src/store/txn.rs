@@ -214,7 +214,7 @@ impl Txn<'_> {
     }
 
     /// Like [`Txn::commit`], but a power loss may undo it until the next [`Store::sync`]; the death of a process
-    /// cannot. Watchers are not woken before [`Store::tell`].
+    /// cannot. Watchers are not woken before [`Store::wake_watchers`].
     pub fn commit_unsynced(mut self) -> std::result::Result<u64, CommitError> {
         self.finish()
     }

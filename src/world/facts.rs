@@ -119,7 +119,7 @@ pub struct WatchedFiles {
 /// The last build of an image's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastBuild {
-    /// Digest of the build's inputs ([`Build::inputs`](super::start::Build)).
+    /// Digest of the build's inputs ([`Build::inputs`](super::start::BuildCommand)).
     pub inputs: String,
     /// Progress of the build.
     pub stage: BuildStage,

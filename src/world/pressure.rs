@@ -1,7 +1,7 @@
 //! Remaining amounts of shared resources, and the eviction thresholds below which a node acts.
 //!
 //! Thresholds are written as for the kubelet: a signal, `<`, and a quantity or a percentage. Start reading at
-//! [`Pressure::take`].
+//! [`NodePressure::update`].
 
 use crate::object::{Quantity, Time};
 use jiff::SignedDuration;

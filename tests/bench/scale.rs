@@ -6,7 +6,7 @@
 
 use kloop::apiserver::{Api, Transaction, WriteOptions, create::create};
 use kloop::object::{Object, Resource, Time};
-use kloop::reconcile::heart::{ControlPlane, TickInput};
+use kloop::reconcile::control_plane::{ControlPlane, TickInput};
 use kloop::reconcile::tick::{TickBudget, TickError};
 use kloop::reconcile::{leader, loops, node};
 use kloop::runtime::capacity::{MachineCapacity, of_this_machine};
@@ -80,7 +80,7 @@ fn measure(case: &str, pods: usize, nodes: usize) {
 struct Lab {
     folder: PathBuf,
     api: Api,
-    heart: ControlPlane,
+    plane: ControlPlane,
     epoch: u64,
 }
 
@@ -91,9 +91,9 @@ impl Lab {
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("its mode");
         let mut api = Api::open(&folder.join("state.db"), OpenMode::Create, "bench").expect("a store");
         let epoch = leader::raise_epoch(api.store_mut(), 0).expect("an epoch");
-        let mut heart = ControlPlane::new(None, Time::now());
-        heart.loops = loops;
-        let mut lab = Lab { folder, api, heart, epoch };
+        let mut plane = ControlPlane::new(None, Time::now());
+        plane.loops = loops;
+        let mut lab = Lab { folder, api, plane, epoch };
         lab.create("nodes", (0..nodes).map(a_node));
         lab
     }
@@ -115,7 +115,7 @@ impl Lab {
     /// Reads everything: what comes after is measured.
     fn load(&mut self) {
         let snapshot = self.api.store().read().expect("a snapshot");
-        self.heart.load(&snapshot, [], 10, Time::now()).expect("loaded");
+        self.plane.load(&snapshot, [], 10, Time::now()).expect("loaded");
     }
 
     /// Beats until nothing is left to do and this holds.
@@ -135,25 +135,25 @@ impl Lab {
         loop {
             beside(self, start.elapsed());
             let now = Time::now();
-            self.heart.keep_time(now);
+            self.plane.keep_time(now);
             let busy = self.beat(now);
             if told.elapsed() > Duration::from_secs(20) {
                 told = Instant::now();
-                eprintln!("  {what}: after {:.0} s {}", start.elapsed().as_secs_f64(), standing(&self.heart.world));
+                eprintln!("  {what}: after {:.0} s {}", start.elapsed().as_secs_f64(), standing(&self.plane.world));
             }
             // The question may cost something, which is not to be measured.
             if !busy || asked.elapsed() > pause_of_asking {
                 asked = Instant::now();
-                if done(&self.heart.world) {
+                if done(&self.plane.world) {
                     return;
                 }
                 pause_of_asking = asked.elapsed().saturating_mul(50).max(Duration::from_millis(5));
             }
             if !busy {
-                let pause = self.heart.next().duration_since(Time::now()).max(jiff::SignedDuration::ZERO);
+                let pause = self.plane.next().duration_since(Time::now()).max(jiff::SignedDuration::ZERO);
                 std::thread::sleep(pause.unsigned_abs().min(Duration::from_millis(200)));
             }
-            assert!(start.elapsed() < Duration::from_secs(1200), "{what}: {}", standing(&self.heart.world));
+            assert!(start.elapsed() < Duration::from_secs(1200), "{what}: {}", standing(&self.plane.world));
         }
     }
 
@@ -169,7 +169,7 @@ impl Lab {
         let mut chance = kloop::apiserver::api::random;
         let pulse =
             TickInput { now, epoch: self.epoch, budget: TickBudget::default(), chance: &mut chance, told: true };
-        let busy = match self.heart.beat(self.api.store_mut(), pulse, &mut |_| {}) {
+        let busy = match self.plane.beat(self.api.store_mut(), pulse, &mut |_| {}) {
             Ok((_, busy)) => busy,
             Err(TickError::Store(error)) => panic!("{error}"),
             Err(_) => panic!("the commit failed"),
@@ -320,7 +320,7 @@ fn beside_important(lab: &mut Lab, what: &str, pods: usize, nodes: usize, wishes
     lab.run_beside(what, come, are_bound);
     tell(&format!("bound, {what}"), pods, nodes, &span);
     lab.rest();
-    let bound = lab.heart.world.list("pods").filter(|row| row.pod().is_some_and(|pod| pod.priority > 0));
+    let bound = lab.plane.world.list("pods").filter(|row| row.pod().is_some_and(|pod| pod.priority > 0));
     let bound = bound.filter(|row| row.pod().is_some_and(|pod| pod.node.is_some())).count();
     println!("  {came} more important pods came meanwhile, of which {bound} got a node");
 }
@@ -389,13 +389,13 @@ fn whole(pods: usize, nodes: usize) {
     lab.load();
     lab.rest();
     let deployments = pods.div_ceil(150);
-    let (span, before) = (Span::begin(), lab.heart.world.revision);
+    let (span, before) = (Span::begin(), lab.plane.world.revision);
     lab.create("deployments.apps", (0..deployments).map(|number| a_deployment(number, pods / deployments)));
     let wanted = pods / deployments * deployments;
     lab.run("running", |world| all_run(world, wanted));
     tell(&format!("from apply to Running, {deployments} Deployments"), wanted, nodes, &span);
     let rest = lab.rest().as_secs_f64();
-    let written = (lab.heart.world.revision - before) as f64 / wanted as f64;
+    let written = (lab.plane.world.revision - before) as f64 / wanted as f64;
     println!("  {written:.2} entries of the log a pod, events too; at rest {rest:.2} s later, {}", memory());
 }
 
@@ -447,8 +447,8 @@ fn lost(pods: usize, nodes: usize) {
     let wanted = pods / deployments * deployments;
     lab.run("running", |world| all_run(world, wanted));
     lab.rest();
-    let name = lab.heart.world.list("nodes").next().expect("a node").key.name.clone();
-    let gone = lab.heart.world.pods_on(&name).count();
+    let name = lab.plane.world.list("nodes").next().expect("a node").key.name.clone();
+    let gone = lab.plane.world.pods_on(&name).count();
     let kind = kinds::by_name("nodes").expect("a kind");
     let key = kloop::object::Key::new(kind.resource, "", &name);
     let start = Instant::now();

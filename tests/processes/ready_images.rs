@@ -270,6 +270,22 @@ fn nginx_serves_the_pages_and_sites_of_its_image() {
 }
 
 #[test]
+fn nginx_starts_with_a_read_only_root() {
+    let Some(cluster) = cluster_for("nginx", &["nginx"]) else { return };
+    let _plane = cluster.watch();
+    cluster.apply(
+        "{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {app: web}}, spec: {terminationGracePeriodSeconds: 5, \
+         volumes: [{name: cache, emptyDir: {}}, {name: run, emptyDir: {}}], containers: [{name: main, image: 'nginx:1.27', \
+         securityContext: {readOnlyRootFilesystem: true}, \
+         volumeMounts: [{name: cache, mountPath: /var/cache/nginx}, {name: run, mountPath: /var/run}], \
+         readinessProbe: {httpGet: {port: 80, path: /}, periodSeconds: 1, failureThreshold: 60}}]}}",
+    );
+    cluster.ready_pods("app=web", 1);
+    cluster.ok("delete pod web");
+    cluster.nothing_is_left();
+}
+
+#[test]
 fn servers_listen() {
     let table: [(&str, &[&str], u16); 6] = [
         ("nginx", &["nginx"], 80),

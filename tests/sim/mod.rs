@@ -62,14 +62,14 @@ fn play(scene: &mut Scene) {
 fn settles(scene: &mut Scene) {
     assert!(scene.calm(SETTLE), "it does not settle: busy without an end");
     scene.witness.fold(&scene.sim);
-    for each in &scene.sim.heart.loops {
+    for each in &scene.sim.plane.loops {
         let world = scene.sim.world();
         for key in world.all_rows().flat_map(|row| (each.concerns)(world, row)) {
             let plan = (each.plan)(world, &key);
             assert!(plan.is_empty(), "{} is not quiet about {key}: {plan:?}", each.name);
         }
     }
-    let (unmet, _) = scene.sim.heart.judge(scene.sim.now());
+    let (unmet, _) = scene.sim.plane.judge(scene.sim.now());
     let asked = |key: &Key| scene.wanted.contains_key(key);
     let unmet: Vec<_> = unmet
         .into_iter()

@@ -127,7 +127,7 @@ impl FieldSet {
         Value::Object(self.below.into_iter().map(|(step, set)| (step, inner(set))).collect())
     }
 
-    /// Reads what [`Set::into_json`] writes; what is no map of steps is no set.
+    /// Reads what [`FieldSet::into_json`] writes; what is no map of steps is no set.
     pub fn from_json(json: &Value) -> Option<FieldSet> {
         let mut set = FieldSet::default();
         for (step, inner) in json.as_object()? {

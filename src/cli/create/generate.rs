@@ -1,6 +1,6 @@
 //! Common part of all generators: prints or creates the generated object.
 //!
-//! Start reading at [`Making::create`].
+//! Start reading at [`CreateFlags::create`].
 
 use crate::apiserver::create::create;
 use crate::apiserver::patch::{PatchType, patched};

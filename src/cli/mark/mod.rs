@@ -1,6 +1,6 @@
 //! Labels and annotations: what `kloop label` and `kloop annotate` share.
 //!
-//! Knows: their flags, and the way from words to changed objects ([`run`]). What differs is a [`Mark`].
+//! Knows: their flags, and the way from words to changed objects ([`run`]). What differs is a [`MarkKind`].
 
 pub mod annotate;
 pub mod label;

@@ -1,6 +1,6 @@
 //! `kloop rollout`: the rollouts of Deployments, StatefulSets and DaemonSets.
 //!
-//! Knows: what the verbs below it share. Start reading at [`Verb`].
+//! Knows: what the verbs below it share. Start reading at [`RolloutVerb`].
 
 mod history;
 mod pause;

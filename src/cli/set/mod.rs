@@ -1,6 +1,6 @@
 //! `kloop set`: single features of objects that are there.
 //!
-//! Knows: what the verbs below it share ([`Setting`], [`pod_spec`]). Start reading at [`Verb`].
+//! Knows: what the verbs below it share ([`SetFlags`], [`pod_spec`]). Start reading at [`SetVerb`].
 
 mod env;
 mod image;

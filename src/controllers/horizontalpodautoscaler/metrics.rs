@@ -1,6 +1,6 @@
 //! Metrics of an autoscaler: the replicas that each one proposes, and the combined result.
 
-use super::replicas::{MeasuredResource, ReplicaProposal, Target, propose};
+use super::replicas::{MeasuredResource, ReplicaProposal, ResourceTarget, propose};
 use crate::object::{Object, Quantity};
 use crate::world::{Row, World};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ fn evaluate_metric(
     let target = &source["target"];
     let (target, name, what) = match target["averageUtilization"].as_i64() {
         Some(percent) => (
-            Target::Utilization(percent),
+            ResourceTarget::Utilization(percent),
             format!("{resource} {word} utilization (percentage of request)"),
             "utilization",
         ),
@@ -84,7 +84,7 @@ fn evaluate_metric(
             let amount =
                 target["averageValue"].as_str().and_then(|text| Quantity::parse(text).ok()).unwrap_or_default();
             let value = if resource == "cpu" { amount.milli() } else { amount.value() };
-            (Target::AverageValue(value), format!("{resource} {word}"), "usage")
+            (ResourceTarget::AverageValue(value), format!("{resource} {word}"), "usage")
         }
     };
     if !matches!(resource, "cpu" | "memory") {

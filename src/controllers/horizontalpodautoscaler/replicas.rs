@@ -25,7 +25,7 @@ pub struct MeasuredResource<'a> {
 
 /// The target of a metric.
 #[derive(Clone, Copy, Debug)]
-pub enum Target {
+pub enum ResourceTarget {
     /// Percent of what the pods request.
     Utilization(i64),
     /// Thousandths of a core, or bytes, for each pod.
@@ -61,7 +61,7 @@ pub fn propose(
     hpa: &Object,
     pods: &[Arc<Row>],
     measured: MeasuredResource,
-    target: Target,
+    target: ResourceTarget,
     current: i64,
 ) -> Result<ReplicaProposal, String> {
     if pods.is_empty() {
@@ -76,8 +76,8 @@ pub fn propose(
     }
     let mut groups = group(world, &bodies, measured);
     let requests = match target {
-        Target::Utilization(_) => requests(&bodies, measured)?,
-        Target::AverageValue(_) => BTreeMap::new(),
+        ResourceTarget::Utilization(_) => requests(&bodies, measured)?,
+        ResourceTarget::AverageValue(_) => BTreeMap::new(),
     };
     if groups.metrics.is_empty() {
         return Err("did not receive metrics for targeted pods (pods might be unready)".into());
@@ -98,8 +98,8 @@ pub fn propose(
     for pod in std::mem::take(&mut groups.missing) {
         let assumed = match target {
             _ if first >= 1.0 => 0,
-            Target::Utilization(percent) => request(&pod) * percent.max(100) / 100,
-            Target::AverageValue(value) => value,
+            ResourceTarget::Utilization(percent) => request(&pod) * percent.max(100) / 100,
+            ResourceTarget::AverageValue(value) => value,
         };
         groups.metrics.insert(pod, assumed);
     }
@@ -113,13 +113,17 @@ pub fn propose(
     Ok(proposal(if settled(second) || turns || contradicts { current } else { replicas }))
 }
 
-fn ratio(metrics: &BTreeMap<String, i64>, requests: &BTreeMap<String, i64>, target: Target) -> Result<f64, String> {
+fn ratio(
+    metrics: &BTreeMap<String, i64>,
+    requests: &BTreeMap<String, i64>,
+    target: ResourceTarget,
+) -> Result<f64, String> {
     let used: i64 = metrics.values().sum();
     let (all, target) = match target {
-        Target::Utilization(percent) => {
+        ResourceTarget::Utilization(percent) => {
             (metrics.keys().filter_map(|pod| requests.get(pod)).sum::<i64>(), percent as f64 / 100.0)
         }
-        Target::AverageValue(value) => (metrics.len() as i64, value as f64),
+        ResourceTarget::AverageValue(value) => (metrics.len() as i64, value as f64),
     };
     if all == 0 || target <= 0.0 {
         return Err("no metrics returned matched known pods".into());
@@ -129,11 +133,15 @@ fn ratio(metrics: &BTreeMap<String, i64>, requests: &BTreeMap<String, i64>, targ
     Ok(usage / target)
 }
 
-fn told(metrics: &BTreeMap<String, i64>, requests: &BTreeMap<String, i64>, target: Target) -> (i64, Option<i64>) {
+fn told(
+    metrics: &BTreeMap<String, i64>,
+    requests: &BTreeMap<String, i64>,
+    target: ResourceTarget,
+) -> (i64, Option<i64>) {
     let used: i64 = metrics.values().sum();
     let average = used / (metrics.len() as i64).max(1);
     let asked: i64 = metrics.keys().filter_map(|pod| requests.get(pod)).sum();
-    let utilization = matches!(target, Target::Utilization(_)).then(|| used * 100 / asked.max(1));
+    let utilization = matches!(target, ResourceTarget::Utilization(_)).then(|| used * 100 / asked.max(1));
     (average, utilization)
 }
 

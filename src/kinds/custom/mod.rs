@@ -1,6 +1,6 @@
 //! Custom resources: the kinds that CustomResourceDefinitions declare.
 //!
-//! Knows: what a definition declares of its kind ([`Custom`]), and which definitions this process has heard of ([`known`]). Definitions
+//! Knows: what a definition declares of its kind ([`CustomDefinition`]), and which definitions this process has heard of ([`known`]). Definitions
 //! are few and seldom change, so each is kept for the life of the process, as names of resources are.
 //! Never: reads a store. Whoever has read a definition tells of it ([`learn`]), or leaves word where to read them ([`learn_later`]): they may
 //! be large, and few commands name a custom kind. Who writes asks first whether it still stands as it was learnt (`apiserver::custom`). Start reading at [`learn`]; what a body has to look like is [`schema`] and [`check`].
@@ -45,7 +45,7 @@ pub struct CustomDefinition {
     pub selectable: Vec<String>,
     /// The warnings of deprecated versions, by `apiVersion`.
     pub deprecations: BTreeMap<String, &'static str>,
-    /// The schema of each version that is served; filled in by [`Custom::set_schemas`], since few commands need them.
+    /// The schema of each version that is served; filled in by [`CustomDefinition::set_schemas`], since few commands need them.
     schemas: OnceLock<BTreeMap<String, Value>>,
 }
 

@@ -1,6 +1,7 @@
 //! Warnings about ports that containers of a pod have in common (`pkg/api/pod/warnings.go`).
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A port, and where it stands.
 struct Found<'p> {
@@ -26,6 +27,24 @@ pub fn check(containers: &[(String, &Value)], warnings: &mut Vec<String>) {
                 }
             }
             before.push(found);
+        }
+    }
+    check_names(&before, warnings);
+}
+
+/// Warns of names that ports share: a name stands for the first port that has it.
+fn check_names(ports: &[Found<'_>], warnings: &mut Vec<String>) {
+    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+    for Found { path, port } in ports {
+        let name = text(port, "name");
+        if name.is_empty() {
+            continue;
+        }
+        match first.get(name) {
+            Some(other) => warnings.push(format!(
+                "{path}: duplicate port name {name:?} with {other}, services and probes that select ports by name will use {other}"
+            )),
+            None => drop(first.insert(name, path)),
         }
     }
 }
@@ -67,6 +86,16 @@ fn as_go_prints(port: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn names_of_ports_in_two_containers_are_told() {
+        let container = |port: i64| json!({"ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}]});
+        let mut told = Vec::new();
+        check(&[("c[0]".to_owned(), &container(80)), ("c[1]".to_owned(), &container(8090))], &mut told);
+        let expected = "c[1].ports[0]: duplicate port name \"http\" with c[0].ports[0], services and probes that select ports by \
+                        name will use c[0].ports[0]";
+        assert_eq!(told, [expected]);
+    }
 
     #[test]
     fn ports_that_disturb_each_other_are_told() {

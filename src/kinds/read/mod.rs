@@ -1,7 +1,7 @@
 //! Reads JSON into typed forms as Go's decoder does, with its sentences for what does not fit.
 //!
 //! Knows: which value fits which type, that quantities may be numbers and are kept in canonical form, which fields are unknown.
-//! Never: knows a kind. Start reading at [`Reader`].
+//! Never: knows a kind. Start reading at [`TypedReader`].
 
 mod guess;
 

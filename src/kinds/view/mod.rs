@@ -1,10 +1,10 @@
 //! Presentation of each kind: the columns of `get` and the sections of `describe`.
 //!
-//! Knows: per kind a [`View`], one file each, found through [`of`]; the cells ([`Cell`]), the description being built
-//! ([`Describe`]) and the questions a description asks about other objects ([`Related`]).
+//! Knows: per kind a [`KindView`], one file each, found through [`view_for`]; the cells ([`TableCell`]), the description being built
+//! ([`Describe`]) and the questions a description asks about other objects ([`RelatedObjects`]).
 //! Never: lays out, aligns or escapes anything; `show` does that. Never decodes a typed view: cells are read from the
 //! body, so that objects of a newer or broken form can still be looked at.
-//! Start reading at [`View`]; a new kind is one new file and one line in `ALL`; one that only has columns is one entry of `table_only`.
+//! Start reading at [`KindView`]; a new kind is one new file and one line in `ALL`; one that only has columns is one entry of `table_only`.
 
 pub mod age;
 pub mod body;

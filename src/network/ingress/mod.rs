@@ -1,6 +1,6 @@
 //! The ingress controller: computes the routes of each Ingress and its status.
 //!
-//! Knows: the rules, default backend and certificates of an Ingress ([`Entrance`]), the matching of requests
+//! Knows: the rules, default backend and certificates of an Ingress ([`IngressRoute`]), the matching of requests
 //! ([`table`]), and the single address that all Ingresses share. Serves every Ingress whose class belongs to no other
 //! controller: without a class, with a class that no IngressClass describes, or with one of [`CONTROLLER`]. An Ingress
 //! without a class gets the default class, if there is one.

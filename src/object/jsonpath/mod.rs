@@ -1,10 +1,10 @@
 //! kubectl's JSONPath: `{.items[*].metadata.name}{"\n"}`.
 //!
-//! Knows: the template text ([`Template::parse`], in `parse.rs`), and how it picks values and prints them (here and in `pick.rs`).
+//! Knows: the template text ([`JsonPathTemplate::parse`], in `parse.rs`), and how it picks values and prints them (here and in `pick.rs`).
 //! It is the dialect of `k8s.io/client-go/util/jsonpath`, not RFC 9535: text outside braces is literal, `range` and `end`
 //! loop, the results of one expression are joined by blanks, maps and lists print as JSON.
 //! Never: knows a kind.
-//! Start reading at [`Template`].
+//! Start reading at [`JsonPathTemplate`].
 
 mod parse;
 mod pick;

@@ -1,10 +1,10 @@
 //! Resource limits of processes, enforced by the kernel's control groups.
 //!
-//! Knows: where groups can be made on this machine ([`Tree::find`]), which ones a container needs ([`Tree::groups`]), and how they are
+//! Knows: where groups can be made on this machine ([`CgroupTree::find`]), which ones a container needs ([`CgroupTree::groups`]), and how they are
 //! made, entered, asked and removed ([`group`]). The control plane chooses them; the pod's shim makes them, and the container's process
 //! enters them before it becomes the container. A group is made only for what is bounded: a pod without limits has one at most,
 //! which bounds its number of processes.
-//! What groups do not bound here is told ([`Tree::watched`]) to the shim, which looks.
+//! What groups do not bound here is told ([`CgroupTree::watched`]) to the shim, which looks.
 //! Never: bounds memory or CPU by rlimits, which mean something else: address space or data of one process, where every thread's stack
 //! counts in full; seconds of a life. The number of processes is another matter, see [`processes`].
 

@@ -1,6 +1,6 @@
 //! Reading a container's log, straight from its files: nothing needs to run for that.
 //!
-//! An attempt's log is a row of files, the one being written and up to four older ones. [`Logs`] goes through them from the oldest,
+//! An attempt's log is a row of files, the one being written and up to four older ones. [`LogReader`] goes through them from the oldest,
 //! takes the marks of the CRI format off, and, when following, waits for more until the attempt has ended, or none follows it any more.
 
 mod lines;

@@ -39,7 +39,7 @@ impl ShimLink {
         ShimLink { socket, token, since: Instant::now(), greeted: false, inbox: Vec::new(), outbox: Vec::new() }
     }
 
-    /// Queues a request and sends what the socket takes; the rest follows with [`Link::flush`]. A broken socket shows when it is read.
+    /// Queues a request and sends what the socket takes; the rest follows with [`ShimLink::flush`]. A broken socket shows when it is read.
     pub fn send(&mut self, epoch: u64, request: ShimRequest) {
         self.outbox.extend(wire::line(&RequestEnvelope { epoch, request }));
         self.flush();

@@ -2,7 +2,7 @@
 //! has not come for as long as the Service says. Endpoints that are added move nobody.
 //!
 //! Each process that leads clients remembers its own: a shim those of its pod, the gateway those of the rest of the machine.
-//! Never: knows who is ready. Start reading at [`Affinity::prefer`].
+//! Never: knows who is ready. Start reading at [`SessionAffinity::prefer`].
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -10,7 +10,7 @@
 //! Stated limits: `sendmsg` with an address, io_uring, and programs that listen to a seccomp filter of their own.
 //! Knows: the kernel's side of it ([`filter`], [`seccomp_notify`]), sockets ([`socket_calls`]), what the cluster says ([`tables`]), and what to answer
 //! ([`decide`], which is pure).
-//! Never: asks the control plane anything. Start reading at [`Guard::serve`].
+//! Never: asks the control plane anything. Start reading at [`FilterListener::serve`].
 
 mod address;
 mod affinity;

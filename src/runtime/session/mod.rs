@@ -1,7 +1,7 @@
 //! A command beside a container, or the container itself, for whoever sits in front of it: `exec`, `attach`, and what stands on them.
 //!
 //! The pod's shim does it; nothing else needs to run. Files, pipes and sockets of ours become a command's own standard input, output
-//! and error, so that nothing of them is copied. A terminal of ours never does: with [`Streams::terminal`] the command gets a new
+//! and error, so that nothing of them is copied. A terminal of ours never does: with [`SessionStreams::terminal`] the command gets a new
 //! one, made where the container's files are, whose other side comes to us, and else pipes. Of a container itself the shim reads and
 //! logs the outputs, and passes them on through pipes.
 //! Start reading at [`run`] and [`attach`].

@@ -2,7 +2,7 @@
 //!
 //! A main process for which the kernel drops the signal is ended at once, as the signal would have ended it anywhere else. One that has
 //! the signal blocked may wait for it on purpose, or be in the middle of starting a thread or a process: it is looked at again until one or
-//! the other is known. Start reading at [`Live::ask_to_end`].
+//! the other is known. Start reading at [`LiveContainer::ask_to_end`].
 
 use super::super::process::signal_from;
 use super::super::signal_delivery::{Delivery, delivery};

@@ -87,7 +87,7 @@ impl BaseMountsState {
         Ok(has_spaces)
     }
 
-    /// As [`Place::now`], for whoever others are forked from: what they will ask of the machine is found out once.
+    /// As [`BaseMountsState::current`], for whoever others are forked from: what they will ask of the machine is found out once.
     pub fn for_many(&mut self) {
         self.current();
         if geteuid().is_root() {

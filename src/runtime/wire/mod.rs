@@ -1,7 +1,7 @@
 //! The protocol between the control plane and a shim, and the shim's record on disk.
 //!
-//! One JSON document a line, in both directions, over the shim's Unix socket. A connection first says [`Request::Hello`];
-//! from then on it gets [`Answer::State`] once and every change after. Times are nanoseconds since 1970.
+//! One JSON document a line, in both directions, over the shim's Unix socket. A connection first says [`ShimRequest::Hello`];
+//! from then on it gets [`ShimAnswer::State`] once and every change after. Times are nanoseconds since 1970.
 
 mod record;
 
@@ -63,14 +63,14 @@ pub enum ShimRequest {
     Exec(Box<ExecRequest>),
     /// Runs a command beside a running container for whoever asks, a leader or not. Its standard input, output and error come as
     /// descriptors with this request, or else a socket to which the other side of its terminal is sent; it is killed when the asker
-    /// goes. Answered by [`Answer::ExecDone`].
+    /// goes. Answered by [`ShimAnswer::ExecDone`].
     Session(SessionRequest),
     /// Joins what a running container reads and writes, for whoever asks. Three pipes come as descriptors with this request: one to
-    /// read its input from, two to write its outputs to. Answered by [`Answer::Attached`], and in the end by [`Answer::Detached`].
+    /// read its input from, two to write its outputs to. Answered by [`ShimAnswer::Attached`], and in the end by [`ShimAnswer::Detached`].
     Attach(AttachRequest),
     /// The size of a container's terminal, from one who is attached to it.
     Resize(TerminalSize),
-    /// Asks for a sign of life before descriptors are sent, for whoever asks. Answered by [`Answer::Pong`].
+    /// Asks for a sign of life before descriptors are sent, for whoever asks. Answered by [`ShimAnswer::Pong`].
     Ping,
     /// Brings the content of volumes up to date.
     Refresh(Vec<Volume>),
@@ -320,7 +320,7 @@ pub enum ShimAnswer {
         /// Its output, at most 10 KiB.
         output: String,
     },
-    /// Answers [`Request::Ping`].
+    /// Answers [`ShimRequest::Ping`].
     Pong,
     /// From now on whatever the container writes is passed on.
     Attached,

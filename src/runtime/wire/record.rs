@@ -1,6 +1,6 @@
 //! Record of a shim on disk: the state of each container's newest attempt.
 //!
-//! Never: loses a reported state. Start reading at [`Record`].
+//! Never: loses a reported state. Start reading at [`ShimRecord`].
 
 use super::super::process::ProcessIdentity;
 use super::{PodName, VERSION};

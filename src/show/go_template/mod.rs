@@ -1,7 +1,7 @@
 //! Go's `text/template`, as much of it as `-o go-template` needs: fields, variables, `if`, `range`, `with`, pipelines, the
 //! built-in functions, and kubectl's `exists` and `base64decode`. Named templates (`define`, `template`, `block`) are refused.
 //!
-//! Start reading at [`Template`]; `parse.rs` makes the nodes, `run.rs` runs them.
+//! Start reading at [`GoTemplate`]; `parse.rs` makes the nodes, `run.rs` runs them.
 
 mod parse;
 mod run;

@@ -146,7 +146,7 @@ pub struct GeneratorOptions {
 pub struct PatchEntry {
     pub path: String,
     pub patch: String,
-    pub target: Option<Target>,
+    pub target: Option<ResourceSelector>,
     pub options: PatchOptions,
 }
 
@@ -162,7 +162,7 @@ pub struct PatchOptions {
 /// Selects objects that match every given field.
 #[derive(Deserialize, Default, Clone)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Target {
+pub struct ResourceSelector {
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -199,8 +199,8 @@ pub struct ReplacementSource {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplacementTarget {
-    pub select: Option<Target>,
-    pub reject: Vec<Target>,
+    pub select: Option<ResourceSelector>,
+    pub reject: Vec<ResourceSelector>,
     pub field_paths: Vec<String>,
     pub options: FieldOptions,
 }

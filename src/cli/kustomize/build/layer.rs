@@ -1,6 +1,6 @@
 //! One kustomization: gathers what it names, and does to that what it says, in kustomize's order.
 
-use super::file::{self, FieldSpec, GeneratorEntry, GeneratorOptions, Kustomization, Target};
+use super::file::{self, FieldSpec, GeneratorEntry, GeneratorOptions, Kustomization, ResourceSelector};
 use super::generate::{self, GeneratedKind};
 use super::namespace::How;
 use super::place::{FileAccess, FileText, FoundPath, KustomizationRoot};
@@ -343,7 +343,7 @@ impl<'f> Layer<'f> {
     }
 
     /// The warning about a patch whose target finds no object.
-    fn unmatched(&self, field: &str, target: Option<&Target>) -> String {
+    fn unmatched(&self, field: &str, target: Option<&ResourceSelector>) -> String {
         let target = target.map(described).unwrap_or_default();
         format!("Warning: {}: the patch changes nothing: no object is {target}", self.place(field))
     }
@@ -361,7 +361,7 @@ impl<'f> Layer<'f> {
 }
 
 /// A target in words.
-fn described(target: &Target) -> String {
+fn described(target: &ResourceSelector) -> String {
     let parts = [
         ("group", &target.group),
         ("version", &target.version),

@@ -1,7 +1,7 @@
 //! Builds what a kustomization says, as kustomize v5 does: files in, objects out.
 //!
 //! Knows: the kustomization file ([`mod@file`]), how its layers stack up ([`layer`]), and one file for each thing that a layer does to
-//! the objects below it. Never: touches a file itself, for [`Files`] are given; sends an object anywhere.
+//! the objects below it. Never: touches a file itself, for [`FileAccess`] are given; sends an object anywhere.
 //! What kloop does not do is refused by its name, never passed over. Start reading at [`build`].
 
 mod affix;

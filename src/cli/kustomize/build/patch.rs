@@ -1,7 +1,7 @@
 //! Patches: strategic merges and JSON patches (RFC 6902), for the object that they name or for all that a target finds.
 
 use super::BuildResult;
-use super::file::{self, PatchEntry, PatchOptions, Target};
+use super::file::{self, PatchEntry, PatchOptions, ResourceSelector};
 use super::id::ResourceId;
 use super::place::{FileAccess, FileText, KustomizationRoot};
 use super::resource::{BuildResource, BuildResources};
@@ -119,7 +119,7 @@ fn named(change: PatchChange, entry: &PatchEntry) -> BuildResult<PatchChange> {
     Ok(change)
 }
 
-fn find(resources: &BuildResources, target: &Target) -> BuildResult<Vec<usize>> {
+fn find(resources: &BuildResources, target: &ResourceSelector) -> BuildResult<Vec<usize>> {
     let wanted = TargetPattern::new(target)?;
     Ok((0..resources.0.len()).filter(|at| wanted.is(&resources.0[*at])).collect())
 }

@@ -2,7 +2,8 @@
 
 use super::affix::{self, NAME};
 use super::file::{
-    FieldSpec, GeneratorEntry, ImageEntry, PatchEntry, PatchOptions, Replacement, ReplicasEntry, SortOptions, Target,
+    FieldSpec, GeneratorEntry, ImageEntry, PatchEntry, PatchOptions, Replacement, ReplicasEntry, ResourceSelector,
+    SortOptions,
 };
 use super::namespace::{self, How};
 use super::place::{FileAccess, KustomizationRoot};
@@ -31,7 +32,7 @@ struct Plugin {
     replica: ReplicasEntry,
     path: String,
     patch: String,
-    target: Option<Target>,
+    target: Option<ResourceSelector>,
     options: PatchOptions,
     json_op: String,
     paths: Vec<String>,

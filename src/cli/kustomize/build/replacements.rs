@@ -1,7 +1,7 @@
 //! `replacements`: values that are copied from one object's field into fields of others.
 
 use super::BuildResult;
-use super::file::{self, FieldOptions, Replacement, ReplacementSource, ReplacementTarget, Target};
+use super::file::{self, FieldOptions, Replacement, ReplacementSource, ReplacementTarget, ResourceSelector};
 use super::path::{self, FieldStep};
 use super::place::{FileAccess, KustomizationRoot};
 use super::resource::BuildResource;
@@ -72,7 +72,8 @@ fn value_of(resources: &[BuildResource], source: &ReplacementSource) -> BuildRes
     let [group, version, kind, name, namespace] = [group, version, kind, name, namespace].map(Clone::clone);
     let said =
         [&kind, &name, &namespace].into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join("/");
-    let wanted = TargetPattern::new(&Target { group, version, kind, name, namespace, ..Target::default() })?;
+    let wanted =
+        TargetPattern::new(&ResourceSelector { group, version, kind, name, namespace, ..ResourceSelector::default() })?;
     let found: Vec<&BuildResource> = resources.iter().filter(|resource| wanted.was_ever(resource)).collect();
     let resource = match found[..] {
         [only] => only,

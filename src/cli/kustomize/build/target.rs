@@ -1,7 +1,7 @@
 //! Selection of objects for a patch or a replacement.
 
 use super::BuildResult;
-use super::file::Target;
+use super::file::ResourceSelector;
 use super::id::ResourceId;
 use super::resource::BuildResource;
 use crate::object::Selector;
@@ -20,7 +20,7 @@ pub struct TargetPattern {
 
 impl TargetPattern {
     /// Understands a target.
-    pub fn new(target: &Target) -> BuildResult<TargetPattern> {
+    pub fn new(target: &ResourceSelector) -> BuildResult<TargetPattern> {
         let selector = |text: &str| Selector::parse(text).map_err(|error| error.to_string());
         Ok(TargetPattern {
             group: pattern(&target.group)?,

@@ -1,7 +1,7 @@
 //! Answers of shims, and their effects.
 //!
 //! Knows: the meaning of each answer, and the pending orders that it fulfils. Never: sends the first message; the shard
-//! does. Start reading at [`Shard::hear`].
+//! does. Start reading at [`Shard::read_answers`].
 
 use super::super::super::wire::{self, RecordedState, ShimAnswer, ShimRecord};
 use super::super::super::{image, probe};

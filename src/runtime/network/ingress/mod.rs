@@ -1,8 +1,8 @@
 //! The proxy that lets HTTP in by the rules of Ingresses: a thread of the gateway, from the first Ingress on.
 //!
-//! Knows: what each Ingress lets in and where each Service leads, as they were last ordered ([`Known`]); the rest is the matter of
+//! Knows: what each Ingress lets in and where each Service leads, as they were last ordered ([`IngressState`]); the rest is the matter of
 //! [`listeners`] (listening), [`tls`] (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).
-//! Never: reads an object, or remembers an endpoint from one request to the next, but where a Service keeps its clients. Start reading at [`Proxy::admit`].
+//! Never: reads an object, or remembers an endpoint from one request to the next, but where a Service keeps its clients. Start reading at [`IngressProxy::admit`].
 
 mod forward;
 mod listeners;

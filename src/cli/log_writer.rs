@@ -2,7 +2,7 @@
 //!
 //! A thread of its own writes to standard output. When nobody reads the pipe, or a terminal is stopped, lines wait in a bounded queue;
 //! when that is full, lines are dropped and counted, and the count is logged once there is room again.
-//! Start reading at [`LogSink::write`].
+//! Start reading at [`LogWriter::write`].
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -26,25 +26,25 @@ enum Order {
 }
 
 /// A queue of lines, and the thread that writes them.
-pub struct LogSink {
+pub struct LogWriter {
     orders: SyncSender<Order>,
     dropped: Arc<AtomicUsize>,
 }
 
-impl LogSink {
+impl LogWriter {
     /// The sink of standard output. None when no thread can be started.
-    pub fn of_stdout() -> Option<&'static LogSink> {
-        static SINK: OnceLock<Option<LogSink>> = OnceLock::new();
-        let start = || LogSink::start(File::from(rustix::io::dup(rustix::stdio::stdout()).ok()?)).ok();
+    pub fn of_stdout() -> Option<&'static LogWriter> {
+        static SINK: OnceLock<Option<LogWriter>> = OnceLock::new();
+        let start = || LogWriter::start(File::from(rustix::io::dup(rustix::stdio::stdout()).ok()?)).ok();
         SINK.get_or_init(start).as_ref()
     }
 
-    fn start(output: impl Write + Send + 'static) -> io::Result<LogSink> {
+    fn start(output: impl Write + Send + 'static) -> io::Result<LogWriter> {
         let (orders, inbox) = sync_channel(QUEUE);
         let dropped = Arc::new(AtomicUsize::new(0));
         let counted = dropped.clone();
         Builder::new().name("log".into()).spawn(move || run(inbox, &counted, output))?;
-        Ok(LogSink { orders, dropped })
+        Ok(LogWriter { orders, dropped })
     }
 
     /// Queues a line; returns at once.
@@ -106,7 +106,7 @@ mod tests {
     fn log_sink_drops_lines_that_nobody_reads_and_counts_them() {
         let (key, open) = channel();
         let written = Arc::new(Mutex::new(Vec::new()));
-        let sink = LogSink::start(Gate { open, written: written.clone() }).unwrap();
+        let sink = LogWriter::start(Gate { open, written: written.clone() }).unwrap();
         let more = QUEUE + 5;
         (0..more).for_each(|number| sink.write(format!("line {number}")));
         let lost = sink.dropped.load(Ordering::Relaxed);

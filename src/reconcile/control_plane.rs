@@ -73,11 +73,11 @@ pub struct DueWork {
 impl ControlPlane {
     /// A control plane that knows nothing yet; `local` is the node that this machine is.
     pub fn new(local: Option<Str>, now: Time) -> ControlPlane {
-        ControlPlane::of(loops::all(), local, now)
+        ControlPlane::with_loops(loops::all(), local, now)
     }
 
     /// One with these loops.
-    pub fn of(loops: Vec<&'static Loop>, local: Option<Str>, now: Time) -> ControlPlane {
+    pub fn with_loops(loops: Vec<&'static Loop>, local: Option<Str>, now: Time) -> ControlPlane {
         ControlPlane {
             world: World::new(now),
             queue: WorkQueue::default(),
@@ -157,7 +157,7 @@ impl ControlPlane {
         if let Effect::Start(start) = effect {
             let state = ContainerState::Refused { reason: INTERNAL_ERROR.into(), message: panic.clone(), at: now };
             let (pod_uid, container) = (start.pod_uid.clone(), start.container.clone());
-            self.take(Report::Container { pod_uid, container, attempt: start.attempt, state }, now);
+            self.handle_report(Report::Container { pod_uid, container, attempt: start.attempt, state }, now);
         }
         let pod = effect.pod_uid().and_then(|uid| Some(self.world.facts.pods.get(uid)?.key()));
         self.note_failure(pod, panic, now);
@@ -202,7 +202,7 @@ impl ControlPlane {
     }
 
     /// Applies a report of the machine to the facts, and makes its pod or image due. A report that panics is logged and dropped.
-    pub fn take(&mut self, report: Report, now: Time) {
+    pub fn handle_report(&mut self, report: Report, now: Time) {
         let pod = report.pod_uid().and_then(|uid| Some(self.world.facts.pods.get(uid)?.key()));
         if let Err(panic) = contain(|| self.apply_report(report, now)) {
             self.note_failure(pod, panic, now);
