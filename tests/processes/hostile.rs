@@ -169,7 +169,7 @@ def bury():
 def run(*words):
     return subprocess.run([kloop, *words], capture_output=True, text=True).stdout
 def until(holds):
-    end = time.time() + 240
+    end = time.time() + 60
     while not holds():
         assert time.time() < end, run("get", "pods", "-o", "yaml")
         time.sleep(0.02)
@@ -220,7 +220,7 @@ holder = subprocess.Popen(["unshare", "-p", "-f", "--kill-child", "sleep", "1000
 def run(*words):
     return subprocess.run([kloop, *words], capture_output=True, text=True).stdout
 def until(holds):
-    end = time.time() + 60
+    end = time.time() + 240
     while not holds():
         assert time.time() < end, run("get", "pods", "-o", "yaml") + run("get", "events")
         time.sleep(0.02)
