@@ -187,7 +187,7 @@ const PREPOSITIONS_LEFT: [(&str, usize); 14] = [
     ("kubelet", 1),
     ("network", 0),
     ("object", 0),
-    ("reconcile", 8),
+    ("reconcile", 6),
     ("runtime", 8),
     ("scheduler", 2),
     ("serve", 0),

@@ -364,12 +364,12 @@ impl ControlLoop {
     fn take_reports(&mut self) {
         let now = Time::now();
         while let Ok(wake) = self.inbox.try_recv() {
-            self.hear(wake, now);
+            self.handle_wake(wake, now);
         }
     }
 
     /// Takes in one wake-up.
-    fn hear(&mut self, wake: WakeUp, now: Time) {
+    fn handle_wake(&mut self, wake: WakeUp, now: Time) {
         match wake {
             WakeUp::Report(report) => self.plane.handle_report(report, now),
             WakeUp::Manifests(files) => self.plane.take_manifests(&files, now),
@@ -459,7 +459,7 @@ impl ControlLoop {
         let next = deadline.map_or(self.plane.next(), |deadline| deadline.min(self.plane.next()));
         let pause = next.duration_since(Time::now()).max(SignedDuration::ZERO).unsigned_abs();
         match self.inbox.recv_timeout(pause) {
-            Ok(wake) => self.hear(wake, Time::now()),
+            Ok(wake) => self.handle_wake(wake, Time::now()),
             // Hints can be lost.
             Err(_) => self.told = true,
         }

@@ -1,6 +1,6 @@
 //! StatefulSets keep pods with names, storage and an order: `db-0`, `db-1`, ... each made when those before it are ready.
 //!
-//! What a pod and its claims look like is in `identity`, when claims go is in `claims`, the status in `tally`. Start reading at [`StatefulSetState::act`].
+//! `identity` makes a pod and its claims, `claims` removes claims, `tally` counts for the status. Start reading at [`StatefulSetState::act`].
 
 mod claims;
 mod identity;

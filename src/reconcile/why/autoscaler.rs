@@ -22,7 +22,7 @@ pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let link = CauseLink {
         wanted: "as many pods as its metrics ask for".into(),
         seen: format!("{current} pods, wants {desired}"),
-        ..CauseLink::of(row)
+        ..CauseLink::from_row(row)
     };
     if object.items(&["status", "conditions"]).is_empty() {
         return CauseLink { seen: "not looked at yet".into(), standing: ConvergenceState::Converging, ..link };

@@ -19,7 +19,7 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let (healthy, desired) = (count("currentHealthy"), count("desiredHealthy"));
     let (expected, allowed) = (count("expectedPods"), count("disruptionsAllowed"));
     let bound = bound(&object);
-    let link = CauseLink { wanted: format!("{desired} healthy pods ({bound})"), ..CauseLink::of(row) };
+    let link = CauseLink { wanted: format!("{desired} healthy pods ({bound})"), ..CauseLink::from_row(row) };
     let failed = object.items(&["status", "conditions"]).iter().find(|one| one["reason"] == "SyncFailed");
     if let Some(failed) = failed {
         let error = failed["message"].as_str().unwrap_or_default().to_owned();

@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// The link of an Ingress: what of it is not served as it is written, and whether anybody listens.
 pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     if let Some(seen) = left_to(world, row) {
-        return CauseLink { wanted: "there".into(), seen, ..CauseLink::of(row) };
+        return CauseLink { wanted: "there".into(), seen, ..CauseLink::from_row(row) };
     }
     let faults = faults(world, row);
-    let link = CauseLink { wanted: "all that it leads to answers".into(), ..CauseLink::of(row) };
+    let link = CauseLink { wanted: "all that it leads to answers".into(), ..CauseLink::from_row(row) };
     let more: Vec<String> = faults.iter().skip(1).map(|fault| fault.what.clone()).collect();
     let link = CauseLink { more, ..link };
     if let Some(fault) = faults.first() {

@@ -37,13 +37,13 @@ pub(super) struct EventSubject {
 
 impl EventSubject {
     /// An object, but for its containers.
-    pub(super) fn of(row: &Row) -> EventSubject {
+    pub(super) fn from_row(row: &Row) -> EventSubject {
         EventSubject { namespace: row.key.namespace.clone(), uid: row.uid.clone(), container: None }
     }
 
     /// A container of a pod.
     pub(super) fn container(row: &Row, name: &str) -> EventSubject {
-        EventSubject { container: Some(name.to_owned()), ..EventSubject::of(row) }
+        EventSubject { container: Some(name.to_owned()), ..EventSubject::from_row(row) }
     }
 
     /// Whether an event's field, such as `spec.containers{web}`, is this subject.

@@ -176,8 +176,8 @@ pub struct CpuLimitedContainer {
 
 impl CauseLink {
     /// A link about an object, by the loop that is responsible for its kind, converged until something is found.
-    fn of(row: &Row) -> CauseLink {
-        let about = Some(last_activity::EventSubject::of(row));
+    fn from_row(row: &Row) -> CauseLink {
+        let about = Some(last_activity::EventSubject::from_row(row));
         CauseLink { what: name(&row.key), by: dry_run::responsible(row), about, ..CauseLink::default() }
     }
 

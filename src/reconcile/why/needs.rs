@@ -52,7 +52,7 @@ pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseL
 pub fn claim(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
-    let link = CauseLink { wanted: "Bound".into(), seen: phase.to_owned(), ..CauseLink::of(row) };
+    let link = CauseLink { wanted: "Bound".into(), seen: phase.to_owned(), ..CauseLink::from_row(row) };
     if phase == "Bound" {
         return link;
     }

@@ -18,7 +18,7 @@ pub fn link(row: &Row) -> CauseLink {
     let cordoned = object.value_at(&["spec", "unschedulable"]).is_some_and(|value| value == true);
     let seen = if cordoned { format!("{seen}, takes no new pods (cordoned)") } else { seen };
     let seen = told_lacks(&object).fold(seen, |seen, lack| format!("{seen}; {lack}"));
-    let link = CauseLink { wanted: "Ready".into(), seen, ..CauseLink::of(row) };
+    let link = CauseLink { wanted: "Ready".into(), seen, ..CauseLink::from_row(row) };
     let link = CauseLink { by: "node-controller", ..link };
     let me = name(&row.key);
     if object.annotation(STOPPED).is_some() {

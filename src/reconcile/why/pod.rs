@@ -20,7 +20,7 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let wanted = if runs_to_its_end { "Running and Ready, or Succeeded" } else { "Running and Ready" };
     let is_ready = row.pod().is_some_and(|pod| pod.ready);
     let seen = if is_ready { format!("{phase} and Ready") } else { said(&object, phase) };
-    let link = CauseLink { wanted: wanted.into(), seen, ..CauseLink::of(row) };
+    let link = CauseLink { wanted: wanted.into(), seen, ..CauseLink::from_row(row) };
     if row.is_deleting() {
         return ending(world, row, link);
     }

@@ -17,7 +17,7 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
 
 fn behind_it(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
-    let link = CauseLink { wanted: "a ready endpoint".into(), ..CauseLink::of(row) };
+    let link = CauseLink { wanted: "a ready endpoint".into(), ..CauseLink::from_row(row) };
     if object.text(&["spec", "type"]) == Some("ExternalName") {
         let seen = format!("a name for {}", object.text(&["spec", "externalName"]).unwrap_or_default());
         return CauseLink { wanted: "there".into(), seen, ..link };
@@ -67,5 +67,5 @@ pub fn policy(world: &World, row: &Row) -> CauseLink {
     });
     let seen = format!("it is about {pods} pods; {}", rules.collect::<Vec<_>>().join("; "));
     let wanted = "enforced where pods of it connect, and where others connect to them".into();
-    CauseLink { seen, wanted, ..CauseLink::of(row) }
+    CauseLink { seen, wanted, ..CauseLink::from_row(row) }
 }

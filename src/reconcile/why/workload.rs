@@ -24,7 +24,7 @@ const COUNTS: [(&str, &str); 8] = [
 /// The link of a workload, or of an object that only has to be there.
 pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
-    let link = CauseLink { wanted: wanted(row, &object), seen: seen(row, &object), ..CauseLink::of(row) };
+    let link = CauseLink { wanted: wanted(row, &object), seen: seen(row, &object), ..CauseLink::from_row(row) };
     // Running time is unknown on simulated nodes, so there it is enough that the Job runs.
     let runs = row.key.resource == "jobs.batch" && !of.pretends && convergence::job_runs(&object);
     let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();

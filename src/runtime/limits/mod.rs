@@ -4,7 +4,7 @@
 //! made, entered, asked and removed ([`group`]). The control plane chooses them; the pod's shim makes them, and the container's process
 //! enters them before it becomes the container. A group is made only for what is bounded: a pod without limits has one at most,
 //! which bounds its number of processes.
-//! What groups do not bound here is told ([`CgroupTree::watched`]) to the shim, which looks.
+//! The shim watches the limits that no group enforces here ([`CgroupTree::watched`]).
 //! Never: bounds memory or CPU by rlimits, which mean something else: address space or data of one process, where every thread's stack
 //! counts in full; seconds of a life. The number of processes is another matter, see [`processes`].
 

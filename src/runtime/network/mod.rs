@@ -7,7 +7,7 @@
 //!
 //! The call is done by the shim, on a duplicate of the caller's socket. This is no wall: a program that wants to can get around it.
 //! Where the machine keeps low ports for root, those of pods are bound elsewhere (`low_ports`), and `getsockname` still tells the low one.
-//! Stated limits: `sendmsg` with an address, io_uring, and programs that listen to a seccomp filter of their own.
+//! A machine may keep low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still tells the low one.
 //! Knows: the kernel's side of it ([`filter`], [`seccomp_notify`]), sockets ([`socket_calls`]), what the cluster says ([`tables`]), and what to answer
 //! ([`decide`], which is pure).
 //! Never: asks the control plane anything. Start reading at [`FilterListener::serve`].
