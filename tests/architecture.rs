@@ -180,20 +180,20 @@ const PREPOSITIONS: [&str; 24] = [
 
 /// Functions that are named by a preposition, for each module. Lower a number when you rename some; never raise one.
 const PREPOSITIONS_LEFT: [(&str, usize); 14] = [
-    ("apiserver", 1),
-    ("cli", 3),
-    ("controllers", 1),
+    ("apiserver", 0),
+    ("cli", 0),
+    ("controllers", 0),
     ("kinds", 0),
-    ("kubelet", 1),
+    ("kubelet", 0),
     ("network", 0),
     ("object", 0),
-    ("reconcile", 6),
-    ("runtime", 8),
-    ("scheduler", 2),
+    ("reconcile", 0),
+    ("runtime", 0),
+    ("scheduler", 0),
     ("serve", 0),
     ("show", 0),
     ("store", 0),
-    ("world", 2),
+    ("world", 0),
 ];
 
 /// Counts the lines of each module that are wrong, given the line before and the line, and compares with the counts that are allowed.

@@ -55,7 +55,7 @@ fn objects(path: &Path) -> Result<Vec<Value>, String> {
 }
 
 /// Makes what a body refers to and somebody else would have made before: namespace, priority class, service account.
-fn make_way(ledger: &mut dyn Transaction, body: &Value) {
+fn make_way(txn: &mut dyn Transaction, body: &Value) {
     let namespace = body["metadata"]["namespace"].as_str().filter(|name| !name.is_empty()).unwrap_or("default");
     let mut before = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
     for spec in [&body["spec"], &body["spec"]["template"]["spec"]] {
@@ -73,13 +73,13 @@ fn make_way(ledger: &mut dyn Transaction, body: &Value) {
     for object in before.into_iter().map(Object) {
         let kind = kinds::by_kind(object.api_version(), object.kind()).expect("kind");
         // It may be there already; and a name that cannot be is refused again with the object that uses it.
-        drop(create::create(ledger, kind, &object, &WriteOptions::default()));
+        drop(create::create(txn, kind, &object, &WriteOptions::default()));
     }
 }
 
 /// What a strict `apply` makes of one object; `create` where there is no name to apply to.
-fn admit(ledger: &mut dyn Transaction, kind: &Kind, body: &Value) -> Result<(), Status> {
-    make_way(ledger, body);
+fn admit(txn: &mut dyn Transaction, kind: &Kind, body: &Value) -> Result<(), Status> {
+    make_way(txn, body);
     let mut object = Object(body.clone());
     if kind.namespaced
         && matches!(&body["metadata"]["namespace"], Value::Null | Value::String(_))
@@ -89,9 +89,9 @@ fn admit(ledger: &mut dyn Transaction, kind: &Kind, body: &Value) -> Result<(), 
     }
     let options = WriteOptions { dry_run: true, ..WriteOptions::default() };
     if object.name().is_empty() && object.text(&["metadata", "generateName"]).is_some() {
-        return create::create(ledger, kind, &object, &options).map(drop);
+        return create::create(txn, kind, &object, &options).map(drop);
     }
-    apply::apply(ledger, kind, &object, true, &options).map(drop)
+    apply::apply(txn, kind, &object, true, &options).map(drop)
 }
 
 /// Holes that other tools fill before a manifest is one.
@@ -109,8 +109,8 @@ fn every_manifest_is_accepted_or_refused_with_a_reason() {
     let mut api = Api::in_memory("test").expect("a cluster in memory");
     // Several manifests bring a class of this name with another provisioner, which no cluster that has one takes.
     let class = Key::new(Resource("storageclasses.storage.k8s.io"), "", "standard");
-    let unclassed = api.write(false, |ledger| match ledger.get(&class)? {
-        Some(standard) => ledger.remove(&class, standard).map(drop),
+    let unclassed = api.write(false, |txn| match txn.get(&class)? {
+        Some(standard) => txn.remove(&class, standard).map(drop),
         None => Ok(()),
     });
     unclassed.expect("the class goes");
@@ -124,13 +124,13 @@ fn every_manifest_is_accepted_or_refused_with_a_reason() {
             }
         };
         // One transaction a file, and nothing of it stays: files do not see each other.
-        let done = api.write(true, |ledger| {
+        let done = api.write(true, |txn| {
             for body in objects.iter().filter(|body| !is_template(body)) {
                 let (version, kind) =
                     (body["apiVersion"].as_str().unwrap_or_default(), body["kind"].as_str().unwrap_or_default());
                 // What another file defined stays known to this process, but not to the cluster.
-                let known = kinds::by_kind(version, kind).filter(|kind| custom::current(ledger, kind).is_ok());
-                match known.map(|kind| admit(ledger, kind, body)) {
+                let known = kinds::by_kind(version, kind).filter(|kind| custom::current(txn, kind).is_ok());
+                match known.map(|kind| admit(txn, kind, body)) {
                     None => unknown.push(format!("{version} {kind}")),
                     Some(Ok(())) => accepted += 1,
                     Some(Err(status)) => refused.push(format!("{name}: {status}")),

@@ -1,9 +1,9 @@
-//! The door for one command: a store, and each verb as one transaction.
+//! The API server of one command: a store, and each verb as one transaction.
 
-use super::ledger::Transaction;
-use super::outside::Env;
+use super::env::Env;
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
+use super::transaction::Transaction;
 use super::{ApiResult, bootstrap, custom};
 use crate::kinds;
 use crate::kinds::custom::DEFINITIONS;
@@ -37,7 +37,7 @@ pub const PROFILES: &str = "scheduler";
 /// The moment of the nodes' last heartbeat, in the store's metadata.
 pub const HEARD: &str = "heartbeat";
 
-/// A store behind the front door.
+/// A store and the API over it.
 pub struct Api {
     store: Store,
     actor: String,
@@ -116,17 +116,17 @@ impl Api {
         Ok(())
     }
 
-    /// Time and chance as this door knows them.
+    /// The clock and the random numbers that this API uses.
     pub fn outside(&mut self) -> &mut Env {
         &mut self.outside
     }
 
-    /// The store, for the rooms above that tail its log.
+    /// The store, for the modules above that tail its log.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The store, for the beat's own transactions.
+    /// The store, for the tick's own transactions.
     pub fn store_mut(&mut self) -> &mut Store {
         &mut self.store
     }
@@ -138,7 +138,7 @@ impl Api {
     }
 
     /// Looks at the state through the eyes of the pipeline, in one snapshot, without writing.
-    pub fn look<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
+    pub fn read_view<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
         look(&ReadView { snapshot: &snapshot, now: self.outside.now() })
     }
@@ -149,10 +149,10 @@ impl Api {
         dry_run: bool,
         write: impl FnOnce(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
-        let mut ledger = self.begin()?;
-        let done = write(&mut ledger)?;
+        let mut write_txn = self.begin_write()?;
+        let done = write(&mut write_txn)?;
         if !dry_run {
-            ledger.keep()?;
+            write_txn.commit()?;
             self.wrote = true;
         }
         Ok(done)
@@ -168,23 +168,23 @@ impl Api {
         mut write: impl FnMut(&mut dyn Transaction, &I) -> std::result::Result<T, E>,
     ) -> Vec<(I, std::result::Result<T, E>)> {
         let mut done = Vec::new();
-        let kept = self.begin().and_then(|mut ledger| {
+        let kept = self.begin_write().and_then(|mut write_txn| {
             let start = Instant::now();
             while start.elapsed() < HOLD {
-                let part = ledger.txn.begin_part().map_err(|error| refused(&error))?;
+                let part = write_txn.txn.begin_part().map_err(|error| refused(&error))?;
                 let Some(item) = items.next() else {
-                    ledger.txn.end_part(part, true).map_err(|error| refused(&error))?;
+                    write_txn.txn.end_part(part, true).map_err(|error| refused(&error))?;
                     break;
                 };
-                let outcome = write(&mut ledger, &item);
+                let outcome = write(&mut write_txn, &item);
                 let is_kept = outcome.is_ok() && !dry_run;
                 done.push((item, outcome));
-                ledger.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
+                write_txn.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
                 if !is_kept {
-                    ledger.holdings = None;
+                    write_txn.holdings = None;
                 }
             }
-            if dry_run { Ok(()) } else { ledger.keep() }
+            if dry_run { Ok(()) } else { write_txn.commit() }
         });
         self.wrote |= !dry_run;
         if let Err(status) = kept {
@@ -205,7 +205,7 @@ impl Api {
         }
     }
 
-    fn begin(&mut self) -> ApiResult<WriteTxn<'_>> {
+    fn begin_write(&mut self) -> ApiResult<WriteTxn<'_>> {
         let actor = self.actor.clone();
         let txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
         let network = network_of(&txn);
@@ -257,13 +257,13 @@ fn network_of(read: &dyn StoreRead) -> u8 {
     read.meta(NETWORK).ok().flatten().and_then(|text| text.parse().ok()).unwrap_or(77)
 }
 
-/// A snapshot as a ledger that refuses to write.
+/// A snapshot as a write transaction that refuses to write.
 struct ReadView<'a> {
     snapshot: &'a dyn StoreRead,
     now: Time,
 }
 
-/// A store's transaction as a ledger.
+/// A store's transaction as a write transaction.
 pub struct WriteTxn<'a> {
     txn: Txn<'a>,
     actor: String,
@@ -283,7 +283,7 @@ const SERVICES: Resource = Resource("services");
 
 impl WriteTxn<'_> {
     /// Keeps the cached allocations up to date with the transaction's own writes.
-    fn hold(&mut self, service: &Key, held: Option<ServiceAllocation>) {
+    fn record_allocation(&mut self, service: &Key, held: Option<ServiceAllocation>) {
         let Some(holdings) = self.holdings.as_mut().filter(|_| service.resource == SERVICES).map(Rc::make_mut) else {
             return;
         };
@@ -293,7 +293,7 @@ impl WriteTxn<'_> {
         }
     }
 
-    fn keep(self) -> ApiResult<()> {
+    fn commit(self) -> ApiResult<()> {
         if self.wrote {
             self.txn.commit().map_err(|error| refused(&error.into()))?;
         }
@@ -302,13 +302,13 @@ impl WriteTxn<'_> {
 }
 
 impl ReadView<'_> {
-    fn heard(&self) -> Option<Time> {
+    fn last_heartbeat(&self) -> Option<Time> {
         self.snapshot.meta(HEARD).ok().flatten()?.parse().ok()
     }
 
     /// The leases of nodes that are not kept as objects.
     fn node_leases(&self) -> ApiResult<Vec<Object>> {
-        let Some(heard) = self.heard() else { return Ok(Vec::new()) };
+        let Some(heard) = self.last_heartbeat() else { return Ok(Vec::new()) };
         let nodes = self.list(NODES, None)?;
         Ok(nodes.iter().filter_map(|node| node_leases::lease_for_node(node, heard)).collect())
     }
@@ -318,11 +318,11 @@ impl Transaction for ReadView<'_> {
     fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
         let mut kept = self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
         if key.resource == NODES
-            && let Some((node, heard)) = kept.as_mut().zip(self.heard())
+            && let Some((node, heard)) = kept.as_mut().zip(self.last_heartbeat())
         {
             node_leases::refresh(node, heard);
         }
-        match self.heard() {
+        match self.last_heartbeat() {
             Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
                 let node = self.get(&Key::new(NODES, "", &key.name))?;
                 Ok(node.and_then(|node| node_leases::lease_for_node(&node, heard)))
@@ -334,7 +334,7 @@ impl Transaction for ReadView<'_> {
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
         let mut objects = objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)?;
         if resource == NODES
-            && let Some(heard) = self.heard()
+            && let Some(heard) = self.last_heartbeat()
         {
             objects.iter_mut().for_each(|node| node_leases::refresh(node, heard));
         }
@@ -402,7 +402,7 @@ impl Transaction for WriteTxn<'_> {
         if key.resource == DEFINITIONS {
             kinds::custom::learn(&object.0.to_string());
         }
-        self.hold(key, (key.resource == SERVICES).then(|| ServiceAllocation::from_service(&object)));
+        self.record_allocation(key, (key.resource == SERVICES).then(|| ServiceAllocation::from_service(&object)));
         Ok(Arc::new(object))
     }
 
@@ -414,7 +414,7 @@ impl Transaction for WriteTxn<'_> {
         if key.resource == DEFINITIONS {
             kinds::custom::forget(&key.name);
         }
-        self.hold(key, None);
+        self.record_allocation(key, None);
         Ok(Arc::new(last))
     }
 
@@ -451,10 +451,10 @@ mod tests {
         let before = api.read(|read| read.revision()).unwrap();
         let options = WriteOptions::default();
         let kind = kinds::by_name("configmaps").unwrap();
-        let write = |ledger: &mut dyn Transaction, name: &&str| {
+        let write = |write_txn: &mut dyn Transaction, name: &&str| {
             let body =
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
-            create(ledger, kind, &Object(body), &options)?;
+            create(write_txn, kind, &Object(body), &options)?;
             // Refused after it has written.
             if *name == "b" { Err(Status::new(Reason::Conflict, "no")) } else { Ok(()) }
         };
@@ -466,7 +466,7 @@ mod tests {
             }
             let went: Vec<bool> = done.iter().map(|(_, outcome)| outcome.is_ok()).collect();
             assert_eq!(went, [true, false, dry_run, true], "only a name that was kept is taken");
-            let found = api.look(|ledger| ledger.list(kind.resource, Some("default"))).unwrap();
+            let found = api.read_view(|write_txn| write_txn.list(kind.resource, Some("default"))).unwrap();
             let found: Vec<&str> = found.iter().map(Object::name).filter(|name| name.len() == 1).collect();
             assert_eq!(found, kept);
         }
@@ -478,13 +478,14 @@ mod tests {
         let mut api = Api::in_memory("test").unwrap();
         let mut names = ["a", "b", "c"].into_iter();
         api.store_mut().pretend(Some(InjectedFault::LostCommit));
-        let done = api.write_next(false, &mut names, |ledger, name: &&str| {
+        let done = api.write_next(false, &mut names, |write_txn, name: &&str| {
             // The time of one transaction is over with the second.
             let start = Instant::now();
             while *name == "b" && start.elapsed() < HOLD {}
             let body =
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
-            create(ledger, kinds::by_name("configmaps").unwrap(), &Object(body), &WriteOptions::default()).map(|_| ())
+            create(write_txn, kinds::by_name("configmaps").unwrap(), &Object(body), &WriteOptions::default())
+                .map(|_| ())
         });
         assert!(done.iter().all(|(_, outcome)| outcome.is_err()));
         // On a busy machine the time may be over with the first.

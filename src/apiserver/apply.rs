@@ -1,8 +1,8 @@
 //! Apply, as kubectl's client side does it: three-way merge of what was applied last, what is applied now, and what stands.
 
 use super::create::{create, key_of};
-use super::ledger::Transaction;
 use super::patch::{PatchType, patch};
+use super::transaction::Transaction;
 use super::update::UpdatePart;
 use super::{ApiResult, WriteOptions, WriteReply};
 use crate::kinds::{Kind, manifest_folder};
@@ -43,7 +43,7 @@ impl Applied {
 
 /// Applies one manifest, whose namespace is filled in.
 pub fn apply(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     kind: &Kind,
     manifest: &Object,
     overwrite: bool,
@@ -51,11 +51,11 @@ pub fn apply(
 ) -> ApiResult<Applied> {
     let modified = with_last_applied(manifest);
     let key = key_of(kind, manifest);
-    let Some(live) = ledger.get(&key)? else {
+    let Some(live) = txn.get(&key)? else {
         // As kubectl: a version in a manifest means nothing for an object that is new.
         let mut modified = modified;
         modified.unset(&["metadata", "resourceVersion"]);
-        let reply = create(ledger, kind, &modified, options)?;
+        let reply = create(txn, kind, &modified, options)?;
         return Ok(Applied::from_reply(ApplyOutcome::Created, reply));
     };
     let mut warnings = Vec::new();
@@ -77,7 +77,7 @@ pub fn apply(
     } else {
         PatchType::Merge
     };
-    let reply = patch(ledger, kind, &key, language, &change, UpdatePart::Main, options)?;
+    let reply = patch(txn, kind, &key, language, &change, UpdatePart::Main, options)?;
     let done = Applied::from_reply(ApplyOutcome::Configured, reply);
     warnings.extend(done.warnings);
     // kubectl goes by the patch, also where it comes to nothing (a Secret's stringData, unknown fields).

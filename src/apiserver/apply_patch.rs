@@ -2,9 +2,9 @@
 
 use super::apply::{Applied, ApplyOutcome, LAST_APPLIED};
 use super::create::{create, key_of};
-use super::ledger::Transaction;
 use super::managed::{self, apply::FieldApplier};
 use super::rules::field_manager;
+use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions};
 use crate::kinds::Kind;
@@ -16,7 +16,7 @@ const KEEPER: &str = "kubectl-last-applied";
 /// Applies a configuration, whose name and namespace are those of the object, as one manager; `force` takes over what others own. An object
 /// that is not there is made. Of the options the manager is not looked at. `part` is the object or its status.
 pub fn apply_patch(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     kind: &Kind,
     config: &Object,
     (manager, force): (&str, bool),
@@ -33,16 +33,16 @@ pub fn apply_patch(
     if config.value_at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
         return bad("metadata.managedFields must be nil");
     }
-    let live = ledger.get(&key_of(kind, config))?;
+    let live = txn.get(&key_of(kind, config))?;
     let subresource = if part == UpdatePart::Status { "status" } else { "" };
-    let who = FieldApplier { manager, subresource, force, now: ledger.now() };
+    let who = FieldApplier { manager, subresource, force, now: txn.now() };
     let object = managed::apply::applied(kind, live.as_ref(), config, who)?;
     // Fields that the pipeline sets have no manager.
     let options = WriteOptions { manager: None, ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
-        return Ok(Applied::from_reply(ApplyOutcome::Created, create(ledger, kind, &object, &options)?));
+        return Ok(Applied::from_reply(ApplyOutcome::Created, create(txn, kind, &object, &options)?));
     }
-    let reply = update(ledger, kind, &object, part, &options)?;
+    let reply = update(txn, kind, &object, part, &options)?;
     let outcome = if reply.changed { ApplyOutcome::Configured } else { ApplyOutcome::Unchanged };
     Ok(Applied::from_reply(outcome, reply))
 }
@@ -50,16 +50,16 @@ pub fn apply_patch(
 /// Applies as `kubectl apply --server-side` does: with kubectl's own name the annotation of client-side apply is kept up, and what was applied
 /// on the client's side is taken over.
 pub fn apply_as_kubectl(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     kind: &Kind,
     config: &Object,
     (manager, force): (&str, bool),
     options: &WriteOptions,
 ) -> ApiResult<Applied> {
-    let apply = |ledger: &mut dyn Transaction, config: &Object, who| {
-        apply_patch(ledger, kind, config, who, UpdatePart::Main, options)
+    let apply = |txn: &mut dyn Transaction, config: &Object, who| {
+        apply_patch(txn, kind, config, who, UpdatePart::Main, options)
     };
-    let mut done = apply(ledger, config, (manager, force))?;
+    let mut done = apply(txn, config, (manager, force))?;
     if options.dry_run {
         return Ok(done);
     }
@@ -68,13 +68,13 @@ pub fn apply_as_kubectl(
         && done.object.annotation(LAST_APPLIED).is_some()
         && !managed::is_applied(&done.object, &annotation)
     {
-        let kept = apply(ledger, &alone(&done.object), (KEEPER, false))?;
+        let kept = apply(txn, &alone(&done.object), (KEEPER, false))?;
         done.object = kept.object;
     }
     let mut moved = done.object.clone();
     if managed::migrate(&mut moved, &annotation, manager) {
-        update(ledger, kind, &moved, UpdatePart::Main, &WriteOptions { manager: None, ..options.clone() })?;
-        done.object = apply(ledger, config, (manager, force))?.object;
+        update(txn, kind, &moved, UpdatePart::Main, &WriteOptions { manager: None, ..options.clone() })?;
+        done.object = apply(txn, config, (manager, force))?.object;
     }
     Ok(done)
 }

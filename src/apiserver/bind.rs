@@ -2,7 +2,7 @@
 
 use super::ApiResult;
 use super::admission::pod_topology;
-use super::ledger::Transaction;
+use super::transaction::Transaction;
 use crate::object::edit::{self, TextEdit, ValueChange};
 use crate::object::{Key, Object, Reason, Resource, Status, Str, time};
 use serde_json::json;
@@ -42,8 +42,8 @@ pub struct Binding {
 }
 
 /// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
-pub fn bind(ledger: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiResult<()> {
-    let prospect = ledger.prospect(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
+pub fn bind(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiResult<()> {
+    let prospect = txn.prospect(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
     let refuse = |detail: String| Status::conflict(Resource("pods/binding"), &pod.name, &detail);
     if !uid.is_empty() && &*prospect.uid != uid {
         return Err(refuse(format!(
@@ -60,21 +60,21 @@ pub fn bind(ledger: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> A
     if node.is_empty() {
         return Err(Status::new(Reason::Invalid, "target.name: Required value"));
     }
-    let labels = pod_topology::labels(ledger, node)?;
-    let binding = Binding { node: node.into(), edits: edits(ledger, prospect.generation, node, &labels), labels };
-    if ledger.bind_in_text(pod, &binding) {
+    let labels = pod_topology::labels(txn, node)?;
+    let binding = Binding { node: node.into(), edits: edits(txn, prospect.generation, node, &labels), labels };
+    if txn.bind_in_text(pod, &binding) {
         return Ok(());
     }
-    let seen = ledger.see(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
-    let mut object = ledger.take_object(pod, seen);
+    let seen = txn.get_shared(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
+    let mut object = txn.take_object(pod, seen);
     edit::object(&mut object, &binding.edits);
-    ledger.put(pod, object).map(drop)
+    txn.put(pod, object).map(drop)
 }
 
-fn edits(ledger: &dyn Transaction, generation: i64, node: &str, labels: &[(&'static str, String)]) -> Vec<TextEdit> {
+fn edits(txn: &dyn Transaction, generation: i64, node: &str, labels: &[(&'static str, String)]) -> Vec<TextEdit> {
     let scheduled = json!({
         "type": "PodScheduled", "status": "True", "observedGeneration": generation,
-        "lastProbeTime": null, "lastTransitionTime": time::rfc3339(ledger.now()),
+        "lastProbeTime": null, "lastTransitionTime": time::rfc3339(txn.now()),
     });
     let labels = labels.iter().map(|(label, value)| TextEdit::set(&["metadata", "labels", label], value.as_str()));
     labels

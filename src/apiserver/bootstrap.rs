@@ -1,7 +1,7 @@
 //! Objects of every new cluster: namespaces, priority classes, a storage class, and the `kubernetes` Service.
 
 use super::create::create;
-use super::ledger::Transaction;
+use super::transaction::Transaction;
 use super::{ApiResult, WriteOptions};
 use crate::controllers::kubernetesservice;
 use crate::kinds::{self, persistent_volume::LOCAL_DRIVER};
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Fills an empty state. Two commands may be the first ones at once: whoever comes second finds it done.
-pub fn fill(ledger: &mut dyn Transaction) -> ApiResult<()> {
-    if ledger.exists(&Key::new(Resource("namespaces"), "", NAMESPACES[0]))? {
+pub fn fill(txn: &mut dyn Transaction) -> ApiResult<()> {
+    if txn.exists(&Key::new(Resource("namespaces"), "", NAMESPACES[0]))? {
         return Ok(());
     }
     for name in NAMESPACES {
-        put(ledger, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))?;
+        put(txn, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))?;
     }
     for (name, value) in [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)] {
         let description = "Used for system critical pods that must run in the cluster.";
@@ -26,25 +26,25 @@ pub fn fill(ledger: &mut dyn Transaction) -> ApiResult<()> {
             "value": value, "description": description,
         });
         if kinds::by_kind("scheduling.k8s.io/v1", "PriorityClass").is_some() {
-            put(ledger, class)?;
+            put(txn, class)?;
         }
     }
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": LOCAL_DRIVER,
         "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
     });
-    put(ledger, class)?;
-    let network = ledger.network();
-    create_as(ledger, kubernetesservice::service(network))
+    put(txn, class)?;
+    let network = txn.network();
+    create_as(txn, kubernetesservice::service(network))
 }
 
-fn put(ledger: &mut dyn Transaction, body: Value) -> ApiResult<()> {
-    create_as(ledger, Object(body))
+fn put(txn: &mut dyn Transaction, body: Value) -> ApiResult<()> {
+    create_as(txn, Object(body))
 }
 
-fn create_as(ledger: &mut dyn Transaction, object: Object) -> ApiResult<()> {
+fn create_as(txn: &mut dyn Transaction, object: Object) -> ApiResult<()> {
     let kind = kinds::by_kind(object.api_version(), object.kind()).ok_or_else(|| {
         Status::new(Reason::InternalError, format!("kind {} is not in the catalogue; this is a bug", object.kind()))
     })?;
-    create(ledger, kind, &object, &WriteOptions::default()).map(|_| ())
+    create(txn, kind, &object, &WriteOptions::default()).map(|_| ())
 }

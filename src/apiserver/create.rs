@@ -2,8 +2,8 @@
 
 use super::admission::{self, AdmissionRequest};
 use super::custom;
-use super::ledger::Transaction;
 use super::rules::{metadata, names};
+use super::transaction::Transaction;
 use super::{ApiResult, FieldValidation, WriteOptions, WriteReply, managed};
 use crate::kinds::{self, Kind, UnknownField, field};
 use crate::object::{Key, Object, Reason, Status, time};
@@ -13,14 +13,9 @@ use std::sync::Arc;
 const NAME_ATTEMPTS: usize = 8;
 
 /// Creates an object of a kind. The namespace, where the kind has one, stands in the body.
-pub fn create(
-    ledger: &mut dyn Transaction,
-    kind: &Kind,
-    body: &Object,
-    options: &WriteOptions,
-) -> ApiResult<WriteReply> {
-    let kind = custom::current(ledger, kind)?;
-    custom::check_not_going(ledger, kind)?;
+pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &WriteOptions) -> ApiResult<WriteReply> {
+    let kind = custom::current(txn, kind)?;
+    custom::check_not_going(txn, kind)?;
     options.check_manager("CreateOptions")?;
     let mut warnings = Vec::new();
     // As in Kubernetes, it is the storage that refuses, which a dry run does not reach.
@@ -28,15 +23,15 @@ pub fn create(
         return Err(Status::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created"));
     }
     let mut object = decode(kind, body, options, &mut warnings)?;
-    own_metadata(ledger, kind, &mut object);
+    own_metadata(txn, kind, &mut object);
     let generated = object.name().is_empty();
     let base = object.text(&["metadata", "generateName"]).unwrap_or_default().to_owned();
     for attempt in 1.. {
         if generated && !base.is_empty() {
-            object.set(&["metadata", "name"], names::generate(&base, ledger.random()));
+            object.set(&["metadata", "name"], names::generate(&base, txn.random()));
         }
         let key = key_of(kind, &object);
-        if !object.name().is_empty() && ledger.exists(&key)? && generated && attempt < NAME_ATTEMPTS {
+        if !object.name().is_empty() && txn.exists(&key)? && generated && attempt < NAME_ATTEMPTS {
             continue;
         }
         break;
@@ -44,19 +39,19 @@ pub fn create(
     let key = key_of(kind, &object);
     let mut request =
         AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
-    admission::mutate(ledger, &mut request)?;
+    admission::mutate(txn, &mut request)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
     check(kind, body.api_version(), &object, None)?;
-    check_free(ledger, kind, &key)?;
+    check_free(txn, kind, &key)?;
     let mut request =
         AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
-    admission::validate(ledger, &mut request)?;
+    admission::validate(txn, &mut request)?;
     warn(kind, body.api_version(), &object, &mut warnings);
     if let Some(manager) = &options.manager {
-        managed::update::created(kind, &mut object, manager, ledger.now());
+        managed::update::created(kind, &mut object, manager, txn.now());
     }
-    let mut kept = ledger.put(&key, object)?;
+    let mut kept = txn.put(&key, object)?;
     if options.dry_run {
         Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);
     }
@@ -70,7 +65,7 @@ pub struct PodTemplateCache(Option<(Object, Arc<Object>)>);
 
 impl PodTemplateCache {
     /// The pod that comes of this body, but for what is its own.
-    fn cast(&self, body: &Object) -> Option<Object> {
+    fn cached_pod(&self, body: &Object) -> Option<Object> {
         let (known, made) = self.0.as_ref()?;
         let is_alike = !body.name().is_empty() && metadata::same_but_for(body, known, "name");
         let mut object = is_alike.then(|| Object::clone(made))?;
@@ -79,35 +74,35 @@ impl PodTemplateCache {
     }
 }
 
-/// Creates an object; a pod may be like the one that was created with the same mold before. Of warnings it gives those of the first.
+/// Creates an object; a pod may be like the one that was created with the same template before. Of warnings it gives those of the first.
 pub fn create_like(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     kind: &Kind,
     body: &Object,
     options: &WriteOptions,
-    mold: &mut PodTemplateCache,
+    template_cache: &mut PodTemplateCache,
 ) -> ApiResult<WriteReply> {
-    let Some(mut object) = mold.cast(body) else {
-        let reply = create(ledger, kind, body, options)?;
+    let Some(mut object) = template_cache.cached_pod(body) else {
+        let reply = create(txn, kind, body, options)?;
         if kind.resource == "pods" && !body.name().is_empty() && !options.dry_run {
-            mold.0 = Some((body.clone(), reply.object.clone()));
+            template_cache.0 = Some((body.clone(), reply.object.clone()));
         }
         return Ok(reply);
     };
-    own_metadata(ledger, kind, &mut object);
+    own_metadata(txn, kind, &mut object);
     let key = key_of(kind, &object);
     refuse(kind, &object, &kinds::metadata::validate_metadata(&object, None, kind))?;
-    check_free(ledger, kind, &key)?;
+    check_free(txn, kind, &key)?;
     let mut warnings = Vec::new();
     let mut request =
         AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
-    admission::validate(ledger, &mut request)?;
-    Ok(WriteReply::changed(ledger.put(&key, object)?, warnings))
+    admission::validate(txn, &mut request)?;
+    Ok(WriteReply::changed(txn.put(&key, object)?, warnings))
 }
 
 /// The name is not taken.
-fn check_free(ledger: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<()> {
-    let Some(existing) = ledger.see(key)? else { return Ok(()) };
+fn check_free(txn: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<()> {
+    let Some(existing) = txn.get_shared(key)? else { return Ok(()) };
     let mut status = Status::already_exists(kind.resource, &key.name);
     if existing.deletion().is_some() {
         status.message = format!("object is being deleted: {}", status.message);
@@ -165,10 +160,10 @@ pub fn key_of(kind: &Kind, object: &Object) -> Key {
     Key::new(kind.resource, namespace, object.name())
 }
 
-fn own_metadata(ledger: &mut dyn Transaction, kind: &Kind, object: &mut Object) {
-    let uid = names::uid(ledger.random(), ledger.random());
+fn own_metadata(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) {
+    let uid = names::uid(txn.random(), txn.random());
     object.set(&["metadata", "uid"], uid);
-    object.set(&["metadata", "creationTimestamp"], time::rfc3339(ledger.now()));
+    object.set(&["metadata", "creationTimestamp"], time::rfc3339(txn.now()));
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink"] {
         object.unset(&["metadata", field]);
     }
@@ -218,28 +213,30 @@ mod tests {
         let bodies = [("a", "x", "1"), ("b", "x", "1"), ("c", "y", "1"), ("d", "y", "2"), ("e", "y", "2")]
             .map(|(n, i, l)| body(n, i, l));
         let options = WriteOptions::default();
-        let mut mold = PodTemplateCache::default();
-        let cast = bodies.each_ref().map(|body| mold.cast(body).is_some());
+        let mut template_cache = PodTemplateCache::default();
+        let cast = bodies.each_ref().map(|body| template_cache.cached_pod(body).is_some());
         assert_eq!(cast, [false; 5], "nothing was made yet");
         let mut uids = Vec::new();
         for like in &bodies {
-            let made = api.write(false, |ledger| create_like(ledger, kind, like, &options, &mut mold)).unwrap().object;
+            let made =
+                api.write(false, |txn| create_like(txn, kind, like, &options, &mut template_cache)).unwrap().object;
             let mut other = like.clone();
             other.set(&["metadata", "name"], format!("{}-alone", like.name()));
-            let alone = api.write(false, |ledger| create(ledger, kind, &other, &options)).unwrap().object;
+            let alone = api.write(false, |txn| create(txn, kind, &other, &options)).unwrap().object;
             assert_eq!((shape(&made), made.name()), (shape(&alone), like.name()));
             uids.push(made.uid().to_owned());
         }
         uids.dedup();
         assert_eq!(uids.len(), 5);
-        let is_cast = |name: &str, image: &str, label: &str| mold.cast(&body(name, image, label)).is_some();
+        let is_cast =
+            |name: &str, image: &str, label: &str| template_cache.cached_pod(&body(name, image, label)).is_some();
         assert_eq!(
             [is_cast("f", "y", "2"), is_cast("f", "x", "2"), is_cast("f", "y", "1"), is_cast("", "y", "2")],
             [true, false, false, false]
         );
         for (name, reason) in [("e", Reason::AlreadyExists), ("E!", Reason::Invalid)] {
             let refused =
-                api.write(false, |ledger| create_like(ledger, kind, &body(name, "y", "2"), &options, &mut mold));
+                api.write(false, |txn| create_like(txn, kind, &body(name, "y", "2"), &options, &mut template_cache));
             assert_eq!(refused.unwrap_err().reason, reason, "{name}");
         }
     }

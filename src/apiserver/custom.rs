@@ -1,8 +1,8 @@
-//! Custom resources at the front door: a write is made by the definition as it stands in the ledger, whatever this process has
+//! Custom resources in the API server: a write is made by the definition as it stands in the transaction, whatever this process has
 //! heard of it before.
 
 use super::ApiResult;
-use super::ledger::Transaction;
+use super::transaction::Transaction;
 use crate::kinds::Kind;
 use crate::kinds::custom::{self, CustomDefinition, DEFINITIONS};
 use crate::object::{Key, Reason, Status, Str};
@@ -25,14 +25,14 @@ pub fn learn_later(path: &Path) {
 }
 
 /// Takes in all definitions as they stand, and forgets those that are gone.
-pub fn learn_all(ledger: &dyn Transaction) -> ApiResult<()> {
-    let definitions = ledger.list(DEFINITIONS, None)?;
+pub fn learn_all(txn: &dyn Transaction) -> ApiResult<()> {
+    let definitions = txn.list(DEFINITIONS, None)?;
     for definition in &definitions {
         custom::learn(&definition.0.to_string());
     }
     let stands =
         |custom: &CustomDefinition| definitions.iter().any(|definition| definition.name() == custom.definition);
-    let gone = custom::known().into_iter().filter_map(|kind| kind.custom).filter(|custom| !stands(custom));
+    let gone = custom::known_kinds().into_iter().filter_map(|kind| kind.custom).filter(|custom| !stands(custom));
     gone.for_each(|custom| custom::forget(&custom.definition));
     Ok(())
 }
@@ -56,9 +56,9 @@ pub fn refresh(read: &dyn StoreRead, custom: &CustomDefinition) -> std::result::
 }
 
 /// Nothing new comes while a definition waits for its objects to go.
-pub fn check_not_going(ledger: &dyn Transaction, kind: &Kind) -> ApiResult<()> {
+pub fn check_not_going(txn: &dyn Transaction, kind: &Kind) -> ApiResult<()> {
     let Some(custom) = kind.custom else { return Ok(()) };
-    let definition = ledger.see(&Key::new(DEFINITIONS, "", &custom.definition))?;
+    let definition = txn.get_shared(&Key::new(DEFINITIONS, "", &custom.definition))?;
     if definition.is_none_or(|definition| definition.deletion().is_none()) {
         return Ok(());
     }
@@ -67,11 +67,11 @@ pub fn check_not_going(ledger: &dyn Transaction, kind: &Kind) -> ApiResult<()> {
 }
 
 /// The kind as its definition declares it now, with the schemas that a write needs; 404 when it is not served any more.
-pub fn current<'k>(ledger: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind> {
+pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind> {
     let Some(custom) = kind.custom else { return Ok(kind) };
     let gone = || Status::new(Reason::NotFound, "the server could not find the requested resource");
     let key = Key::new(DEFINITIONS, "", &custom.definition);
-    let definition = ledger.see(&key)?.ok_or_else(gone)?;
+    let definition = txn.get_shared(&key)?.ok_or_else(gone)?;
     let ready = |custom: &CustomDefinition| custom.set_schemas(&definition);
     if custom.mark == (definition.uid().to_owned(), definition.generation()) {
         ready(custom);

@@ -1,6 +1,6 @@
 //! Delete: graceful for pods, through finalizers for all kinds.
 
-use super::ledger::Transaction;
+use super::transaction::Transaction;
 use super::{ApiResult, WriteReply};
 use crate::kinds::Kind;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS};
@@ -26,8 +26,8 @@ pub struct DeleteOptions {
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Deletes an object, or marks it: `changed` in the answer is false when it only was marked further.
-pub fn delete(ledger: &mut dyn Transaction, kind: &Kind, key: &Key, options: &DeleteOptions) -> ApiResult<WriteReply> {
-    let old = ledger.see(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
+pub fn delete(txn: &mut dyn Transaction, kind: &Kind, key: &Key, options: &DeleteOptions) -> ApiResult<WriteReply> {
+    let old = txn.get_shared(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     check_preconditions(kind, &old, options)?;
     if kind.resource == "namespaces" && PROTECTED.contains(&&*key.name) {
         return Err(Status::forbidden(kind.resource, &key.name, "this namespace may not be deleted"));
@@ -37,20 +37,20 @@ pub fn delete(ledger: &mut dyn Transaction, kind: &Kind, key: &Key, options: &De
     let grace = grace_of(kind, &object, options);
     let first = object.deletion().is_none();
     if first {
-        hold(kind, &mut object);
-        mark(ledger, kind, &mut object, grace);
+        protect_definition(kind, &mut object);
+        mark(txn, kind, &mut object, grace);
     } else {
-        shorten(&mut object, grace, ledger.now());
+        shorten(&mut object, grace, txn.now());
     }
     if is_due(kind, &object) {
         // An object that is removed at once never had a deletion timestamp; only pods do, even without grace.
         let last = if first && kind.resource != "pods" { Object::clone(&old) } else { object };
-        return Ok(WriteReply::changed(ledger.remove(key, last)?, Vec::new()));
+        return Ok(WriteReply::changed(txn.remove(key, last)?, Vec::new()));
     }
     if object == *old {
         return Ok(WriteReply::unchanged(old, Vec::new()));
     }
-    Ok(WriteReply::changed(ledger.put(key, object)?, Vec::new()))
+    Ok(WriteReply::changed(txn.put(key, object)?, Vec::new()))
 }
 
 /// Whether an object that is being deleted has nothing left to wait for: no finalizer, no grace.
@@ -102,7 +102,7 @@ fn push_finalizer(object: &mut Object, finalizer: &str) {
 }
 
 /// A definition waits until its objects are gone.
-fn hold(kind: &Kind, object: &mut Object) {
+fn protect_definition(kind: &Kind, object: &mut Object) {
     if kind.resource == DEFINITIONS {
         push_finalizer(object, CLEANUP);
     }
@@ -125,8 +125,8 @@ fn grace_of(kind: &Kind, object: &Object, options: &DeleteOptions) -> i64 {
     }
 }
 
-fn mark(ledger: &dyn Transaction, kind: &Kind, object: &mut Object, grace: i64) {
-    let at = ledger.now().later(SignedDuration::from_secs(grace));
+fn mark(txn: &dyn Transaction, kind: &Kind, object: &mut Object, grace: i64) {
+    let at = txn.now().later(SignedDuration::from_secs(grace));
     object.set(&["metadata", "deletionTimestamp"], time::rfc3339(at));
     object.set(&["metadata", "deletionGracePeriodSeconds"], grace);
     if kind.generation {

@@ -1,7 +1,7 @@
 //! Evict: a deletion of a pod that its disruption budget has to allow. Kubernetes: `pkg/registry/core/pod/storage/eviction.go`.
 
 use super::delete::{DeleteOptions, delete};
-use super::ledger::Transaction;
+use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::kinds;
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 const MAX_DISRUPTED: usize = 2000;
 
 /// Evicts a pod; refused with 429 while its budget allows no disruption.
-pub fn evict(ledger: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_run: bool) -> ApiResult<WriteReply> {
+pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_run: bool) -> ApiResult<WriteReply> {
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
-    let pod = read::exact(ledger, key)?;
+    let pod = read::exact(txn, key)?;
     if !ends_anyway(&pod) {
-        let mut budgets = ledger.list(Resource("poddisruptionbudgets.policy"), Some(&key.namespace))?;
+        let mut budgets = txn.list(Resource("poddisruptionbudgets.policy"), Some(&key.namespace))?;
         budgets.retain(|budget| selects(budget, &pod));
         if budgets.len() > 1 {
             let text =
@@ -27,11 +27,11 @@ pub fn evict(ledger: &mut dyn Transaction, key: &Key, options: &DeleteOptions, d
         if let Some(budget) = budgets.pop()
             && !is_free(&budget, &pod)
         {
-            spend(ledger, budget, &pod, dry_run)?;
+            spend(txn, budget, &pod, dry_run)?;
         }
     }
     let options = DeleteOptions { uid: Some(pod.uid().to_owned()), ..options.clone() };
-    delete(ledger, kind, key, &options)
+    delete(txn, kind, key, &options)
 }
 
 /// A pod whose end disturbs nothing.
@@ -56,7 +56,7 @@ fn is_free(budget: &Object, pod: &Object) -> bool {
 }
 
 /// Takes one disruption off the budget.
-fn spend(ledger: &mut dyn Transaction, mut budget: Object, pod: &Object, dry_run: bool) -> ApiResult<()> {
+fn spend(txn: &mut dyn Transaction, mut budget: Object, pod: &Object, dry_run: bool) -> ApiResult<()> {
     let refuse = |text: String| Err(Status::new(Reason::TooManyRequests, text));
     let count = |field: &str| budget.int(&["status", field]).unwrap_or(0);
     let (allowed, observed) = (count("disruptionsAllowed"), count("observedGeneration"));
@@ -81,10 +81,10 @@ fn spend(ledger: &mut dyn Transaction, mut budget: Object, pod: &Object, dry_run
         return Err(Status { causes: vec![cause], ..Status::new(Reason::TooManyRequests, text) });
     }
     budget.set(&["status", "disruptionsAllowed"], allowed - 1);
-    budget.set(&["status", "disruptedPods", pod.name()], json!(time::rfc3339(ledger.now())));
+    budget.set(&["status", "disruptedPods", pod.name()], json!(time::rfc3339(txn.now())));
     let Some(kind) = kinds::by_name("poddisruptionbudgets") else { return Ok(()) };
     let options = WriteOptions { dry_run, ..WriteOptions::default() };
-    update(ledger, kind, &budget, UpdatePart::Status, &options).map(|_| ())
+    update(txn, kind, &budget, UpdatePart::Status, &options).map(|_| ())
 }
 
 #[cfg(test)]
@@ -97,11 +97,11 @@ mod tests {
         let object = Object(body);
         let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
         let status = object.value_at(&["status"]).cloned();
-        api.write(false, |ledger| {
-            let mut made = create(ledger, kind, &object, &WriteOptions::default())?.into_object();
+        api.write(false, |txn| {
+            let mut made = create(txn, kind, &object, &WriteOptions::default())?.into_object();
             if let Some(status) = &status {
                 made.set(&["status"], status.clone());
-                update(ledger, kind, &made, UpdatePart::Status, &WriteOptions::default())?;
+                update(txn, kind, &made, UpdatePart::Status, &WriteOptions::default())?;
             }
             Ok(())
         })
@@ -128,11 +128,10 @@ mod tests {
                     "expectedPods": 2}}),
         );
         let key = |name: &str| Key::new(Resource("pods"), "default", name);
-        api.write(false, |ledger| evict(ledger, &key("a"), &DeleteOptions::default(), false)).unwrap();
-        let refused =
-            api.write(false, |ledger| evict(ledger, &key("b"), &DeleteOptions::default(), false)).unwrap_err();
+        api.write(false, |txn| evict(txn, &key("a"), &DeleteOptions::default(), false)).unwrap();
+        let refused = api.write(false, |txn| evict(txn, &key("b"), &DeleteOptions::default(), false)).unwrap_err();
         assert_eq!(refused.reason, Reason::TooManyRequests);
         assert_eq!(refused.message, "Cannot evict pod as it would violate the pod's disruption budget.");
-        assert!(api.look(|ledger| ledger.exists(&key("b"))).unwrap());
+        assert!(api.read_view(|txn| txn.exists(&key("b"))).unwrap());
     }
 }

@@ -57,7 +57,7 @@ fn restarts(state: &Path, pod: &Object, container: &str) -> NextAttemptCheck {
     let key = Key::new(Resource("pods"), pod.namespace(), pod.name());
     let is_alive = move || {
         let api = Api::open(&state, OpenMode::Existing, "logs").ok()?;
-        let pod = api.look(|ledger| read::get(ledger, &key)).ok()?;
+        let pod = api.read_view(|txn| read::get(txn, &key)).ok()?;
         let is_over = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
         Some(pod.uid() == uid && pod.deletion().is_none() && !is_over)
     };

@@ -1,8 +1,8 @@
-//! The front door: the only way to write.
+//! The API server: the only way to write.
 //!
 //! Knows: the verbs (create, update, patch, apply, delete, bind, and reading) and the one pipeline that every write passes:
 //! decode, default, admit, validate, check the revision, put. The pipeline works on a [`Transaction`], which is a store's transaction
-//! for the command line and the overlay of a beat for the loops, so that both pass the same checks.
+//! for the command line and the overlay of a tick for the loops, so that both pass the same checks.
 //! Never: decides what should exist, never starts anything, never prints.
 //! Start reading at [`create`](create::create), then [`api::Api`].
 
@@ -15,22 +15,22 @@ pub mod bootstrap;
 pub mod create;
 pub mod custom;
 pub mod delete;
+pub mod env;
 pub mod evict;
-pub mod ledger;
 pub mod log;
 pub mod managed;
-pub mod outside;
 pub mod page;
 pub mod patch;
 pub mod read;
 pub mod rules;
 pub mod scale;
+pub mod transaction;
 pub mod update;
 pub mod watch;
 
 pub use api::Api;
-pub use ledger::Transaction;
-pub use outside::Env;
+pub use env::Env;
+pub use transaction::Transaction;
 
 use crate::object::{Object, Status};
 use std::sync::Arc;

@@ -61,8 +61,8 @@ pub fn page(api: &Api, listing: &ListRequest<'_>) -> ApiResult<ListPage> {
     let is_worked_out = WORKED_OUT.contains(&listing.kind.resource.0);
     let (mut objects, whole) = match listing.limit {
         // A snapshot that lives at the same time shows the same.
-        None if before.is_empty() && listing.after.is_none() => (api.look(|ledger| list_all(ledger, listing))?, true),
-        _ if is_worked_out => (api.look(|ledger| list_all(ledger, listing))?, true),
+        None if before.is_empty() && listing.after.is_none() => (api.read_view(|txn| list_all(txn, listing))?, true),
+        _ if is_worked_out => (api.read_view(|txn| list_all(txn, listing))?, true),
         limit => (list_limited(&snapshot, listing, before, limit.map(|limit| limit + 1))?, false),
     };
     if whole && let Some((namespace, name)) = listing.after {
@@ -82,8 +82,8 @@ pub fn too_large(revision: u64, head: u64) -> Status {
     status
 }
 
-fn list_all(ledger: &dyn Transaction, listing: &ListRequest<'_>) -> ApiResult<Vec<Object>> {
-    let mut objects = ledger.list(listing.kind.resource, listing.namespace)?;
+fn list_all(txn: &dyn Transaction, listing: &ListRequest<'_>) -> ApiResult<Vec<Object>> {
+    let mut objects = txn.list(listing.kind.resource, listing.namespace)?;
     objects.retain(|object| listing.wanted.admits(listing.kind, object));
     Ok(objects)
 }
@@ -190,7 +190,7 @@ mod tests {
         let kind = kinds::by_name("configmaps").unwrap();
         let options = WriteOptions::default();
         for name in ["b", "d", "f", "h"] {
-            api.write(false, |ledger| create(ledger, kind, &map(name, "old"), &options)).unwrap();
+            api.write(false, |txn| create(txn, kind, &map(name, "old"), &options)).unwrap();
         }
         let wanted = ListSelection::default();
         let listing =
@@ -198,13 +198,13 @@ mod tests {
         let first = page(&api, &listing).unwrap();
         assert_eq!((first.objects[0].name(), first.more), ("b", true));
         for name in ["a", "c", "e"] {
-            api.write(false, |ledger| create(ledger, kind, &map(name, "new"), &options)).unwrap();
+            api.write(false, |txn| create(txn, kind, &map(name, "new"), &options)).unwrap();
         }
-        api.write(false, |ledger| update::update(ledger, kind, &map("f", "new"), update::UpdatePart::Main, &options))
+        api.write(false, |txn| update::update(txn, kind, &map("f", "new"), update::UpdatePart::Main, &options))
             .unwrap();
         for name in ["d", "e"] {
             let key = Key::new(kind.resource, "default", name);
-            api.write(false, |ledger| delete::delete(ledger, kind, &key, &delete::DeleteOptions::default())).unwrap();
+            api.write(false, |txn| delete::delete(txn, kind, &key, &delete::DeleteOptions::default())).unwrap();
         }
         let shown = |page: &ListPage| -> Vec<String> {
             page.objects.iter().map(|object| format!("{}={}", object.name(), object.label("d").unwrap())).collect()

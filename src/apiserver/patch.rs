@@ -1,6 +1,6 @@
 //! Patch: an edit of the object as it stands, applied and then updated through the pipeline.
 
-use super::ledger::Transaction;
+use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::kinds::{self, Kind};
@@ -26,7 +26,7 @@ pub const UNKNOWN_FORMAT: &str = "the body of the request was in an unknown form
 
 /// Patches an object, or its status.
 pub fn patch(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     kind: &Kind,
     key: &Key,
     kind_of_patch: PatchType,
@@ -35,7 +35,7 @@ pub fn patch(
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
     options.check_manager("PatchOptions")?;
-    let old = read::exact(ledger, key)?;
+    let old = read::exact(txn, key)?;
     let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
     // A patch cannot change the type of an object.
     for field in ["apiVersion", "kind"] {
@@ -72,7 +72,7 @@ pub fn patch(
     if new.text(&["metadata", "resourceVersion"]).is_none() {
         new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
     }
-    update(ledger, kind, &new, part, options).map_err(|status| match kind_of_patch {
+    update(txn, kind, &new, part, options).map_err(|status| match kind_of_patch {
         PatchType::Strategic => of_strategic_patch(kind, patch, status),
         _ => status,
     })

@@ -1,7 +1,7 @@
 //! Reading: get, and list with selectors.
 
 use super::ApiResult;
-use super::ledger::Transaction;
+use super::transaction::Transaction;
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
 use crate::object::{Key, Object, Reason, Resource, Status};
@@ -46,32 +46,32 @@ fn fields_match(kind: &Kind, object: &Object, selector: &FieldSelector) -> bool 
 }
 
 /// One object, or 404 that names it: as the API server answers.
-pub fn exact(ledger: &dyn Transaction, key: &Key) -> ApiResult<Object> {
-    ledger.get(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))
+pub fn exact(txn: &dyn Transaction, key: &Key) -> ApiResult<Object> {
+    txn.get(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))
 }
 
 /// One object, or 404 that names its namespace where that is what is missing: as kubectl looks (cli-runtime: `Info.Get`).
-pub fn get(ledger: &dyn Transaction, key: &Key) -> ApiResult<Object> {
-    let missing = |ledger: &dyn Transaction| {
+pub fn get(txn: &dyn Transaction, key: &Key) -> ApiResult<Object> {
+    let missing = |txn: &dyn Transaction| {
         let namespace = Key::new(Resource("namespaces"), "", &key.namespace);
-        match key.namespace.is_empty() || ledger.exists(&namespace)? {
+        match key.namespace.is_empty() || txn.exists(&namespace)? {
             true => Err(Status::not_found(key.resource, &key.name)),
             false => Err(Status::not_found(namespace.resource, &namespace.name)),
         }
     };
-    ledger.get(key)?.map_or_else(|| missing(ledger), Ok)
+    txn.get(key)?.map_or_else(|| missing(txn), Ok)
 }
 
 /// The wanted objects of a kind, in one namespace or in all.
 pub fn list(
-    ledger: &dyn Transaction,
+    txn: &dyn Transaction,
     kind: &Kind,
     namespace: Option<&str>,
     wanted: &ListSelection,
 ) -> ApiResult<Vec<Object>> {
     wanted.check(kind)?;
     let namespace = namespace.filter(|_| kind.namespaced);
-    let mut objects = ledger.list(kind.resource, namespace)?;
+    let mut objects = txn.list(kind.resource, namespace)?;
     objects.retain(|object| wanted.admits(kind, object));
     Ok(objects)
 }

@@ -1,6 +1,6 @@
 //! The scale of an object: how many replicas it shall have and has, as `autoscaling/v1` tells it of every kind that has one.
 
-use super::ledger::Transaction;
+use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::kinds::{Kind, field};
@@ -41,13 +41,13 @@ pub fn scale(kind: &Kind, object: &Object) -> Object {
 
 /// Gives an object as many replicas as a Scale says; that may rely on a revision and a uid.
 pub fn rescale(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     kind: &Kind,
     key: &Key,
     wish: &Object,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
-    let mut object = read::exact(ledger, key)?;
+    let mut object = read::exact(txn, key)?;
     let replicas = match wish.value_at(&["spec", "replicas"]) {
         None | Some(Value::Null) => 0,
         Some(value) => value.as_i64().ok_or_else(|| {
@@ -69,7 +69,7 @@ pub fn rescale(
             object.set(&["metadata", part], relied);
         }
     }
-    update(ledger, kind, &object, UpdatePart::Main, options)
+    update(txn, kind, &object, UpdatePart::Main, options)
 }
 
 /// `spec.selector` as text; a ReplicationController has plain labels there, a custom resource text where its definition says.

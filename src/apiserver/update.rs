@@ -3,8 +3,8 @@
 use super::admission::{self, AdmissionRequest};
 use super::create::{check, create, decode, key_of, warn};
 use super::custom;
-use super::ledger::Transaction;
 use super::rules::metadata;
+use super::transaction::Transaction;
 use super::{ApiResult, FieldManager, WriteOptions, WriteReply, delete, managed};
 use crate::kinds::pod::resize;
 use crate::kinds::{self, Kind};
@@ -43,18 +43,18 @@ impl UpdatePart {
 
 /// Replaces an object, or its status.
 pub fn update(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     kind: &Kind,
     body: &Object,
     part: UpdatePart,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
-    let kind = custom::current(ledger, kind)?;
+    let kind = custom::current(txn, kind)?;
     options.check_manager("UpdateOptions")?;
     let key = key_of(kind, body);
-    let Some(old) = ledger.see(&key)? else {
+    let Some(old) = txn.get_shared(&key)? else {
         if kind.create_on_update && part == UpdatePart::Main {
-            return create(ledger, kind, body, options);
+            return create(txn, kind, body, options);
         }
         return Err(Status::not_found(kind.resource, &key.name));
     };
@@ -72,26 +72,26 @@ pub fn update(
                 Some(manager) => StatusOwnership::By(manager),
                 None => StatusOwnership::In(body.value_at(&["metadata", "managedFields"])),
             };
-            return keep_status(ledger, (kind, &key), status, old, noted, warnings);
+            return keep_status(txn, (kind, &key), status, old, noted, warnings);
         }
         UpdatePart::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
         UpdatePart::Resize => resized(kind, body, &old, options, &mut warnings)?,
-        _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
+        _ => whole(txn, kind, body, &old, part, options, &mut warnings)?,
     };
     let manager = part.written_by(options.manager.as_ref());
-    keep(ledger, (kind, &key), object, old, manager.as_ref(), warnings)
+    put_update(txn, (kind, &key), object, old, manager.as_ref(), warnings)
 }
 
 /// Replaces an object's status with one that is in the form in which it is stored already, as that of a pod is when a loop writes it: it
 /// is not decoded.
-pub fn update_normal_status(ledger: &mut dyn Transaction, kind: &Kind, body: &Object) -> ApiResult<WriteReply> {
+pub fn update_normal_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) -> ApiResult<WriteReply> {
     let key = key_of(kind, body);
-    let old = ledger.see(&key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
+    let old = txn.get_shared(&key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
     check_preconditions(kind, body, &old)?;
     let status = body.value_at(&["status"]).cloned();
     let mut warnings = Vec::new();
     debug_assert_eq!(Ok(status.clone()), normal_status(kind, body, &WriteOptions::default(), &mut warnings));
-    keep_status(ledger, (kind, &key), status, old, StatusOwnership::In(None), warnings)
+    keep_status(txn, (kind, &key), status, old, StatusOwnership::In(None), warnings)
 }
 
 /// Ownership of the fields of a status.
@@ -104,7 +104,7 @@ enum StatusOwnership<'a> {
 
 /// Keeps the object with a new status. The rest was checked when it was written and is not looked at again.
 fn keep_status(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     (kind, key): (&Kind, &Key),
     status: Option<Value>,
     old: Arc<Object>,
@@ -118,7 +118,7 @@ fn keep_status(
     }
     // Without ownership tracking the old object is not needed, so it is changed in place.
     let before = (matches!(noted, StatusOwnership::By(_)) && managed::is_tracked(&old)).then(|| old.clone());
-    let mut object = ledger.take_object(key, old);
+    let mut object = txn.take_object(key, old);
     match status {
         Some(status) => object.set(&["status"], status),
         None => {
@@ -127,14 +127,14 @@ fn keep_status(
     }
     match (noted, before) {
         (StatusOwnership::By(manager), Some(old)) => {
-            managed::update::updated(kind, &old, &mut object, Some(&manager), ledger.now());
+            managed::update::updated(kind, &old, &mut object, Some(&manager), txn.now());
         }
         (StatusOwnership::In(Some(list)), _) if other_managers => {
             object.set(&["metadata", "managedFields"], list.clone())
         }
         _ => {}
     }
-    Ok(WriteReply::changed(ledger.put(key, object)?, warnings))
+    Ok(WriteReply::changed(txn.put(key, object)?, warnings))
 }
 
 /// A body's status as it is stored; of the rest nothing is read.
@@ -185,7 +185,7 @@ fn resized(
 
 /// The object with new metadata and spec, through the whole pipeline.
 fn whole(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     kind: &Kind,
     body: &Object,
     old: &Object,
@@ -199,9 +199,9 @@ fn whole(
     (kind.prepare)(&mut object, Some(old));
     let mut request =
         AdmissionRequest { kind, object: &mut object, old: Some(old), warnings, dry_run: options.dry_run };
-    admission::mutate(ledger, &mut request)?;
+    admission::mutate(txn, &mut request)?;
     check(kind, body.api_version(), request.object, Some(old))?;
-    admission::validate(ledger, &mut request)?;
+    admission::validate(txn, &mut request)?;
     if part == UpdatePart::Main {
         warn(kind, body.api_version(), &object, warnings);
     }
@@ -209,15 +209,15 @@ fn whole(
 }
 
 /// Keeps what has changed; an object that only waited for this write to be gone goes.
-fn keep(
-    ledger: &mut dyn Transaction,
+fn put_update(
+    txn: &mut dyn Transaction,
     (kind, key): (&Kind, &Key),
     mut object: Object,
     old: Arc<Object>,
     manager: Option<&FieldManager>,
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
-    managed::update::updated(kind, &old, &mut object, manager, ledger.now());
+    managed::update::updated(kind, &old, &mut object, manager, txn.now());
     if kind.generation && (metadata::spec_differs(&object, &old) || annotations_count(kind, &object, &old)) {
         object.set(&["metadata", "generation"], old.generation() + 1);
     }
@@ -225,9 +225,9 @@ fn keep(
         return Ok(WriteReply::unchanged(old, warnings));
     }
     if delete::is_due(kind, &object) {
-        return Ok(WriteReply::changed(ledger.remove(key, object)?, warnings));
+        return Ok(WriteReply::changed(txn.remove(key, object)?, warnings));
     }
-    Ok(WriteReply::changed(ledger.put(key, object)?, warnings))
+    Ok(WriteReply::changed(txn.put(key, object)?, warnings))
 }
 
 /// A Deployment's annotations go into its ReplicaSets, so their changes count; what the controller notes does not.

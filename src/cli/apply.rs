@@ -8,10 +8,10 @@ use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Key, Object, Reason, Status};
 
-mod anew;
 mod follow;
 mod last_applied;
 mod prune;
+mod recreate;
 mod refused;
 mod server_side;
 
@@ -118,17 +118,17 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         }
     }
     let (mut applied, mut needs_plane) = (Vec::new(), false);
-    let write = |ledger: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {
+    let write = |txn: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {
         let object = sent(manifest, kind, key, validation)?;
         if let Some(applier) = &applier {
-            return applier.apply(ledger, (manifest, kind), &object, &options);
+            return applier.apply(txn, (manifest, kind), &object, &options);
         }
-        let is_known = ledger.exists(key)?;
+        let is_known = txn.exists(key)?;
         if dry_run == DryRun::Client && !is_known {
             let object = with_last_applied(&object);
             return Ok(Applied { outcome: Done::Created, object, warnings: Vec::new() });
         }
-        let done = apply::apply(ledger, kind, &object, args.overwrite, &options);
+        let done = apply::apply(txn, kind, &object, args.overwrite, &options);
         done.map_err(|status| ApplyFailure::Refused { status, object, is_known })
     };
     let ended = context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
@@ -208,7 +208,7 @@ impl ApplyFailure {
             ApplyFailure::Refused { status, object, is_known } => (status, object, is_known),
         };
         let status = if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) {
-            match anew::make(context, kind, key, &with_last_applied(&object), options) {
+            match recreate::recreate(context, kind, key, &with_last_applied(&object), options) {
                 Err(Failure::Api { status, .. }) => status,
                 done => return done,
             }
@@ -256,7 +256,7 @@ fn print_result(
     };
     if args.change.tells() && !(again && done.outcome == Done::Unchanged) {
         let name = context.name_of(kind, &done.object);
-        context.say(&format!("{name} {word}{}", dry_run.suffix()))?;
+        context.print_line(&format!("{name} {word}{}", dry_run.suffix()))?;
     }
     Ok(done.object)
 }

@@ -91,7 +91,7 @@ pub fn join(
         SessionEnd::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
         SessionEnd::Exited(_) | SessionEnd::Detached => {
             if let Some(how) = how_to_come_back(pod, container, is_ephemeral, streams).filter(|_| !wish.quiet) {
-                context.say(&how)?;
+                context.print_line(&how)?;
             }
             Ok(AttachResult::Done)
         }

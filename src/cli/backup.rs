@@ -31,5 +31,5 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let Some(api) = context.existing()? else { return Err(OpenError::Absent { path }.into()) };
     api.store().backup(&args.file).map_err(|error| api::refused(&error))?;
     let revision = api.read(|snapshot| snapshot.revision())?;
-    context.say(&format!("{} saved to {} (revision {revision})", path.display(), args.file.display()))
+    context.print_line(&format!("{} saved to {} (revision {revision})", path.display(), args.file.display()))
 }

@@ -24,13 +24,13 @@ pub fn change(
     let key = key_of(target.kind, &target.object);
     let options = context.options(FieldValidation::Warn, dry_run);
     let mut failed = None;
-    let done = context.api()?.write(options.dry_run, |ledger| {
-        let mut object = read::get(ledger, &key)?;
+    let done = context.api()?.write(options.dry_run, |txn| {
+        let mut object = read::get(txn, &key)?;
         if let Err(failure) = edit(&mut object) {
             failed = Some(failure);
             return Err(Status::new(Reason::BadRequest, "the change was given up"));
         }
-        update(ledger, target.kind, &object, UpdatePart::Main, &options)
+        update(txn, target.kind, &object, UpdatePart::Main, &options)
     });
     if let Some(failure) = failed {
         return Err(failure);

@@ -106,7 +106,7 @@ pub(super) const USER: &str = "admin";
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = name(context);
     match args.verb {
-        ConfigVerb::CurrentContext => context.say(&name),
+        ConfigVerb::CurrentContext => context.print_line(&name),
         ConfigVerb::GetContexts(args) => get_contexts(&args, context, &name),
         ConfigVerb::SetContext(args) => set_context(&args, context, &name),
         ConfigVerb::UseContext(args) => use_context(&args, context, &name),
@@ -130,7 +130,7 @@ fn get_contexts(args: &GetContextsArgs, context: &mut CommandContext, name: &str
     let failures = unknown.map(|asked| Failure::plain(format!("context {asked} not found"))).collect();
     if args.contexts.is_empty() || args.contexts.iter().any(|asked| asked == name) {
         if args.output == "name" {
-            context.say(name)?;
+            context.print_line(name)?;
         } else {
             let head = if args.no_headers { "" } else { "CURRENT\tNAME\tCLUSTER\tAUTHINFO\tNAMESPACE\n" };
             let namespace = context.default_namespace();
@@ -152,12 +152,12 @@ fn set_context(args: &SetContextArgs, context: &mut CommandContext, name: &str) 
     if let Some(namespace) = context.globals.namespace.clone() {
         context.set_default_namespace(&namespace)?;
     }
-    context.say(&format!("Context {name:?} modified."))
+    context.print_line(&format!("Context {name:?} modified."))
 }
 
 fn use_context(args: &UseContextArgs, context: &mut CommandContext, name: &str) -> CliResult {
     match &args.contexts[..] {
-        [asked] if asked == name => context.say(&format!("Switched to context {name:?}.")),
+        [asked] if asked == name => context.print_line(&format!("Switched to context {name:?}.")),
         [asked] => Err(missing(asked)),
         several => Err(Failure::plain(format!("Unexpected args: [{}]", several.join(" ")))),
     }

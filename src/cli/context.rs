@@ -4,7 +4,7 @@ use super::flags::DryRun;
 use super::{CliResult, Failure, Globals};
 use crate::apiserver::{Api, FieldManager, FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{self, Kind};
-use crate::object::{Object, Status, Time, cause};
+use crate::object::{Object, Status, Time, io_error_text};
 use crate::store::{self, OpenError, OpenMode};
 use anyhow::Context as _;
 use colored::Colorize;
@@ -194,16 +194,19 @@ impl CommandContext {
 
     /// Looks at the state in one snapshot. Looking makes nothing: a cluster that does not exist yet looks as it will when it is new,
     /// but a place that was named and has not even a folder is taken for a mistake by verbs that do not make one.
-    pub fn look<T>(&mut self, look: impl FnOnce(&dyn Transaction) -> crate::apiserver::ApiResult<T>) -> CliResult<T> {
+    pub fn read_view<T>(
+        &mut self,
+        look: impl FnOnce(&dyn Transaction) -> crate::apiserver::ApiResult<T>,
+    ) -> CliResult<T> {
         if let Some(api) = self.existing()? {
-            return Ok(api.look(look)?);
+            return Ok(api.read_view(look)?);
         }
         let path = self.state();
         let folder = std::path::absolute(&path).ok().and_then(|path| path.parent().map(Path::to_owned));
         if !self.may_be_new && path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
             return Err(OpenError::Absent { path }.into());
         }
-        Ok(self.unmade()?.look(look)?)
+        Ok(self.unmade()?.read_view(look)?)
     }
 
     /// Now.
@@ -223,15 +226,16 @@ impl CommandContext {
     pub fn print_styled(&mut self, text: &str) -> CliResult {
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::Machine(74, format!("cannot write to standard output: {error}", error = cause(error))))
-            }
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Machine(
+                74,
+                format!("cannot write to standard output: {error}", error = io_error_text(error)),
+            )),
             written => Ok(written?),
         }
     }
 
     /// Writes one line to standard output.
-    pub fn say(&mut self, line: &str) -> CliResult {
+    pub fn print_line(&mut self, line: &str) -> CliResult {
         self.print(&format!("{line}\n"))
     }
 

@@ -2,8 +2,8 @@
 
 use super::{CliResult, CommandContext};
 use crate::kinds::Kind;
+use crate::reconcile::control_loop::HEARD;
 use crate::reconcile::leader;
-use crate::reconcile::watch::HEARD;
 
 /// Whether objects of a kind need a control plane to become anything: pods, and what makes pods.
 pub fn is_needed_for(kind: &Kind) -> bool {

@@ -1,7 +1,7 @@
 //! `kloop cp`: files and folders to and from containers, as these see them; neither tar nor a control plane is needed.
 
 use super::{CliResult, CommandContext, Failure, one_pod};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::runtime::copy::{ContainerFilesystem, CopyRefusal};
 use std::path::Path;
 
@@ -108,7 +108,7 @@ fn failed(error: std::io::Error, last: &str, context: &mut CommandContext) -> Fa
         context.print_notice(&format!("{error}\ntar: {last}\ncommand terminated with exit code 2"));
         return Failure::Code(2);
     }
-    Failure::plain(cause(error))
+    Failure::plain(io_error_text(error))
 }
 
 /// The container, and whose it is.

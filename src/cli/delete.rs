@@ -111,14 +111,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let selects = args.which.select.selector.is_some() || args.which.select.field_selector.is_some() || args.all;
     let (mut targets, mut failures) = find(&args, context)?;
     if targets.is_empty() && failures.is_empty() && selects {
-        return context.say("No resources found");
+        return context.print_line("No resources found");
     }
     if targets.is_empty() {
         // Nothing is written: where there is no cluster yet, none is made.
         return Failure::from_failures(failures);
     }
     if args.interactive && !is_confirmed(context, &targets)? {
-        return context.say("deletion is cancelled");
+        return context.print_line("deletion is cancelled");
     }
     let mut gone = Vec::new();
     if dry_run == DryRun::Client {
@@ -127,8 +127,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             failures.extend(print_deleted(&args, context, &target, dry_run).err());
         }
     }
-    let write = |ledger: &mut dyn Transaction, (target, _): &DeleteTarget| {
-        delete(ledger, target.kind, &key_of(target.kind, &target.object), &options).map(|_| ())
+    let write = |txn: &mut dyn Transaction, (target, _): &DeleteTarget| {
+        delete(txn, target.kind, &key_of(target.kind, &target.object), &options).map(|_| ())
     };
     let ended = context.write_each(
         dry_run != DryRun::None,
@@ -202,10 +202,10 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
 
 /// Asks on the terminal whether all of this is meant.
 fn is_confirmed(context: &mut CommandContext, targets: &[DeleteTarget]) -> CliResult<bool> {
-    context.say(&format!("You are about to delete the following {} resource(s):", targets.len()))?;
+    context.print_line(&format!("You are about to delete the following {} resource(s):", targets.len()))?;
     for (target, _) in targets {
         let name = context.name_of(target.kind, &target.object);
-        context.say(&name)?;
+        context.print_line(&name)?;
     }
     context.print("Do you want to continue? (y/N): ")?;
     let mut answer = String::new();
@@ -226,7 +226,7 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
             let located = targets::named(context, &manifest).and_then(|(kind, key)| {
-                let object = context.look(|ledger| read::exact(ledger, &key));
+                let object = context.read_view(|txn| read::exact(txn, &key));
                 let object = object.map_err(|failure| in_file(failure, &manifest.source))?;
                 Ok((Target { kind, object }, Some(manifest.source.clone())))
             });
@@ -269,14 +269,14 @@ fn print_deleted(
 ) -> CliResult {
     if args.output.is_some() {
         let name = context.name_of(kind, object);
-        return context.say(&name);
+        return context.print_line(&name);
     }
     let word = if args.force { "force deleted" } else { "deleted" };
-    context.say(&format!("{}{}", told(kind, &key_of(kind, object), word), dry_run.suffix()))
+    context.print_line(&format!("{}{}", deletion_message(kind, &key_of(kind, object), word), dry_run.suffix()))
 }
 
 /// `pod "web" deleted from default namespace`.
-pub fn told(kind: &Kind, key: &Key, word: &str) -> String {
+pub fn deletion_message(kind: &Kind, key: &Key, word: &str) -> String {
     let place = if kind.namespaced { format!(" from {} namespace", key.namespace) } else { String::new() };
     format!("{} {:?} {word}{place}", kind.qualified_singular(), &*key.name)
 }
@@ -289,7 +289,7 @@ fn wait(context: &mut CommandContext, mut left: Vec<(&'static Kind, Key, String)
     loop {
         let mut still = Vec::new();
         for (kind, key, uid) in left {
-            let lives = context.look(|ledger| ledger.get(&key))?.is_some_and(|object| object.uid() == uid);
+            let lives = context.read_view(|txn| txn.get(&key))?.is_some_and(|object| object.uid() == uid);
             if lives {
                 still.push((kind, key, uid));
             }

@@ -96,7 +96,7 @@ fn with_prefix(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Targe
     let kind: &'static Kind = kind;
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-    let objects = context.look(|ledger| read::list(ledger, kind, namespace, &ListSelection::default()))?;
+    let objects = context.read_view(|txn| read::list(txn, kind, namespace, &ListSelection::default()))?;
     let similar = objects.into_iter().filter(|object| object.name().starts_with(prefix.as_str()));
     Ok(similar.map(|object| Target { kind, object }).collect())
 }
@@ -105,8 +105,8 @@ fn with_prefix(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Targe
 fn print(context: &mut CommandContext, found: &[Target], show_events: bool) -> CliResult {
     let now = context.now();
     let state = context.existing()?.map(|api| api.store().home().to_owned());
-    let texts: Vec<String> = context.look(|ledger| {
-        let beside = SnapshotRelated { ledger, state: state.as_deref(), now, show_events };
+    let texts: Vec<String> = context.read_view(|txn| {
+        let beside = SnapshotRelated { txn, state: state.as_deref(), now, show_events };
         Ok(found.iter().map(|target| describe(target.kind.resource.0, &target.object, &beside)).collect())
     })?;
     context.print(&texts.join(SEPARATOR))
@@ -114,7 +114,7 @@ fn print(context: &mut CommandContext, found: &[Target], show_events: bool) -> C
 
 /// Related objects from the snapshot. Unreadable ones are left out: a description is for people.
 struct SnapshotRelated<'a> {
-    ledger: &'a dyn Transaction,
+    txn: &'a dyn Transaction,
     /// The cluster's folder, for what only the machine knows.
     state: Option<&'a Path>,
     now: Time,
@@ -124,12 +124,12 @@ struct SnapshotRelated<'a> {
 impl RelatedObjects for SnapshotRelated<'_> {
     fn list(&self, resource: &str, namespace: &str) -> Vec<Object> {
         let Some(kind) = kinds::by_name(resource) else { return Vec::new() };
-        self.ledger.list(kind.resource, Some(namespace).filter(|name| !name.is_empty())).unwrap_or_default()
+        self.txn.list(kind.resource, Some(namespace).filter(|name| !name.is_empty())).unwrap_or_default()
     }
 
     fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Object> {
         let kind = kinds::by_name(resource)?;
-        self.ledger.get(&Key::new(kind.resource, namespace, name)).ok().flatten()
+        self.txn.get(&Key::new(kind.resource, namespace, name)).ok().flatten()
     }
 
     fn now(&self) -> Time {

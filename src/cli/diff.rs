@@ -9,7 +9,7 @@ use crate::apiserver::apply_patch::apply_patch;
 use crate::apiserver::managed::apply::KUBECTL;
 use crate::apiserver::update::UpdatePart;
 use crate::kinds::manifest_folder;
-use crate::object::{Object, cause, yaml};
+use crate::object::{Object, io_error_text, yaml};
 use serde_json::{Map, Value};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -90,11 +90,11 @@ fn write_versions(
     let (kind, key) = targets::named(context, manifest)?;
     let object = targets::placed(manifest, kind, &key);
     let options = context.options(FieldValidation::Strict, DryRun::Server);
-    let mut before = context.look(|ledger| ledger.get(&key))?;
+    let mut before = context.read_view(|txn| txn.get(&key))?;
     let applier = (args.field_manager.as_deref().unwrap_or(KUBECTL), args.force_conflicts);
-    let done = context.api_for(true)?.write(true, |ledger| match args.server_side {
-        true => apply_patch(ledger, kind, &object, applier, UpdatePart::Main, &options),
-        false => apply::apply(ledger, kind, &object, true, &options),
+    let done = context.api_for(true)?.write(true, |txn| match args.server_side {
+        true => apply_patch(txn, kind, &object, applier, UpdatePart::Main, &options),
+        false => apply::apply(txn, kind, &object, true, &options),
     });
     let mut after = done?.object;
     take_over(&mut after, before.as_ref(), args.server_side);
@@ -186,8 +186,8 @@ fn show(context: &mut CommandContext, live: &Path, merged: &Path) -> CliResult {
     let mut words = program.split_whitespace();
     let Some(name) = words.next() else { return Ok(()) };
     let done = Command::new(name).args(words).arg(live).arg(merged).output();
-    let done =
-        done.map_err(|error| Failure::plain(format!("failed to run {program:?}: {error}", error = cause(error))))?;
+    let done = done
+        .map_err(|error| Failure::plain(format!("failed to run {program:?}: {error}", error = io_error_text(error))))?;
     context.print(&String::from_utf8_lossy(&done.stdout))?;
     let text = String::from_utf8_lossy(&done.stderr);
     if !text.is_empty() {

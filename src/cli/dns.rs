@@ -21,11 +21,11 @@ pub struct Args {}
 
 /// Runs the verb.
 pub fn run(_args: Args, context: &mut CommandContext) -> CliResult {
-    let (network, lines) = context.look(|ledger| {
-        let list = |resource| ledger.list(Resource(resource), None);
+    let (network, lines) = context.read_view(|txn| {
+        let list = |resource| txn.list(Resource(resource), None);
         let names =
             names(&list("services")?, &list("endpointslices.discovery.k8s.io")?, &list("ingresses.networking.k8s.io")?);
-        Ok((ledger.network(), names))
+        Ok((txn.network(), names))
     })?;
     let home = context.existing()?.map(|api| api.store().home().to_owned());
     let resolver = home.and_then(|home| runtime::resolver_of(&home, network));

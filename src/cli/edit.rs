@@ -76,7 +76,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         let edited = without_comments(&file.edit()?);
         if !reasons.is_empty() && edited == text {
-            return Err(file.keep(context, "Edit cancelled, no valid changes were saved."));
+            return Err(file.keep_draft(context, "Edit cancelled, no valid changes were saved."));
         }
         if edited == original {
             context.print_notice("Edit cancelled, no changes made.");
@@ -144,7 +144,7 @@ fn save(
         let same =
             |path: &[&str]| edited.value_at(path).is_none() || edited.value_at(path) == target.object.value_at(path);
         if !same(&["apiVersion"]) || !same(&["kind"]) || !same(&["metadata", "name"]) {
-            return Err(file.keep(context, "At least one of apiVersion, kind and name was changed"));
+            return Err(file.keep_draft(context, "At least one of apiVersion, kind and name was changed"));
         }
         if edited.kind().is_empty() || edited.name().is_empty() {
             let name = target.object.name();
@@ -188,7 +188,7 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
     let name = context.name_of(kind, object);
     let edited = if args.save_config { with_last_applied(edited) } else { edited.clone() };
     if edited == shown {
-        return context.say(&format!("{name} skipped"));
+        return context.print_line(&format!("{name} skipped"));
     }
     let (language, change) = match merge::schema_for(&kind.api_version(), kind.kind) {
         Some(schema) => {
@@ -205,7 +205,7 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
     };
     let options = context.options(FieldValidation::Strict, dry_run);
     let reply: WriteReply =
-        context.api()?.write(options.dry_run, |ledger| patch(ledger, kind, &key, language, &change, part, &options))?;
+        context.api()?.write(options.dry_run, |txn| patch(txn, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);
     args.change.print.result(context, &reply.object, &format!("{name} edited{}", dry_run.suffix()))
 }
@@ -237,7 +237,7 @@ impl EditedFile {
     }
 
     /// Leaves the file where it is, says so, and fails.
-    fn keep(&self, context: &mut CommandContext, why: &str) -> Failure {
+    fn keep_draft(&self, context: &mut CommandContext, why: &str) -> Failure {
         self.kept.set(true);
         context
             .print_notice(&format!("A copy of your changes has been stored to {:?}", self.path.display().to_string()));

@@ -70,7 +70,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
     let revision = context.existing()?.map_or(Ok(0), |api| api.read(|snapshot| snapshot.revision()))?;
-    let mut found = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+    let mut found = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
     found.retain(|event| is_of_type(&args, event));
     if let Some(mut printer) = args.print.printer()? {
         events::sort(&mut found);

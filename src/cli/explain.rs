@@ -98,7 +98,7 @@ fn custom(
     args: &Args,
 ) -> CliResult<ExplainText> {
     let key = Key::new(DEFINITIONS, "", &declared.definition);
-    let definition = context.look(|ledger| read::exact(ledger, &key))?;
+    let definition = context.read_view(|txn| read::exact(txn, &key))?;
     let group = kind.resource.group();
     let asked = Some(args.api_version.as_str()).filter(|asked| !asked.is_empty());
     let version = match asked.map(|asked| asked.split_once('/').unwrap_or(("", asked))) {

@@ -1,7 +1,7 @@
 //! Failures of commands: message and exit code.
 
 use super::files::Manifest;
-use crate::object::{Reason, Status, cause};
+use crate::object::{Reason, Status, io_error_text};
 use crate::store::{OpenError, StoreError};
 use std::fmt;
 
@@ -105,7 +105,7 @@ impl From<OpenError> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
-        let text = cause(format!("{error:#}"));
+        let text = io_error_text(format!("{error:#}"));
         match error.chain().find_map(exit_code) {
             Some(code) => Failure::Machine(code, text),
             None => Failure::Plain(text),

@@ -3,7 +3,7 @@
 use super::{CliResult, Failure, input, kustomize};
 use crate::kinds::{self, custom_resource_definition as definition};
 use crate::object::yaml::{self, YamlDocument};
-use crate::object::{Object, Resource, Status, cause};
+use crate::object::{Object, Resource, Status, io_error_text};
 use clap::Args;
 use serde_json::Value;
 use std::os::unix::fs::FileTypeExt;
@@ -168,7 +168,7 @@ pub fn read(flags: &FileFlags) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
             }
             match input::bounded(std::io::stdin().lock(), MAX_BYTES) {
                 Ok(bytes) => parse(&bytes, "STDIN", None, &mut manifests, &mut failures),
-                Err(error) => failures.push(Failure::plain(format!("error reading STDIN: {}", cause(error)))),
+                Err(error) => failures.push(Failure::plain(format!("error reading STDIN: {}", io_error_text(error)))),
             }
         } else if name.starts_with("http://") || name.starts_with("https://") {
             return Err(Failure::plain(format!(
@@ -211,7 +211,7 @@ fn expand(name: &str, recursive: bool) -> CliResult<Vec<PathBuf>> {
     let missing = || Failure::plain(format!("the path {name:?} does not exist"));
     let meta = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => missing(),
-        _ => Failure::plain(format!("the path {name:?} cannot be accessed: {error}", error = cause(error))),
+        _ => Failure::plain(format!("the path {name:?} cannot be accessed: {error}", error = io_error_text(error))),
     })?;
     if !meta.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -263,7 +263,9 @@ fn read_file(path: &Path, is_named: bool, manifests: &mut Vec<Manifest>, failure
             });
             parse(&bytes, &source, folder, manifests, failures);
         }
-        Err(error) => failures.push(Failure::plain(format!("error reading {source}: {error}", error = cause(error)))),
+        Err(error) => {
+            failures.push(Failure::plain(format!("error reading {source}: {error}", error = io_error_text(error))))
+        }
     }
 }
 
@@ -275,7 +277,10 @@ fn parse(
     failures: &mut Vec<Failure>,
 ) {
     let refuse = |error: yaml::YamlError| {
-        Failure::plain(format!("error parsing {source}: error converting YAML to JSON: {error}", error = cause(error)))
+        Failure::plain(format!(
+            "error parsing {source}: error converting YAML to JSON: {error}",
+            error = io_error_text(error)
+        ))
     };
     let text = match yaml::decode_bytes(bytes) {
         Ok(text) => text,

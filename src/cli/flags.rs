@@ -4,7 +4,7 @@ use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::with_last_applied;
 use crate::kinds::{Kind, manifest_folder};
-use crate::object::{Object, cause, time};
+use crate::object::{Object, io_error_text, time};
 use crate::show::print::{self, ObjectPrinter, OutputFlags, OutputFormat};
 use clap::Args;
 use jiff::SignedDuration;
@@ -141,7 +141,7 @@ impl PrintFlags {
         let flags = OutputFlags { template: self.template.as_deref(), missing_keys, no_headers, tables };
         let mut read = |path: &str| {
             input::read_to_string(path)
-                .map_err(|error| format!("error reading --template {path}, {error}", error = cause(error)))
+                .map_err(|error| format!("error reading --template {path}, {error}", error = io_error_text(error)))
         };
         Ok(Some(OutputFormat::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))
     }
@@ -167,7 +167,7 @@ impl PrintFlags {
                 context.printed += 1;
                 context.print(&text)
             }
-            None => context.say(line),
+            None => context.print_line(line),
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::apiserver::read;
 use crate::apiserver::scale::subresource;
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Time, time};
+use crate::reconcile::control_loop::HEARD;
 use crate::reconcile::leader;
-use crate::reconcile::watch::HEARD;
 use crate::show::print::{ObjectPrinter, OutputFormat};
 use crate::show::sort::SortBy;
 use crate::show::table::{self, Table};
@@ -200,10 +200,10 @@ fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec
             let mut groups = Vec::new();
             for kind in kinds {
                 context.warn_of(kind);
-                let wanted = targets::wanted(&args.which.select, kind)?;
+                let wanted = targets::list_selection(&args.which.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-                let objects = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+                let objects = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
                 groups.push(KindGroup { kind, objects });
             }
             Ok((GetResult { groups, single: false, named: false }, Vec::new()))
@@ -220,7 +220,7 @@ fn fetch_named(
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for (kind, name) in named {
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);
-        match context.look(|ledger| subresource(kind, read::get(ledger, &key)?, &args.subresource)) {
+        match context.read_view(|txn| subresource(kind, read::get(txn, &key)?, &args.subresource)) {
             Ok(object) => found.push((kind, object)),
             Err(Failure::Api { status, .. }) if args.ignore_not_found && status.reason == Reason::NotFound => {}
             Err(failure) => failures.push(failure),

@@ -76,7 +76,7 @@ pub fn page(path: &[String], verb: &Command) -> String {
         text.push_str(&format!("\nOptions:\n{}\n", flags.trim_end_matches('\n')));
     }
     text.push_str(&format!("\nUsage:\n  {}\n\n", usage(path, verb)));
-    if below(verb).next().is_some() {
+    if subcommands(verb).next().is_some() {
         let path = [&["kloop".to_owned()], path].concat().join(" ");
         text.push_str(&format!("Use \"{path} <command> --help\" for more information about a given command.\n"));
     }
@@ -105,12 +105,12 @@ fn indented(text: &str, by: &str) -> String {
 }
 
 /// The verbs below a verb, but for clap's own `help`.
-fn below(verb: &Command) -> impl Iterator<Item = &Command> {
+fn subcommands(verb: &Command) -> impl Iterator<Item = &Command> {
     verb.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
 }
 
 fn verbs(path: &[String], verb: &Command) -> String {
-    let width = below(verb).map(|inner| inner.get_name().len()).max().unwrap_or(0) + 3;
+    let width = subcommands(verb).map(|inner| inner.get_name().len()).max().unwrap_or(0) + 3;
     let line = |inner: &Command| {
         let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
         format!("  {:width$}{}\n", inner.get_name(), about.trim_end_matches('.'))
@@ -120,17 +120,17 @@ fn verbs(path: &[String], verb: &Command) -> String {
         false => format!("\n{title}:\n{lines}"),
     };
     if !path.is_empty() {
-        let mut sorted: Vec<&Command> = below(verb).collect();
+        let mut sorted: Vec<&Command> = subcommands(verb).collect();
         sorted.sort_by_key(|inner| inner.get_name());
         return section("Available Commands", sorted.into_iter().map(line).collect());
     }
     let mut text = String::new();
     for (title, names) in GROUPS {
-        let found = names.iter().filter_map(|name| below(verb).find(|inner| inner.get_name() == *name));
+        let found = names.iter().filter_map(|name| subcommands(verb).find(|inner| inner.get_name() == *name));
         text.push_str(&section(title, found.map(line).collect()));
     }
     let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
-    let others = below(verb).filter(|inner| !grouped(inner.get_name()));
+    let others = subcommands(verb).filter(|inner| !grouped(inner.get_name()));
     text.push_str(&section("Other Commands", others.map(line).collect()));
     let topic = |topic: &topics::Topic| format!("  {:width$}{}\n", topic.name, topic.summary());
     text + &section("Topics (kloop help TOPIC)", topics::ALL.iter().map(topic).collect())
@@ -201,7 +201,7 @@ mod tests {
 
     fn every(grammar: &Command, path: &mut Vec<String>, check: &mut dyn FnMut(&[String], &Command)) {
         check(path, grammar);
-        for inner in below(grammar) {
+        for inner in subcommands(grammar) {
             path.push(inner.get_name().to_owned());
             every(inner, path, check);
             path.pop();
@@ -311,7 +311,7 @@ mod tests {
     fn every_verb_and_flag_is_explained() {
         every(&built(), &mut Vec::new(), &mut |path, verb| {
             assert!(verb.get_about().is_some(), "{path:?} says nothing");
-            let is_leaf = below(verb).next().is_none();
+            let is_leaf = subcommands(verb).next().is_none();
             let hidden = verb.is_hide_set();
             assert!(!is_leaf || hidden || verb.get_after_help().is_some(), "{path:?} has no examples");
             for flag in flags(verb) {

@@ -147,7 +147,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     for request in &requests {
         let done = copy(&args, &place, request, &options);
         match done {
-            Err(failure) if args.ignore_errors => context.say(&failure.to_string())?,
+            Err(failure) if args.ignore_errors => context.print_line(&failure.to_string())?,
             done => done?,
         }
     }
@@ -211,11 +211,11 @@ fn pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
         let selector = args.selector.as_deref().unwrap_or_default();
         let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
         let wanted = ListSelection { labels: Some(labels), fields: None };
-        return context.look(|ledger| read::list(ledger, pods, Some(&namespace), &wanted));
+        return context.read_view(|txn| read::list(txn, pods, Some(&namespace), &wanted));
     };
     let (kind, name) = one_pod::named(word, pods)?;
     let key = Key::new(kind.resource, context.namespace_of(kind), &name);
-    let object = context.look(|ledger| read::get(ledger, &key)).map_err(|failure| match failure {
+    let object = context.read_view(|txn| read::get(txn, &key)).map_err(|failure| match failure {
         Failure::Api { status, .. } if status.reason == Reason::NotFound => {
             Failure::plain(format!("error from server (NotFound): {} in namespace {namespace:?}", status.message))
         }
@@ -234,7 +234,7 @@ fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Objec
     let patience = Deadline::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
     let wanted = ListSelection { labels: Some(selector), fields: None };
     let mut found = loop {
-        let found = context.look(|ledger| read::list(ledger, pods, Some(owner.namespace()), &wanted))?;
+        let found = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &wanted))?;
         if !found.is_empty() {
             break found;
         }
@@ -247,7 +247,7 @@ fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Objec
         let several = found.len() > 1;
         found.truncate(1);
         if let Some(pod) = found.first().filter(|_| several) {
-            let count = context.look(|ledger| read::list(ledger, pods, Some(owner.namespace()), &wanted))?.len();
+            let count = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &wanted))?.len();
             context.print_notice(&format!("Found {count} pods, using pod/{}", pod.name()));
         }
     }
@@ -264,7 +264,11 @@ fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
         if known.has(asked) {
             return Ok(vec![asked.clone()]);
         }
-        let text = format!("container {asked} is not valid for pod {} out of: {}", pod.name(), known.told());
+        let text = format!(
+            "container {asked} is not valid for pod {} out of: {}",
+            pod.name(),
+            known.default_container_notice()
+        );
         return Err(Failure::plain(text));
     }
     Ok(known.default(pod, context, false).into_iter().collect())

@@ -108,7 +108,7 @@ pub fn find(word: &str, timeout: &str, context: &mut CommandContext) -> CliResul
 
 fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {
     let pods = targets::kind("pods")?;
-    let object = context.look(|ledger| read::get(ledger, key))?;
+    let object = context.read_view(|txn| read::get(txn, key))?;
     if kind.resource == pods.resource {
         return Ok(object);
     }
@@ -119,7 +119,7 @@ fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandCo
     let patience = Deadline::new(context, Some(timeout.unwrap_or_default()))?;
     let wanted = ListSelection { labels: Some(selector), fields: None };
     loop {
-        let found = context.look(|ledger| read::list(ledger, pods, Some(object.namespace()), &wanted))?;
+        let found = context.read_view(|txn| read::list(txn, pods, Some(object.namespace()), &wanted))?;
         if let Some(best) = found.into_iter().min_by_key(|pod| rank(pod, RestartRank::Few)) {
             return Ok(best);
         }
@@ -189,7 +189,7 @@ impl PodContainers {
     }
 
     /// All, as they are told to people.
-    pub fn told(&self) -> String {
+    pub fn default_container_notice(&self) -> String {
         let init = self.init.iter().map(|name| format!("{name} (init)"));
         let ephemeral = self.ephemeral.iter().map(|name| format!("{name} (ephem)"));
         self.main.iter().cloned().chain(init).chain(ephemeral).collect::<Vec<_>>().join(", ")
@@ -202,7 +202,8 @@ impl PodContainers {
         let chosen = annotated.clone().or_else(|| self.main.first().cloned())?;
         let is_choice = self.main.len() + self.init.len() + self.ephemeral.len() > 1;
         if is_choice && annotated.is_none() && !quiet {
-            context.print_notice(&format!("Defaulted container {chosen:?} out of: {}", self.told()));
+            context
+                .print_notice(&format!("Defaulted container {chosen:?} out of: {}", self.default_container_notice()));
         }
         Some(chosen)
     }

@@ -8,7 +8,7 @@ use crate::apiserver::patch::{self, PatchType};
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteOptions, WriteReply};
 use crate::kinds::Kind;
-use crate::object::{Object, Reason, Status, cause, yaml};
+use crate::object::{Object, Reason, Status, io_error_text, yaml};
 use serde_json::{Value, json};
 
 /// Update fields of a resource using strategic merge patch, a JSON merge patch, or a JSON patch.
@@ -87,7 +87,7 @@ fn text(args: &Args) -> CliResult<String> {
             std::io::ErrorKind::NotFound => {
                 Failure::plain(format!("unable to read patch file: open {path}: no such file or directory"))
             }
-            _ => Failure::plain(format!("unable to read patch file: {path}: {error}", error = cause(error))),
+            _ => Failure::plain(format!("unable to read patch file: {path}: {error}", error = io_error_text(error))),
         }),
         _ => Err(Failure::plain("must specify --patch or --patch-file containing the contents of the patch")),
     }
@@ -164,8 +164,7 @@ fn patch_object(
         manager.subresource = "scale";
     }
     let api = context.api()?;
-    let reply =
-        api.write(options.dry_run, |ledger| patch::patch(ledger, kind, &key, language, &change, part, &options))?;
+    let reply = api.write(options.dry_run, |txn| patch::patch(txn, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);
     print_patched(args, context, target, reply, dry_run)
 }

@@ -114,7 +114,7 @@ fn apply_manifest(
     let options = WriteOptions::default();
     targets::refuse_duplicates(kind, manifest, options.field_validation)?;
     let done = forecast
-        .write(|ledger| apply::apply(ledger, kind, &object, true, &options))
+        .write(|txn| apply::apply(txn, kind, &object, true, &options))
         .map_err(|status| Failure::in_manifest(status, "applying", manifest))?;
     context.warn(&done.warnings);
     let word = match done.outcome {

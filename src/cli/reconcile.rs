@@ -3,11 +3,11 @@
 use super::log_writer::LogWriter;
 use super::{CliResult, CommandContext, Failure, context, globals, input, serve};
 use crate::apiserver::Api;
-use crate::object::{Time, cause, time, yaml};
+use crate::object::{Time, io_error_text, time, yaml};
 use crate::reconcile::activity_log::pods;
+use crate::reconcile::control_loop::{RunUntil, is_busy};
 use crate::reconcile::convergence::{Unmet, unmet_in};
 use crate::reconcile::leader::Election;
-use crate::reconcile::watch::{RunUntil, is_busy};
 use crate::reconcile::{ControlLoop, ControlSettings, Idle, LogLevel, LogLine, RunEnd, leader, loops};
 use crate::runtime::capacity;
 use crate::runtime::image::Environment;
@@ -124,7 +124,8 @@ fn variables(wanted: &[String]) -> CliResult<Vec<(String, String)>> {
 /// The scheduler's configuration as JSON, once it is known to be in order.
 fn configuration(path: &Path) -> CliResult<String> {
     let refuse = |what: String| Failure::plain(format!("{}: {what}", path.display()));
-    let bytes = input::read(path).map_err(|error| refuse(format!("cannot be read: {error}", error = cause(error))))?;
+    let bytes =
+        input::read(path).map_err(|error| refuse(format!("cannot be read: {error}", error = io_error_text(error))))?;
     let text = yaml::decode_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
     let documents = yaml::documents(&text).map_err(|error| refuse(error.to_string()))?;
     let [document] = &documents[..] else {
@@ -178,7 +179,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
         loops: loops::chosen(&args.controllers).map_err(Failure::plain)?,
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
         backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
-        environment: Environment::of_this_process().with(variables(&args.env)?),
+        environment: Environment::of_this_process().with_variables(variables(&args.env)?),
         pids_per_pod: Some(args.pod_max_pids).filter(|most| *most > 0),
         scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), configuration)?,
         manifests: args.manifests.clone(),
@@ -196,28 +197,28 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
         std::thread::Builder::new().name("serve".into()).spawn(move || server.run(std::future::pending()))?;
     }
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let mut narrator = narrator(args.quiet, globals::is_verbose(args.v.as_deref()));
+    let mut log_sink = log_sink(args.quiet, globals::is_verbose(args.v.as_deref()));
     let mut signals = Some(signals);
     loop {
-        let led = lead(&args, until, context, &settings, &mut signals, &mut narrator)?;
+        let led = lead(&args, until, context, &settings, &mut signals, &mut log_sink)?;
         let Some(mut control) = led else { return Ok(()) };
-        match control.run(until, &mut narrator)? {
-            RunEnd::Deposed => print_line(&mut narrator, "another control plane took over; waiting".into()),
-            ending => return end(&args, context, control, ending, &mut narrator),
+        match control.run(until, &mut log_sink)? {
+            RunEnd::Deposed => print_line(&mut log_sink, "another control plane took over; waiting".into()),
+            ending => return end(&args, context, control, ending, &mut log_sink),
         }
     }
 }
 
 /// Says which node and state file are served, and what to type next in another terminal.
-fn tell_ready(settings: &ControlSettings, narrator: &mut dyn FnMut(&LogLine)) {
+fn tell_ready(settings: &ControlSettings, log_sink: &mut dyn FnMut(&LogLine)) {
     let state = std::path::absolute(&settings.state).unwrap_or_else(|_| settings.state.clone());
     let node = settings.node.as_ref().map_or("without a node here".to_owned(), |node| format!("node {}", node.name));
-    print_line(narrator, format!("ready: {node}, state file {}", state.display()));
+    print_line(log_sink, format!("ready: {node}, state file {}", state.display()));
     let export = match state == context::state_path(None) && std::env::var_os("KLOOP_STATE").is_none() {
         true => String::new(),
         false => format!("export KLOOP_STATE={}; ", state.display()),
     };
-    print_line(narrator, format!("next, in another terminal: {export}kloop apply -f FILE; kloop get pods; kloop why"));
+    print_line(log_sink, format!("next, in another terminal: {export}kloop apply -f FILE; kloop get pods; kloop why"));
 }
 
 /// Waits for its turn to lead, as a standby when another leads; none when stopped before, or when that other one has done what a
@@ -228,7 +229,7 @@ fn lead(
     context: &mut CommandContext,
     settings: &ControlSettings,
     signals: &mut Option<signal_hook::iterator::Signals>,
-    narrator: &mut dyn FnMut(&LogLine),
+    log_sink: &mut dyn FnMut(&LogLine),
 ) -> CliResult<Option<ControlLoop>> {
     let mut api = context.take_api()?;
     let mut told = false;
@@ -243,7 +244,7 @@ fn lead(
                 let holder = text.split(" has been writing").next().unwrap_or_default().to_owned();
                 if blocked.as_ref() != Some(&holder) {
                     print_line(
-                        narrator,
+                        log_sink,
                         format!("waiting to write to the cluster's file: {holder} holds its write lock"),
                     );
                     blocked = Some(holder);
@@ -259,12 +260,12 @@ fn lead(
             Ok(Election::Leads(leadership)) => break leadership,
             Ok(Election::Waits(pid)) => {
                 if !std::mem::replace(&mut told, true) {
-                    print_line(narrator, format!("the control plane with pid {pid} leads; standing by"));
+                    print_line(log_sink, format!("the control plane with pid {pid} leads; standing by"));
                 }
                 if let RunUntil::Converged(patience) = until {
                     let (unmet, proven) = watched(&api, &mut seen)?;
                     if unmet.is_empty() && proven.is_none_or(|at| at <= Time::now()) {
-                        return if args.quiet { Ok(None) } else { context.say("converged").map(|()| None) };
+                        return if args.quiet { Ok(None) } else { context.print_line("converged").map(|()| None) };
                     }
                     if has_failed(unmet) || Time::now().duration_since(started) >= patience {
                         return Err(not_converged(args, unmet));
@@ -279,14 +280,14 @@ fn lead(
     };
     let control = ControlLoop::start(api, leadership, settings.clone())?;
     if args.watch {
-        tell_ready(settings, narrator);
+        tell_ready(settings, log_sink);
     }
     if let Some(mut signals) = signals.take() {
         let outbox = control.outbox();
         std::thread::spawn(move || {
             for _ in signals.forever() {
                 // A second signal finds nobody listening when the first one is being acted on: then it ends the process.
-                if outbox.send(crate::reconcile::watch::WakeUp::Stop).is_err() {
+                if outbox.send(crate::reconcile::control_loop::WakeUp::Stop).is_err() {
                     std::process::exit(130);
                 }
             }
@@ -324,16 +325,16 @@ fn end(
     context: &mut CommandContext,
     mut control: ControlLoop,
     ending: RunEnd,
-    narrator: &mut dyn FnMut(&LogLine),
+    log_sink: &mut dyn FnMut(&LogLine),
 ) -> CliResult {
     let running = control.running_pods();
     if args.stop_on_exit {
-        let stopped = control.stop_pods(narrator)?;
-        print_line(narrator, format!("ended the processes of {}", pods(stopped)));
+        let stopped = control.stop_pods(log_sink)?;
+        print_line(log_sink, format!("ended the processes of {}", pods(stopped)));
     } else if ending == RunEnd::Stopped && running > 0 {
         let whose = pods(running);
         print_line(
-            narrator,
+            log_sink,
             format!("stopped; the processes of {whose} go on running (kloop reconcile takes them over again)"),
         );
     }
@@ -341,14 +342,14 @@ fn end(
         RunEnd::Unmet(unmet) => Err(not_converged(args, &unmet)),
         RunEnd::Converged if !args.quiet => {
             LogWriter::of_stdout().into_iter().for_each(LogWriter::flush);
-            context.say("converged")
+            context.print_line("converged")
         }
         _ => Ok(()),
     }
 }
 
 /// Prints one line for each thing done.
-fn narrator(quiet: bool, verbose: bool) -> impl FnMut(&LogLine) {
+fn log_sink(quiet: bool, verbose: bool) -> impl FnMut(&LogLine) {
     move |line: &LogLine| {
         if quiet || (line.weight == LogLevel::Detail && !verbose) {
             return;
@@ -373,6 +374,6 @@ fn tell_idle(idle: Idle) {
     log(format!("idle {} {pause}", idle.revision));
 }
 
-fn print_line(narrator: &mut dyn FnMut(&LogLine), text: String) {
-    narrator(&LogLine { at: Time::now(), by: "reconcile", about: None, text, weight: LogLevel::Deed });
+fn print_line(log_sink: &mut dyn FnMut(&LogLine), text: String) {
+    log_sink(&LogLine { at: Time::now(), by: "reconcile", about: None, text, weight: LogLevel::Deed });
 }

@@ -85,19 +85,19 @@ fn replace_object(
         remove(args, context, kind, &key)?;
         object.unset(&["metadata", "resourceVersion"]);
         object.unset(&["metadata", "uid"]);
-        let done = context.api()?.write(false, |ledger| create(ledger, kind, &object, &options)).map_err(doing)?;
+        let done = context.api()?.write(false, |txn| create(txn, kind, &object, &options)).map_err(doing)?;
         context.warn(&done.warnings);
         done.into_object()
     } else {
         let part = if args.subresource == "status" { UpdatePart::Status } else { UpdatePart::Main };
-        let done = context.api()?.write(options.dry_run, |ledger| {
-            let current = read::get(ledger, &key)?;
+        let done = context.api()?.write(options.dry_run, |txn| {
+            let current = read::get(txn, &key)?;
             // As kubectl: what names no version replaces whatever stands there.
             if object.text(&["metadata", "resourceVersion"]).is_none_or(str::is_empty) {
                 let version = current.text(&["metadata", "resourceVersion"]).unwrap_or_default();
                 object.set(&["metadata", "resourceVersion"], version);
             }
-            update(ledger, kind, &object, part, &options)
+            update(txn, kind, &object, part, &options)
         });
         let done = done.map_err(doing)?;
         context.warn(&done.warnings);
@@ -112,16 +112,16 @@ fn remove(args: &Args, context: &mut CommandContext, kind: &'static Kind, key: &
     let patience = Deadline::new(context, Some(timeout))?;
     let grace = Some(args.grace_period.max(0));
     let options = DeleteOptions { grace, ..DeleteOptions::default() };
-    let old: Object = match context.api()?.write(false, |ledger| delete(ledger, kind, key, &options)) {
+    let old: Object = match context.api()?.write(false, |txn| delete(txn, kind, key, &options)) {
         Ok(reply) => reply.into_object(),
         Err(status) if status.reason == Reason::NotFound => return Ok(()),
         Err(status) => return Err(status.into()),
     };
     if args.make.change.tells() {
         let place = if kind.namespaced { format!(" from {} namespace", key.namespace) } else { String::new() };
-        context.say(&format!("{} {:?} deleted{place}", kind.qualified_singular(), &*key.name))?;
+        context.print_line(&format!("{} {:?} deleted{place}", kind.qualified_singular(), &*key.name))?;
     }
-    while context.look(|ledger| ledger.get(key))?.is_some_and(|now| now.uid() == old.uid()) {
+    while context.read_view(|txn| txn.get(key))?.is_some_and(|now| now.uid() == old.uid()) {
         if !patience.wait() {
             return Err(Failure::plain("timed out waiting for the condition"));
         }

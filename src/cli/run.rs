@@ -211,7 +211,7 @@ fn wait_until(
     let kind = kinds::by_name("pods").ok_or_else(|| Failure::plain("there are no pods"))?;
     let key = key_of(kind, pod);
     loop {
-        let found = context.look(|ledger| read::get(ledger, &key))?;
+        let found = context.read_view(|txn| read::get(txn, &key))?;
         if is_so(&found) {
             return Ok(found);
         }
@@ -238,11 +238,11 @@ fn is_ready(pod: &Object) -> bool {
 fn clean_up(args: &Args, object: &Object, context: &mut CommandContext) -> CliResult {
     let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
     let key = key_of(kind, object);
-    match context.api()?.write(false, |ledger| remove(ledger, kind, &key, &DeleteOptions::default())) {
+    match context.api()?.write(false, |txn| remove(txn, kind, &key, &DeleteOptions::default())) {
         Err(status) if status.reason == Reason::NotFound => Ok(()),
         Err(status) => Err(status.into()),
         Ok(_) if args.quiet => Ok(()),
-        Ok(_) => context.say(&delete::told(kind, &key, "deleted")),
+        Ok(_) => context.print_line(&delete::deletion_message(kind, &key, "deleted")),
     }
 }
 

@@ -116,7 +116,7 @@ fn wait(args: &Args, context: &mut CommandContext, target: &Target, timeout: Dur
     let patience = Deadline::new(context, Some(timeout))?;
     let key = key_of(target.kind, &target.object);
     loop {
-        let object = context.look(|ledger| crate::apiserver::read::get(ledger, &key))?;
+        let object = context.read_view(|txn| crate::apiserver::read::get(txn, &key))?;
         let (wanted, seen) = target.kind.replicas();
         let wanted = object.int(&wanted).unwrap_or(1);
         if wanted != args.replicas || object.int(&seen).unwrap_or(0) == wanted {

@@ -1,7 +1,7 @@
 //! `kloop serve`: the REST API for programs that speak Kubernetes.
 
 use super::{CliResult, CommandContext, Failure};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::runtime::{descriptors, folder};
 use crate::serve::http::guard::AccessGuard;
 use crate::serve::http::{HttpServer, identity};
@@ -55,7 +55,7 @@ impl Args {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let interrupt = interrupt()?;
     descriptors::raise();
-    Ok(open(args, context)?.run(told(interrupt))?)
+    Ok(open(args, context)?.run(wait_for_interrupt(interrupt))?)
 }
 
 /// Opens the socket, writes the kubeconfig, and says so.
@@ -68,11 +68,11 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     let place = SocketAddr::new(args.address, args.port);
     let listener = TcpListener::bind(place).map_err(|error| {
         let hint = "hint: --port names another port, --port=0 takes any that is free";
-        Failure::plain(format!("cannot listen on {place}: {}\n{hint}", cause(error)))
+        Failure::plain(format!("cannot listen on {place}: {}\n{hint}", io_error_text(error)))
     })?;
     let address = listener.local_addr()?;
     let token = if args.no_token { None } else { Some(kubeconfig::token()?) };
-    let identity = token.as_ref().map(|_| identity::make(args.address)).transpose()?;
+    let identity = token.as_ref().map(|_| identity::new_certificate(args.address)).transpose()?;
     let file = args.kubeconfig.clone().unwrap_or_else(|| home.join("kubeconfig"));
     let access = ServerAccess {
         address,
@@ -81,7 +81,7 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
         namespace: context.default_namespace(),
     };
     let entry = kubeconfig::write(&file, &access)?;
-    context.say(&format!("Starting to serve on {address}"))?;
+    context.print_line(&format!("Starting to serve on {address}"))?;
     context.print_notice(&format!("hint: export KUBECONFIG={}", file.display()));
     let guard = token.map_or(AccessGuard::Names, AccessGuard::Token);
     let acceptor = identity.map(|identity| identity.acceptor);
@@ -98,7 +98,7 @@ fn interrupt() -> io::Result<UnixStream> {
     Ok(told)
 }
 
-async fn told(interrupt: UnixStream) {
+async fn wait_for_interrupt(interrupt: UnixStream) {
     // Without it only the signals' usual end is left, which is one as well.
     let Ok(interrupt) = tokio::net::UnixStream::from_std(interrupt) else { return std::future::pending().await };
     let _ = interrupt.readable().await;

@@ -118,7 +118,7 @@ pub fn without_pods(kind: &Kind, name: &str, act: &str) -> Failure {
 }
 
 /// The selection that the flags ask for.
-pub fn wanted(flags: &SelectFlags, kind: &Kind) -> CliResult<ListSelection> {
+pub fn list_selection(flags: &SelectFlags, kind: &Kind) -> CliResult<ListSelection> {
     let labels = flags.selector.as_deref().unwrap_or_default();
     let fields = flags.field_selector.as_deref().unwrap_or_default();
     let refuse = |text: String| {
@@ -252,7 +252,7 @@ pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<T
             for (kind, name) in named {
                 let key = Key::new(kind.resource, context.namespace_of(kind), &name);
                 let look = if scope.blind { read::exact } else { read::get };
-                match context.look(|ledger| look(ledger, &key)) {
+                match context.read_view(|txn| look(txn, &key)) {
                     Ok(object) => found.push(Target { kind, object }),
                     Err(failure) => failures.push(failure),
                 }
@@ -266,10 +266,10 @@ pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<T
         Targets::Lists(kinds) => {
             let mut found = Vec::new();
             for kind in kinds {
-                let wanted = wanted(scope.select.unwrap_or(&no_flags), kind)?;
+                let wanted = list_selection(scope.select.unwrap_or(&no_flags), kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !scope.all_namespaces);
-                let objects = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+                let objects = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
                 found.extend(objects.into_iter().map(|object| Target { kind, object }));
             }
             Ok((found, Vec::new()))
@@ -299,7 +299,7 @@ fn find_in_files(
         let located = match local {
             true => in_text(&manifest),
             false => named(context, &manifest).and_then(|(kind, key)| {
-                let object = context.look(|ledger| read::get(ledger, &key))?;
+                let object = context.read_view(|txn| read::get(txn, &key))?;
                 Ok(Target { kind, object })
             }),
         };

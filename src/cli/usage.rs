@@ -13,9 +13,9 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
     grammar.build();
     let (path, verb) = help::lookup(&grammar, words);
     match error.kind() {
-        ErrorKind::DisplayHelp => say(&help::page(&path, verb)),
+        ErrorKind::DisplayHelp => print_page(&help::page(&path, verb)),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand if path.is_empty() => {
-            say(&help::page(&path, verb))
+            print_page(&help::page(&path, verb))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             eprint!("{}", help::page(&path, verb));
@@ -29,7 +29,7 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
 }
 
 /// Prints a page; whoever closed the pipe has seen enough.
-fn say(page: &str) -> ExitCode {
+fn print_page(page: &str) -> ExitCode {
     match std::io::stdout().write_all(page.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,

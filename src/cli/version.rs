@@ -30,6 +30,6 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let body = json!({"clientVersion": version, "serverVersion": version});
         return context.print(&printer.object(&body)?);
     }
-    context.say(&format!("Client Version: {KUBERNETES} ({own})"))?;
-    if args.client { Ok(()) } else { context.say(&format!("Server Version: {KUBERNETES} ({own})")) }
+    context.print_line(&format!("Client Version: {KUBERNETES} ({own})"))?;
+    if args.client { Ok(()) } else { context.print_line(&format!("Server Version: {KUBERNETES} ({own})")) }
 }

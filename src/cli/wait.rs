@@ -261,7 +261,7 @@ impl WaitState<'_> {
         let Target { kind, object } = target;
         let key = key_of(kind, object);
         loop {
-            match context.look(|ledger| ledger.get(&key))? {
+            match context.read_view(|txn| txn.get(&key))? {
                 None => return gone(condition, kind, &key, object),
                 // Another one of the same name is not the one that was waited for.
                 Some(now) if matches!(condition, Condition::Delete) && now.uid() != object.uid() => return Ok(now),

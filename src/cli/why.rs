@@ -9,13 +9,13 @@ use crate::apiserver::api::NETWORK;
 use crate::apiserver::create::key_of;
 use crate::apiserver::read;
 use crate::object::{Key, Resource, Str, Time, time};
+use crate::reconcile::control_loop::HEARD;
 use crate::reconcile::node::{RUNTIME, SIMULATED};
-use crate::reconcile::watch::HEARD;
 use crate::reconcile::why::{
     CauseChain, CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, LastActivity,
     UnreportedExit, explain, unmet,
 };
-use crate::reconcile::{leader, tail};
+use crate::reconcile::{leader, store_tail};
 use crate::runtime::ports::{self, PortHolder};
 use crate::runtime::{GATEWAY, folder, has_gateway, logs, usage, wire};
 use crate::show::escape;
@@ -92,11 +92,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if let Some(name) = namespace.as_ref().filter(|_| nothing_named && context.globals.namespace.is_some()) {
         // That all is well in a namespace that is not there would be true of every typing error.
         let key = Key::new(Resource("namespaces"), "", name);
-        context.look(|ledger| read::exact(ledger, &key))?;
+        context.read_view(|txn| read::exact(txn, &key))?;
     }
     let mut answers = Vec::new();
     if let Some(api) = context.existing()? {
-        let (mut world, plane) = look(api.store())?;
+        let (mut world, plane) = load_world(api.store())?;
         let found: Vec<CauseChain> = match nothing_named {
             true => unmet(&mut world, namespace.as_deref(), &plane),
             false => wanted.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
@@ -137,11 +137,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 /// The picture as the file has it, and whether anybody works on it.
-fn look(store: &Store) -> CliResult<(World, ControlPlaneState)> {
+fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
     let now = Time::now();
     let mut world = World::new(now);
     let snapshot = store.read().map_err(anyhow::Error::from)?;
-    tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
+    store_tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
     let meta = |name: &str| crate::store::StoreRead::meta(&snapshot, name).ok().flatten();
     world.settings.network = meta(NETWORK).and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
     let heard: Option<Time> = meta(HEARD).and_then(|text| text.parse().ok());
@@ -316,7 +316,7 @@ fn coloured(standing: ConvergenceState) -> String {
 /// The answer for people: a line for each link, then what to do. It may go to a terminal as it is.
 pub fn page(answer: &CauseChain, now: Time) -> String {
     let width = answer.links.iter().map(|link| link.what.len()).max().unwrap_or(0);
-    let cause = answer.cause();
+    let cause = answer.root_cause();
     let mut text = String::new();
     for link in &answer.links {
         let is_cause = cause.is_some_and(|cause| std::ptr::eq(cause, link));
@@ -371,7 +371,7 @@ pub fn answer_value(answer: &CauseChain, now: Time) -> Value {
         })
     };
     json!({
-        "about": answer.about, "standing": answer.standing().word(), "cause": answer.cause().map(|link| &link.what),
+        "about": answer.about, "standing": answer.standing().word(), "cause": answer.root_cause().map(|link| &link.what),
         "next": answer.next(), "links": answer.links.iter().map(link).collect::<Vec<_>>(),
     })
 }

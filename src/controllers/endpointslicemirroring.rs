@@ -36,7 +36,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let mut slices = mirrors(world, key);
     if let Some(row) = world.get(key).filter(|row| is_mirrored(world, row)) {
-        for wanted in wanted(row) {
+        for wanted in desired_slices(row) {
             let family =
                 |slice: &Arc<Row>| slice.body().value_at(&["addressType"]) == wanted.value_at(&["addressType"]);
             match slices.iter().position(|slice| family(slice)) {
@@ -66,7 +66,7 @@ fn mirrors<'w>(world: &'w World, key: &'w Key) -> Vec<&'w Arc<Row>> {
 }
 
 /// The slices as they should be, but for their names.
-fn wanted(row: &Row) -> Vec<Object> {
+fn desired_slices(row: &Row) -> Vec<Object> {
     let body = row.body();
     let families = [("IPv4", false), ("IPv6", true)];
     let of_subset = |subset: &Value| {

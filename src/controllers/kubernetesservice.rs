@@ -1,7 +1,7 @@
 //! The Service `kubernetes`, which every cluster has: made again when it is gone, as Kubernetes' API server does.
 
 use crate::object::{Key, Object, Resource};
-use crate::world::{Loop, Plan, Row, World, WriteVerb, entrance};
+use crate::world::{Loop, Plan, Row, World, WriteVerb, ingress_routes};
 use serde_json::json;
 
 const ROOT: &str = "namespaces";
@@ -19,7 +19,7 @@ pub fn service(network: u8) -> Object {
             "name": NAME, "namespace": NAMESPACE, "labels": {"component": "apiserver", "provider": "kubernetes"},
         },
         "spec": {
-            "clusterIP": entrance::api_server(network).to_string(),
+            "clusterIP": ingress_routes::api_server(network).to_string(),
             "ports": [{"name": "https", "port": 443, "targetPort": 6443}],
         },
     }))

@@ -25,11 +25,11 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key) else { return Plan::nothing() };
     let owner = Owner { row, api_version: "apps/v1", kind: "ReplicaSet" };
-    keep(world, LOOP.name, &owner)
+    sync_replicas(world, LOOP.name, &owner)
 }
 
 /// Keeps the pods of a ReplicaSet or of a ReplicationController.
-pub(super) fn keep(world: &World, name: &'static str, owner: &Owner) -> Plan {
+pub(super) fn sync_replicas(world: &World, name: &'static str, owner: &Owner) -> Plan {
     let mut plan = Plan::nothing();
     let children = owner.claim(world, "pods", &mut plan);
     if !plan.is_empty() {
@@ -130,7 +130,7 @@ fn order(
     crowds: &HashMap<String, usize>,
     now: Time,
 ) -> Ordering {
-    let crowd = |pod: &PodFields| pod.node.as_deref().and_then(|node| crowds.get(node)).copied().unwrap_or(0);
+    let domain_counts = |pod: &PodFields| pod.node.as_deref().and_then(|node| crowds.get(node)).copied().unwrap_or(0);
     let phase = |pod: &PodFields| match pod.phase {
         Phase::Pending => 0,
         Phase::Unknown => 1,
@@ -144,7 +144,7 @@ fn order(
         .then_with(|| phase(a).cmp(&phase(b)))
         .then_with(|| a.ready.cmp(&b.ready))
         .then_with(|| a.deletion_cost.cmp(&b.deletion_cost))
-        .then_with(|| crowd(b).cmp(&crowd(a)))
+        .then_with(|| domain_counts(b).cmp(&domain_counts(a)))
         .then_with(
             || if a.ready && b.ready { by_age(a.ready_since, b.ready_since, now, by_uid) } else { Ordering::Equal },
         )

@@ -35,7 +35,8 @@ fn plan(world: &World, key: &Key) -> Plan {
 pub fn used(world: &World, namespace: &str, quota: &Object) -> Map<String, Value> {
     let scopes = QuotaScopes::from_quota(quota);
     let counts = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| !pod.phase.is_terminal());
-    let pods: Vec<&Arc<Row>> = world.list_in("pods", namespace).filter(counts).filter(|pod| scopes.hold(pod)).collect();
+    let pods: Vec<&Arc<Row>> =
+        world.list_in("pods", namespace).filter(counts).filter(|pod| scopes.match_pod(pod)).collect();
     let names =
         quota.value_at(&["spec", "hard"]).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
     names.map(|name| (name.clone(), measure(world, namespace, name, &pods).to_string().into())).collect()
@@ -107,7 +108,7 @@ impl QuotaScopes {
         QuotaScopes(plain.chain(quota.items(&["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect())
     }
 
-    fn hold(&self, pod: &Row) -> bool {
+    fn match_pod(&self, pod: &Row) -> bool {
         if self.0.is_empty() {
             return true;
         }

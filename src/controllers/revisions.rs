@@ -20,7 +20,7 @@ pub struct History {
 
 /// Makes the newest revision be the one with the object's template. None when its name is taken by another object's revision:
 /// `collisionCount` has to grow ([`note_collision`]).
-pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Option<History> {
+pub fn sync_revisions(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Option<History> {
     let mut template = Object(object.value_at(&["spec", "template"]).cloned().unwrap_or(Value::Null));
     template.set(&["$patch"], "replace");
     let data = json!({ "spec": { "template": template.0 } });
@@ -37,7 +37,7 @@ pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> O
         }
         None => {
             let hash = template_hash(&data, object.int(&["status", "collisionCount"]));
-            let revision = make(owner, object, data, &hash, next);
+            let revision = new_revision(owner, object, data, &hash, next);
             if world.find(REVISIONS, &owner.row.key.namespace, revision.name()).is_some() {
                 return None;
             }
@@ -56,7 +56,7 @@ pub fn note_collision(object: Object, plan: &mut Plan) {
     status::write(plan, object, new.into(), "the revision's name is taken");
 }
 
-fn make(owner: &Owner, object: &Object, data: Value, hash: &str, number: i64) -> Object {
+fn new_revision(owner: &Owner, object: &Object, data: Value, hash: &str, number: i64) -> Object {
     let pairs = |path: &[&str]| -> Map<String, Value> {
         object.pairs(path).map(|(key, value)| (key.to_owned(), value.into())).collect()
     };

@@ -95,7 +95,7 @@ fn reclaim(world: &World, row: &Row, volume: &Object, plan: &mut Plan) {
         let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(verb, "its claim is gone, and it is not to be kept");
     }
-    plan.effects.push(Effect::Discard { volume: row.key.name.clone() });
+    plan.effects.push(Effect::DeleteVolume { volume: row.key.name.clone() });
 }
 
 #[cfg(test)]

@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn told(check: impl Fn(&FieldPath, &mut FieldErrors)) -> Vec<String> {
+    fn messages(check: impl Fn(&FieldPath, &mut FieldErrors)) -> Vec<String> {
         let mut errors = FieldErrors::default();
         check(&FieldPath::root("spec"), &mut errors);
         errors.0.into_iter().map(|error| error.field).collect()
@@ -281,7 +281,7 @@ mod tests {
 
     fn schema(spec: Value) -> Vec<String> {
         let spec: FlowSchemaSpec = serde_json::from_value(spec).unwrap();
-        told(|path, errors| check_schema("a", &spec, path, errors))
+        messages(|path, errors| check_schema("a", &spec, path, errors))
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
             let queuing = json!({"queues": queues, "handSize": hand, "queueLengthLimit": 50});
             let spec = json!({"type": "Limited", "limited": {"lendablePercent": 0, "limitResponse": {"type": "Queue", "queuing": queuing}}});
             let spec: PriorityLevelConfigurationSpec = serde_json::from_value(spec).unwrap();
-            told(|path, errors| check_level("a", &spec, path, errors)).len()
+            messages(|path, errors| check_level("a", &spec, path, errors)).len()
         };
         assert_eq!([level(64, 8), level(64, 65), level(0, 1), level(1_000_000, 8)], [0, 1, 2, 1]);
     }

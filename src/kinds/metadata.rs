@@ -166,7 +166,7 @@ mod tests {
         Object(json!({"metadata": metadata}))
     }
 
-    fn told(new: Value, old: Option<Value>) -> Vec<String> {
+    fn messages(new: Value, old: Option<Value>) -> Vec<String> {
         let old = old.map(object);
         let errors = validate_metadata(&object(new), old.as_ref(), &config_map::KIND);
         errors.iter().map(FieldError::to_string).collect()
@@ -179,21 +179,21 @@ mod tests {
             "finalizers": ["orphan", "x.y/z"],
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "K", "name": "n", "uid": "u", "controller": true}],
         });
-        assert_eq!(told(full, None), Vec::<String>::new());
+        assert_eq!(messages(full, None), Vec::<String>::new());
     }
 
     #[test]
     fn names_and_namespaces_are_needed() {
         let missing =
             ["metadata.name: Required value: name or generateName is required", "metadata.namespace: Required value"];
-        assert_eq!(told(json!({}), None), missing);
+        assert_eq!(messages(json!({}), None), missing);
     }
 
     #[test]
     fn annotations_have_a_limit() {
         let heavy = json!({"name": "a", "namespace": "b", "annotations": {"k": "x".repeat(MOST_ANNOTATION_BYTES)}});
         let limit = "metadata.annotations: Too long: may not be more than 262144 bytes";
-        assert_eq!(told(heavy, None), [limit]);
+        assert_eq!(messages(heavy, None), [limit]);
     }
 
     #[test]
@@ -204,8 +204,8 @@ mod tests {
             "metadata.generation: Invalid value: 1: must not be decremented",
             "metadata.uid: Invalid value: \"2\": field is immutable",
         ];
-        assert_eq!(told(new, Some(old.clone())), expected);
-        assert_eq!(told(old.clone(), Some(old)), Vec::<String>::new());
+        assert_eq!(messages(new, Some(old.clone())), expected);
+        assert_eq!(messages(old.clone(), Some(old)), Vec::<String>::new());
     }
 
     #[test]
@@ -215,9 +215,9 @@ mod tests {
         new["finalizers"] = json!(["x.y/b", "x.y/a"]);
         let detail = "no new finalizers can be added if the object is being deleted, found new finalizers \
                       []string{\"x.y/b\"}";
-        assert_eq!(told(new, Some(old.clone())), [format!("metadata.finalizers: Forbidden: {detail}")]);
+        assert_eq!(messages(new, Some(old.clone())), [format!("metadata.finalizers: Forbidden: {detail}")]);
         let mut fewer = old.clone();
         fewer["finalizers"] = json!([]);
-        assert_eq!(told(fewer, Some(old)), Vec::<String>::new());
+        assert_eq!(messages(fewer, Some(old)), Vec::<String>::new());
     }
 }

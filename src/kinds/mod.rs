@@ -270,12 +270,12 @@ pub static ALL: &[&Kind] = &[
 /// The first that fits, of the built-in kinds before the custom ones.
 fn find(mut fits: impl FnMut(&Kind) -> bool) -> Option<&'static Kind> {
     let built_in = ALL.iter().copied().find(|kind| fits(kind));
-    built_in.or_else(|| custom::known().into_iter().find(|kind| fits(kind)))
+    built_in.or_else(|| custom::known_kinds().into_iter().find(|kind| fits(kind)))
 }
 
 /// Every kind: the built-in ones, then the custom ones by their resource.
 pub fn all_kinds() -> impl Iterator<Item = &'static Kind> {
-    ALL.iter().copied().chain(custom::known())
+    ALL.iter().copied().chain(custom::known_kinds())
 }
 
 /// The kind of an object by its `apiVersion` and `kind`.
@@ -308,5 +308,5 @@ pub fn by_name(name: &str) -> Option<&'static Kind> {
         let find = |fits: &dyn Fn(&Kind) -> bool| kinds.iter().copied().find(|kind| fits(kind));
         find(&short).or_else(|| find(&full))
     };
-    among(ALL).or_else(|| among(&custom::known()))
+    among(ALL).or_else(|| among(&custom::known_kinds()))
 }

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::kinds::typed;
 
-    fn told(template: Value, claims: Value) -> Vec<String> {
+    fn messages(template: Value, claims: Value) -> Vec<String> {
         let labels = json!({"app": "a"});
         let spec = json!({
             "selector": {"matchLabels": labels}, "volumeClaimTemplates": claims,
@@ -232,11 +232,11 @@ mod tests {
             json!([{"metadata": {"name": "data"}, "spec": spec}])
         };
         let good = claim(json!(["ReadWriteOnce"]));
-        assert_eq!(told(json!({"containers": [container]}), good), Vec::<String>::new());
+        assert_eq!(messages(json!({"containers": [container]}), good), Vec::<String>::new());
         let mount = "spec.template.spec.containers[0].volumeMounts[0].name";
-        assert_eq!(told(json!({"containers": [container]}), json!([])), [mount]);
+        assert_eq!(messages(json!({"containers": [container]}), json!([])), [mount]);
         let modes = "spec.volumeClaimTemplates[0].spec.accessModes";
-        assert_eq!(told(json!({"containers": [container]}), claim(json!([]))), [modes]);
-        assert_eq!(told(json!({"containers": []}), json!([])), ["spec.template.spec.containers"]);
+        assert_eq!(messages(json!({"containers": [container]}), claim(json!([]))), [modes]);
+        assert_eq!(messages(json!({"containers": []}), json!([])), ["spec.template.spec.containers"]);
     }
 }

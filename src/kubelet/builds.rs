@@ -56,7 +56,7 @@ fn reason(error: &str) -> &str {
 }
 
 /// The same for who runs what was built before. The lines that were written come last: events are often shown on one line.
-fn kept(error: &str) -> String {
+fn truncate_error(error: &str) -> String {
     let how = reason(error);
     format!("{how}; what was built before goes on running{}", &error[how.len()..])
 }
@@ -74,7 +74,7 @@ fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
             (EventType::Normal, "Built", text, format!("Successfully built Image {name:?} in {took}"))
         }
         BuildStage::Ended { error: Some(error), .. } => {
-            (EventType::Warning, "ErrImageBuild", error.clone(), kept(error))
+            (EventType::Warning, "ErrImageBuild", error.clone(), truncate_error(error))
         }
         _ => return,
     };
@@ -92,7 +92,7 @@ fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::kept;
+    use super::truncate_error;
 
     #[test]
     fn what_is_kept_is_told_before_what_was_written() {
@@ -103,7 +103,7 @@ mod tests {
             ),
             ("it took too long", "it took too long; what was built before goes on running"),
         ] {
-            assert_eq!(kept(error), expected);
+            assert_eq!(truncate_error(error), expected);
         }
     }
 }

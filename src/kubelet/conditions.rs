@@ -30,7 +30,7 @@ pub fn pod_conditions(pod: &LocalPod, order: &PodActions, status: &PodStatus) ->
 }
 
 /// A condition of the pod as last written.
-pub fn known<'a>(pod: &'a LocalPod, kind: &str) -> Option<&'a PodCondition> {
+pub fn find_condition<'a>(pod: &'a LocalPod, kind: &str) -> Option<&'a PodCondition> {
     pod.status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
@@ -45,7 +45,7 @@ fn no(kind: &'static str, reason: &'static str, message: Option<String>) -> Cond
 /// The time of the last transition moves only when the condition turns.
 fn written(pod: &LocalPod, verdict: &ConditionState) -> PodCondition {
     let status = if verdict.holds { "True" } else { "False" };
-    let before = known(pod, verdict.kind).filter(|before| before.status == status);
+    let before = find_condition(pod, verdict.kind).filter(|before| before.status == status);
     PodCondition {
         type_: verdict.kind.into(),
         status: status.into(),
@@ -144,7 +144,7 @@ fn ready(pod: &LocalPod, containers: &ConditionState) -> ConditionState {
     }
     let gates = pod.spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.as_str());
     let closed: Vec<String> = gates
-        .filter_map(|gate| match known(pod, gate) {
+        .filter_map(|gate| match find_condition(pod, gate) {
             None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
             Some(condition) if condition.status == "True" => None,
             Some(condition) => {

@@ -2,7 +2,7 @@
 
 use super::containers::{ContainerAction, PodActions};
 use super::pod::{AttemptState, CLOSED, ContainerRole, LocalPod, PodContainer};
-use super::{backoff, hooks, image, message, probes, resize, restart_all, simulate};
+use super::{backoff, hooks, image, message, probes, resize, restart_all, simulated_pod};
 use crate::object::Time;
 use crate::world::AttemptEnd;
 use k8s_openapi::api::core::v1::{
@@ -55,7 +55,7 @@ fn container_status(pod: &LocalPod, member: &PodContainer, step: &ContainerActio
         state: Some(told.state),
         ..ContainerStatus::default()
     };
-    if pod.simulated { simulate::shape(pod, member, status) } else { status }
+    if pod.simulated { simulated_pod::shape(pod, member, status) } else { status }
 }
 
 /// Description of a container's state.
@@ -170,7 +170,7 @@ fn terminated(pod: &LocalPod, member: &PodContainer, ended: &AttemptEnd, attempt
         exit_code: ended.code,
         signal: None,
         reason: Some(ended.reason.clone().unwrap_or_else(|| usual.into())),
-        message: message::kept(pod.members.len(), &ended.message),
+        message: message::truncate_message(pod.members.len(), &ended.message),
         // Go writes the moment that never was so.
         started_at: ended.started.or_else(|| ended.is_start_error().then_some(Time::UNIX_EPOCH)).map(api_time),
         finished_at: Some(api_time(ended.finished)),

@@ -4,7 +4,8 @@
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
 use super::start::{self, StartFailure};
 use super::{
-    address, backoff, deadlines, eviction, hooks, image, probes, resize, restart_all, simulate, termination, volumes,
+    address, backoff, deadlines, eviction, hooks, image, probes, resize, restart_all, simulated_pod, termination,
+    volumes,
 };
 use crate::object::time::Shift;
 use crate::object::{Object, Str, Time};
@@ -107,12 +108,12 @@ impl PodActions {
 
 /// Decides about every container of a pod.
 pub fn decide(pod: &LocalPod) -> PodActions {
-    let mut order = wanted(pod);
+    let mut order = compute_actions(pod);
     hooks::delay_stops(pod, &mut order);
     order
 }
 
-fn wanted(pod: &LocalPod) -> PodActions {
+fn compute_actions(pod: &LocalPod) -> PodActions {
     let mut order = PodActions::no_actions(pod);
     order.ip = address::pod_address(pod);
     if termination::is_ending(pod) || pod.is_closing() {
@@ -120,7 +121,7 @@ fn wanted(pod: &LocalPod) -> PodActions {
         return order;
     }
     order.wakes.extend(deadlines::end(pod));
-    order.wakes.extend(simulate::wake(pod));
+    order.wakes.extend(simulated_pod::next_wake(pod));
     order.wakes.extend(volumes::token_renewal(pod).filter(|_| !pod.simulated));
     if restart_all::decide(pod, &mut order) {
         return order;
@@ -296,7 +297,7 @@ pub fn matched_rule(member: &PodContainer, code: i32) -> Option<&ContainerRestar
     })
 }
 
-/// Orders an attempt, unless it was ordered in this beat already: then its effect waits for the commit.
+/// Orders an attempt, unless it was ordered in this tick already: then its effect waits for the commit.
 fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut PodActions) {
     let member = &pod.members[place];
     let Some(ip) = &order.ip else { return };

@@ -74,8 +74,8 @@ fn of_lacking(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Pl
 
 /// Why no container of the pod can be made, once.
 fn of_blocked(pod: &LocalPod, order: &PodActions, plan: &mut Plan) {
-    let was_blocked =
-        conditions::known(pod, "PodReadyToStartContainers").is_some_and(|condition| condition.status == "False");
+    let was_blocked = conditions::find_condition(pod, "PodReadyToStartContainers")
+        .is_some_and(|condition| condition.status == "False");
     if let Some(blocked) = order.blocked.as_ref().filter(|_| !was_blocked) {
         plan.event(pod.row, EventType::Warning, blocked.reason, &*blocked.message);
     }

@@ -69,7 +69,7 @@ pub fn failed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> 
         .then(|| ContainerAction::Stop { grace: pod.grace_seconds(), event: event() })
 }
 
-/// Orders the postStart hooks that are due. Not in the beat in which the pod was written: it would be ordered twice.
+/// Orders the postStart hooks that are due. Not in the tick in which the pod was written: it would be ordered twice.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
     for member in pod.members.iter().filter(|member| is_starting(member)) {
         let Some(hook) = hook_of_kind(&member.spec, ProbeKind::PostStart) else { continue };
@@ -78,7 +78,7 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
                 .into_iter()
                 .for_each(|pause| plan.wake_at(since.later(pause))),
             None if pod.is_staged() => plan.wake_at(pod.world.now.later(SignedDuration::from_secs(1))),
-            None => plan.effects.push(probes::ask(pod, member, ProbeKind::PostStart, hook, PATIENCE)),
+            None => plan.effects.push(probes::start_probe(pod, member, ProbeKind::PostStart, hook, PATIENCE)),
         }
     }
 }
@@ -86,7 +86,7 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
 /// Orders the preStop hook of a container that is to end.
 pub fn order_last(pod: &LocalPod, member: &PodContainer, grace: i64, plan: &mut Plan) {
     if let Some(hook) = hook_of_kind(&member.spec, ProbeKind::PreStop) {
-        plan.effects.push(probes::ask(pod, member, ProbeKind::PreStop, hook, grace));
+        plan.effects.push(probes::start_probe(pod, member, ProbeKind::PreStop, hook, grace));
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
     use super::super::machine::{ContainerBehaviour, TestMachine, pod};
     use serde_json::{Value, json};
 
-    fn with(lifecycle: Value) -> TestMachine {
+    fn machine_with(lifecycle: Value) -> TestMachine {
         let container = json!({"name": "c", "image": "a", "lifecycle": lifecycle});
         TestMachine::new(pod(json!({"terminationGracePeriodSeconds": 30, "containers": [container]})))
     }
@@ -147,14 +147,14 @@ mod tests {
 
     #[test]
     fn a_container_runs_when_its_post_start_hook_has_succeeded() {
-        let mut machine = with(json!({"postStart": exec()}));
+        let mut machine = machine_with(json!({"postStart": exec()}));
         machine.settle();
         assert_eq!(machine.told(), ["0 start c#0", "0 poststart ok"]);
         assert_eq!(machine.summary(), "Running c+=running/0");
         machine.restart();
         machine.run_to(60);
         assert_eq!(machine.told(), [""; 0], "not again while it runs");
-        let mut machine = with(json!({"postStart": {"sleep": {"seconds": 7}}}));
+        let mut machine = machine_with(json!({"postStart": {"sleep": {"seconds": 7}}}));
         machine.run_to(6);
         assert_eq!(
             (&*machine.summary(), &*machine.condition("Ready")),
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_failed_post_start_hook_ends_the_container() {
-        let mut machine = with(json!({"postStart": exec(), "preStop": {"sleep": {"seconds": 3}}}));
+        let mut machine = machine_with(json!({"postStart": exec(), "preStop": {"sleep": {"seconds": 3}}}));
         machine.probe("poststart", false).run_to(5);
         let expected = [
             "0 start c#0",
@@ -194,7 +194,7 @@ mod tests {
             (500, ["10 prestop ok", "40 stop c in 2", "42 c ends 137", "42 remove uid-p", "42 deleted"]),
         ];
         for (seconds, expected) in table {
-            let mut machine = with(json!({"preStop": {"sleep": {"seconds": seconds}}}));
+            let mut machine = machine_with(json!({"preStop": {"sleep": {"seconds": seconds}}}));
             machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
             machine.told();
             machine.delete(30);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_failed_pre_stop_hook_is_told_and_the_stop_goes_on() {
-        let mut machine = with(json!({"preStop": exec()}));
+        let mut machine = machine_with(json!({"preStop": exec()}));
         machine.probe("prestop", false).run_to(10);
         machine.told();
         machine.delete(30);

@@ -4,7 +4,7 @@
 //! is one ([`recipe`]).
 
 use super::pod::{AttemptState, LocalPod, PodContainer};
-use super::{command, sources, start};
+use super::{command, image_files, start};
 use crate::kinds::image::{Image as Stored, ImageSpec, RESOURCE, pattern, recipe};
 use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
@@ -174,7 +174,7 @@ fn completed(object: ImageSpec, recipe: &ImageSpec) -> ImageSpec {
 /// variables.
 pub fn brought(pod: &LocalPod, image: &ImageSettings, env: &[(String, String)]) -> Brought {
     let mut brought = image.start(env);
-    if let Some(sources) = sources::settled(pod.world, image.name()) {
+    if let Some(sources) = image_files::settled(pod.world, image.name()) {
         if let Some(build) = &mut brought.build {
             build.inputs = format!("{} {}", build.inputs, sources.digest);
         }
@@ -233,7 +233,7 @@ pub fn with_new_sources(pod: &LocalPod, member: &PodContainer) -> Option<String>
     let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(member.attempt))?;
     let (image, ran) = old.image_id.rsplit_once(MARK).filter(|_| !pod.simulated)?;
     let of_now = find_settings(pod.world, image).filter(ImageSettings::watches)?;
-    let now = sources::settled(pod.world, of_now.name())?;
+    let now = image_files::settled(pod.world, of_now.name())?;
     (*now.digest != *ran).then(|| of_now.name().to_owned())
 }
 
@@ -272,7 +272,7 @@ pub fn order_builds(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
 pub fn awaits_sources(pod: &LocalPod, member: &PodContainer) -> bool {
     let image =
         member.spec.image.as_deref().filter(|_| !pod.simulated).and_then(|image| find_settings(pod.world, image));
-    image.is_some_and(|image| image.watches() && sources::settled(pod.world, image.name()).is_none())
+    image.is_some_and(|image| image.watches() && image_files::settled(pod.world, image.name()).is_none())
 }
 
 /// Returns the user from the container's Image object.

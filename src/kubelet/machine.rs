@@ -414,14 +414,14 @@ impl TestMachine {
                 ));
                 self.resizes.push(*limits);
             }
-            Effect::Confine { pod_uid, bounds } => {
+            Effect::WatchStorage { pod_uid, bounds } => {
                 self.story.push(format!("{} watch {pod_uid} {bounds:?}", self.second()))
             }
             Effect::Route { .. }
-            | Effect::Admit { .. }
-            | Effect::Police { .. }
+            | Effect::SetIngress { .. }
+            | Effect::SetNetworkPolicy { .. }
             | Effect::Expose { .. }
-            | Effect::Discard { .. }
+            | Effect::DeleteVolume { .. }
             | Effect::Watch { .. }
             | Effect::Build { .. }
             | Effect::Measure { .. } => {}

@@ -23,7 +23,7 @@ pub fn needs_file(container: &Container) -> bool {
 }
 
 /// As much of a message as status keeps: an even share of what a pod of so many containers may say.
-pub fn kept(containers: usize, message: &str) -> Option<String> {
+pub fn truncate_message(containers: usize, message: &str) -> Option<String> {
     let share = OF_POD / containers.max(1);
     let short = &message[..message.floor_char_boundary(share)];
     Some(short.to_owned()).filter(|message| !message.is_empty())
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn a_pod_of_many_containers_says_little_of_each() {
-        let kept = |containers| super::kept(containers, &"x".repeat(4096)).map(|message| message.len());
+        let kept = |containers| super::truncate_message(containers, &"x".repeat(4096)).map(|message| message.len());
         assert_eq!([kept(1), kept(3), kept(6)], [Some(4096), Some(4096), Some(2048)]);
-        assert_eq!(super::kept(1, ""), None);
+        assert_eq!(super::truncate_message(1, ""), None);
     }
 }

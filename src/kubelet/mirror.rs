@@ -142,7 +142,7 @@ mod tests {
     }
 
     /// The mirror as the API server keeps it.
-    fn keep(world: &mut World, mut mirror: Object, uid: &str) -> Object {
+    fn put_mirror(world: &mut World, mut mirror: Object, uid: &str) -> Object {
         mirror.set(&["metadata", "uid"], uid);
         world.put(Key::new(Resource("pods"), "default", "web-n"), mirror.0.to_string().into());
         mirror
@@ -155,9 +155,9 @@ mod tests {
         assert_eq!(mirror.annotation(MIRROR), Some(&*hash));
         let owner = mirror.controller().unwrap();
         assert_eq!((owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str()), ("Node", "n", "node-uid"));
-        let mut mirror = keep(&mut world, mirror, "one");
+        let mut mirror = put_mirror(&mut world, mirror, "one");
         mirror.set(&["spec", "containers"], vec![json!({"name": "c", "image": "edited"})]);
-        keep(&mut world, mirror, "one");
+        put_mirror(&mut world, mirror, "one");
         let plan = (LOOP.plan)(&world, &key);
         let written = plan.writes.iter().map(|write| match &write.verb {
             WriteVerb::Status(pod) => pod.uid().to_owned(),
@@ -178,7 +178,7 @@ mod tests {
         let (mut world, key, hash) = world();
         let mut mirror = created(&(LOOP.plan)(&world, &key)).unwrap();
         mirror.set(&["metadata", "deletionTimestamp"], "2023-11-14T22:13:50Z");
-        keep(&mut world, mirror, "one");
+        put_mirror(&mut world, mirror, "one");
         let facts = || PodFacts { namespace: "default".into(), name: "web-n".into(), ..PodFacts::default() };
         world.facts.pods.insert(hash.clone(), facts());
         let plan = (LOOP.plan)(&world, &key);
@@ -195,7 +195,7 @@ mod tests {
     fn a_mirror_without_its_manifest_ends_with_its_grace() {
         let (mut world, key, hash) = world();
         let mirror = created(&(LOOP.plan)(&world, &key)).unwrap();
-        let mut mirror = keep(&mut world, mirror, "one");
+        let mut mirror = put_mirror(&mut world, mirror, "one");
         world.facts.statics.clear();
         let graces = |world: &World| -> Vec<Option<i64>> {
             let plan = (LOOP.plan)(world, &key);
@@ -212,7 +212,7 @@ mod tests {
         world.facts.pods.insert(hash.clone(), facts);
         assert_eq!(graces(&world), [None], "its own grace");
         mirror.set(&["metadata", "deletionTimestamp"], "2023-11-14T22:13:50Z");
-        keep(&mut world, mirror, "one");
+        put_mirror(&mut world, mirror, "one");
         let plan = (LOOP.plan)(&world, &key);
         assert!(plan.effects.contains(&Effect::Remove { pod_uid: hash.clone() }), "{plan:?}");
         world.remove(&key);

@@ -20,6 +20,7 @@ mod eviction;
 mod fields;
 mod hooks;
 pub mod image;
+mod image_files;
 pub mod manifests;
 mod message;
 mod mirror;
@@ -31,8 +32,7 @@ mod resize;
 mod resources;
 mod restart_all;
 mod security;
-mod simulate;
-mod sources;
+mod simulated_pod;
 mod start;
 mod status;
 mod sweep;
@@ -56,7 +56,7 @@ pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan };
 pub const PRESSURE: Loop = eviction::LOOP;
 
 /// The loop of the watched files of images.
-pub const IMAGES: Loop = sources::LOOP;
+pub const IMAGES: Loop = image_files::LOOP;
 
 /// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready, which may wait for it, and
 /// those that name it, which may show it in a volume. A claim concerns pods that may wait for it, and so does an Image object.
@@ -112,7 +112,9 @@ fn plan(world: &World, key: &Key) -> Plan {
 pub fn pretends_to_work(world: &World, row: &Row) -> bool {
     let runs = row.pod().is_some_and(|pod| pod.phase == Phase::Running) && !row.is_deleting();
     let bound = bound_to_us(world, &row.key).filter(|(_, node)| runs && node.simulated);
-    bound.and_then(|(row, node)| LocalPod::read(world, row, node)).is_some_and(|pod| simulate::wake(&pod).is_some())
+    bound
+        .and_then(|(row, node)| LocalPod::read(world, row, node))
+        .is_some_and(|pod| simulated_pod::next_wake(&pod).is_some())
 }
 
 /// Plans one local pod.

@@ -1,12 +1,12 @@
 //! `status.phase`, by the rules of Kubernetes' getPhase.
 
 use super::pod::{ContainerRole, LocalPod};
-use super::{deadlines, eviction, simulate, termination};
+use super::{deadlines, eviction, simulated_pod, termination};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus};
 
 /// The phase that container statuses amount to. A final phase stays; and none is final while anything runs.
 pub fn pod_phase(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) -> &'static str {
-    let old = known(pod.status.phase.as_deref().unwrap_or_default());
+    let old = known_phase(pod.status.phase.as_deref().unwrap_or_default());
     if is_final(old) {
         return old;
     }
@@ -14,7 +14,7 @@ pub fn pod_phase(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStat
         // A container that is stopped because the control plane ends has not failed; the next control plane decides.
         () if pod.is_closing() && !pod.row.is_deleting() => return old,
         () if deadlines::is_over(pod) || eviction::is_evicted(pod) => "Failed",
-        () if simulate::crashes(pod) => "Running",
+        () if simulated_pod::crashes(pod) => "Running",
         () => from_statuses(pod, init, main),
     };
     match is_final(new) && pod.lives() {
@@ -27,7 +27,7 @@ fn is_final(phase: &str) -> bool {
     matches!(phase, "Succeeded" | "Failed")
 }
 
-fn known(phase: &str) -> &'static str {
+fn known_phase(phase: &str) -> &'static str {
     ["Running", "Succeeded", "Failed", "Unknown"].into_iter().find(|known| *known == phase).unwrap_or("Pending")
 }
 

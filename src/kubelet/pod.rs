@@ -1,6 +1,6 @@
 //! A pod as its node sees it: spec, last status and facts, put together for each container.
 
-use super::{hooks, simulate};
+use super::{hooks, simulated_pod};
 use crate::kinds::pod::{ephemeral::as_container, facts::is_sidecar};
 use crate::kinds::typed;
 use crate::object::{Object, Time};
@@ -107,14 +107,14 @@ impl<'a> LocalPod<'a> {
         let Pod { spec, status, .. } = typed::view::<Pod>(&object).ok()?;
         let (spec, status) = (spec?, status.unwrap_or_default());
         let facts = if node.simulated {
-            Some(Cow::Owned(simulate::pretend(world, row, &object, &spec, &status)))
+            Some(Cow::Owned(simulated_pod::pretend(world, row, &object, &spec, &status)))
         } else {
             world.facts.pods.get(&row.uid).map(Cow::Borrowed)
         };
         let members = members(world, &spec, &status, facts.as_deref());
         let mut pod = LocalPod { world, row, object, spec, status, facts, members, simulated: node.simulated };
         if pod.simulated {
-            simulate::hold_back(&mut pod);
+            simulated_pod::hold_back(&mut pod);
         }
         Some(pod)
     }
@@ -144,7 +144,7 @@ impl<'a> LocalPod<'a> {
         self.world.settings.closing && !self.simulated
     }
 
-    /// Whether its row is of this beat: what was planned with it is not carried out yet.
+    /// Whether its row is of this tick: what was planned with it is not carried out yet.
     pub fn is_staged(&self) -> bool {
         let (before, now) = (self.world.row_before_stage(&self.row.key), self.world.get(&self.row.key));
         !before.zip(now).is_some_and(|(before, now)| std::sync::Arc::ptr_eq(before, now))
@@ -163,7 +163,7 @@ impl PodContainer {
     }
 
     /// The machine knows nothing of it: where it stands is what status tells.
-    pub fn forget(&mut self, now: Time) {
+    pub fn reset(&mut self, now: Time) {
         self.facts = None;
         (self.attempt, self.state, self.last) = from_status(now, self.old.as_ref());
     }

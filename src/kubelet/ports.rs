@@ -4,7 +4,7 @@
 
 use super::address;
 use super::pod::{LocalPod, PodContainer};
-use crate::world::entrance::{LOW_PORTS_MOVED_BY, UnboundPort};
+use crate::world::ingress_routes::{LOW_PORTS_MOVED_BY, UnboundPort};
 use crate::world::{EventType, Memory, Plan, Row, World};
 use serde_json::Value;
 
@@ -112,7 +112,7 @@ fn server(world: &World, to: &str) -> String {
 mod tests {
     use super::super::machine::{TestMachine, pod};
     use crate::world::Report;
-    use crate::world::entrance::UnboundPort;
+    use crate::world::ingress_routes::UnboundPort;
     use crate::world::policy::DeniedConnection;
     use serde_json::json;
 

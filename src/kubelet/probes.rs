@@ -59,7 +59,7 @@ pub fn failed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> 
     Some(ContainerAction::Stop { grace, event: Some(event) })
 }
 
-/// Orders the probes that are due, and says when the next ones are. Not twice in one beat: what the plan before this one has ordered
+/// Orders the probes that are due, and says when the next ones are. Not twice in one tick: what the plan before this one has ordered
 /// is a fact only after the commit.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
     let soonest = pod.world.now.later(SignedDuration::from_secs(i64::from(pod.is_staged())));
@@ -74,13 +74,13 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
                 plan.wake_at(due.max(soonest));
                 continue;
             }
-            plan.effects.push(ask(pod, member, kind, spec, i64::from(spec.timeout_seconds.unwrap_or(1))));
+            plan.effects.push(start_probe(pod, member, kind, spec, i64::from(spec.timeout_seconds.unwrap_or(1))));
         }
     }
 }
 
 /// The order of one probe, or of a hook, as it stands in the spec.
-pub fn ask(
+pub fn start_probe(
     pod: &LocalPod,
     member: &PodContainer,
     kind: ProbeKind,

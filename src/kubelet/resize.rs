@@ -25,7 +25,7 @@ pub fn is_due(pod: &LocalPod, member: &PodContainer) -> bool {
     };
     match &facts.limits {
         Some(known) => amounts(known) != amounts(&resources::limits(pod, member)),
-        None => told(member).is_some_and(|told| Some(told) != member.spec.resources.as_ref()),
+        None => reported_resources(member).is_some_and(|told| Some(told) != member.spec.resources.as_ref()),
     }
 }
 
@@ -37,7 +37,7 @@ fn amounts(limits: &Limits) -> Limits {
 }
 
 /// Returns the resources in the container's status.
-fn told(member: &PodContainer) -> Option<&ResourceRequirements> {
+fn reported_resources(member: &PodContainer) -> Option<&ResourceRequirements> {
     member.old_while_running()?.resources.as_ref()
 }
 
@@ -54,7 +54,7 @@ pub fn wants_restart(pod: &LocalPod, member: &PodContainer) -> bool {
             };
             all.map(|all| (of(&all.limits), of(&all.requests))).unwrap_or_default()
         };
-        amount(told(member)) != amount(member.spec.resources.as_ref())
+        amount(reported_resources(member)) != amount(member.spec.resources.as_ref())
     };
     let ran = member.old_while_running().is_some_and(|old| old.resources.is_some());
     ran && pending(pod).is_none() && ["cpu", "memory"].into_iter().any(|name| restarts(name) && differs(name))
@@ -144,7 +144,7 @@ pub fn resources_of(pod: &LocalPod, member: &PodContainer) -> Option<ResourceReq
     if pod.simulated {
         None
     } else if is_due(pod, member) {
-        told(member).cloned()
+        reported_resources(member).cloned()
     } else {
         wanted
     }
@@ -153,7 +153,7 @@ pub fn resources_of(pod: &LocalPod, member: &PodContainer) -> Option<ResourceReq
 /// Returns the allocated resources: the previous ones while the node cannot fulfil a resize (KEP-1287).
 pub fn allocated(pod: &LocalPod, member: &PodContainer) -> Option<BTreeMap<String, Quantity>> {
     let is_refused = is_due(pod, member) && pending(pod).is_some();
-    let resources = if is_refused { told(member) } else { member.spec.resources.as_ref() };
+    let resources = if is_refused { reported_resources(member) } else { member.spec.resources.as_ref() };
     resources?.requests.clone()
 }
 

@@ -26,7 +26,7 @@ pub fn is_known(pod: &LocalPod) -> bool {
 
 /// Whether all containers are to be started anew, or are about to be.
 pub fn is_under_way(pod: &LocalPod) -> bool {
-    let told = || conditions::known(pod, CONDITION).is_some_and(|condition| condition.status == "True");
+    let told = || conditions::find_condition(pod, CONDITION).is_some_and(|condition| condition.status == "True");
     // An exit in a finished pod does not restart it.
     let is_over =
         || pod.with_role(ContainerRole::Main).all(|main| main.ended().is_some() && !restarts_alone(pod, main));

@@ -2,7 +2,7 @@
 
 use super::image::{self, MANIFEST_DIR};
 use super::pod::{LocalPod, PodContainer};
-use super::{command, containers, environment, message, resources, security, simulate, user, volumes};
+use super::{command, containers, environment, message, resources, security, simulated_pod, user, volumes};
 use crate::object::Str;
 use crate::world::Start;
 
@@ -62,7 +62,7 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
         processes: security::processes(pod, member),
         again: containers::restart_decision(pod, member),
         stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
-        script: simulate::script(&pod.object, &pod.spec, member.role),
+        script: simulated_pod::script(&pod.object, &pod.spec, member.role),
     })
 }
 

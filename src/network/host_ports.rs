@@ -6,7 +6,7 @@
 
 use super::routes::tell_blocked;
 use crate::object::{Key, Object};
-use crate::world::entrance::HostPort;
+use crate::world::ingress_routes::HostPort;
 use crate::world::{Effect, Loop, Plan, Row, World};
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -15,17 +15,17 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 pub const LOOP: Loop = Loop { name: "hostport-controller", root: "pods", concerns, plan };
 
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
-    if wants(row) { vec![row.key.clone()] } else { Vec::new() }
+    if needs_host_port(row) { vec![row.key.clone()] } else { Vec::new() }
 }
 
-fn wants(row: &Row) -> bool {
+fn needs_host_port(row: &Row) -> bool {
     row.pod().is_some_and(|pod| pod.has_host_ports)
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let row = world.get(key);
-    let wanted = row.map(|row| wanted(world, row)).unwrap_or_default();
+    let wanted = row.map(|row| wanted_ports(world, row)).unwrap_or_default();
     let ordered = world.facts.exposed.get(key).map_or(&[][..], Vec::as_slice);
     if wanted != ordered {
         plan.effects.push(Effect::Expose { pod: key.clone(), ports: wanted });
@@ -34,11 +34,11 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-fn wanted(world: &World, row: &Row) -> Vec<HostPort> {
+fn wanted_ports(world: &World, row: &Row) -> Vec<HostPort> {
     let pod = row.pod();
     let node = pod.and_then(|pod| pod.node.as_ref()).and_then(|node| world.facts.nodes.get(node));
     let is_here = node.is_some_and(|node| node.ours && !node.simulated);
-    if !is_here || !wants(row) {
+    if !is_here || !needs_host_port(row) {
         return Vec::new();
     }
     let object = row.body();
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::object::{Resource, Time};
     use crate::world::NodeFacts;
-    use crate::world::entrance::BlockedListener;
+    use crate::world::ingress_routes::BlockedListener;
     use serde_json::json;
 
     fn world(ports: Value, host_network: bool) -> (World, Key) {
@@ -104,11 +104,11 @@ mod tests {
             let to = "127.9.1.4:80".parse().unwrap();
             let expected: Vec<HostPort> =
                 expected.map(|(at, is_udp)| HostPort { at: at.parse().unwrap(), is_udp, to }).into_iter().collect();
-            let found = wanted(&world, world.get(&key).unwrap());
+            let found = wanted_ports(&world, world.get(&key).unwrap());
             assert_eq!(found, expected, "{port}");
         }
         let (world, key) = world(json!([{"containerPort": 80, "hostPort": 80}]), true);
-        assert_eq!(wanted(&world, world.get(&key).unwrap()), [], "it is the machine's own port");
+        assert_eq!(wanted_ports(&world, world.get(&key).unwrap()), [], "it is the machine's own port");
     }
 
     #[test]

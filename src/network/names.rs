@@ -120,7 +120,7 @@ impl DnsDirectory {
     }
 
     /// Answers a query of the pod with this address. Without an address, short names are not completed.
-    pub fn ask(&self, name: &str, kind: QueryType, client: Option<Ipv4Addr>) -> DnsReply {
+    pub fn lookup(&self, name: &str, kind: QueryType, client: Option<Ipv4Addr>) -> DnsReply {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         if let Some(reversed) = name.strip_suffix(".in-addr.arpa") {
             return self.reverse(reversed, kind);
@@ -377,7 +377,7 @@ mod tests {
         let web = a(&["127.9.128.7"]);
         let led = |name: &str, to: &[&str]| {
             let names = to.iter().map(|one| DnsRecord::Cname((*one).into()));
-            let DnsReply::Records(records) = directory().ask(name, A, Some(CLIENT)) else { panic!("{name}") };
+            let DnsReply::Records(records) = directory().lookup(name, A, Some(CLIENT)) else { panic!("{name}") };
             DnsReply::Records(names.chain(records).collect())
         };
         let cases = [
@@ -435,20 +435,20 @@ mod tests {
             ("1.2.0.192.in-addr.arpa", Ptr, DnsReply::Elsewhere),
         ];
         for (name, kind, expected) in cases {
-            assert_eq!(directory().ask(name, kind, Some(CLIENT)), expected, "{name} {kind:?}");
+            assert_eq!(directory().lookup(name, kind, Some(CLIENT)), expected, "{name} {kind:?}");
         }
-        let elsewhere = directory().ask("web", A, Some(Ipv4Addr::LOCALHOST));
+        let elsewhere = directory().lookup("web", A, Some(Ipv4Addr::LOCALHOST));
         assert_eq!(elsewhere, DnsReply::Elsewhere, "of another namespace");
         for name in ["web", "web.shop", "web.shop.svc"] {
-            assert_eq!(directory().ask(name, A, None), DnsReply::Elsewhere, "{name}");
+            assert_eq!(directory().lookup(name, A, None), DnsReply::Elsewhere, "{name}");
         }
-        assert_eq!(directory().ask("web.shop.svc.cluster.local", A, None), a(&["127.9.128.7"]));
+        assert_eq!(directory().lookup("web.shop.svc.cluster.local", A, None), a(&["127.9.128.7"]));
     }
 
     #[test]
     fn a_service_that_is_gone_has_no_name() {
         let mut directory = directory();
         directory.lead(&Key::new(Resource("services"), "shop", "web"), &Route::default());
-        assert_eq!(directory.ask("web.shop.svc.cluster.local", QueryType::A, Some(CLIENT)), DnsReply::NoSuchName);
+        assert_eq!(directory.lookup("web.shop.svc.cluster.local", QueryType::A, Some(CLIENT)), DnsReply::NoSuchName);
     }
 }

@@ -43,7 +43,7 @@ impl TextEdit {
         self.path.get(depth).copied().unwrap_or_default()
     }
 
-    fn make(&self, object: &mut Object, path: &[&str]) {
+    fn apply_edit(&self, object: &mut Object, path: &[&str]) {
         match self.change.apply_to(object.value_at(path)) {
             Some(value) => object.set(path, value),
             None => drop(object.unset(path)),
@@ -68,7 +68,7 @@ impl ValueChange {
 
 /// Changes an object.
 pub fn object(object: &mut Object, edits: &[TextEdit]) {
-    edits.iter().for_each(|edit| edit.make(object, &edit.path));
+    edits.iter().for_each(|edit| edit.apply_edit(object, &edit.path));
 }
 
 /// An object's compact text with the changes; none when it cannot be changed without reading it whole.
@@ -115,10 +115,10 @@ impl<'de> Visitor<'de> for EditedMap<'_> {
                 return Err(A::Error::custom("keys are not in order"));
             }
             let missing = self.until(|at| at < key);
-            self.make(missing, begin);
+            self.apply_edits(missing, begin);
             match self.until(|at| at == key) {
                 [] => {
-                    self.begin(key, begin);
+                    self.start_entry(key, begin);
                     self.to.push_str(members.next_value::<&RawValue>()?.get());
                 }
                 [edit] if edit.path.len() == self.depth + 1 => {
@@ -129,12 +129,12 @@ impl<'de> Visitor<'de> for EditedMap<'_> {
                     return Err(A::Error::custom("a place changes twice"));
                 }
                 edits => {
-                    self.begin(key, begin);
+                    self.start_entry(key, begin);
                     members.next_value_seed(EditedMap { edits, depth: self.depth + 1, to: self.to })?;
                 }
             }
         }
-        self.make(self.edits, begin);
+        self.apply_edits(self.edits, begin);
         self.to.push('}');
         Ok(())
     }
@@ -149,11 +149,11 @@ impl<'a> EditedMap<'a> {
     }
 
     /// Makes changes in members that are not there.
-    fn make(&mut self, edits: &[&TextEdit], begin: usize) {
+    fn apply_edits(&mut self, edits: &[&TextEdit], begin: usize) {
         let depth = self.depth;
         for edits in edits.chunk_by(|one, other| one.member(depth) == other.member(depth)) {
             let mut made = Object(Value::Null);
-            edits.iter().for_each(|edit| edit.make(&mut made, &edit.path[depth..]));
+            edits.iter().for_each(|edit| edit.apply_edit(&mut made, &edit.path[depth..]));
             let key = edits[0].member(depth);
             self.put(key, made.0.get_mut(key).map(Value::take), begin);
         }
@@ -161,13 +161,13 @@ impl<'a> EditedMap<'a> {
 
     fn put(&mut self, key: &str, value: Option<Value>, begin: usize) {
         if let Some(value) = value {
-            self.begin(key, begin);
+            self.start_entry(key, begin);
             self.to.push_str(&value.to_string());
         }
     }
 
     /// Begins a member; the members of this map begin at `begin`. Neither keys that are read nor those of fields need escapes.
-    fn begin(&mut self, key: &str, begin: usize) {
+    fn start_entry(&mut self, key: &str, begin: usize) {
         if self.to.len() > begin {
             self.to.push(',');
         }

@@ -5,8 +5,8 @@
 //! Never: touches a file, a socket, a clock or a database, or knows a particular kind.
 //! Start reading at [`Object`].
 
-mod cause;
 pub mod edit;
+mod io_error;
 pub mod jsonpath;
 pub mod key;
 pub mod label;
@@ -19,7 +19,7 @@ pub mod status;
 pub mod time;
 pub mod yaml;
 
-pub use cause::cause;
+pub use io_error::io_error_text;
 pub use key::{Key, Resource};
 pub use meta::{MIRROR, Object, OwnerRef};
 pub use quantity::Quantity;

@@ -1,7 +1,7 @@
 //! Log lines for users about ticks and the machine: one line for each action.
 //!
-//! Knows: what the plans of a beat want written and why, and which of it is bookkeeping (statuses, endpoints, revisions, the usual events):
-//! that is a detail, told on request. Lines are made from what the beat came to when its commit stands: what was taken back within it
+//! Knows: what the plans of a tick want written and why, and which of it is bookkeeping (statuses, endpoints, revisions, the usual events):
+//! that is a detail, told on request. Lines are made from what the tick came to when its commit stands: what was taken back within it
 //! is not told at all.
 //! Start reading at [`ActivityLog::lines`] and, for the machine, [`of_report`].
 
@@ -70,7 +70,7 @@ enum ActivityKind {
 
 impl ActivityLog {
     /// Notes what a plan wants, once all of it is staged.
-    pub fn note(&mut self, by: &'static str, about: &Key, plan: &Plan) {
+    pub fn record_plan(&mut self, by: &'static str, about: &Key, plan: &Plan) {
         let mut add = |what| self.0.push(Activity { by, about: about.clone(), what });
         for write in &plan.writes {
             let why = write.why.clone();
@@ -94,11 +94,11 @@ impl ActivityLog {
         })
     }
 
-    /// The lines of a beat whose commit stands; `undone` is what stands as it did before.
+    /// The lines of a tick whose commit stands; `undone` is what stands as it did before.
     pub fn lines(self, world: &World, undone: &HashSet<Key>, warnings: &mut LastWarnings) -> Vec<LogLine> {
         let mut told = HashSet::new();
         let mut lines = Vec::new();
-        // A rollout is over with the last of the beat's statuses, after all that led there.
+        // A rollout is over with the last of the tick's statuses, after all that led there.
         let last: HashMap<Key, usize> = self.statuses().map(|(place, key)| (key.clone(), place)).collect();
         for (place, Activity { by, about, what }) in self.0.into_iter().enumerate() {
             let mut tell =
@@ -204,7 +204,7 @@ fn rollout(world: &World, key: &Key) -> Option<String> {
     let (before, after) = rows(world, key);
     let (reason, message) = progress(after?)?;
     let known = before.and_then(progress);
-    // The message names the ReplicaSet: within one beat a rollout begins and ends under the same reason.
+    // The message names the ReplicaSet: within one tick a rollout begins and ends under the same reason.
     let is_news = known.is_none_or(|known| known != (reason.clone(), message.clone()));
     match reason.as_str() {
         "NewReplicaSetAvailable" if is_news => Some(format!("rolled out: {message}")),
@@ -380,10 +380,10 @@ mod tests {
     }
 
     /// Returns the log lines, details marked with a dot.
-    fn told(world: &World, plan: &Plan, undone: &[Key]) -> Vec<String> {
+    fn plan_lines(world: &World, plan: &Plan, undone: &[Key]) -> Vec<String> {
         let about = Key::new(Resource("replicasets.apps"), "default", "web");
         let mut deeds = ActivityLog::default();
-        deeds.note("loop", &about, plan);
+        deeds.record_plan("loop", &about, plan);
         let lines = deeds.lines(world, &undone.iter().cloned().collect(), &mut LastWarnings::new());
         lines
             .iter()
@@ -408,10 +408,10 @@ mod tests {
             ".the counts of pods changed",
             "scaled replicaset.apps/web from 3 to 5",
         ];
-        assert_eq!(told(&world, &plan, &[]), expected);
-        // The pod goes again, the set is as it was: of this beat nobody sees anything.
+        assert_eq!(plan_lines(&world, &plan, &[]), expected);
+        // The pod goes again, the set is as it was: of this tick nobody sees anything.
         world.stage(one, None::<Object>);
-        assert_eq!(told(&world, &plan, &[key]), [""; 0]);
+        assert_eq!(plan_lines(&world, &plan, &[key]), [""; 0]);
     }
 
     #[test]
@@ -442,7 +442,7 @@ mod tests {
             ".no nodes",
             "main keeps failing; it is started again in 10s",
         ];
-        assert_eq!(told(&world, &plan, &[]), expected);
+        assert_eq!(plan_lines(&world, &plan, &[]), expected);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! State of a control plane between ticks, without clock, threads and machine: the World, the due keys, and the time of
-//! the next look. [`watch`](super::watch) drives it by the real clock, [`simulate`](super::simulate) by a simulated
+//! the next look. [`control_loop`](super::control_loop) drives it by the real clock, [`simulate`](super::simulate) by a simulated
 //! one.
 
 use super::convergence::{self, Unmet};
@@ -7,7 +7,7 @@ use super::events::{EventRecorder, EventReporter};
 use super::node::MissingCapability;
 use super::queue::WorkQueue;
 use super::tick::{INTERNAL_ERROR, Tick, TickBudget, TickError, TickResult};
-use super::{LogLevel, LogLine, LogSink, activity_log, loops, node, tail};
+use super::{LogLevel, LogLine, LogSink, activity_log, loops, node, store_tail};
 use crate::apiserver::api;
 use crate::kubelet::manifests;
 use crate::object::{Key, Resource, Str, Time};
@@ -26,7 +26,7 @@ const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 /// Interval at which every key is planned again.
 const RESYNC: SignedDuration = SignedDuration::from_mins(10);
 
-/// The state of a control plane between beats.
+/// The state of a control plane between ticks.
 pub struct ControlPlane {
     /// The picture.
     pub world: World,
@@ -57,7 +57,7 @@ pub struct TickInput<'a> {
     pub budget: TickBudget,
     /// Chance.
     pub chance: &'a mut dyn FnMut() -> u64,
-    /// Whether others may have written since the beat before: then it is found out even when nothing is due.
+    /// Whether others may have written since the tick before: then it is found out even when nothing is due.
     pub told: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct DueWork {
 impl ControlPlane {
     /// A control plane that knows nothing yet; `local` is the node that this machine is.
     pub fn new(local: Option<Str>, now: Time) -> ControlPlane {
-        ControlPlane::with_loops(loops::all(), local, now)
+        ControlPlane::with_loops(loops::all_loops(), local, now)
     }
 
     /// One with these loops.
@@ -105,7 +105,7 @@ impl ControlPlane {
         let network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
         world.settings = ClusterSettings { network, backoff_seconds, ..self.world.settings.clone() };
         world.facts.statics = std::mem::take(&mut self.world.facts.statics);
-        tail::load(read, &mut world)?;
+        store_tail::load(read, &mut world)?;
         for (uid, pod) in inventory {
             world.facts.pods.insert(uid, pod);
         }
@@ -118,28 +118,28 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// One beat. Gives its effects, and whether there may be more to do at once.
-    pub fn beat(
+    /// One tick. Gives its effects, and whether there may be more to do at once.
+    pub fn tick(
         &mut self,
         store: &mut Store,
-        pulse: TickInput<'_>,
-        narrator: &mut LogSink<'_>,
+        input: TickInput<'_>,
+        log_sink: &mut LogSink<'_>,
     ) -> Result<(TickResult, bool), TickError> {
-        let now = pulse.now;
-        self.news.drain(..).for_each(|line| narrator(&line));
-        let mut beat = Tick {
+        let now = input.now;
+        self.news.drain(..).for_each(|line| log_sink(&line));
+        let mut tick = Tick {
             world: &mut self.world,
             queue: &mut self.queue,
             loops: &self.loops,
             recorder: &mut self.recorder,
-            chance: pulse.chance,
-            epoch: pulse.epoch,
-            budget: pulse.budget,
-            told: pulse.told,
+            chance: input.chance,
+            epoch: input.epoch,
+            budget: input.budget,
+            told: input.told,
             warnings: &mut self.warnings,
-            narrator,
+            log_sink,
         };
-        let done = beat.run(store, now)?;
+        let done = tick.run(store, now)?;
         self.see_nodes();
         let busy = done.rows > 0 || !done.effects.is_empty() || self.queue.is_due(now) || self.recorder.is_due(now);
         Ok((done, busy))
@@ -173,8 +173,8 @@ impl ControlPlane {
         }
     }
 
-    /// Tells people something, with the next beat.
-    pub fn say(&mut self, now: Time, text: &str) {
+    /// Tells people something, with the next tick.
+    pub fn log_text(&mut self, now: Time, text: &str) {
         self.news.push(LogLine {
             at: now,
             by: "reconcile",
@@ -214,13 +214,13 @@ impl ControlPlane {
         let is_usage = matches!(report, Report::Usage { .. });
         if let Report::SharedNetwork(network) = report {
             let text = "another cluster that runs on this machine has them as well, and some of its pods or Services may have the same";
-            return self.say(
+            return self.log_text(
                 now,
                 &format!("addresses 127.{network}.0.0/16: {text} address; make one of the two clusters anew"),
             );
         }
         if let Report::NotDiscarded { why } = report {
-            return self.say(now, &format!("{why}; kloop tries again"));
+            return self.log_text(now, &format!("{why}; kloop tries again"));
         }
         let is_about_doors = matches!(report, Report::Doors(_));
         if let Report::Blocked { about, .. } = &report {
@@ -282,7 +282,7 @@ impl ControlPlane {
         if due.heartbeat {
             self.next_heartbeat = now + HEARTBEAT;
             self.world.now = now;
-            node::beat(&mut self.world, self.local.as_deref());
+            node::send_heartbeats(&mut self.world, self.local.as_deref());
             self.recorder.prune(&self.world);
             for pod in self.queue.waiting.left_over(now) {
                 self.queue(crate::scheduler::LOOP.name, pod, now);
@@ -316,13 +316,13 @@ impl ControlPlane {
     }
 
     /// The next moment at which something is due by the clock.
-    pub fn next(&self) -> Time {
+    pub fn next_due(&self) -> Time {
         let clock = self.next_heartbeat.min(self.next_resync);
-        self.queue.next().map_or(clock, |next| next.min(clock))
+        self.queue.next_due().map_or(clock, |next| next.min(clock))
     }
 
     /// Returns the objects that are not converged, and whether no work is in progress.
-    pub fn judge(&self, now: Time) -> (Vec<Unmet>, bool) {
+    pub fn check_convergence(&self, now: Time) -> (Vec<Unmet>, bool) {
         let unmet = convergence::unmet(&self.world);
         let in_flight = self.world.facts.pods.iter().any(|(_, pod)| {
             let starting = |state: &ContainerState| matches!(state, ContainerState::Starting { .. });
@@ -348,7 +348,7 @@ impl ControlPlane {
     }
 
     fn look_at_everything(&mut self, now: Time) {
-        tail::everything(&self.world, &self.loops, &mut self.queue, now);
+        store_tail::everything(&self.world, &self.loops, &mut self.queue, now);
         let known = self.world.facts.pods.iter().map(|(_, pod)| pod.key());
         let known: Vec<Key> = known.chain(self.world.facts.statics.keys().cloned()).collect();
         for key in known {

@@ -1,4 +1,4 @@
-//! Taking apart what a beat no longer needs, on another core: an object is hundreds of small pieces, and a beat makes hundreds of them.
+//! Taking apart what a tick no longer needs, on another core: an object is hundreds of small pieces, and a tick makes hundreds of them.
 
 use std::sync::LazyLock;
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -1,6 +1,6 @@
 //! Events: what loops want told, aggregated into Event objects (client-go: the EventCorrelator).
 //!
-//! Events never hold up what they tell about: they are written when the beat has nothing else to do, and a batch every second while it
+//! Events never hold up what they tell about: they are written when the tick has nothing else to do, and a batch every second while it
 //! has. As in Kubernetes they are told as well as can be: of what comes faster than that, only so much waits ([`QUEUED`]).
 
 use super::retention;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Most events written in one beat.
+/// Most events written in one tick.
 const BATCH: usize = 200;
 
 /// While there is other work, a batch is written as often (Kubernetes' components write 50 events in a second at most: kubelet
@@ -117,17 +117,17 @@ impl EventRecorder {
 
     /// Writes what waits, up to a batch, and removes what is no longer kept. An event that the API server refuses (its namespace is
     /// going) is dropped.
-    pub fn flush(&mut self, ledger: &mut dyn Transaction, now: Time) {
+    pub fn flush(&mut self, txn: &mut dyn Transaction, now: Time) {
         let kind = kinds::by_resource(Resource("events"));
         for key in self.bygone.drain(..BATCH.min(self.bygone.len())) {
             // Somebody else may have removed it.
-            drop(kind.map(|kind| delete(ledger, kind, &key, &DeleteOptions::default())));
+            drop(kind.map(|kind| delete(txn, kind, &key, &DeleteOptions::default())));
         }
         self.written = Some(now);
         for _ in 0..BATCH.min(self.waiting.len()) {
             if let Some((teller, event, at)) = self.waiting.pop_front() {
                 self.normal -= usize::from(event.kind == EventType::Normal);
-                self.write(ledger, &teller, event, at.max(now));
+                self.write(txn, &teller, event, at.max(now));
             }
         }
     }
@@ -145,7 +145,7 @@ impl EventRecorder {
         *tokens >= 0
     }
 
-    fn write(&mut self, ledger: &mut dyn Transaction, teller: &EventReporter, event: PlannedEvent, at: Time) {
+    fn write(&mut self, txn: &mut dyn Transaction, teller: &EventReporter, event: PlannedEvent, at: Time) {
         let by = teller.by;
         let uid = event.uid.to_string();
         let mut identity = (event.about.clone(), uid, event.field_path.clone(), event.reason, event.message.clone());
@@ -158,7 +158,7 @@ impl EventRecorder {
             identity.4.clear();
         }
         if let Some(key) = self.known.get(&identity).cloned()
-            && count_again(ledger, &key, combined.then_some(&message), at)
+            && count_again(txn, &key, combined.then_some(&message), at)
         {
             return;
         }
@@ -166,10 +166,10 @@ impl EventRecorder {
         let suffix = format!("{:x}", at.as_nanosecond() as u64 + self.counter);
         let mut object = event_object(by, &event, &message, &suffix, at);
         if by == SCHEDULER {
-            into_newer_form(&mut object, teller, ledger.revision(&event.about).ok().flatten(), at);
+            into_newer_form(&mut object, teller, txn.revision(&event.about).ok().flatten(), at);
         }
         let Some(kind) = kinds::by_kind("v1", "Event") else { return };
-        if let Ok(reply) = create::create(ledger, kind, &object, &WriteOptions::default()) {
+        if let Ok(reply) = create::create(txn, kind, &object, &WriteOptions::default()) {
             self.known.insert(identity, create::key_of(kind, &reply.object));
         }
     }
@@ -203,8 +203,8 @@ impl SimilarEvents {
 }
 
 /// The same event once more: its count rises, and it may have other words. False when the object is gone.
-fn count_again(ledger: &mut dyn Transaction, key: &Key, message: Option<&String>, at: Time) -> bool {
-    let (Ok(Some(mut known)), Some(kind)) = (ledger.get(key), kinds::by_resource(Resource("events"))) else {
+fn count_again(txn: &mut dyn Transaction, key: &Key, message: Option<&String>, at: Time) -> bool {
+    let (Ok(Some(mut known)), Some(kind)) = (txn.get(key), kinds::by_resource(Resource("events"))) else {
         return false;
     };
     if known.text(&["eventTime"]).is_some() {
@@ -217,7 +217,7 @@ fn count_again(ledger: &mut dyn Transaction, key: &Key, message: Option<&String>
     if let Some(message) = message {
         known.set(&["message"], message.as_str());
     }
-    update(ledger, kind, &known, UpdatePart::Main, &WriteOptions::default()).is_ok()
+    update(txn, kind, &known, UpdatePart::Main, &WriteOptions::default()).is_ok()
 }
 
 /// Converts an event to the form of client-go's newer recorder (`tools/events`).

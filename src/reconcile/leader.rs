@@ -22,7 +22,7 @@ pub struct Leadership {
     pub epoch: u64,
 }
 
-/// A leader whose heartbeat has not changed for so long is taken for stopped (SIGSTOP, a debugger, a frozen control group). It beats
+/// A leader whose heartbeat has not changed for so long is taken for stopped (SIGSTOP, a debugger, a frozen control group). It sends one
 /// every 10 s.
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    fn beat(store: &mut Store, text: &str) {
+    fn tick(store: &mut Store, text: &str) {
         let mut txn = store.write(Duration::from_secs(60)).unwrap();
         txn.set_meta(HEARD, text).unwrap();
         txn.commit().unwrap();
@@ -144,7 +144,7 @@ mod tests {
         let path = dir.path().join("state.db");
         let mut store = Store::open(&path, OpenMode::Create).unwrap();
         let old = leads(&mut Standby::default(), &mut store).expect("nobody else leads");
-        beat(&mut store, "1");
+        tick(&mut store, "1");
         let mut standby = Standby::default();
         assert!(leads(&mut standby, &mut store).is_none());
         // As if a lease had passed.
@@ -153,7 +153,7 @@ mod tests {
             *since = since.checked_sub(LEASE).expect("the machine runs for longer");
         };
         long_ago(&mut standby);
-        beat(&mut store, "2");
+        tick(&mut store, "2");
         assert!(leads(&mut standby, &mut store).is_none(), "its heart beats");
         long_ago(&mut standby);
         let new = leads(&mut standby, &mut store).expect("the lease has ended");

@@ -4,7 +4,7 @@ use crate::world::Loop;
 use crate::{controllers, kubelet, network, scheduler};
 
 /// Every loop: policies and the routes of Services, the controllers, the scheduler, the kubelet.
-pub fn all() -> Vec<&'static Loop> {
+pub fn all_loops() -> Vec<&'static Loop> {
     // Routes first: at a start, what runs already is to be found before anything new is made.
     let mut all: Vec<&'static Loop> = network::ALL.to_vec();
     all.extend(controllers::ALL);
@@ -30,7 +30,7 @@ pub fn chosen(list: &[String]) -> Result<Vec<&'static Loop>, String> {
         let is_in = |word: &String| word == "*" || is_meant(word, each.name);
         !list.iter().any(is_out) && list.iter().any(is_in)
     };
-    Ok(all().into_iter().filter(|each| !is_controller(each) || runs(each)).collect())
+    Ok(all_loops().into_iter().filter(|each| !is_controller(each) || runs(each)).collect())
 }
 
 /// A controller's name without its ending.
@@ -46,7 +46,7 @@ mod tests {
     fn controllers_are_chosen_by_name() {
         let count = |list: &[&str]| {
             let list: Vec<String> = list.iter().map(|word| (*word).to_owned()).collect();
-            chosen(&list).map(|loops| all().len() - loops.len())
+            chosen(&list).map(|loops| all_loops().len() - loops.len())
         };
         let most = controllers::ALL.len();
         assert_eq!(count(&["*"]), Ok(0));

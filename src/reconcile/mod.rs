@@ -7,23 +7,23 @@
 //! loops are run on a pretended machine by [`simulate`], and over a copy of the state by [`preview`].
 
 pub mod activity_log;
+pub mod control_loop;
 pub mod control_plane;
 pub mod convergence;
 mod cron_filter;
 mod drop_thread;
 pub mod events;
 pub mod leader;
-pub mod ledger;
 pub mod loops;
 pub mod node;
+pub mod overlay;
 pub mod preview;
 pub mod queue;
 pub mod retention;
 pub mod simulate;
-pub mod tail;
+pub mod store_tail;
 pub mod tick;
 pub mod unschedulable;
-pub mod watch;
 pub mod why;
 
 use crate::object::{Key, Time};
@@ -55,4 +55,4 @@ pub enum LogLevel {
 /// Is told what happens, line by line.
 pub type LogSink<'a> = dyn FnMut(&LogLine) + 'a;
 
-pub use watch::{ControlLoop, ControlSettings, Idle, RunEnd};
+pub use control_loop::{ControlLoop, ControlSettings, Idle, RunEnd};

@@ -61,17 +61,17 @@ pub fn register(api: &mut Api, capacity: &MachineCapacity, lacks: &[&MissingCapa
     let kind = kinds::by_resource(Resource("nodes"))
         .ok_or_else(|| Status::new(Reason::InternalError, "no kind Node in the catalogue; this is a bug"))?;
     let key = Key::new(kind.resource, "", &capacity.name);
-    api.write(false, |ledger| {
-        let mut status = status(capacity, ledger.now());
+    api.write(false, |txn| {
+        let mut status = status(capacity, txn.now());
         if let Some(told) = status["conditions"].as_array_mut() {
             told.extend(
-                lacks.iter().map(|one| report::condition(ledger.now(), one.condition, "False", one.reason, one.told)),
+                lacks.iter().map(|one| report::condition(txn.now(), one.condition, "False", one.reason, one.told)),
             );
         }
-        let Some(mut node) = ledger.get(&key)? else {
+        let Some(mut node) = txn.get(&key)? else {
             let mut node = object(capacity);
             node.set(&["status"], status);
-            return create::create(ledger, kind, &node, &WriteOptions::default()).map(|_| ());
+            return create::create(txn, kind, &node, &WriteOptions::default()).map(|_| ());
         };
         if node.annotation(STOPPED).is_some() {
             return Ok(());
@@ -82,7 +82,7 @@ pub fn register(api: &mut Api, capacity: &MachineCapacity, lacks: &[&MissingCapa
             fresh["conditions"][3]["lastTransitionTime"] = since;
         }
         node.set(&["status"], fresh);
-        update(ledger, kind, &node, UpdatePart::Status, &WriteOptions::default()).map(|_| ())
+        update(txn, kind, &node, UpdatePart::Status, &WriteOptions::default()).map(|_| ())
     })
 }
 
@@ -137,8 +137,8 @@ fn milli(cpu: i64) -> String {
 
 /// Determines the local nodes: the one of this machine, and those that were added. Their heartbeat is now; a stopped
 /// node is not local, and its heartbeat ended when it was stopped.
-pub fn beat(world: &mut World, local: Option<&str>) {
-    let rows = world.fleet().iter().map(|place| &place.row);
+pub fn send_heartbeats(world: &mut World, local: Option<&str>) {
+    let rows = world.node_cache().iter().map(|place| &place.row);
     world.facts.nodes = rows.filter_map(|row| Some((row.key.name.clone(), facts(row, local, world.now)?))).collect();
 }
 
@@ -178,10 +178,10 @@ mod tests {
             names.sort();
             names.join(" ")
         };
-        beat(&mut world, Some("here"));
+        send_heartbeats(&mut world, Some("here"));
         assert_eq!(ours(&world), "here more sim");
         assert_eq!(world.facts.nodes["off"].heartbeat, "2026-01-01T00:09:00Z".parse().ok());
-        beat(&mut world, None);
+        send_heartbeats(&mut world, None);
         assert_eq!(ours(&world), "sim", "without this machine nothing runs on it");
     }
 }

@@ -35,7 +35,7 @@ const STOP: SignedDuration = SignedDuration::from_millis(200);
 /// Maximum number of unconverged objects to examine per step.
 const FOLLOWED: usize = 50;
 
-/// More beats than this are no forecast but a loop that never rests.
+/// More ticks than this are no forecast but a loop that never rests.
 const BEATS: usize = 200_000;
 
 /// Chance is the same each time: two forecasts of one state are equal.
@@ -82,17 +82,17 @@ impl Preview {
     /// A copy of a store, or a new cluster, with this machine as its node unless the copy has nodes of its own and none on it.
     pub fn new(store: Option<&Store>, machine: MachineCapacity, now: Time) -> anyhow::Result<Preview> {
         let mut plan =
-            SimulationConfig { seed: SEED, begin: now, node: None, backoff_seconds: 10, loops: loops::all() };
+            SimulationConfig { seed: SEED, begin: now, node: None, backoff_seconds: 10, loops: loops::all_loops() };
         let refused = |status: crate::object::Status| anyhow::anyhow!(status.message);
         let api = match store {
             Some(store) => Api::copy_of(&store.read()?, "plan", plan.outside(1)).map_err(refused)?,
             None => Api::rehearsed("plan", plan.outside(1))?,
         };
         let mut world = World::new(now);
-        super::tail::load(&api.store().read()?, &mut world)?;
-        plan.node = here(&world, machine);
+        super::store_tail::load(&api.store().read()?, &mut world)?;
+        plan.node = local_capacity(&world, machine);
         let mut simulated = SimulatedMachine::new();
-        simulated.knobs.judge = Some(judge);
+        simulated.knobs.judge = Some(failure_of_start);
         (simulated.knobs.start_delay, simulated.knobs.stop_delay) = (START, STOP);
         let local = plan.node.as_ref().map(|node| node.name.clone());
         for row in world.list("pods") {
@@ -102,7 +102,7 @@ impl Preview {
                 simulated.adopt(row.uid.clone(), running(&row.object()));
             }
         }
-        let simulation = Simulation::over(api, simulated, plan)?;
+        let simulation = Simulation::with_cluster(api, simulated, plan)?;
         let mut forecast = Preview { simulation, before: BTreeMap::new(), missing: HashSet::new(), begin: now };
         forecast.advance(HEAD_START, &mut |_, _| {}, &mut |_| false)?;
         forecast.before = objects(forecast.simulation.world());
@@ -120,7 +120,7 @@ impl Preview {
     }
 
     /// Simulated time since the start of the preview.
-    pub fn after(&self, at: Time) -> SignedDuration {
+    pub fn elapsed_at(&self, at: Time) -> SignedDuration {
         at.duration_since(self.begin)
     }
 
@@ -168,8 +168,8 @@ impl Preview {
         let others = others.filter(|key| !applied.contains(key) && is_new(world, key)).collect::<Vec<_>>();
         let others = others.iter().filter_map(|key| explain(world, key, &plane));
         let is_told = |answers: &[CauseChain], other: &CauseChain| {
-            let cause = other.cause().map(|cause| &cause.what);
-            answers.iter().any(|answer| answer.cause().map(|cause| &cause.what) == cause)
+            let cause = other.root_cause().map(|cause| &cause.what);
+            answers.iter().any(|answer| answer.root_cause().map(|cause| &cause.what) == cause)
         };
         for other in others.filter(|other| other.standing() == ConvergenceState::Stuck).collect::<Vec<_>>() {
             if !is_told(&answers, &other) {
@@ -201,9 +201,9 @@ impl Preview {
                 self.simulation.deliver(0);
             }
             let mut lines = Vec::new();
-            let beaten = self.simulation.beat(None, |line| lines.push(line.clone()))?;
+            let ticked = self.simulation.tick(None, |line| lines.push(line.clone()))?;
             lines.iter().for_each(|line| tell(self.simulation.world(), line));
-            if beaten == SimulatedTick::Busy || !self.simulation.mail.is_empty() {
+            if ticked == SimulatedTick::Busy || !self.simulation.mail.is_empty() {
                 continue;
             }
             if settled(&mut self.simulation.plane.world) && !self.is_under_way() {
@@ -231,7 +231,7 @@ impl Preview {
 
 /// This machine as a node: under the name that it has in the copy; as it is when there are no nodes, or when nodes were added that are to
 /// run here; not at all when all are others.
-fn here(world: &World, machine: MachineCapacity) -> Option<MachineCapacity> {
+fn local_capacity(world: &World, machine: MachineCapacity) -> Option<MachineCapacity> {
     let mut real = world.list("nodes").map(|row| row.object()).filter(|node| node.annotation(RUNTIME).is_none());
     let id = |node: &Object| node.text(&["status", "nodeInfo", "machineID"]).map(str::to_owned);
     let own = real.find(|node| node.name() == machine.name || id(node).as_deref() == Some(&machine.machine_id));
@@ -250,7 +250,7 @@ fn runtime_of(world: &World, node: &str) -> Option<String> {
 }
 
 /// Whether the real machine could start this.
-fn judge(start: &Start) -> Option<(String, String)> {
+fn failure_of_start(start: &Start) -> Option<(String, String)> {
     let refusal = resolve(start, &Environment::of_this_process()).err()?;
     Some((refusal.reason.to_owned(), refusal.message))
 }
@@ -295,7 +295,7 @@ fn container(status: &Value) -> Option<(Str, ContainerFacts)> {
 /// Kinds that come and go without anybody having asked for them.
 const CHATTER: [&str; 3] = ["events", "leases.coordination.k8s.io", "nodes"];
 
-/// Every object as far as people say what it is: without its status and what the front door counts.
+/// Every object as far as people say what it is: without its status and the API server's own fields.
 fn objects(world: &World) -> BTreeMap<Key, Value> {
     let said = world.all_rows().filter(|row| !CHATTER.contains(&row.key.resource.0)).map(|row| {
         let mut object = row.object();
@@ -342,7 +342,7 @@ mod tests {
             }},
         }));
         let kind = kinds::by_name("deployments").unwrap();
-        forecast.write(|ledger| create(ledger, kind, &deployment, &WriteOptions::default())).unwrap();
+        forecast.write(|txn| create(txn, kind, &deployment, &WriteOptions::default())).unwrap();
         forecast
     }
 
@@ -360,7 +360,7 @@ mod tests {
         for (cpu, image, cause) in [("100m", "no-such-program-at-all", "container c"), ("50", "busybox", "pod/web")] {
             let outlook = forecast(None, cpu, image);
             assert_eq!(outlook.standing(), ConvergenceState::Stuck, "{outlook:#?}");
-            let found = outlook.answers[0].cause().unwrap();
+            let found = outlook.answers[0].root_cause().unwrap();
             assert!(found.what.starts_with(cause), "{found:?}");
         }
     }
@@ -382,7 +382,7 @@ mod tests {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let node = super::super::node::additional(&machine(), super::super::node::SIMULATED, now);
         let kind = kinds::by_name("nodes").unwrap();
-        api.write(false, |ledger| create(ledger, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
+        api.write(false, |txn| create(txn, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
         for (code, standing, word) in
             [("0", ConvergenceState::Converged, "Complete"), ("3", ConvergenceState::Stuck, "Failed")]
         {
@@ -395,7 +395,7 @@ mod tests {
             }));
             let mut forecast = Preview::new(Some(api.store()), machine(), now).unwrap();
             let kind = kinds::by_name("jobs").unwrap();
-            forecast.write(|ledger| create(ledger, kind, &job, &WriteOptions::default())).unwrap();
+            forecast.write(|txn| create(txn, kind, &job, &WriteOptions::default())).unwrap();
             let key = Key::new(Resource("jobs.batch"), "default", "j");
             let outlook = forecast.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut |_, _| {});
             let outlook = outlook.unwrap();
@@ -412,7 +412,7 @@ mod tests {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let node = super::super::node::additional(&machine(), super::super::node::SIMULATED, now);
         let kind = kinds::by_name("nodes").unwrap();
-        api.write(false, |ledger| create(ledger, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
+        api.write(false, |txn| create(txn, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
         let mut forecast = Preview::new(Some(api.store()), machine(), now).unwrap();
         let key = Key::new(Resource("deployments.apps"), "default", "web");
         for command in ["one", "two"] {
@@ -425,9 +425,7 @@ mod tests {
             }));
             let kind = kinds::by_name("deployments").unwrap();
             let apply = crate::apiserver::apply::apply;
-            forecast
-                .write(|ledger| apply(ledger, kind, &deployment, true, &WriteOptions::default()).map(|_| ()))
-                .unwrap();
+            forecast.write(|txn| apply(txn, kind, &deployment, true, &WriteOptions::default()).map(|_| ())).unwrap();
             let mut film = Vec::new();
             let mut tell = |_, line: &LogLine| film.push(line.text.clone());
             forecast.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut tell).unwrap();
@@ -450,7 +448,7 @@ mod tests {
         let film = |applied: &[Key]| {
             let mut forecast = written(None, "100m", "no-such-program-at-all");
             let kind = kinds::by_name("cronjobs").unwrap();
-            forecast.write(|ledger| create(ledger, kind, &cron, &WriteOptions::default())).unwrap();
+            forecast.write(|txn| create(txn, kind, &cron, &WriteOptions::default())).unwrap();
             forecast.run(applied, SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
         };
         let outlook = film(&keys[..1]);
@@ -489,7 +487,7 @@ mod tests {
         let key = |name: &str| Key::new(Resource("deployments.apps"), "default", name);
         let apply = |forecast: &mut Preview, resource: &str, object: &Object| {
             let kind = kinds::by_name(resource).unwrap();
-            forecast.write(|ledger| create(ledger, kind, object, &WriteOptions::default())).unwrap();
+            forecast.write(|txn| create(txn, kind, object, &WriteOptions::default())).unwrap();
         };
         apply(&mut forecast, "priorityclasses", &class);
         apply(&mut forecast, "deployments", &deployment("low", ""));

@@ -23,7 +23,7 @@ pub type Item = (usize, Key);
 pub struct QueuePriority {
     /// The priority of a pod.
     pub priority: i32,
-    /// It is written by this beat anyway: whatever else becomes of it now is the same row and the same commit.
+    /// It is written by this tick anyway: whatever else becomes of it now is the same row and the same commit.
     pub begun: bool,
 }
 
@@ -80,7 +80,7 @@ impl WorkQueue {
         self.order.insert((at, self.sequence, item));
     }
 
-    /// Notes a panic about a key, to be logged with the next beat. The first are kept.
+    /// Notes a panic about a key, to be logged with the next tick. The first are kept.
     pub fn note_fault(&mut self, fault: Fault) {
         if self.faults.len() < MOST_FAULTS {
             self.faults.push(fault);
@@ -140,13 +140,13 @@ impl WorkQueue {
     }
 
     /// When the next key is due.
-    pub fn next(&self) -> Option<Time> {
+    pub fn next_due(&self) -> Option<Time> {
         self.due.first().map(|(_, at, _, _)| *at).or_else(|| self.order.first().map(|(at, _, _)| *at))
     }
 
     /// Whether anything is due.
     pub fn is_due(&self, now: Time) -> bool {
-        !self.due.is_empty() || self.next().is_some_and(|at| at <= now)
+        !self.due.is_empty() || self.next_due().is_some_and(|at| at <= now)
     }
 }
 
@@ -169,72 +169,72 @@ mod tests {
         QueuePriority { priority: i32::from(key.name.ends_with('9')), begun: key.name.starts_with("begun") }
     }
 
-    fn at(seconds: i64) -> Time {
+    fn time_at(seconds: i64) -> Time {
         Time::from_second(seconds).unwrap()
     }
 
     #[test]
     fn a_key_waits_once_and_at_the_earlier_moment() {
         let mut queue = WorkQueue::default();
-        queue.add(item("a"), at(10));
-        queue.add(item("a"), at(5));
-        queue.add(item("a"), at(20));
-        queue.add(item("b"), at(7));
-        assert_eq!(queue.next(), Some(at(5)));
-        assert_eq!(queue.pop(at(4), ALL, any), None);
-        assert_eq!(queue.pop(at(30), ALL, any), Some(item("a")));
-        assert_eq!(queue.pop(at(30), ALL, any), Some(item("b")));
-        assert_eq!(queue.pop(at(30), ALL, any), None);
+        queue.add(item("a"), time_at(10));
+        queue.add(item("a"), time_at(5));
+        queue.add(item("a"), time_at(20));
+        queue.add(item("b"), time_at(7));
+        assert_eq!(queue.next_due(), Some(time_at(5)));
+        assert_eq!(queue.pop(time_at(4), ALL, any), None);
+        assert_eq!(queue.pop(time_at(30), ALL, any), Some(item("a")));
+        assert_eq!(queue.pop(time_at(30), ALL, any), Some(item("b")));
+        assert_eq!(queue.pop(time_at(30), ALL, any), None);
     }
 
     #[test]
     fn of_what_is_due_the_more_important_comes_first() {
         let mut queue = WorkQueue::default();
         for (name, due) in [("a", 1), ("b9", 2), ("c", 3), ("d9", 20)] {
-            queue.add(item(name), at(due));
+            queue.add(item(name), time_at(due));
         }
         let mut order: Vec<Item> = Vec::new();
-        order.extend(queue.pop(at(10), ALL, rank));
+        order.extend(queue.pop(time_at(10), ALL, rank));
         // A key added now is ordered among the due ones; a due key keeps its place.
-        queue.add(item("e9"), at(10));
-        queue.add(item("a"), at(0));
-        assert!(queue.is_due(at(0)) && queue.next() == Some(at(1)));
-        order.extend(std::iter::from_fn(|| queue.pop(at(10), ALL, rank)));
+        queue.add(item("e9"), time_at(10));
+        queue.add(item("a"), time_at(0));
+        assert!(queue.is_due(time_at(0)) && queue.next_due() == Some(time_at(1)));
+        order.extend(std::iter::from_fn(|| queue.pop(time_at(10), ALL, rank)));
         assert_eq!(order, ["b9", "e9", "a", "c"].map(item));
-        assert_eq!(queue.next(), Some(at(20)));
+        assert_eq!(queue.next_due(), Some(time_at(20)));
     }
 
     #[test]
     fn what_was_added_past_a_mark_can_wait() {
         let mut queue = WorkQueue::default();
-        queue.add(item("a"), at(1));
-        queue.add(item("b"), at(1));
+        queue.add(item("a"), time_at(1));
+        queue.add(item("b"), time_at(1));
         let before = DueFilter { mark: Some(queue.mark()), ..ALL };
-        queue.add(item("c9"), at(1));
-        let order: Vec<Item> = std::iter::from_fn(|| queue.pop(at(2), before, rank)).collect();
+        queue.add(item("c9"), time_at(1));
+        let order: Vec<Item> = std::iter::from_fn(|| queue.pop(time_at(2), before, rank)).collect();
         assert_eq!(order, ["a", "b"].map(item));
-        assert_eq!(queue.pop(at(2), ALL, rank), Some(item("c9")));
+        assert_eq!(queue.pop(time_at(2), ALL, rank), Some(item("c9")));
     }
 
     #[test]
     fn what_has_begun_comes_first_among_equals_and_may_be_asked_for_alone() {
         let mut queue = WorkQueue::default();
         for (name, due) in [("new", 1), ("begun", 3), ("important9", 4)] {
-            queue.add(item(name), at(due));
+            queue.add(item(name), time_at(due));
         }
         let begun = DueFilter { begun: true, ..ALL };
-        let order = [ALL, begun, begun, ALL].map(|among| queue.pop(at(9), among, rank));
+        let order = [ALL, begun, begun, ALL].map(|among| queue.pop(time_at(9), among, rank));
         assert_eq!(order, [Some(item("important9")), Some(item("begun")), None, Some(item("new"))]);
     }
 
     #[test]
     fn what_waits_can_be_hurried() {
         let mut queue = WorkQueue::default();
-        queue.add(item("a"), at(100));
-        queue.add(item("b"), at(3));
-        queue.hurry(at(5));
+        queue.add(item("a"), time_at(100));
+        queue.add(item("b"), time_at(3));
+        queue.hurry(time_at(5));
         assert_eq!(
-            [queue.pop(at(5), ALL, any), queue.pop(at(5), ALL, any), queue.pop(at(5), ALL, any)],
+            [queue.pop(time_at(5), ALL, any), queue.pop(time_at(5), ALL, any), queue.pop(time_at(5), ALL, any)],
             [Some(item("b")), Some(item("a")), None]
         );
     }
@@ -244,20 +244,20 @@ mod tests {
         let mut queue = WorkQueue::default();
         let pauses: Vec<i128> = (0..4)
             .map(|_| {
-                queue.add_failed(item("a"), at(0));
-                let next = queue.next().unwrap();
+                queue.add_failed(item("a"), time_at(0));
+                let next = queue.next_due().unwrap();
                 queue.pop(next, ALL, any);
                 next.as_nanosecond() / 1_000_000
             })
             .collect();
         assert_eq!(pauses, [5, 10, 20, 40]);
         queue.forget_failures(&item("a"));
-        queue.add_failed(item("a"), at(0));
-        assert_eq!(queue.next().unwrap().as_millisecond(), 5);
+        queue.add_failed(item("a"), time_at(0));
+        assert_eq!(queue.next_due().unwrap().as_millisecond(), 5);
         for _ in 0..100 {
-            queue.add_failed(item("b"), at(0));
+            queue.add_failed(item("b"), time_at(0));
             let next = queue.places[&item("b")].0;
-            assert!(next <= at(1000));
+            assert!(next <= time_at(1000));
         }
     }
 }

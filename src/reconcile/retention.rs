@@ -21,14 +21,14 @@ const EVENTS: &str = "events";
 
 /// Whether there are so many events that the oldest are to go.
 pub fn is_crowded(world: &World) -> bool {
-    let most = most(world);
+    let most = max_events(world);
     world.count_of(EVENTS) > most + most / SLACK
 }
 
 /// The events that are to go now, the oldest first.
 pub fn bygone(world: &World) -> Vec<Key> {
     let mut events: Vec<&Arc<Row>> = world.list(EVENTS).filter(|row| !row.is_deleting()).collect();
-    let too_many = if is_crowded(world) { events.len().saturating_sub(most(world)) } else { 0 };
+    let too_many = if is_crowded(world) { events.len().saturating_sub(max_events(world)) } else { 0 };
     events.sort_unstable_by_key(|row| row.revision);
     let is_old =
         |row: &Row| row.created.is_some_and(|made| is_over(made, world.now)) && is_over(last_written(row), world.now);
@@ -37,7 +37,7 @@ pub fn bygone(world: &World) -> Vec<Key> {
     events.into_iter().map(|row| row.key.clone()).collect()
 }
 
-fn most(world: &World) -> usize {
+fn max_events(world: &World) -> usize {
     MOST.max(FOR_EACH_POD * world.count_of("pods"))
 }
 

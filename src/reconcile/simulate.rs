@@ -1,9 +1,9 @@
-//! A whole cluster that is only pretended: the real front door over a store in memory, the real loops and beats, a machine that
+//! A whole cluster that is only pretended: the real API server over a store in memory, the real loops and ticks, a machine that
 //! pretends, and a clock that is moved by hand. Everything follows from the seed and from what is called, byte for byte.
 //!
 //! What can go wrong between a control plane and its machine can be made to go wrong here: crashes between a commit and its
 //! effects, reports that come late, twice, in another order or not at all, shims that die, clocks that jump.
-//! Start reading at [`Simulation::beat`].
+//! Start reading at [`Simulation::tick`].
 
 use super::control_plane::{ControlPlane, TickInput};
 use super::tick::{TickBudget, TickError, TickResult};
@@ -77,11 +77,11 @@ impl Simulation {
     /// A new cluster whose control plane has just started.
     pub fn new(plan: SimulationConfig) -> anyhow::Result<Simulation> {
         let api = Api::rehearsed("user", plan.outside(1))?;
-        Simulation::over(api, SimulatedMachine::new(), plan)
+        Simulation::with_cluster(api, SimulatedMachine::new(), plan)
     }
 
     /// The same over a cluster and a machine that are there already.
-    pub fn over(api: Api, machine: SimulatedMachine, plan: SimulationConfig) -> anyhow::Result<Simulation> {
+    pub fn with_cluster(api: Api, machine: SimulatedMachine, plan: SimulationConfig) -> anyhow::Result<Simulation> {
         let mut simulation = Simulation {
             plane: ControlPlane::new(None, plan.begin),
             machine,
@@ -123,15 +123,15 @@ impl Simulation {
         self.api.store_mut()
     }
 
-    /// Writes as a user does, through the front door.
+    /// Writes as a user does, through the API server.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let now = self.now();
         self.api.outside().set(now);
         self.api.write(false, write)
     }
 
-    /// One beat and its effects. With `crash_after` the control plane dies when so many effects were carried out, and starts again.
-    pub fn beat(
+    /// One tick and its effects. With `crash_after` the control plane dies when so many effects were carried out, and starts again.
+    pub fn tick(
         &mut self,
         crash_after: Option<usize>,
         mut tell: impl FnMut(&LogLine),
@@ -140,11 +140,11 @@ impl Simulation {
         self.api.outside().set(now);
         self.plane.keep_time(now);
         let chance = &mut || self.chance.random();
-        let pulse = TickInput { now, epoch: self.epoch, budget: self.budget, chance, told: true };
-        let beaten = self.plane.beat(self.api.store_mut(), pulse, &mut |line: &LogLine| tell(line));
+        let input = TickInput { now, epoch: self.epoch, budget: self.budget, chance, told: true };
+        let ticked = self.plane.tick(self.api.store_mut(), input, &mut |line: &LogLine| tell(line));
         self.api.store_mut().pretend(None);
-        let (done, busy) = match beaten {
-            Ok(beaten) => beaten,
+        let (done, busy) = match ticked {
+            Ok(ticked) => ticked,
             Err(TickError::Store(StoreError::Busy { .. } | StoreError::Full { .. })) => {
                 return Ok(SimulatedTick::Refused);
             }
@@ -260,7 +260,7 @@ impl Simulation {
     /// Time until the machine or a loop has work; `None` when there is none.
     pub fn pause(&self) -> Option<SignedDuration> {
         let machine = self.machine.next_event_time().map(|at| at.duration_since(self.clock));
-        let queue = self.plane.queue.next().map(|at| at.duration_since(self.now()));
+        let queue = self.plane.queue.next_due().map(|at| at.duration_since(self.now()));
         [machine, queue].into_iter().flatten().min().map(|pause| pause.max(SignedDuration::ZERO))
     }
 }

@@ -1,13 +1,13 @@
-//! One beat: the log is tailed under the write lock, due keys are planned, and all that they want written is one commit.
+//! One tick: the log is tailed under the write lock, due keys are planned, and all that they want written is one commit.
 //!
 //! A plan is never stale, because nobody else can write meanwhile; it sees what the plans before it wrote, because they are
 //! staged in the World; it is never half-applied, because its writes are undone when one of them is refused.
 
 use super::activity_log::{ActivityLog, LastWarnings};
 use super::events::{EventRecorder, EventReporter};
-use super::ledger::Overlay;
+use super::overlay::Overlay;
 use super::queue::{DueFilter, Fault, Item, QueuePriority, WorkQueue};
-use super::{LogLevel, LogLine, LogSink, drop_thread, retention, tail};
+use super::{LogLevel, LogLine, LogSink, drop_thread, retention, store_tail};
 use crate::apiserver::bind::bind;
 use crate::apiserver::create::{PodTemplateCache, create_like};
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -25,7 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time that a beat waits for its turn to write before the control plane logs who holds the write lock, takes reports in, and tries again.
+/// Time that a tick waits for its turn to write before the control plane logs who holds the write lock, takes reports in, and tries again.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.
@@ -50,7 +50,7 @@ impl Default for TickBudget {
     }
 }
 
-/// Everything a beat works on.
+/// Everything a tick works on.
 pub struct Tick<'a> {
     /// The picture.
     pub world: &'a mut World,
@@ -58,7 +58,7 @@ pub struct Tick<'a> {
     pub queue: &'a mut WorkQueue,
     /// The loops.
     pub loops: &'a [&'static Loop],
-    /// Events to record, now or in a later beat.
+    /// Events to record, now or in a later tick.
     pub recorder: &'a mut EventRecorder,
     /// Chance.
     pub chance: &'a mut dyn FnMut() -> u64,
@@ -66,12 +66,12 @@ pub struct Tick<'a> {
     pub epoch: u64,
     /// Limits of the tick.
     pub budget: TickBudget,
-    /// Whether others may have written since the beat before.
+    /// Whether others may have written since the tick before.
     pub told: bool,
     /// Warnings logged before.
     pub warnings: &'a mut LastWarnings,
     /// Is told what was done.
-    pub narrator: &'a mut LogSink<'a>,
+    pub log_sink: &'a mut LogSink<'a>,
 }
 
 /// Result of a tick.
@@ -105,7 +105,7 @@ struct TickPlans {
     deeds: ActivityLog,
 }
 
-/// Why a beat could not be.
+/// Why a tick could not be.
 #[derive(Debug)]
 pub enum TickError {
     /// Somebody with a higher epoch leads now.
@@ -145,7 +145,7 @@ impl Tick<'_> {
         self.world.now = now;
         if self.told {
             // Most of the log is read before the lock is taken.
-            tail::catch_up(&store.read()?, self.world, self.loops, self.queue, now)?;
+            store_tail::catch_up(&store.read()?, self.world, self.loops, self.queue, now)?;
         }
         if !self.queue.is_due(now) && !self.recorder.is_due(now) {
             return Ok(TickResult::default());
@@ -154,23 +154,23 @@ impl Tick<'_> {
         if epoch_of(&txn)? != Some(self.epoch) {
             return Err(TickError::Deposed);
         }
-        tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
+        store_tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
         self.log_faults();
-        let mut wishes = TickPlans::default();
-        self.plan_what_is_due(&mut wishes);
+        let mut pod_spec = TickPlans::default();
+        self.plan_what_is_due(&mut pod_spec);
         // Telling about work waits until the work is done.
         if !self.queue.is_due(now) || self.recorder.is_pressing(now) {
-            self.record_events(&mut wishes);
+            self.record_events(&mut pod_spec);
         }
-        match self.commit(txn, &mut wishes) {
+        match self.commit(txn, &mut pod_spec) {
             Ok(rows) => {
-                wishes.memory.iter().for_each(|memory| self.world.facts.remember(memory));
-                Ok(TickResult { effects: wishes.effects, rows })
+                pod_spec.memory.iter().for_each(|memory| self.world.facts.remember(memory));
+                Ok(TickResult { effects: pod_spec.effects, rows })
             }
             Err(error) => {
                 self.world.drop_staged();
                 // Keys of a failed tick stay due.
-                wishes.planned.into_iter().for_each(|item| self.queue.add(item, now));
+                pod_spec.planned.into_iter().for_each(|item| self.queue.add(item, now));
                 Err(error)
             }
         }
@@ -179,18 +179,18 @@ impl Tick<'_> {
     /// Logs the panics that the queue was told of.
     fn log_faults(&mut self) {
         for Fault { by, about, text } in self.queue.take_faults() {
-            (self.narrator)(&LogLine { at: self.world.now, by, about: Some(about), text, weight: LogLevel::Deed });
+            (self.log_sink)(&LogLine { at: self.world.now, by, about: Some(about), text, weight: LogLevel::Deed });
         }
     }
 
-    fn plan_what_is_due(&mut self, wishes: &mut TickPlans) {
+    fn plan_what_is_due(&mut self, pod_spec: &mut TickPlans) {
         let start = Instant::now();
         let mut planned = 0;
         let mut later = Vec::new();
         let mark = self.queue.mark();
         while planned < self.budget.rows {
             let world = &*self.world;
-            // A pod that is made, bound and started by one beat is one row of the log instead of three: what has begun is finished.
+            // A pod that is made, bound and started by one tick is one row of the log instead of three: what has begun is finished.
             let rank = |key: &Key| {
                 let pod = world.get(key).and_then(|row| row.pod());
                 QueuePriority {
@@ -200,23 +200,23 @@ impl Tick<'_> {
             };
             let among = DueFilter {
                 // A process that is missing waits for the commit, but not for what others make of the news.
-                mark: wishes.restarts.then_some(mark),
+                mark: pod_spec.restarts.then_some(mark),
                 begun: start.elapsed() >= self.budget.hold,
             };
             let Some(item) = self.queue.pop(world.now, among, rank) else { break };
-            if wishes.acting.contains(&item) {
+            if pod_spec.acting.contains(&item) {
                 later.push(item);
                 continue;
             }
-            planned += self.plan_one(item.clone(), wishes).max(1);
-            wishes.planned.push(item);
+            planned += self.plan_one(item.clone(), pod_spec).max(1);
+            pod_spec.planned.push(item);
         }
         later.into_iter().for_each(|item| self.queue.add(item, self.world.now));
         self.log_faults();
     }
 
     /// Asks one loop about one key and stages what it wants. Gives how many writes there were.
-    fn plan_one(&mut self, item: Item, wishes: &mut TickPlans) -> usize {
+    fn plan_one(&mut self, item: Item, pod_spec: &mut TickPlans) -> usize {
         let each = self.loops[item.0];
         self.world.seed = (self.chance)();
         let world = &*self.world;
@@ -227,9 +227,9 @@ impl Tick<'_> {
         let now = self.world.now;
         let mut mine = Vec::new();
         let stage = self.world.stage_mark();
-        let mut mold = (plan.writes.len() > 1).then(PodTemplateCache::default);
+        let mut template_cache = (plan.writes.len() > 1).then(PodTemplateCache::default);
         for write in &plan.writes {
-            match contain(|| self.stage(&write.verb, &mut mine, (&mut wishes.last, mold.as_mut()))) {
+            match contain(|| self.stage(&write.verb, &mut mine, (&mut pod_spec.last, template_cache.as_mut()))) {
                 Ok(Ok(())) => {}
                 Err(panic) => {
                     self.world.undo_to(stage);
@@ -241,7 +241,7 @@ impl Tick<'_> {
                     let is_first = self.world.refuse(each.name, &item.1, &status.message);
                     let weight = if is_first { LogLevel::Deed } else { LogLevel::Detail };
                     let text = format!("{}: refused: {status}", write.why);
-                    (self.narrator)(&LogLine { at: now, by: each.name, about: Some(item.1.clone()), text, weight });
+                    (self.log_sink)(&LogLine { at: now, by: each.name, about: Some(item.1.clone()), text, weight });
                     self.queue.add_failed(item.clone(), now);
                     if is_first {
                         self.queue.add(item, now);
@@ -250,7 +250,7 @@ impl Tick<'_> {
                 }
             }
         }
-        drop(mold);
+        drop(template_cache);
         self.world.forget_refusal(each.name, &item.1);
         self.queue.forget_failures(&item);
         // Before what this plan does is news: it may itself be what the pod waits for.
@@ -259,22 +259,22 @@ impl Tick<'_> {
         }
         for key in self.world.staged_since(stage) {
             let before = self.world.row_before_stage(&key).cloned();
-            tail::concern(self.world, self.loops, self.queue, before.as_ref(), &key, now);
+            store_tail::concern(self.world, self.loops, self.queue, before.as_ref(), &key, now);
         }
         self.world.keep_plan();
-        wishes.attempts.extend(mine);
-        wishes.deeds.note(each.name, &item.1, &plan);
+        pod_spec.attempts.extend(mine);
+        pod_spec.deeds.record_plan(each.name, &item.1, &plan);
         let profile = self.world.get(&item.1).and_then(|row| row.pod()).map(|pod| pod.scheduler.clone());
         self.recorder.extend(&EventReporter { by: each.name, profile }, plan.events, now);
         let acts_not = plan.effects.is_empty() && plan.memory.is_empty();
         if !acts_not {
-            wishes.acting.insert(item.clone());
+            pod_spec.acting.insert(item.clone());
         }
-        wishes.restarts |= plan.effects.iter().any(restarts);
-        wishes.effects.extend(plan.effects);
-        wishes.memory.extend(plan.memory);
+        pod_spec.restarts |= plan.effects.iter().any(restarts);
+        pod_spec.effects.extend(plan.effects);
+        pod_spec.memory.extend(plan.memory);
         let writes = plan.writes.len();
-        wishes.writes.push(plan.writes);
+        pod_spec.writes.push(plan.writes);
         if let Some(at) = plan.wake {
             let soonest = if writes == 0 && acts_not { now + MOMENT } else { now };
             self.queue.add(item, at.max(soonest));
@@ -288,7 +288,7 @@ impl Tick<'_> {
         let (by, now) = (self.loops[item.0].name, self.world.now);
         let is_first = self.queue.add_failed(item.clone(), now);
         let weight = if is_first { LogLevel::Deed } else { LogLevel::Detail };
-        (self.narrator)(&LogLine { at: now, by, about: Some(item.1.clone()), text: panic.clone(), weight });
+        (self.log_sink)(&LogLine { at: now, by, about: Some(item.1.clone()), text: panic.clone(), weight });
         if let Some(row) = self.world.get(&item.1).filter(|_| is_first) {
             let event = PlannedEvent {
                 about: row.key.clone(),
@@ -308,7 +308,7 @@ impl Tick<'_> {
         &mut self,
         verb: &WriteVerb,
         attempts: &mut Vec<ContainerAttempt>,
-        (last, mold): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
+        (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
     ) -> Result<(), Status> {
         if let WriteVerb::Attempt { pod_uid, container, attempt } = verb {
             attempts.push(ContainerAttempt {
@@ -318,15 +318,15 @@ impl Tick<'_> {
                 epoch: self.epoch,
             });
         }
-        stage(self.world, verb, (last, mold), self.chance)
+        stage(self.world, verb, (last, template_cache), self.chance)
     }
 
-    fn record_events(&mut self, wishes: &mut TickPlans) {
+    fn record_events(&mut self, pod_spec: &mut TickPlans) {
         let revision = self.world.revision + self.world.staged_count() as u64;
         let now = self.world.now;
-        let last = &mut wishes.last;
-        let mut ledger = Overlay { world: self.world, revision, last, alone: false, chance: self.chance };
-        self.recorder.flush(&mut ledger, now);
+        let last = &mut pod_spec.last;
+        let mut txn = Overlay { world: self.world, revision, last, alone: false, chance: self.chance };
+        self.recorder.flush(&mut txn, now);
         if retention::is_crowded(self.world) {
             self.recorder.prune(self.world);
         }
@@ -334,7 +334,7 @@ impl Tick<'_> {
     }
 
     /// Writes the last state of every staged row, in order of their first change.
-    fn commit(&mut self, mut txn: Txn<'_>, wishes: &mut TickPlans) -> Result<usize, TickError> {
+    fn commit(&mut self, mut txn: Txn<'_>, pod_spec: &mut TickPlans) -> Result<usize, TickError> {
         let mut written: Vec<(Key, Str, u64)> = Vec::new();
         let (begin, now) = (self.world.revision, self.world.now);
         let mut revision = begin;
@@ -342,14 +342,14 @@ impl Tick<'_> {
         for key in self.world.staged() {
             let before = self.world.row_before_stage(&key);
             let after = self.world.get(&key);
-            // A name that went and came back within this beat has two rows in the log: another uid is another object.
+            // A name that went and came back within this tick has two rows in the log: another uid is another object.
             if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
-                let last = wishes.last.get(&key).map_or_else(|| before.body(), |last| Cow::Borrowed(&**last));
+                let last = pod_spec.last.get(&key).map_or_else(|| before.body(), |last| Cow::Borrowed(&**last));
                 revision = txn.remove(&key, |revision| last.text_at(revision), ACTOR, now)?;
             }
-            // Made and gone within this beat: nobody saw it.
+            // Made and gone within this tick: nobody saw it.
             let Some(after) = after else { continue };
-            // A change that was taken back within the beat.
+            // A change that was taken back within the tick.
             let unchanged =
                 |before: &&Arc<Row>| again.contains(&key) && metadata::is_unchanged(&before.body(), &after.body());
             if let Some(before) = before.filter(unchanged) {
@@ -365,21 +365,21 @@ impl Tick<'_> {
             revision = txn.put(&key, &after.uid, body, ACTOR, now)?;
             written.push((key, text, revision));
         }
-        for attempt in &wishes.attempts {
+        for attempt in &pod_spec.attempts {
             txn.record_attempt(attempt)?;
         }
-        if revision > begin || !wishes.attempts.is_empty() {
+        if revision > begin || !pod_spec.attempts.is_empty() {
             txn.commit_unsynced().map_err(|error| match error {
                 CommitError::Refused(error) => TickError::Store(error),
                 unknown => TickError::Unknown(unknown),
             })?;
         }
-        for line in std::mem::take(&mut wishes.deeds).lines(self.world, &undone, self.warnings) {
-            (self.narrator)(&line);
+        for line in std::mem::take(&mut pod_spec.deeds).lines(self.world, &undone, self.warnings) {
+            (self.log_sink)(&line);
         }
         let gone = self.world.keep_staged(written);
         if gone.len() >= MANY {
-            drop_thread::discard((gone, std::mem::take(&mut wishes.writes)));
+            drop_thread::discard((gone, std::mem::take(&mut pod_spec.writes)));
         }
         self.world.revision = revision;
         Ok((revision - begin) as usize)
@@ -392,38 +392,40 @@ pub fn restarts(effect: &Effect) -> bool {
     matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
 }
 
-/// Stages one write of a plan in the World, through the API server's whole pipeline; with the mold of the plan's pods unless it is the
+/// Stages one write of a plan in the World, through the API server's whole pipeline; with the template of the plan's pods unless it is the
 /// plan's only write. Attempts are no objects: nothing is staged.
 pub fn stage(
     world: &mut World,
     verb: &WriteVerb,
-    (last, mold): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
+    (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
     chance: &mut dyn FnMut() -> u64,
 ) -> Result<(), Status> {
-    let alone = mold.is_none();
+    let alone = template_cache.is_none();
     let revision = world.revision + world.staged_count() as u64;
-    let mut ledger = Overlay { world, revision, last, alone, chance };
+    let mut txn = Overlay { world, revision, last, alone, chance };
     let options = WriteOptions::default();
     match verb {
-        WriteVerb::Create(object) => match mold {
-            Some(mold) => create_like(&mut ledger, kind_of(object)?, object, &options, mold).map(|_| ()),
-            None => create::create(&mut ledger, kind_of(object)?, object, &options).map(|_| ()),
+        WriteVerb::Create(object) => match template_cache {
+            Some(template_cache) => {
+                create_like(&mut txn, kind_of(object)?, object, &options, template_cache).map(|_| ())
+            }
+            None => create::create(&mut txn, kind_of(object)?, object, &options).map(|_| ()),
         },
         WriteVerb::Update(object) => {
-            let part = part_of(&ledger, object)?;
+            let part = part_of(&txn, object)?;
             // Kubernetes' controller notes a Deployment's revision as it writes the status.
             let subresource = if object.kind() == "Deployment" { "status" } else { "" };
-            update(&mut ledger, kind_of(object)?, object, part, &by_controller(subresource)).map(|_| ())
+            update(&mut txn, kind_of(object)?, object, part, &by_controller(subresource)).map(|_| ())
         }
         // Pods change most of all, and their loops write what they have read, or a typed view.
         WriteVerb::Status(object) if object.kind() == "Pod" => {
-            update_normal_status(&mut ledger, kind_of(object)?, object).map(|_| ())
+            update_normal_status(&mut txn, kind_of(object)?, object).map(|_| ())
         }
         WriteVerb::Status(object) => {
-            update(&mut ledger, kind_of(object)?, object, UpdatePart::Status, &by_controller("status")).map(|_| ())
+            update(&mut txn, kind_of(object)?, object, UpdatePart::Status, &by_controller("status")).map(|_| ())
         }
-        WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(&mut ledger, key, uid, *grace, *propagation),
-        WriteVerb::Bind { pod, uid, node } => bind(&mut ledger, pod, uid, node),
+        WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(&mut txn, key, uid, *grace, *propagation),
+        WriteVerb::Bind { pod, uid, node } => bind(&mut txn, pod, uid, node),
         WriteVerb::Attempt { .. } => Ok(()),
     }
 }
@@ -437,11 +439,11 @@ fn by_controller(subresource: &'static str) -> WriteOptions {
 }
 
 /// `spec.finalizers` of a namespace that is being deleted have a part of their own, everything else of it is the main one.
-fn part_of(ledger: &dyn Transaction, object: &Object) -> Result<UpdatePart, Status> {
+fn part_of(txn: &dyn Transaction, object: &Object) -> Result<UpdatePart, Status> {
     if object.kind() != "Namespace" || object.deletion().is_none() {
         return Ok(UpdatePart::Main);
     }
-    let stored = ledger.get(&create::key_of(kind_of(object)?, object))?;
+    let stored = txn.get(&create::key_of(kind_of(object)?, object))?;
     let finalizers = |object: &Object| object.items(&["spec", "finalizers"]).to_vec();
     let changed = stored.is_some_and(|stored| finalizers(&stored) != finalizers(object));
     Ok(if changed { UpdatePart::Finalize } else { UpdatePart::Main })
@@ -454,7 +456,7 @@ fn kind_of(object: &Object) -> Result<&'static Kind, Status> {
 
 /// An object that is gone already is as it should be.
 fn stage_delete(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     key: &Key,
     uid: &str,
     grace: Option<i64>,
@@ -463,7 +465,7 @@ fn stage_delete(
     let kind = kinds::by_resource(key.resource)
         .ok_or_else(|| Status::new(Reason::NotFound, format!("no resource {}", key.resource)))?;
     let options = DeleteOptions { grace, propagation, uid: Some(uid.to_owned()), revision: None };
-    match delete(ledger, kind, key, &options) {
+    match delete(txn, kind, key, &options) {
         Err(status) if status.reason == Reason::NotFound => Ok(()),
         other => other.map(|_| ()),
     }

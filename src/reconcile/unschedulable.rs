@@ -38,7 +38,7 @@ struct SchedulingAttempts {
 
 impl SchedulingAttempts {
     /// When it may be tried again.
-    fn next(&self) -> Time {
+    fn next_try(&self) -> Time {
         let pause = FIRST_PAUSE.saturating_mul(1 << (self.number - 1).min(4)).min(LONGEST_PAUSE);
         self.last.saturating_add(pause).unwrap_or(self.last)
     }
@@ -59,7 +59,7 @@ impl UnschedulablePods {
     }
 
     /// A pod has a node, or is gone, or waits for nothing here.
-    pub fn forget(&mut self, key: &Key) {
+    pub fn forget_pod(&mut self, key: &Key) {
         self.leave_group(key);
         self.attempts.remove(key);
     }
@@ -90,7 +90,7 @@ impl UnschedulablePods {
             let promised = world.get(&key).and_then(|row| row.pod()).is_some_and(|pod| pod.nominated.is_some());
             let Some(known) = self.attempts.get_mut(&key) else { continue };
             known.group = None;
-            let at = if promised { now } else { known.next().max(now) };
+            let at = if promised { now } else { known.next_try().max(now) };
             woken.push((key, at));
         }
         woken
@@ -118,13 +118,13 @@ mod tests {
         SchedulingWait { alike: alike.into(), ..SchedulingWait::default() }
     }
 
-    fn at(seconds: i64) -> Time {
+    fn time_at(seconds: i64) -> Time {
         Time::from_second(seconds).unwrap()
     }
 
     #[test]
     fn pods_wait_for_a_change_and_then_for_their_backoff() {
-        let mut world = World::new(at(0));
+        let mut world = World::new(time_at(0));
         let key = Key::new(Resource("pods"), "default", "p");
         let pod = json!({"kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": {}});
         world.put(key.clone(), pod.to_string().into());
@@ -134,16 +134,16 @@ mod tests {
         let change = RowChange { before: None, after: Some(&node) };
         let mut waiting = UnschedulablePods::default();
         for pause in [1, 2, 4, 8, 10, 10] {
-            waiting.park(&key, hold("a"), at(100));
-            assert_eq!(waiting.woken(&world, change, at(100)), [(key.clone(), at(100 + pause))]);
-            assert!(waiting.woken(&world, change, at(100)).is_empty(), "it is in the other queue");
+            waiting.park(&key, hold("a"), time_at(100));
+            assert_eq!(waiting.woken(&world, change, time_at(100)), [(key.clone(), time_at(100 + pause))]);
+            assert!(waiting.woken(&world, change, time_at(100)).is_empty(), "it is in the other queue");
         }
-        waiting.park(&key, hold("a"), at(100));
-        assert_eq!(waiting.woken(&world, change, at(500)), [(key.clone(), at(500))], "long enough ago");
-        waiting.forget(&key);
-        waiting.park(&key, hold("a"), at(100));
-        assert_eq!((waiting.left_over(at(399)), waiting.left_over(at(400))), (vec![], vec![key.clone()]));
-        waiting.forget(&key);
+        waiting.park(&key, hold("a"), time_at(100));
+        assert_eq!(waiting.woken(&world, change, time_at(500)), [(key.clone(), time_at(500))], "long enough ago");
+        waiting.forget_pod(&key);
+        waiting.park(&key, hold("a"), time_at(100));
+        assert_eq!((waiting.left_over(time_at(399)), waiting.left_over(time_at(400))), (vec![], vec![key.clone()]));
+        waiting.forget_pod(&key);
         assert!(waiting.groups.is_empty() && waiting.attempts.is_empty());
     }
 }

@@ -1,5 +1,5 @@
 //! The memory allocator: the C library, which keeps a shim small, and in a control plane mimalloc, which is made for objects that
-//! are taken apart and put together all the time (a quarter of what a beat computes).
+//! are taken apart and put together all the time (a quarter of what a tick computes).
 //!
 //! Both are in the one binary. A process begins with the C library; [`suit_objects`] changes over, once and for good. What was had
 //! from the one is given back to the one.

@@ -9,7 +9,7 @@
 
 use super::image::{Environment, ImageRefusal};
 use super::{folder, spawn, wire};
-use crate::object::{Str, Time, cause};
+use crate::object::{Str, Time, io_error_text};
 use crate::world::Report;
 use crate::world::facts::{BuildStage, LastBuild};
 use crate::world::start::{BuildCommand, Start, StartImage};
@@ -93,7 +93,7 @@ impl Builds {
         };
         if let Err(error) = std::thread::Builder::new().name("build".into()).spawn(work) {
             for waiting in self.take_waiting(&image.name) {
-                let message = format!("cannot start a thread: {error}", error = cause(&error));
+                let message = format!("cannot start a thread: {error}", error = io_error_text(&error));
                 (waiting.done)(Err(ImageRefusal { reason: "ErrImageBuild", message }));
             }
         }
@@ -136,8 +136,9 @@ fn run(
     environment: &Environment,
     mut tell: impl FnMut(BuildProgress),
 ) -> Result<(), String> {
-    let failed =
-        |error: io::Error| format!("cannot build image {name}: {}: {error}", place.display(), error = cause(error));
+    let failed = |error: io::Error| {
+        format!("cannot build image {name}: {}: {error}", place.display(), error = io_error_text(error))
+    };
     for folder in [place.parent().unwrap_or(place), place] {
         folder::private_folder(folder).map_err(|error| format!("{error:#}"))?;
     }
@@ -156,7 +157,7 @@ fn run(
     let program = program(build, environment, [&lock, &log])?;
     let said = |what: String| format!("build of image {name}: {what}");
     let pid = spawn::spawn(&program)
-        .map_err(|error| said(format!("exec {:?}: {error}", build.command[0], error = cause(error))))?;
+        .map_err(|error| said(format!("exec {:?}: {error}", build.command[0], error = io_error_text(error))))?;
     while goes_on(pid) {
         tell(BuildProgress::Goes);
     }
@@ -254,7 +255,7 @@ pub fn is_news(state: &Path, image: &str, start: &Start) -> bool {
 
 /// Puts what the build has written into the log of a container that waited for it.
 pub fn write_build_log(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<()> {
-    Ok(BuildLogWriter::begin(state, epoch, start)?.go_on(true)?)
+    Ok(BuildLogWriter::create(state, epoch, start)?.go_on(true)?)
 }
 
 /// The log of a container that waits for a build, into which goes what the build writes.
@@ -269,7 +270,7 @@ pub struct BuildLogWriter {
 
 impl BuildLogWriter {
     /// Makes the log. A pod without a folder gets one, and a record that says whose it is.
-    pub fn begin(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<BuildLogWriter> {
+    pub fn create(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<BuildLogWriter> {
         let image = start.brought.as_ref().map(|image| &*image.name).unwrap_or_default();
         let pod = folder::pod(state, &start.pod_uid);
         folder::private_folder(&pod)?;

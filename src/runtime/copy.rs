@@ -6,7 +6,7 @@
 
 use super::file_tree::{Found, Mounts, open_file, walk};
 use super::folder;
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, fchmod, fchown, mkdirat, openat, openat2, stat,
     symlinkat, unlinkat,
@@ -103,7 +103,7 @@ impl ContainerFilesystem {
             }
             let inner = openat(folder, name, flags | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
                 .map_err(|error| said("Cannot open", Path::new(name), error))?;
-            self.give(&inner);
+            self.set_owner(&inner);
             for entry in fs::read_dir(from)? {
                 let entry = entry?;
                 self.put_at(&inner, &entry.file_name(), &entry.path())?;
@@ -120,12 +120,12 @@ impl ContainerFilesystem {
         if !target.metadata()?.is_file() {
             return Ok(());
         }
-        self.give(&to);
+        self.set_owner(&to);
         Ok(fchmod(&to, mode)?)
     }
 
     /// As tar in the container would have made it: its user's.
-    fn give(&self, fd: &OwnedFd) {
+    fn set_owner(&self, fd: &OwnedFd) {
         if let Some((user, group)) = self.owner {
             let _ = fchown(fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
         }
@@ -197,7 +197,7 @@ fn take_file(from: OwnedFd, to: &Path) -> io::Result<()> {
         fs::remove_file(to)?;
     }
     let mut target = File::create(to).map_err(|error| {
-        io::Error::new(error.kind(), format!("open {}: {error}", to.display(), error = cause(error)))
+        io::Error::new(error.kind(), format!("open {}: {error}", to.display(), error = io_error_text(error)))
     })?;
     io::copy(&mut &from, &mut target)?;
     // A device, such as /dev/null, is everybody's: it takes the bytes and stays as it is.

@@ -22,7 +22,7 @@ pub fn raise() {
 }
 
 /// Returns the maximum number of descriptors of this process.
-pub fn most() -> usize {
+pub fn soft_limit() -> usize {
     getrlimit(Resource::Nofile).current.map_or(MOST as usize, |most| most.min(MOST) as usize)
 }
 
@@ -51,7 +51,7 @@ mod tests {
         let before = soft(std::process::id());
         raise();
         let hard = getrlimit(Resource::Nofile).maximum.map_or(MOST, |hard| hard.min(MOST));
-        assert!(most() as u64 >= hard, "{} of {hard}", most());
+        assert!(soft_limit() as u64 >= hard, "{} of {hard}", soft_limit());
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         give_back(Pid::from_child(&child));
         assert_eq!(soft(child.id()), before);

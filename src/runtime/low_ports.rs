@@ -6,7 +6,7 @@
 //! Never: moves a port of an address that is not a pod's.
 
 use super::network::is_pod;
-use crate::world::entrance::LOW_PORTS_MOVED_BY as MOVED_BY;
+use crate::world::ingress_routes::LOW_PORTS_MOVED_BY as MOVED_BY;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// The lowest port that processes of this user may bind: any for root, else what the machine's setting says.

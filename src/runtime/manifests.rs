@@ -3,7 +3,7 @@
 //! `notify` says when to look; without it, or without the folder, the thread looks by itself. Only changed content is news.
 
 use crate::kubelet::manifests::ManifestFile;
-use crate::object::{cause, yaml};
+use crate::object::{io_error_text, yaml};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl ManifestWatch {
             }
         });
         let mut eye = ManifestWatcher { folder, watcher: watcher.ok(), watches: false };
-        let first = eye.look();
+        let first = eye.read_changes();
         let known = first.clone();
         std::thread::Builder::new().name("manifests".into()).spawn(move || eye.follow(&told, known, report))?;
         Ok((ManifestWatch(send), first))
@@ -79,7 +79,7 @@ impl ManifestWatcher {
                     Ok(ManifestCommand::Quit) | Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
-            let found = self.look();
+            let found = self.read_changes();
             if found != known {
                 known = found.clone();
                 report(found);
@@ -88,7 +88,7 @@ impl ManifestWatcher {
     }
 
     /// The files, by name, after the watch is set: what changes meanwhile is seen by the next look.
-    fn look(&mut self) -> Vec<ManifestFile> {
+    fn read_changes(&mut self) -> Vec<ManifestFile> {
         let is_there = self.folder.is_dir();
         if is_there && !self.watches {
             let watched = self.watcher.as_mut().map(|watcher| watcher.watch(&self.folder, RecursiveMode::NonRecursive));
@@ -101,7 +101,7 @@ impl ManifestWatcher {
             Err(error) => {
                 return vec![(
                     self.folder.display().to_string(),
-                    Err(format!("cannot be read: {error}", error = cause(error))),
+                    Err(format!("cannot be read: {error}", error = io_error_text(error))),
                 )];
             }
         };
@@ -119,15 +119,17 @@ fn is_manifest(path: &Path) -> bool {
 }
 
 fn text(path: &Path) -> Result<String, String> {
-    let meta = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}", error = cause(error)))?;
+    let meta =
+        std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}", error = io_error_text(error)))?;
     if !meta.is_file() {
         return Err("is no regular file".into());
     }
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}", error = cause(error)))?;
+    let file =
+        std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}", error = io_error_text(error)))?;
     file.take(MOST + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot be read: {error}", error = cause(error)))?;
+        .map_err(|error| format!("cannot be read: {error}", error = io_error_text(error)))?;
     if bytes.len() as u64 > MOST {
         return Err(format!("is larger than {MOST} bytes"));
     }

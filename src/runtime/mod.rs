@@ -2,9 +2,9 @@
 //!
 //! Knows: how an image becomes a command, how a process is started, watched, logged and ended with all that it started.
 //! Five kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
-//! the gateway (`network/gateway/`), which does too; a container's pause (`shim/pause.rs`); and the containers' own. Shims are forked from a nursery, this same binary run as `kloop shim`.
+//! the gateway (`network/gateway/`), which does too; a container's pause (`shim/pause.rs`); and the containers' own. Shims are forked from a zygote, this same binary run as `kloop shim`.
 //! Files and volumes are [`volumes`] on disk and a container's [`view`] of them; whatever pods can write in is reached through [`file_tree`] alone.
-//! The only room that touches processes, and the only one in which `unsafe` may stand.
+//! The only module that touches processes, and the only one in which `unsafe` may stand.
 //! Never: decides what should run; that comes as an [`Effect`](crate::world::Effect), and what became of it goes back as a
 //! [`Report`](crate::world::Report).
 //! Start reading at [`machine`], then `shim/mod.rs`; [`folder`] says what is on disk, [`wire`] what goes over the socket.
@@ -17,6 +17,7 @@ pub mod copy;
 pub mod debounced_watch;
 pub mod descriptors;
 mod file_tree;
+mod file_watch;
 pub mod folder;
 pub mod image;
 mod interpreter;
@@ -27,6 +28,7 @@ pub mod machine;
 pub mod manifests;
 mod network;
 pub mod peer;
+mod pid_namespace;
 pub mod ports;
 pub mod pressure_stats;
 mod probe;
@@ -39,8 +41,6 @@ pub mod session;
 mod shim;
 mod signal_delivery;
 pub mod simulated;
-mod sources;
-mod spaces;
 mod spawn;
 mod trial;
 pub mod usage;

@@ -5,7 +5,7 @@
 
 use super::user;
 use super::wire::TerminalSize;
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::ContainerUser;
 use rustix::fs::{Uid, fchown};
 use rustix::io::Errno;
@@ -30,10 +30,10 @@ pub struct PtyRequest<'a> {
 
 /// Makes a terminal, for this user when for another than us. The side that the program gets.
 pub fn open(asked: PtyRequest, user: Option<&ContainerUser>) -> Result<OwnedFd, String> {
-    make(asked, user).map_err(|error| format!("cannot make a terminal: {error}", error = cause(error)))
+    open_pty(asked, user).map_err(|error| format!("cannot make a terminal: {error}", error = io_error_text(error)))
 }
 
-fn make(asked: PtyRequest, user: Option<&ContainerUser>) -> rustix::io::Result<OwnedFd> {
+fn open_pty(asked: PtyRequest, user: Option<&ContainerUser>) -> rustix::io::Result<OwnedFd> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags)?;
     grantpt(&ours)?;

@@ -17,11 +17,11 @@ pub fn mark(pid: i32) -> Option<PathBuf> {
 /// Kills what a dead shim has left in a pod's folder and settles the record; true when it said anything else before.
 ///
 /// Only the holder of the folder's lock may call this. Records of another boot are void: nothing of them runs, nothing is signalled.
-pub fn settle(pod: &Path, record: &mut ShimRecord) -> bool {
+pub fn end_processes(pod: &Path, record: &mut ShimRecord) -> bool {
     settle_all(&mut [(pod.to_owned(), record)])
 }
 
-/// As [`settle`], for many pods with one look at the machine.
+/// As [`end_processes`], for many pods with one look at the machine.
 pub fn settle_all(pods: &mut [(PathBuf, &mut ShimRecord)]) -> bool {
     let boot = process::boot_id();
     let of_this_boot = |record: &ShimRecord| record.boot == boot && !record.left;

@@ -127,7 +127,7 @@ async fn both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result
             let is_more = BYTES.with_borrow_mut(|bytes| {
                 let until = Instant::now() + ALERT;
                 loop {
-                    if there.look(bytes, client, server)? | back.look(bytes, server, client)? {
+                    if there.peek_bytes(bytes, client, server)? | back.peek_bytes(bytes, server, client)? {
                         return Ok(true);
                     }
                     if Instant::now() >= until {
@@ -243,7 +243,7 @@ impl RelayDirection {
     }
 
     /// Passes on what has come, without waiting for anything. Whether something has.
-    fn look(&mut self, bytes: &mut [u8], from: &TcpStream, to: &TcpStream) -> io::Result<bool> {
+    fn peek_bytes(&mut self, bytes: &mut [u8], from: &TcpStream, to: &TcpStream) -> io::Result<bool> {
         if self.has_ended || self.at < self.left.len() {
             return Ok(false);
         }
@@ -279,7 +279,7 @@ mod tests {
     use std::net::Shutdown;
 
     /// A way through a relay, to a server of the test's own.
-    fn through(talk: impl FnOnce(std::net::TcpStream, std::net::TcpStream)) {
+    fn with_relay(talk: impl FnOnce(std::net::TcpStream, std::net::TcpStream)) {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = server.local_addr().unwrap();
         let (told, door) = std::sync::mpsc::channel();
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_side_that_has_said_everything_still_hears() {
-        through(|mut client, mut server| {
+        with_relay(|mut client, mut server| {
             client.write_all(b"question").unwrap();
             client.shutdown(Shutdown::Write).unwrap();
             let mut heard = String::new();
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_late_is_whole_and_in_order() {
-        through(|mut client, mut server| {
+        with_relay(|mut client, mut server| {
             let said: Vec<u8> = (0..8_000_000u32).map(|at| (at % 251) as u8).collect();
             let all = said.clone();
             let speaking = std::thread::spawn(move || {

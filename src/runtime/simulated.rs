@@ -385,13 +385,13 @@ impl Host for SimulatedMachine {
             }
             Effect::Build { .. }
             | Effect::Route { .. }
-            | Effect::Admit { .. }
-            | Effect::Police { .. }
+            | Effect::SetIngress { .. }
+            | Effect::SetNetworkPolicy { .. }
             | Effect::Expose { .. }
             | Effect::Refresh { .. }
-            | Effect::Discard { .. }
+            | Effect::DeleteVolume { .. }
             | Effect::Measure { .. }
-            | Effect::Confine { .. }
+            | Effect::WatchStorage { .. }
             | Effect::Resize { .. } => {}
         }
     }
@@ -442,7 +442,7 @@ mod tests {
     use super::*;
     use crate::world::start::SimulatedScript;
 
-    fn at(second: i64) -> Time {
+    fn time_at(second: i64) -> Time {
         Time::from_second(second).expect("a time")
     }
 
@@ -470,17 +470,17 @@ mod tests {
             Report::Build { .. } | Report::Sources { .. } => "sources".into(),
             Report::Doors(_) => "doors".into(),
         };
-        machine.due(at(until)).into_iter().map(word).collect()
+        machine.due(time_at(until)).into_iter().map(word).collect()
     }
 
     fn start(machine: &mut SimulatedMachine, second: i64, attempt: u32, exit: Option<(i64, i32)>) {
         let start = Start { script: Some(SimulatedScript { exit }), ..a_start("u", "c", attempt) };
-        machine.carry_out(at(second), &Effect::Start(Box::new(start)));
+        machine.carry_out(time_at(second), &Effect::Start(Box::new(start)));
     }
 
     fn stop(machine: &mut SimulatedMachine, second: i64, grace_seconds: i64) {
         let effect = Effect::Stop { pod_uid: "u".into(), container: "c".into(), attempt: 0, grace_seconds };
-        machine.carry_out(at(second), &effect);
+        machine.carry_out(time_at(second), &effect);
     }
 
     #[test]
@@ -488,7 +488,7 @@ mod tests {
         let mut machine = SimulatedMachine::new();
         start(&mut machine, 0, 0, Some((5, 3)));
         start(&mut machine, 1, 0, Some((5, 3)));
-        assert_eq!(machine.next_event_time(), Some(at(0)));
+        assert_eq!(machine.next_event_time(), Some(time_at(0)));
         assert_eq!(story(&mut machine, 4), ["0 runs 0"]);
         assert_eq!(story(&mut machine, 9), ["0 ends 5 with 3"]);
         // An order that comes again is answered with what is known.
@@ -524,7 +524,7 @@ mod tests {
         machine.knobs.refused_images.clear();
         start(&mut machine, 1, 0, None);
         assert_eq!(story(&mut machine, 1), ["0 runs 1"]);
-        machine.carry_out(at(2), &Effect::Remove { pod_uid: "u".into() });
+        machine.carry_out(time_at(2), &Effect::Remove { pod_uid: "u".into() });
         assert_eq!(story(&mut machine, 2), ["removed"]);
         assert_eq!(machine.pods().count(), 0);
     }

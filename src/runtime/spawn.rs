@@ -4,10 +4,10 @@
 //! gives a child a session of its own, default signal dispositions and an empty signal mask without code that runs between fork and exec.
 
 use super::descriptors;
+use super::pid_namespace::PidNamespace;
 use super::process;
 use super::rights;
-use super::spaces::PidNamespace;
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::ProcessRights;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -105,13 +105,15 @@ pub fn fork<'a>(
     prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
     explain: impl FnOnce(&SpawnProgram, &io::Error) -> String,
 ) -> Result<PreparedChild, String> {
-    let pipe =
-        || pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("cannot make a pipe: {error}", error = cause(error)));
+    let pipe = || {
+        pipe_with(PipeFlags::CLOEXEC)
+            .map_err(|error| format!("cannot make a pipe: {error}", error = io_error_text(error)))
+    };
     let ((said, say), (door, word)) = (pipe()?, pipe()?);
     let parent = getpid();
     let forked = match space {
         Some(space) => {
-            space.fork().map_err(|error| format!("cannot fork into a process namespace: {}", cause(error)))?
+            space.fork().map_err(|error| format!("cannot fork into a process namespace: {}", io_error_text(error)))?
         }
         // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
         None => unsafe { libc::fork() },
@@ -231,7 +233,7 @@ impl PreparedChild {
     }
 
     /// Lets it execute its program; the error is its own, and nothing of the program has run.
-    pub fn go(self) -> Result<Pid, String> {
+    pub fn start(self) -> Result<Pid, String> {
         // One that could not prepare itself hears nothing any more, and has said why.
         let _ = rustix::io::write(&self.word, b"!");
         let mut said = Vec::new();

@@ -38,7 +38,7 @@ fn orphans(shim: ProcessIdentity) -> Vec<ProcessIdentity> {
     if !shim.lives() {
         return Vec::new();
     }
-    pause::below(shim.pid).into_iter().filter_map(ProcessIdentity::from_pid).collect()
+    pause::descendants(shim.pid).into_iter().filter_map(ProcessIdentity::from_pid).collect()
 }
 
 /// `is_first`: no attempt before this one may have left its time in the container's control group.

@@ -3,7 +3,7 @@
 use super::file_tree::{self, Found, Mounts, set_mode, set_owner, walk};
 use super::spawn::UserAndGroups;
 use super::{folder, volumes};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::ContainerUser;
 use crate::world::volume::{Volume, VolumeContent};
 use rustix::fs::{CWD, FileType, fstat};
@@ -100,12 +100,12 @@ pub fn hand_over_folders(
 ) -> Result<(), String> {
     let who = identity(wanted);
     let said = |path: &Path, error: Errno| {
-        format!("cannot give {} to user {}: {error}", path.display(), who.user, error = cause(error))
+        format!("cannot give {} to user {}: {error}", path.display(), who.user, error = io_error_text(error))
     };
     folder::make_file(message, 0o644)
-        .map_err(|error| format!("cannot make {}: {}", message.display(), cause(error)))?;
+        .map_err(|error| format!("cannot make {}: {}", message.display(), io_error_text(error)))?;
     for path in scratch.into_iter().chain([message]) {
-        let given = file_tree::hold(CWD, path).and_then(|held| set_owner(held, Some(who.user), Some(who.group)));
+        let given = file_tree::open_path(CWD, path).and_then(|held| set_owner(held, Some(who.user), Some(who.group)));
         given.map_err(|error| said(path, error))?;
     }
     let Some(group) = wanted.files else { return Ok(()) };
@@ -121,12 +121,12 @@ pub fn hand_over_folders(
 fn give_all(root: &Path, group: u32) -> rustix::io::Result<()> {
     let attempt = || {
         let root = file_tree::open_folder(CWD, root)?;
-        give(&root, group)?;
+        set_group(&root, group)?;
         walk(root, Mounts::Skipped, &mut |found| match found {
-            Found::Folder { folder, .. } => give(folder, group),
-            Found::Other { folder, name, kind: FileType::RegularFile } => match file_tree::hold(folder, name) {
+            Found::Folder { folder, .. } => set_group(folder, group),
+            Found::Other { folder, name, kind: FileType::RegularFile } => match file_tree::open_path(folder, name) {
                 Err(Errno::NOENT) => Ok(()),
-                held => give(&held?, group),
+                held => set_group(&held?, group),
             },
             Found::Closed { error } => Err(error),
             Found::Other { .. } | Found::Left => Ok(()),
@@ -137,7 +137,7 @@ fn give_all(root: &Path, group: u32) -> rustix::io::Result<()> {
 
 /// Kubernetes: the group owns every file and folder, may do what the owner may, and what is made in folders is the group's too. What is
 /// changed is what the descriptor holds, whatever has its name by now.
-fn give(held: &OwnedFd, group: u32) -> rustix::io::Result<()> {
+fn set_group(held: &OwnedFd, group: u32) -> rustix::io::Result<()> {
     let before = fstat(held)?.st_mode;
     let more = match FileType::from_raw_mode(before) {
         FileType::RegularFile => 0,

@@ -1,6 +1,6 @@
 //! `KubeSchedulerConfiguration` (kubescheduler.config.k8s.io/v1): from a file's content to profiles. What has no effect here is refused.
 
-use crate::world::profile::{SchedulerProfile, ScoredResource, ScoringShape, ScoringStrategy, WEIGHTS};
+use crate::world::scheduler_profile::{SchedulerProfile, ScoredResource, ScoringShape, ScoringStrategy, WEIGHTS};
 use serde_json::Value;
 
 /// Fields about a separate scheduler process or its speed: accepted without effect.
@@ -88,7 +88,7 @@ fn set(profile: &mut SchedulerProfile, point: &str, value: &Value, path: &str) -
     let at = |wanted: &str| point == wanted || point == "multiPoint";
     for (place, one) in items(&value["disabled"], &format!("{path}.disabled"))?.iter().enumerate() {
         let path = format!("{path}.disabled[{place}]");
-        let name = known(one, point, &path, &["name"])?;
+        let name = known_plugin(one, point, &path, &["name"])?;
         let meant = |plugin: &str| name == "*" || name == plugin;
         if at("filter") {
             profile.without.extend(FILTERS.into_iter().filter(|plugin| meant(plugin)));
@@ -101,7 +101,7 @@ fn set(profile: &mut SchedulerProfile, point: &str, value: &Value, path: &str) -
     }
     for (place, one) in items(&value["enabled"], &format!("{path}.enabled"))?.iter().enumerate() {
         let path = format!("{path}.enabled[{place}]");
-        let name = known(one, point, &path, &["name", "weight"])?;
+        let name = known_plugin(one, point, &path, &["name", "weight"])?;
         if at("filter") {
             profile.without.remove(name);
         }
@@ -124,7 +124,7 @@ fn set(profile: &mut SchedulerProfile, point: &str, value: &Value, path: &str) -
 }
 
 /// The name of a plugin that there is at this point.
-fn known<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) -> ConfigResult<&'a str> {
+fn known_plugin<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) -> ConfigResult<&'a str> {
     refuse_other_fields(value, path, fields)?;
     let name = text(&value["name"], &format!("{path}.name"), "")?;
     let scores = || WEIGHTS.iter().any(|(plugin, _)| *plugin == name);

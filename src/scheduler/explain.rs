@@ -61,7 +61,8 @@ pub fn explain(world: &World, key: &Key) -> Vec<NodeVerdict> {
     }
     let hurdles: Vec<Vec<PluginRefusal>> = candidates.iter().map(|node| hurdles(&asks, node)).collect();
     let fitting = candidates.iter().zip(&hurdles).filter(|(_, hurdles)| hurdles.is_empty()).map(|(node, _)| node);
-    let fitting: Vec<RankedNode> = fitting.map(|node| RankedNode::new(node.slot, score::merits(&asks, node))).collect();
+    let fitting: Vec<RankedNode> =
+        fitting.map(|node| RankedNode::new(node.slot, score::raw_scores(&asks, node))).collect();
     let mut scores = score::parts(&asks, &fitting).into_iter();
     let verdict = |(node, hurdles): (&CandidateNode<'_>, Vec<PluginRefusal>)| NodeVerdict {
         node: node.row.key.name.clone(),

@@ -8,7 +8,7 @@ use super::volume_limits::{self, LIMITS};
 use super::volumes::{self, PodStorage};
 use super::{affinity, profile_of, tolerations};
 use crate::object::{Object, Str};
-use crate::world::profile::SchedulerProfile;
+use crate::world::scheduler_profile::SchedulerProfile;
 use crate::world::{PodFields, Row, Taint, World};
 use std::borrow::Cow;
 
@@ -196,20 +196,20 @@ fn volume_in_use(asks: &PodQuery<'_>, _slot: usize) -> Option<FilterRefusal> {
 
 /// NodeVolumeLimits.
 fn volume_limits(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
-    let node = asks.world.fleet().get(slot)?;
+    let node = asks.world.node_cache().get(slot)?;
     let is_full = asks.has_claims() && volume_limits::exceeds(asks.world, asks.row, &node.row);
     is_full.then(|| FilterRefusal::new(volume_limits::TOO_MANY.into(), false))
 }
 
 /// VolumeBinding.
 fn volume_binding(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
-    let node = asks.world.fleet().get(slot)?;
+    let node = asks.world.node_cache().get(slot)?;
     asks.storage.as_ref().ok()?.unbound_on(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
 }
 
 /// VolumeZone.
 fn volume_zone(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
-    let node = asks.world.fleet().get(slot)?;
+    let node = asks.world.node_cache().get(slot)?;
     asks.storage.as_ref().ok()?.out_of_zone(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
 }
 

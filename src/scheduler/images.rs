@@ -13,7 +13,8 @@ const MOST: i64 = 1000 * 1024 * 1024;
 
 /// The score of the node that stands here, 0 to 100.
 pub fn score(asks: &PodQuery<'_>, slot: usize) -> i64 {
-    let node = asks.world.fleet().get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
+    let node =
+        asks.world.node_cache().get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
     let Some(node) = node else { return 0 };
     let containers: Vec<&str> = ["initContainers", "containers"]
         .iter()
@@ -28,7 +29,7 @@ pub fn score(asks: &PodQuery<'_>, slot: usize) -> i64 {
 /// The bytes of an image that a node has, the fewer nodes have it the less: so that not all pods go where few have it.
 fn spared(asks: &PodQuery<'_>, node: &NodeFields, image: &str) -> i64 {
     let Some(size) = node.images.get(image) else { return 0 };
-    let (having, nodes) = (asks.world.nodes_with_image(image), asks.world.fleet().len());
+    let (having, nodes) = (asks.world.nodes_with_image(image), asks.world.node_cache().len());
     (*size as f64 * (having as f64 / nodes as f64)) as i64
 }
 

@@ -24,7 +24,7 @@ mod volume_limits;
 mod volumes;
 
 use crate::object::{Key, Object, time};
-use crate::world::profile::SchedulerProfile;
+use crate::world::scheduler_profile::SchedulerProfile;
 use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use filter::PodQuery;
 use node_results::{FITS, NodeResultCache};
@@ -64,32 +64,32 @@ fn plan(world: &World, key: &Key) -> Plan {
     let asks = PodQuery::from_pod(world, row, &wants);
     if let Err(problem) = &asks.storage {
         let why = message::nowhere(nodes::count(world), problem);
-        plan.hold = Some(queueing_hints::hold(row, &wants, BTreeSet::from([volumes::BINDING]), None));
+        plan.hold = Some(queueing_hints::wait_for_events(row, &wants, BTreeSet::from([volumes::BINDING]), None));
         hold_back(world, row, &mut plan, &Unschedulable { reason: "Unschedulable", message: &why, promised: None });
         return plan;
     }
-    NodeResultCache::with_results(&asks, |opinions| place(&asks, opinions, profile, &mut plan));
+    NodeResultCache::with_results(&asks, |node_results| place(&asks, node_results, profile, &mut plan));
     plan
 }
 
 /// Binds a pod to the best node, or preempts other pods for it, or records why it has to wait.
-fn place(asks: &PodQuery<'_>, opinions: &mut NodeResultCache, profile: &SchedulerProfile, plan: &mut Plan) {
+fn place(asks: &PodQuery<'_>, node_results: &mut NodeResultCache, profile: &SchedulerProfile, plan: &mut Plan) {
     let PodQuery { world, row, wants, .. } = *asks;
-    let mut survey = survey(asks, opinions, sample(profile, nodes::count(world)));
+    let mut survey = survey(asks, node_results, sample(profile, nodes::count(world)));
     if !survey.fit.is_empty() {
-        let best = score::best(asks, &mut survey.fit, world.seed).and_then(|slot| world.fleet().get(slot));
+        let best = score::best(asks, &mut survey.fit, world.seed).and_then(|slot| world.node_cache().get(slot));
         best.into_iter().for_each(|node| assign(asks, &node.row, plan));
-        opinions.survey = survey;
+        node_results.survey = survey;
         return;
     }
-    let outcome = profile.preempts.then(|| Preemptor { asks, verdicts: &survey.verdicts }.preempt(opinions));
-    let tally = opinions.tally(&survey.verdicts);
+    let outcome = profile.preempts.then(|| Preemptor { asks, verdicts: &survey.verdicts }.preempt(node_results));
+    let tally = node_results.tally(&survey.verdicts);
     let promised = match &outcome {
         Some(PreemptionOutcome::Victims(choice)) => Some(&choice.node.key.name),
         Some(PreemptionOutcome::UnderWay) => asks.fields.nominated.as_ref(),
         _ => None,
     };
-    plan.hold = Some(queueing_hints::hold(row, wants, tally.plugins(), promised));
+    plan.hold = Some(queueing_hints::wait_for_events(row, wants, tally.plugins(), promised));
     let mut wait = |why_not: Option<&str>, promised: Option<&str>| {
         let message = &message::unschedulable(&tally, why_not);
         hold_back(world, row, plan, &Unschedulable { reason: "Unschedulable", message, promised });
@@ -103,7 +103,7 @@ fn place(asks: &PodQuery<'_>, opinions: &mut NodeResultCache, profile: &Schedule
             make_room(world, row, &choice, plan);
         }
     }
-    opinions.survey = survey;
+    node_results.survey = survey;
 }
 
 /// Returns the profile of a pod's `schedulerName`; `None` when another scheduler is responsible.
@@ -136,18 +136,18 @@ struct NodeSurvey {
 
 /// Asks nodes until `wanted` have been found that can take the pod: the one that it was promised alone when that can, or those that it
 /// names, or all from a place on that is another one each time.
-fn survey(asks: &PodQuery<'_>, opinions: &mut NodeResultCache, wanted: usize) -> NodeSurvey {
+fn survey(asks: &PodQuery<'_>, node_results: &mut NodeResultCache, wanted: usize) -> NodeSurvey {
     let PodQuery { world, wants, .. } = *asks;
     let count = nodes::count(world);
     // Reuses the buffers of the previous survey, which are as large as the number of nodes.
-    let mut survey = std::mem::take(&mut opinions.survey);
+    let mut survey = std::mem::take(&mut node_results.survey);
     survey.fit.clear();
     survey.verdicts.resize(count, FITS);
     let mut ask = |slot: usize| {
-        let (verdict, merits) = opinions.verdict(asks, slot);
+        let (verdict, raw_scores) = node_results.verdict(asks, slot);
         survey.verdicts[slot] = verdict;
         if verdict == FITS {
-            survey.fit.push(RankedNode::new(slot, merits));
+            survey.fit.push(RankedNode::new(slot, raw_scores));
         }
         survey.fit.len()
     };

@@ -13,7 +13,7 @@ use super::preemption::{VictimSearch, Victims};
 use super::score::{self, RawScores};
 use crate::object::Str;
 use crate::world::ResourceRequests;
-use crate::world::profile::SchedulerProfile;
+use crate::world::scheduler_profile::SchedulerProfile;
 use hashlink::LruCache;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -41,12 +41,12 @@ struct PodSignature {
 /// The caches by signature.
 struct NodeCaches {
     profiles: Arc<[SchedulerProfile]>,
-    opinions: LruCache<PodSignature, NodeResultCache>,
+    node_results: LruCache<PodSignature, NodeResultCache>,
 }
 
 impl Default for NodeCaches {
     fn default() -> NodeCaches {
-        NodeCaches { profiles: Arc::new([]), opinions: LruCache::new_unbounded() }
+        NodeCaches { profiles: Arc::new([]), node_results: LruCache::new_unbounded() }
     }
 }
 
@@ -72,7 +72,7 @@ struct NodeResult {
     verdict: u32,
     /// The verdict with the pods that the node was promised to; none when it depends on more than the node.
     with_guests: Option<u32>,
-    merits: RawScores,
+    raw_scores: RawScores,
 }
 
 /// Result of a search for preemption victims on a node.
@@ -88,12 +88,12 @@ pub enum PreemptionVerdict {
 #[derive(Clone)]
 struct CachedPreemptionVerdict {
     version: u64,
-    fate: PreemptionVerdict,
+    link_state: PreemptionVerdict,
 }
 
 impl Default for CachedPreemptionVerdict {
     fn default() -> CachedPreemptionVerdict {
-        CachedPreemptionVerdict { version: 0, fate: PreemptionVerdict::InVain(0) }
+        CachedPreemptionVerdict { version: 0, link_state: PreemptionVerdict::InVain(0) }
     }
 }
 
@@ -108,25 +108,25 @@ impl NodeResultCache {
             priority: asks.fields.priority,
         };
         let profiles = &asks.world.settings.profiles;
-        let fleet = asks.world.fleet().len();
-        let mut opinions = asks.world.remembering(|known: &mut NodeCaches| {
+        let node_cache = asks.world.node_cache().len();
+        let mut node_results = asks.world.remembering(|known: &mut NodeCaches| {
             if !Arc::ptr_eq(&known.profiles, profiles) {
                 *known = NodeCaches { profiles: profiles.clone(), ..NodeCaches::default() };
             }
-            known.opinions.remove(&signature).unwrap_or_default()
+            known.node_results.remove(&signature).unwrap_or_default()
         });
-        opinions.promised = asks.fields.nominated.as_ref().and_then(|node| asks.world.slot_of(node));
-        opinions.nodes.resize(fleet, NodeResult::default());
-        if opinions.verdicts.is_empty() {
-            opinions.verdicts.push(Vec::new());
+        node_results.promised = asks.fields.nominated.as_ref().and_then(|node| asks.world.slot_of(node));
+        node_results.nodes.resize(node_cache, NodeResult::default());
+        if node_results.verdicts.is_empty() {
+            node_results.verdicts.push(Vec::new());
         }
-        let answer = within(&mut opinions);
+        let answer = within(&mut node_results);
         asks.world.remembering(|known: &mut NodeCaches| {
-            known.opinions.insert(signature, opinions);
-            while known.opinions.len() > 1
-                && (known.opinions.len() * fleet > REMEMBERED || known.opinions.len() > KINDS)
+            known.node_results.insert(signature, node_results);
+            while known.node_results.len() > 1
+                && (known.node_results.len() * node_cache > REMEMBERED || known.node_results.len() > KINDS)
             {
-                known.opinions.remove_lru();
+                known.node_results.remove_lru();
             }
         });
         answer
@@ -139,16 +139,16 @@ impl NodeResultCache {
         let opinion = self.result_for(asks, slot);
         let verdict = opinion.verdict as usize;
         if verdict != FITS {
-            return (verdict, opinion.merits);
+            return (verdict, opinion.raw_scores);
         }
         if let Some(refusal) = filter::refused_by_surroundings(asks, slot) {
-            return (self.number(&[refusal]), opinion.merits);
+            return (self.number(&[refusal]), opinion.raw_scores);
         }
         let verdict = match opinion.with_guests {
             Some(verdict) if self.goes_by_node(asks, slot) => verdict as usize,
             _ => nodes::candidate(asks.world, slot).map_or(FITS, |node| self.verdict_with_guests(asks, node)),
         };
-        (verdict, opinion.merits)
+        (verdict, opinion.raw_scores)
     }
 
     fn verdict_with_guests(&mut self, asks: &PodQuery<'_>, mut node: CandidateNode<'_>) -> usize {
@@ -175,7 +175,7 @@ impl NodeResultCache {
 
     /// Returns the victims on the node in this slot, from the cache or computed by `find`; without `remember` the cache
     /// is not used.
-    pub fn fate(
+    pub fn preemption_verdict(
         &mut self,
         asks: &PodQuery<'_>,
         slot: usize,
@@ -185,18 +185,18 @@ impl NodeResultCache {
         let version = asks.world.version_at(slot);
         let goes_by_node = remember && asks.go_by_nodes_alone() && self.goes_by_node(asks, slot);
         match self.dismissals.get(slot) {
-            Some(known) if goes_by_node && known.version == version => return known.fate.clone(),
+            Some(known) if goes_by_node && known.version == version => return known.link_state.clone(),
             _ => {}
         }
-        let fate = match find() {
+        let link_state = match find() {
             Ok(dismissal) => PreemptionVerdict::Room(Arc::new(dismissal)),
             Err(reasons) => PreemptionVerdict::InVain(place_of(&mut self.in_vain, &reasons)),
         };
         if goes_by_node && nodes::candidate(asks.world, slot).is_some_and(|node| !node.has_shunning_guests()) {
             self.dismissals.resize_with(self.nodes.len(), Default::default);
-            self.dismissals[slot] = CachedPreemptionVerdict { version, fate: fate.clone() };
+            self.dismissals[slot] = CachedPreemptionVerdict { version, link_state: link_state.clone() };
         }
-        fate
+        link_state
     }
 
     /// Why ending pods of nodes would be in vain, each reason with the number of nodes, given how many nodes have each number.
@@ -212,7 +212,7 @@ impl NodeResultCache {
         }
         let Some(node) = nodes::candidate(asks.world, slot) else { return known };
         let verdict = self.number(&filter::refused_by_itself(asks, &node));
-        let merits = if verdict == FITS { score::merits(asks, &node) } else { RawScores::default() };
+        let raw_scores = if verdict == FITS { score::raw_scores(asks, &node) } else { RawScores::default() };
         let with_guests = match (verdict == FITS, asks.world.is_promised(slot)) {
             (true, false) => Some(FITS),
             (true, true) if self.goes_by_node(asks, slot) && !node.has_shunning_guests() => {
@@ -221,7 +221,7 @@ impl NodeResultCache {
             _ => None,
         };
         let with_guests = with_guests.map(|verdict| verdict as u32);
-        self.nodes[slot] = NodeResult { version, verdict: verdict as u32, with_guests, merits };
+        self.nodes[slot] = NodeResult { version, verdict: verdict as u32, with_guests, raw_scores };
         self.nodes[slot]
     }
 
@@ -269,13 +269,13 @@ mod tests {
     struct SeededRandom(u64);
 
     impl SeededRandom {
-        fn below(&mut self, most: u64) -> u64 {
+        fn random_below(&mut self, most: u64) -> u64 {
             self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (self.0 >> 33) % most
         }
 
         fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-            &list[self.below(list.len() as u64) as usize]
+            &list[self.random_below(list.len() as u64) as usize]
         }
     }
 
@@ -287,14 +287,14 @@ mod tests {
         ];
         let images = [json!([]), json!([{"names": ["big:latest"], "sizeBytes": 900_000_000}])];
         json!({"kind": "Node", "metadata": {"uid": "n", "labels": {"zone": dice.pick(&["1", "2", "3"])}},
-            "spec": {"taints": dice.pick(&taints), "unschedulable": dice.below(9) == 0},
+            "spec": {"taints": dice.pick(&taints), "unschedulable": dice.random_below(9) == 0},
             "status": {"images": dice.pick(&images), "allocatable": {"cpu": dice.pick(&["2", "4"]), "memory": "8Gi", "pods": "5"}}})
     }
 
     fn pod(dice: &mut SeededRandom, name: &str) -> Value {
         let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}});
         let spread = |mode: &str| json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": mode, "labelSelector": {"matchLabels": {"app": "a"}}}]);
-        let wishes = [
+        let pod_spec = [
             json!({}),
             json!({}),
             json!({"tolerations": [{"key": "k", "operator": "Exists"}]}),
@@ -309,8 +309,8 @@ mod tests {
         ];
         let ports = dice.pick(&[json!([]), json!([]), json!([{"containerPort": 1, "hostPort": 80}])]).clone();
         let requests = json!({"requests": {"cpu": dice.pick(&["500m", "1", "2", "5"])}});
-        let mut spec = json!({"priority": dice.below(3), "containers": [{"name": "c", "image": "big", "ports": ports, "resources": requests}]});
-        json_patch::merge(&mut spec, dice.pick(&wishes));
+        let mut spec = json!({"priority": dice.random_below(3), "containers": [{"name": "c", "image": "big", "ports": ports, "resources": requests}]});
+        json_patch::merge(&mut spec, dice.pick(&pod_spec));
         json!({"kind": "Pod", "metadata": {"uid": name, "namespace": "default", "labels": {"app": dice.pick(&["a", "b"])}}, "spec": spec})
     }
 
@@ -334,19 +334,19 @@ mod tests {
 
     /// Something happens to a node, or to a pod on one, or to one that waits.
     fn happen(dice: &mut SeededRandom, world: &mut World) {
-        let node_name = format!("n{}", dice.below(6));
-        let pod_name = format!("p{}", dice.below(12));
+        let node_name = format!("n{}", dice.random_below(6));
+        let pod_name = format!("p{}", dice.random_below(12));
         let (node_key, pod_key) = (key("nodes", &node_name), key("pods", &pod_name));
-        match dice.below(10) {
+        match dice.random_below(10) {
             9 => storage(dice).into_iter().for_each(|(key, body)| world.put(key, body.to_string().into())),
             0 => world.remove(&node_key),
             1 | 2 => world.put(node_key, node(dice).to_string().into()),
             3 => world.remove(&pod_key),
             4 => {
                 let budget = json!({"kind": "PodDisruptionBudget", "metadata": {"uid": "b", "namespace": "default"},
-                    "spec": {"selector": {"matchLabels": {"app": "a"}}}, "status": {"disruptionsAllowed": dice.below(2)}});
+                    "spec": {"selector": {"matchLabels": {"app": "a"}}}, "status": {"disruptionsAllowed": dice.random_below(2)}});
                 let budget_key = key("poddisruptionbudgets.policy", "b");
-                if dice.below(3) == 0 {
+                if dice.random_below(3) == 0 {
                     world.put(budget_key, budget.to_string().into())
                 } else {
                     world.remove(&budget_key)
@@ -358,9 +358,9 @@ mod tests {
                     body["status"] = json!({"nominatedNodeName": node_name});
                 } else {
                     body["spec"]["nodeName"] = node_name.into();
-                    let since = format!("1970-01-01T00:00:0{}Z", dice.below(9));
+                    let since = format!("1970-01-01T00:00:0{}Z", dice.random_below(9));
                     body["status"] = json!({"phase": dice.pick(&["Running", "Succeeded"]), "startTime": since});
-                    if dice.below(5) == 0 {
+                    if dice.random_below(5) == 0 {
                         body["metadata"]["deletionTimestamp"] = "1970-01-01T00:01:00Z".into();
                     }
                 }
@@ -385,7 +385,7 @@ mod tests {
             for _ in 0..120 {
                 happen(&mut dice, &mut world);
                 let pending = key("pods", "pending");
-                world.put(pending.clone(), pod(&mut SeededRandom(dice.below(20)), "pending").to_string().into());
+                world.put(pending.clone(), pod(&mut SeededRandom(dice.random_below(20)), "pending").to_string().into());
                 let mut fresh = World::new(world.now);
                 world.all_rows().for_each(|row| fresh.put(row.key.clone(), row.body().0.to_string().into()));
                 (world.seed, fresh.seed) = (dice.0, dice.0);

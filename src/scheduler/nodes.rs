@@ -80,7 +80,7 @@ impl<'a> CandidateNode<'a> {
 
 /// Number of nodes.
 pub fn count(world: &World) -> usize {
-    world.fleet().len()
+    world.node_cache().len()
 }
 
 /// All nodes, ordered by name.
@@ -90,7 +90,7 @@ pub fn candidates(world: &World) -> impl Iterator<Item = CandidateNode<'_>> {
 
 /// Returns the node in this slot.
 pub fn candidate(world: &World, slot: usize) -> Option<CandidateNode<'_>> {
-    let NodeSlot { row, load } = world.fleet().get(slot)?;
+    let NodeSlot { row, load } = world.node_cache().get(slot)?;
     let load = Cow::Borrowed(load);
     Some(CandidateNode { slot, row, fields: row.node()?, load, away: Vec::new(), guests: Vec::new(), world })
 }

@@ -2,7 +2,7 @@
 
 use super::affinity;
 use crate::object::{Object, Str};
-use crate::world::{PodTerm, Row, World, wishes};
+use crate::world::{PodTerm, Row, World, scheduling_spec};
 use hashlink::LruCache;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const REMEMBERED: usize = 1024;
 
 /// Constraints of a pod, apart from numeric requests.
 pub struct PodConstraints {
-    /// The part of the pod with the constraints ([`wishes`]).
+    /// The part of the pod with the constraints ([`scheduling_spec`]).
     pub pod: Object,
     /// All that is about nodes by themselves, and not about the pods that run there.
     pub of_nodes: Str,
@@ -54,8 +54,8 @@ impl Default for ConstraintCache {
 impl PodConstraints {
     /// Returns a pod's constraints. Once a pod has a node, they are read from its body.
     pub fn from_pod(world: &World, row: &Row) -> Arc<PodConstraints> {
-        let Some(text) = row.pod().and_then(|pod| pod.wishes.as_ref()) else {
-            return Arc::new(PodConstraints::read(wishes(&row.body())));
+        let Some(text) = row.pod().and_then(|pod| pod.pod_spec.as_ref()) else {
+            return Arc::new(PodConstraints::read(scheduling_spec(&row.body())));
         };
         world.remembering(|ConstraintCache(known)| {
             if let Some(known) = known.get(text) {

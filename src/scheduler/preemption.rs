@@ -61,12 +61,12 @@ pub struct Preemptor<'a, 'b> {
 
 impl<'a> Preemptor<'a, '_> {
     /// Finds the victims with the lowest cost.
-    pub fn preempt(&self, opinions: &mut NodeResultCache) -> PreemptionOutcome<'a> {
+    pub fn preempt(&self, node_results: &mut NodeResultCache) -> PreemptionOutcome<'a> {
         let PodQuery { world, pod, .. } = *self.asks;
         if pod.text(&["spec", "preemptionPolicy"]) == Some("Never") {
             return PreemptionOutcome::Nothing("not eligible due to preemptionPolicy=Never.".to_owned());
         }
-        let for_good = opinions.for_good();
+        let for_good = node_results.for_good();
         if self.is_under_way(&for_good) {
             return PreemptionOutcome::UnderWay;
         }
@@ -86,7 +86,7 @@ impl<'a> Preemptor<'a, '_> {
             if compared >= enough && spares_budgets {
                 break;
             }
-            let victims = match self.fate(opinions, slot, &budgets) {
+            let victims = match self.preemption_verdict(node_results, slot, &budgets) {
                 PreemptionVerdict::Room(victims) => victims,
                 PreemptionVerdict::InVain(number) => {
                     in_vain.resize(in_vain.len().max(number + 1), 0);
@@ -96,7 +96,7 @@ impl<'a> Preemptor<'a, '_> {
             };
             (compared, spares_budgets) = (compared + 1, spares_budgets || victims.harm.0 == 0);
             if best.as_ref().is_none_or(|best| victims.harm < best.victims.harm) {
-                best = Some(PreemptionChoice { node: &world.fleet()[slot].row, victims });
+                best = Some(PreemptionChoice { node: &world.node_cache()[slot].row, victims });
             }
         }
         match best {
@@ -104,7 +104,7 @@ impl<'a> Preemptor<'a, '_> {
             None => {
                 let unhelpful =
                     Some(("Preemption is not helpful for scheduling", unhelpful)).filter(|(_, nodes)| *nodes > 0);
-                let reasons = opinions.in_vain(&in_vain).filter(|(_, nodes)| *nodes > 0).chain(unhelpful);
+                let reasons = node_results.in_vain(&in_vain).filter(|(_, nodes)| *nodes > 0).chain(unhelpful);
                 PreemptionOutcome::Nothing(message::nodes_refuse(count, reasons))
             }
         }
@@ -124,10 +124,15 @@ impl<'a> Preemptor<'a, '_> {
     }
 
     /// Returns the victims on the node in this slot. Results that depend on disruption budgets are not cached.
-    fn fate(&self, opinions: &mut NodeResultCache, slot: usize, budgets: &[DisruptionBudget<'_>]) -> PreemptionVerdict {
+    fn preemption_verdict(
+        &self,
+        node_results: &mut NodeResultCache,
+        slot: usize,
+        budgets: &[DisruptionBudget<'_>],
+    ) -> PreemptionVerdict {
         let world = self.asks.world;
         let find = || nodes::candidate(world, slot).map_or(Err(Vec::new()), |node| self.find(node, budgets));
-        opinions.fate(self.asks, slot, budgets.is_empty(), find)
+        node_results.preemption_verdict(self.asks, slot, budgets.is_empty(), find)
     }
 
     /// Returns the smallest set of least important pods whose removal makes the pod fit, or the reasons against it.

@@ -18,14 +18,15 @@ use std::sync::Arc;
 
 /// Returns the reasons that a pod refused by these plugins waits for. Pods with different nominated nodes have
 /// different reasons.
-pub fn hold(
+pub fn wait_for_events(
     row: &Row,
     wants: &PodConstraints,
     causes: BTreeSet<&'static str>,
     promised: Option<&Str>,
 ) -> SchedulingWait {
-    let terms =
-        |wishes: &[PodTermConstraint]| -> Arc<[PodTerm]> { wishes.iter().map(|wish| (*wish.term).clone()).collect() };
+    let terms = |pod_spec: &[PodTermConstraint]| -> Arc<[PodTerm]> {
+        pod_spec.iter().map(|wish| (*wish.term).clone()).collect()
+    };
     let constraints = wants.pod.items(&["spec", "topologySpreadConstraints"]);
     // Labels matter only for plugins that count pods. (Each pod of a StatefulSet has different labels and claims.)
     let goes_by_pods = ["PodTopologySpread", "InterPodAffinity"].iter().any(|plugin| causes.contains(plugin));
@@ -196,7 +197,7 @@ fn makes_room(world: &World, waiting: &Row, change: RowChange<'_>) -> bool {
     if let Some(promised) = &pod.nominated {
         return promised == node;
     }
-    let Some(place) = world.slot_of(node).map(|slot| &world.fleet()[slot]) else { return false };
+    let Some(place) = world.slot_of(node).map(|slot| &world.node_cache()[slot]) else { return false };
     pod.priority > 0
         || place.row.node().is_some_and(|fields| pod.requests.fit_beside(&place.load.requests, &fields.allocatable))
 }
@@ -237,7 +238,12 @@ mod tests {
             world.put(row.key, body.to_string().into());
         }
         let waiting = world.find("pods", "default", "p").unwrap().clone();
-        let held = hold(&waiting, &PodConstraints::from_pod(&world, &waiting), causes.iter().copied().collect(), None);
+        let held = wait_for_events(
+            &waiting,
+            &PodConstraints::from_pod(&world, &waiting),
+            causes.iter().copied().collect(),
+            None,
+        );
         let (before, after) = [before, after].map(|body| (!body.is_null()).then(|| row(body))).into();
         helps(&world, &held, &waiting, RowChange { before: before.as_ref(), after: after.as_ref() })
     }

@@ -4,7 +4,7 @@ use super::filter::PodQuery;
 use super::nodes::CandidateNode;
 use super::{affinity, images, inter_pod_affinity, spread, tolerations};
 use crate::world::ResourceRequests;
-use crate::world::profile::{ScoredResource, ScoringShape, WEIGHTS};
+use crate::world::scheduler_profile::{ScoredResource, ScoringShape, WEIGHTS};
 
 /// Raw scores of a node, independent of other nodes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,15 +22,15 @@ pub struct RankedNode {
     /// Slot in the node cache.
     pub slot: usize,
     /// Its raw scores.
-    merits: RawScores,
+    raw_scores: RawScores,
     /// The weighted sum of all scores.
     total: i64,
 }
 
 impl RankedNode {
     /// A node that is not ranked yet.
-    pub fn new(slot: usize, merits: RawScores) -> RankedNode {
-        RankedNode { slot, merits, total: 0 }
+    pub fn new(slot: usize, raw_scores: RawScores) -> RankedNode {
+        RankedNode { slot, raw_scores, total: 0 }
     }
 }
 
@@ -38,7 +38,7 @@ impl RankedNode {
 type Scores = [i64; WEIGHTS.len()];
 
 /// Computes the raw scores of one node.
-pub fn merits(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> RawScores {
+pub fn raw_scores(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> RawScores {
     RawScores {
         fit: fit(asks, node) as i32,
         balanced: balanced(asks, node) as i32,
@@ -68,18 +68,18 @@ pub fn parts(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<[(&'static str, i
 
 /// The scores of each of these nodes, by its place among them.
 fn scores<'a>(asks: &'a PodQuery<'_>, nodes: &[RankedNode]) -> impl Fn(usize, &RankedNode) -> Scores + use<'a> {
-    let most = |of: fn(&RawScores) -> i32| i64::from(nodes.iter().map(|node| of(&node.merits)).max().unwrap_or(0));
+    let most = |of: fn(&RawScores) -> i32| i64::from(nodes.iter().map(|node| of(&node.raw_scores)).max().unwrap_or(0));
     let (most_preferred, most_disliked) = (most(|node| node.preferred), most(|node| node.disliked));
     let (spread, neighbours) = (spread::score::scores(asks, nodes), inter_pod_affinity::score::scores(asks, nodes));
     let given = |scores: &[i64], index: usize| scores.get(index).copied().unwrap_or(0);
     // Most fleets know of no images, and are not looked at for them.
     let (weights, knows_images) = (asks.profile.weights, asks.world.knows_images());
-    move |index, RankedNode { slot, merits, .. }| {
-        let (preferred, disliked) = (i64::from(merits.preferred), i64::from(merits.disliked));
+    move |index, RankedNode { slot, raw_scores, .. }| {
+        let (preferred, disliked) = (i64::from(raw_scores.preferred), i64::from(raw_scores.disliked));
         let affinity = if most_preferred > 0 { preferred * 100 / most_preferred } else { 0 };
         let taints = if most_disliked > 0 { 100 - disliked * 100 / most_disliked } else { 100 };
         let images = if knows_images { images::score(asks, *slot) } else { 0 };
-        let (fit, balanced) = (merits.fit.into(), merits.balanced.into());
+        let (fit, balanced) = (raw_scores.fit.into(), raw_scores.balanced.into());
         let scores = [fit, balanced, affinity, taints, given(&spread, index), given(&neighbours, index), images];
         std::array::from_fn(|plugin| weights[plugin] * scores[plugin])
     }
@@ -128,12 +128,12 @@ fn shaped(shape: &ScoringShape, asked: i64, has: i64) -> i64 {
         ScoringShape::Least if asked > has => 0,
         ScoringShape::Least => (has - asked) * 100 / has,
         ScoringShape::Most => asked.min(has) * 100 / has,
-        ScoringShape::Ratio(points) => along(points, if asked > has { 100 } else { asked * 100 / has }),
+        ScoringShape::Ratio(points) => interpolate(points, if asked > has { 100 } else { asked * 100 / has }),
     }
 }
 
 /// The height of a line through points (Kubernetes: `BuildBrokenLinearFunction`).
-fn along(points: &[(i64, i64)], at: i64) -> i64 {
+fn interpolate(points: &[(i64, i64)], at: i64) -> i64 {
     match points.iter().position(|point| at <= point.0) {
         Some(0) => points[0].1,
         Some(place) => {

@@ -67,7 +67,7 @@ impl<'w> WaitingClaim<'w> {
             ClaimSource::On(node) => Some(node.key.name.clone()),
             _ => None,
         };
-        let (wanted, volumes) = (storage::wanted(&claim), storage::candidates(world, row, &claim));
+        let (wanted, volumes) = (storage::requested_storage(&claim), storage::candidates(world, row, &claim));
         WaitingClaim { row: row.clone(), claim, wanted, volumes, class, selected }
     }
 }

@@ -30,8 +30,8 @@ pub fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, pa
     let config = body::of_value(read.map_err(|why| bad(format!("error decoding YAML: {why}")))?, asked)?;
     check_name(&config, asked.name)?;
     let force = request.flag("force");
-    let done = api
-        .write(options.dry_run, |ledger| apply_patch(ledger, asked.kind, &config, (manager, force), part, &options))?;
+    let done =
+        api.write(options.dry_run, |txn| apply_patch(txn, asked.kind, &config, (manager, force), part, &options))?;
     let code = if done.outcome == ApplyOutcome::Created { 201 } else { 200 };
     Ok(written(&show, code, WriteReply::changed(done.object, done.warnings)))
 }

@@ -1,6 +1,6 @@
 //! The file that tells clients where the server is, and the token that lets them in.
 
-use crate::object::cause;
+use crate::object::io_error_text;
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -50,7 +50,7 @@ pub fn write(path: &Path, access: &ServerAccess<'_>) -> anyhow::Result<File> {
         Ok((text, _)) if !text.starts_with(MARK) => "was not written by kloop serve, and is left as it is",
         Ok((_, file)) if file.try_lock().is_err() => "is that of another kloop serve, which still runs",
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            bail!("cannot read {}: {error}", path.display(), error = cause(error));
+            bail!("cannot read {}: {error}", path.display(), error = io_error_text(error));
         }
         _ => "",
     };

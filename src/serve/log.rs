@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 
 /// Answers with the log as plain text, and goes on with it when that is asked for.
 pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
-    let pod = api.look(|ledger| read::exact(ledger, &asked.key()))?;
+    let pod = api.read_view(|txn| read::exact(txn, &asked.key()))?;
     let container = container(&pod, request.parameter("container"))?;
     let options = wish(request)?;
     let logs = log::open(&log::LogSource::from_api(api), &pod, &container, &options)?;

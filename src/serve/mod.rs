@@ -42,11 +42,11 @@ pub const KUBERNETES: &str = "v1.36.2";
 
 /// Answers one request.
 pub fn answer(api: &mut Api, request: &ApiRequest) -> HttpAnswer {
-    ask(api, request).unwrap_or_else(|status| HttpAnswer::refusal(&status, request.is_for_people()))
+    handle_request(api, request).unwrap_or_else(|status| HttpAnswer::refusal(&status, request.is_for_people()))
 }
 
 /// The same for who wants to tell of a refusal in words of its own.
-pub fn ask(api: &mut Api, request: &ApiRequest) -> ServeResult {
+pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
     match path::parse(&request.path) {
         Some(ApiPath::Document(document)) => discovery::answer(api, request, &document),
         Some(ApiPath::Object(named)) => object(api, request, &named),
@@ -59,7 +59,7 @@ fn object(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResul
         return answer;
     }
     let kind = resolve::kind(api, named)?;
-    let asked = resolve::asked(kind, named)?;
+    let asked = resolve::resolve_target(kind, named)?;
     if named.subresource.is_some() {
         return subresource::answer(api, request, &asked);
     }

@@ -101,7 +101,7 @@ fn schema(api: &Api, schemas: &KindSchemas, kind: &Kind, api_version: &str) -> S
         let found = schemas.name(api_version, kind.kind).zip(schemas.kind(api_version, kind.kind));
         return Ok(found.map(|(name, schema)| (name.to_owned(), schema.clone())));
     };
-    let definition = api.look(|ledger| read::exact(ledger, &Key::new(DEFINITIONS, "", &custom.definition)))?;
+    let definition = api.read_view(|txn| read::exact(txn, &Key::new(DEFINITIONS, "", &custom.definition)))?;
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let reversed: Vec<&str> = group.rsplit('.').collect();
     let name = format!("{}.{version}.{}", reversed.join("."), kind.kind);

@@ -107,7 +107,7 @@ pub enum ListMoment {
 }
 
 /// The selectors of a list, a watch or a deletion.
-pub fn wanted(request: &ApiRequest) -> ServeResult<ListSelection> {
+pub fn list_selection(request: &ApiRequest) -> ServeResult<ListSelection> {
     let labels = request.parameter("labelSelector").map(Selector::parse).transpose();
     let fields = request.parameter("fieldSelector").map(FieldSelector::parse).transpose();
     Ok(ListSelection {

@@ -116,7 +116,7 @@ pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> S
     if let Some(revision) = options::revision(request)? {
         check_reached(api, revision)?;
     }
-    let object = api.look(|ledger| read::exact(ledger, &asked.key()))?;
+    let object = api.read_view(|txn| read::exact(txn, &asked.key()))?;
     Ok(show.answer_object(200, object))
 }
 
@@ -131,7 +131,7 @@ pub fn check_reached(api: &Api, revision: u64) -> ServeResult<()> {
 /// The objects of a kind, or a part of them.
 pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
-    let wanted = options::wanted(request)?;
+    let wanted = options::list_selection(request)?;
     let limit = request.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let token = request.parameter("continue").map(ContinueToken::parse).transpose()?;
     let at = match (&token, options::moment(request)?) {

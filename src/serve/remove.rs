@@ -31,9 +31,9 @@ pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget
     let show = ReadPresentation::from_request(request, asked)?;
     let (deletion, dry_run) = options::of_deletion(request)?;
     let key = asked.key();
-    let (is_gone, reply) = api.write(dry_run, |ledger| {
-        let reply = delete(ledger, asked.kind, &key, &deletion)?;
-        Ok((!ledger.exists(&key)?, reply))
+    let (is_gone, reply) = api.write(dry_run, |txn| {
+        let reply = delete(txn, asked.kind, &key, &deletion)?;
+        Ok((!txn.exists(&key)?, reply))
     })?;
     Ok(answer(&show, asked, is_gone, reply))
 }
@@ -52,14 +52,14 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
     }
     let show = ReadPresentation::from_request(request, asked)?;
     let (deletion, dry_run) = options::of_deletion(request)?;
-    let wanted = options::wanted(request)?;
-    let found = api.look(|ledger| read::list(ledger, asked.kind, asked.namespace, &wanted))?;
+    let wanted = options::list_selection(request)?;
+    let found = api.read_view(|txn| read::list(txn, asked.kind, asked.namespace, &wanted))?;
     let mut rest = found.into_iter().peekable();
     let mut deleted = Vec::new();
     while rest.peek().is_some() {
-        let done = api.write_next(dry_run, &mut rest, |ledger, object| {
+        let done = api.write_next(dry_run, &mut rest, |txn, object| {
             let own = DeleteOptions { uid: Some(object.uid().to_owned()), ..deletion.clone() };
-            delete(ledger, asked.kind, &key_of(asked.kind, object), &own)
+            delete(txn, asked.kind, &key_of(asked.kind, object), &own)
         });
         for (_, outcome) in done {
             match outcome {

@@ -38,7 +38,7 @@ impl ResolvedTarget<'_> {
 pub fn kind(api: &Api, named: &PathTarget) -> ServeResult<&'static Kind> {
     let Some(found) = find(named) else {
         // It may be of a definition that another process has brought since.
-        api.look(custom::learn_all)?;
+        api.read_view(custom::learn_all)?;
         return find(named).ok_or_else(unknown_path);
     };
     let Some(declared) = found.custom else { return Ok(found) };
@@ -60,7 +60,7 @@ pub fn api_version(group: &str, version: &str) -> String {
 }
 
 /// Resolves the path of a kind.
-pub fn asked<'a>(kind: &'static Kind, named: &'a PathTarget) -> ServeResult<ResolvedTarget<'a>> {
+pub fn resolve_target<'a>(kind: &'static Kind, named: &'a PathTarget) -> ServeResult<ResolvedTarget<'a>> {
     // Objects in a namespace are named with it, and others without.
     let fits = match named.name {
         Some(_) => kind.namespaced == named.namespace.is_some(),

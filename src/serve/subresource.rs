@@ -75,7 +75,7 @@ fn scaled(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> Se
         }
         "PATCH" => ScaleUpdate::Change(change(request)?),
         _ => {
-            let object = api.look(|ledger| exact(ledger, &key))?;
+            let object = api.read_view(|txn| exact(txn, &key))?;
             return Ok(show.answer_object(200, scale(asked.kind, &object)));
         }
     };
@@ -85,15 +85,15 @@ fn scaled(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> Se
         manager: options.manager.map(|manager| FieldManager { subresource: "scale", ..manager }),
         ..options
     };
-    let reply = api.write(options.dry_run, |ledger| {
+    let reply = api.write(options.dry_run, |txn| {
         let wish = match &wish {
             ScaleUpdate::Whole(wish) => wish.clone(),
             ScaleUpdate::Change((language, change)) => {
-                let now = scale(asked.kind, &exact(ledger, &key)?);
+                let now = scale(asked.kind, &exact(txn, &key)?);
                 Object(patched(asked.kind, &now, *language, change)?)
             }
         };
-        rescale(ledger, asked.kind, &key, &wish, &options)
+        rescale(txn, asked.kind, &key, &wish, &options)
     })?;
     let scaled = scale(asked.kind, &reply.object);
     Ok(written(&show, 200, crate::apiserver::WriteReply { object: scaled.into(), ..reply }))
@@ -112,7 +112,7 @@ fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let options = options::of_write(request, "CreateOptions")?;
     let wish = Object(body::value(request, "Binding")?);
     let node = wish.text(&["target", "name"]).unwrap_or_default();
-    api.write(options.dry_run, |ledger| bind(ledger, &pod, wish.uid(), node))?;
+    api.write(options.dry_run, |txn| bind(txn, &pod, wish.uid(), node))?;
     Ok(HttpAnswer::done(201, None, &Default::default()))
 }
 
@@ -123,7 +123,7 @@ fn eviction(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
         return Err(Status::new(Reason::BadRequest, "name in URL does not match name in Eviction object"));
     }
     let (deletion, dry_run) = options::deletion(request, &wish["deleteOptions"])?;
-    api.write(dry_run, |ledger| evict(ledger, &pod, &deletion, dry_run))?;
+    api.write(dry_run, |txn| evict(txn, &pod, &deletion, dry_run))?;
     Ok(HttpAnswer::done(201, None, &Default::default()))
 }
 

@@ -31,7 +31,7 @@ pub fn create(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     let options = options::of_write(request, "CreateOptions")?;
     let object = body::object(request, asked)?;
     let twice = body::duplicates(request, asked, options.field_validation)?;
-    let reply = api.write(options.dry_run, |ledger| make(ledger, asked.kind, &object, &options))?;
+    let reply = api.write(options.dry_run, |txn| make(txn, asked.kind, &object, &options))?;
     Ok(written(&show, 201, reply).warning(&twice))
 }
 
@@ -47,9 +47,9 @@ pub fn replace_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<
     let object = body::object(request, asked)?;
     check_name(&object, asked.name)?;
     let twice = body::duplicates(request, asked, options.field_validation)?;
-    let (existed, reply) = api.write(options.dry_run, |ledger| {
-        let existed = ledger.exists(&asked.key())?;
-        Ok((existed, update(ledger, asked.kind, &object, part, &options)?))
+    let (existed, reply) = api.write(options.dry_run, |txn| {
+        let existed = txn.exists(&asked.key())?;
+        Ok((existed, update(txn, asked.kind, &object, part, &options)?))
     })?;
     Ok(written(&show, if existed { 200 } else { 201 }, reply).warning(&twice))
 }
@@ -82,9 +82,8 @@ pub fn patch_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_
     let api_version = Some(asked.api_version.clone());
     let options = WriteOptions { api_version, ..options::of_write(request, "PatchOptions")? };
     let (language, change) = change(request)?;
-    let reply = api.write(options.dry_run, |ledger| {
-        edit::patch(ledger, asked.kind, &asked.key(), language, &change, part, &options)
-    })?;
+    let reply = api
+        .write(options.dry_run, |txn| edit::patch(txn, asked.kind, &asked.key(), language, &change, part, &options))?;
     Ok(written(&show, 200, reply))
 }
 

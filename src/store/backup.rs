@@ -27,7 +27,7 @@ impl Store {
             let what = "SQLite can only write to a path in UTF-8".into();
             return Err(StoreError::Io { path: to.into(), what });
         };
-        self.ask(|connection| connection.execute("VACUUM INTO ?1", [name]))?;
+        self.query(|connection| connection.execute("VACUUM INTO ?1", [name]))?;
         // A copy is in WAL mode like every store. Otherwise the first process to open it would convert it, with a
         // rollback journal beside it that other processes would refuse.
         let made = Connection::open(to).and_then(|copy| copy.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())));

@@ -8,7 +8,7 @@ impl Store {
     /// log. Empty when all is well. Reads the whole file.
     pub fn check(&self) -> StoreResult<Vec<String>> {
         let snapshot = self.read()?;
-        let mut wrong: Vec<String> = self.ask(|connection| {
+        let mut wrong: Vec<String> = self.query(|connection| {
             let mut question = connection.prepare("PRAGMA integrity_check")?;
             question.query_map([], |row| row.get(0))?.collect()
         })?;

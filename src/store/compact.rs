@@ -47,7 +47,7 @@ impl Store {
     /// left to do. Also returns free pages to the file system.
     pub fn compact(&mut self, keep: &Retention, budget_rows: usize) -> StoreResult<usize> {
         let mut passed = 0;
-        let too_old = self.beyond(keep.bytes)?;
+        let too_old = self.revision_beyond(keep.bytes)?;
         while passed < budget_rows {
             let want = STEP.min(budget_rows - passed);
             let mut txn = self.write(PATIENCE)?;
@@ -65,9 +65,9 @@ impl Store {
     }
 
     /// The last revision after which the log has more than so many bytes; 0 where all of it has fewer. Only lengths are read, from the end.
-    fn beyond(&self, most: u64) -> StoreResult<u64> {
+    fn revision_beyond(&self, most: u64) -> StoreResult<u64> {
         let floor = self.read().and_then(|snapshot| snapshot.floor())?;
-        self.ask(|connection| {
+        self.query(|connection| {
             let mut question = connection.prepare_cached(
                 "SELECT revision, coalesce(octet_length(body), 0) FROM log WHERE revision > ?1 ORDER BY revision DESC",
             )?;
@@ -112,7 +112,7 @@ impl Txn<'_> {
         let oldest_due = head.saturating_sub(keep.at_most).max(too_old);
         let newest_free = head.saturating_sub(keep.at_least);
         let since = record::micros(keep.since);
-        self.store().ask(|connection| {
+        self.store().query(|connection| {
             let mut question = connection.prepare_cached(
                 "SELECT revision, previous, change = 'removed', at FROM log
                  WHERE revision > ?1 AND revision <= ?2 ORDER BY revision LIMIT ?3",
@@ -132,7 +132,7 @@ impl Txn<'_> {
 
     /// Gives free pages back to the file system, as far as there are more of them than pages in use; says whether it did.
     fn give_back(&self) -> StoreResult<bool> {
-        self.store().ask(|connection| {
+        self.store().query(|connection| {
             let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
             let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
             let spare = (2 * free - pages).min(GIVEN_BACK);

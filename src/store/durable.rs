@@ -53,11 +53,11 @@ impl Store {
         self.check_certain()?;
         if let Some(under_way) = self.durable.under_way.take() {
             let result = under_way.done.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
-            self.settle(result)?;
+            self.finish_sync(result)?;
         }
         if self.durable.unsynced.is_some() {
             let result = self.wal().and_then(|wal| Ok(fdatasync(wal)?));
-            self.settle(result)?;
+            self.finish_sync(result)?;
             self.durable.unsynced = None;
         }
         Ok(())
@@ -74,7 +74,7 @@ impl Store {
                 Err(TryRecvError::Disconnected) => Err(io::Error::other("its thread has ended")),
             };
             self.durable.under_way = None;
-            return self.settle(result);
+            return self.finish_sync(result);
         }
         let Some(since) = self.durable.unsynced else { return Ok(()) };
         let wal = self.wal().cloned();
@@ -100,9 +100,9 @@ impl Store {
         CommitError::Unknown { path: self.path().into(), what }
     }
 
-    /// After a failed sync nothing may be appended, because the WAL may have a hole. The fate of the unsynced commits
+    /// After a failed sync nothing may be appended, because the WAL may have a hole. The outcome of the unsynced commits
     /// stays unknown.
-    fn settle(&mut self, result: io::Result<()>) -> Result<(), CommitError> {
+    fn finish_sync(&mut self, result: io::Result<()>) -> Result<(), CommitError> {
         let Err(error) = result else { return Ok(()) };
         let _ = self.empty_wal();
         self.uncertain = true;

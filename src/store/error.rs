@@ -1,6 +1,6 @@
 //! Errors of the file, worded so that a user can act on them.
 
-use crate::object::{Key, cause};
+use crate::object::{Key, io_error_text};
 use rusqlite::ErrorCode;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -196,7 +196,7 @@ impl StoreError {
         let error = error.into();
         match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => StoreError::Full { path: path.into() },
-            _ => StoreError::Io { path: path.into(), what: cause(error) },
+            _ => StoreError::Io { path: path.into(), what: io_error_text(error) },
         }
     }
 

@@ -19,28 +19,28 @@ mod check;
 mod compact;
 mod durable;
 mod error;
-mod hint;
 mod holder;
 mod open;
-mod place;
 mod record;
 mod schema;
 mod snapshot;
+mod state_path;
 mod turnstile;
 mod txn;
+mod wake_hint;
 
 pub use compact::Retention;
 pub use error::{CommitError, OpenError, StoreError, name_holder};
-pub use hint::{HintWatch, WakeHint, watch_hint};
 pub use open::OpenMode;
-pub use place::default_path;
 pub use record::{ChangeKind, ContainerAttempt, LogEntry, SideNote, StoredObject};
 pub use snapshot::{Snapshot, StoreRead};
+pub use state_path::default_path;
 pub use txn::Txn;
+pub use wake_hint::{HintWatch, WakeHint, watch_hint};
 
 use durable::DurableRevision;
-use place::StorePath;
 use rusqlite::Connection;
+use state_path::StorePath;
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
@@ -98,13 +98,13 @@ impl Store {
 
     /// A number that changes whenever another connection has committed; one's own commits do not change it.
     pub fn data_version(&self) -> StoreResult<u64> {
-        self.ask(|connection| connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)))
+        self.query(|connection| connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)))
             .map(|version| version as u64)
     }
 
     /// Simulates a full disk, or free space again, for tests.
     pub fn pretend_full(&self, full: bool) -> StoreResult<()> {
-        self.ask(|connection| {
+        self.query(|connection| {
             let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
             let most = if full { pages } else { i64::from(u32::MAX - 1) };
             connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))
@@ -119,11 +119,11 @@ impl Store {
     /// Wakes the processes that watch the file, when there was a commit.
     pub fn wake_watchers(&mut self) {
         if std::mem::take(&mut self.untold) {
-            hint::touch_sidecar(&self.place);
+            wake_hint::touch_sidecar(&self.place);
         }
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> StoreResult<T> {
+    fn query<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> StoreResult<T> {
         if self.uncertain {
             return Err(StoreError::Uncertain { path: self.path().into() });
         }

@@ -1,7 +1,7 @@
 //! Opening: every refusal stands here or in [`place`], and nothing is written before all have passed.
 
 use super::durable::DurableRevision;
-use super::place::{self, StorePath};
+use super::state_path::{self, StorePath};
 use super::turnstile::Turnstile;
 use super::txn::LONG_WAL;
 use super::{CommitError, OpenError, Store, StoreError, schema};
@@ -115,7 +115,7 @@ impl Store {
 
     /// Brings an older file's schema up to ours.
     fn migrate(&mut self) -> Result<(), OpenError> {
-        if self.ask(schema::version)? == schema::VERSION {
+        if self.query(schema::version)? == schema::VERSION {
             return Ok(());
         }
         let txn = self.write(PATIENCE)?;
@@ -139,7 +139,7 @@ fn connect(place: &StorePath) -> Result<Connection, OpenError> {
     let path = place.file();
     // Without the URI flag: a path is a path.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let had_wal = place::look(&place.neighbour("-wal"))?.is_some();
+    let had_wal = state_path::stat_path(&place.neighbour("-wal"))?.is_some();
     let say = |error| StoreError::from_sqlite(path, error);
     let connection = Connection::open_with_flags(path, flags).map_err(say)?;
     // Closing the last connection copies the WAL back; a foreign WAL must not be copied.

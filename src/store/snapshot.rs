@@ -17,7 +17,7 @@ impl Store {
     pub fn read(&self) -> StoreResult<Snapshot<'_>> {
         if self.readers.get() == 0 {
             // The transaction is deferred, and its first question fixes what it sees.
-            self.ask(|connection| {
+            self.query(|connection| {
                 connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
                 connection.prepare_cached("SELECT revision FROM counter")?.query_row([], |_| Ok(())).inspect_err(|_| {
                     let _ = connection.execute_batch("ROLLBACK");
@@ -163,7 +163,7 @@ pub trait StoreRead: source::SnapshotSource {
 
     /// Returns the last entry that is read at once after a revision: at most `last`, earlier where the bodies are large.
     fn end_of_batch(&self, revision: u64, last: u64) -> StoreResult<u64> {
-        self.store().ask(|connection| {
+        self.store().query(|connection| {
             let mut question = connection.prepare_cached(
                 "SELECT revision, coalesce(octet_length(body), 0) FROM log WHERE revision > ?1 AND revision <= ?2 ORDER BY revision",
             )?;
@@ -188,7 +188,7 @@ pub trait StoreRead: source::SnapshotSource {
 
     /// A setting of the control plane.
     fn meta(&self, name: &str) -> StoreResult<Option<String>> {
-        self.store().ask(|connection| {
+        self.store().query(|connection| {
             let mut question = connection.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
             question.query_row([name], |row| row.get(0)).optional()
         })
@@ -228,7 +228,7 @@ pub(super) fn query_row<T>(
     params: impl Params,
     read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
 ) -> StoreResult<T> {
-    store.ask(|connection| connection.prepare_cached(question)?.query_row(params, read))
+    store.query(|connection| connection.prepare_cached(question)?.query_row(params, read))
 }
 
 /// The counter as it stands in the file.
@@ -244,7 +244,7 @@ fn query_rows<T>(
     params: impl Params,
     read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
 ) -> StoreResult<Vec<T>> {
-    store.ask(|connection| connection.prepare_cached(question)?.query_map(params, read)?.collect())
+    store.query(|connection| connection.prepare_cached(question)?.query_map(params, read)?.collect())
 }
 
 /// Live objects; `rest` follows FROM. An object whose log row is missing or belongs to another object is damage.

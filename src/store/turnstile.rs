@@ -6,7 +6,7 @@
 //! Waiting is polling with short sleeps, because `flock` has no deadline without signals. The head of the queue polls
 //! often; the others poll less often the longer they have waited.
 
-use super::place::StorePath;
+use super::state_path::StorePath;
 use super::{StoreError, StoreResult};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;

@@ -44,7 +44,7 @@ impl Store {
         let turn = self.turnstile.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose()?;
         // Ours wait at the turnstile; this waits for a foreign program such as `sqlite3`.
         let left = patience.saturating_sub(start.elapsed());
-        let begun = self.ask(|connection| {
+        let begun = self.query(|connection| {
             connection.busy_timeout(left)?;
             let begun = connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
             connection.busy_timeout(super::open::PATIENCE)?;
@@ -58,7 +58,7 @@ impl Store {
             begun => begun?,
         };
         let mut txn = Txn { store: self, turn, counter: NOTHING, begun: NOTHING, open: true, failed: None };
-        let found = txn.store.ask(schema::version)?;
+        let found = txn.store.query(schema::version)?;
         if found > schema::VERSION {
             return Err(StoreError::Newer { path: txn.store.path().into(), found, known: schema::VERSION });
         }
@@ -247,7 +247,7 @@ impl Txn<'_> {
 
     /// Brings the schema up to date.
     pub(super) fn migrate(&self) -> StoreResult<()> {
-        self.store.ask(|connection| schema::migrate(connection, schema::STEPS))
+        self.store.query(|connection| schema::migrate(connection, schema::STEPS))
     }
 
     /// Returns the error of an injected fault.
@@ -293,7 +293,7 @@ impl Txn<'_> {
     }
 
     fn living(&self, key: &Key) -> StoreResult<Option<LiveRow>> {
-        let found = self.store.ask(|connection| {
+        let found = self.store.query(|connection| {
             let question = "SELECT id, uid, revision, created, sum FROM object
                             WHERE resource = ?1 AND namespace = ?2 AND name = ?3";
             connection
@@ -314,7 +314,7 @@ impl Txn<'_> {
 
     /// The revision of the last entry about a key that has no object; 0 for none.
     fn last_entry(&self, key: &Key) -> StoreResult<u64> {
-        let found = self.store.ask(|connection| {
+        let found = self.store.query(|connection| {
             let question = "SELECT revision FROM log WHERE resource = ?1 AND namespace = ?2 AND name = ?3
                             ORDER BY previous DESC LIMIT 1";
             connection
@@ -337,7 +337,7 @@ impl Txn<'_> {
         if self.store.connection.is_autocommit() {
             return Err(self.fail(StoreError::Bug { what: "the transaction has ended already".into() }));
         }
-        let done = self.store.ask(|connection| connection.prepare_cached(statement)?.execute(params));
+        let done = self.store.query(|connection| connection.prepare_cached(statement)?.execute(params));
         done.map_err(|error| self.fail(error))
     }
 

@@ -1,12 +1,12 @@
 //! Facts: the last report of the machine. The runtime keeps them across restarts of the control plane; the kubelet
 //! turns them into status.
 
-use super::entrance::{BlockedListener, HostPort, IngressListeners, IngressRoute, UnboundPort};
+use super::ingress_routes::{BlockedListener, HostPort, IngressListeners, IngressRoute, UnboundPort};
 use super::limits::{Limits, StorageKind};
 use super::plan::{FilePatterns, Route};
 use super::policy::{DeniedConnection, NetworkPolicyRules};
 use super::pressure::NodePressure;
-use super::refusals::WriteRefusal;
+use super::rejected_writes::WriteRefusal;
 use super::usage::{Throttling, Usage, UsageSample};
 use crate::object::{Key, Object, Resource, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,7 +24,7 @@ pub struct Facts {
     /// The last ordered route of each Service.
     pub routes: BTreeMap<Key, Route>,
     /// The last ordered configuration of each Ingress.
-    pub entrances: BTreeMap<Key, Arc<IngressRoute>>,
+    pub ingress_routes: BTreeMap<Key, Arc<IngressRoute>>,
     /// The ports of the machine that lead to pods, as was last ordered.
     pub exposed: BTreeMap<Key, Vec<HostPort>>,
     /// Addresses that could not be listened on, by Service or pod, and whether an event has reported them.

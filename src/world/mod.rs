@@ -6,21 +6,22 @@
 //! Start reading at [`World`], then [`plan`].
 
 pub mod control;
-pub mod entrance;
+mod derived_cache;
 pub mod facts;
+pub mod ingress_routes;
 mod label_index;
 pub mod limits;
-mod memory;
 mod node_cache;
 pub mod plan;
 pub mod pod_affinity_index;
 pub mod policy;
 pub mod pressure;
-pub mod profile;
-mod refusals;
+mod rejected_writes;
 pub mod report;
 pub mod resources;
 pub mod row;
+pub mod scheduler_profile;
+mod scheduling_spec;
 mod staged;
 pub mod start;
 pub mod storage;
@@ -28,7 +29,6 @@ pub mod terms;
 pub mod topology_counts;
 pub mod usage;
 pub mod volume;
-mod wishes;
 pub mod workload;
 
 pub use control::Loop;
@@ -43,13 +43,13 @@ pub use pod_affinity_index::{AffinityKind, AffinityStrength, AffinityTerms};
 pub use report::Report;
 pub use resources::{NodeFields, NodeLoad, ResourceRequests, Taint};
 pub use row::{IndexFields, Phase, PodFields, Row};
+pub use scheduling_spec::scheduling_spec;
 pub use start::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision, SimulatedScript, Start};
 pub use topology_counts::{CountedPods, PodTerm, TopologyCounts, TopologyDomains};
-pub use wishes::wishes;
 pub use workload::{ReplicaStatus, WorkloadFields};
 
 use crate::object::{Key, Resource, Str, Time};
-use profile::SchedulerProfile;
+use scheduler_profile::SchedulerProfile;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -145,11 +145,11 @@ pub struct World {
     /// Rows by label and without a controller, for selectors.
     select: label_index::LabelIndex,
     /// The nodes, and what the pods of each ask for together.
-    fleet: node_cache::NodeCache,
+    node_cache: node_cache::NodeCache,
     /// Counts of pods per topology domain, computed on demand.
     crowds: RefCell<topology_counts::TopologyCountsCache>,
     /// Cached results of loops.
-    memory: memory::TypedMemory,
+    memory: derived_cache::TypedMemory,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
     /// Staged keys, in order.
@@ -174,13 +174,13 @@ impl World {
             dependents: HashMap::new(),
             unready: BTreeSet::new(),
             by_node: HashMap::new(),
-            fleet: node_cache::NodeCache::default(),
+            node_cache: node_cache::NodeCache::default(),
             crowds: RefCell::default(),
             by_address: HashMap::new(),
             promised_to: HashMap::new(),
             stances: pod_affinity_index::PodAffinityIndex::default(),
             select: label_index::LabelIndex::default(),
-            memory: memory::TypedMemory::default(),
+            memory: derived_cache::TypedMemory::default(),
             uids: HashMap::new(),
             staged: Vec::new(),
             undo: Vec::new(),
@@ -301,9 +301,9 @@ impl World {
         match (key.resource.0, &row) {
             ("nodes", Some(row)) => {
                 let promised = self.promised_to.get(&row.key.name).map_or(0, BTreeSet::len);
-                self.fleet.put(row, promised);
+                self.node_cache.put(row, promised);
             }
-            ("nodes", None) => self.fleet.remove(&key.name),
+            ("nodes", None) => self.node_cache.remove(&key.name),
             ("namespaces", _) => self.crowds_are_other(),
             _ => {}
         }
@@ -323,7 +323,7 @@ impl World {
             let node = pod.node.clone().unwrap_or_else(|| "".into());
             let lives = !pod.phase.is_terminal();
             if lives && pod.node.is_some() {
-                self.fleet.weigh(&node, |load| load.add(pod));
+                self.node_cache.weigh(&node, |load| load.add(pod));
                 self.stances.add(row, pod);
                 self.crowd_changes(row, 1);
             }
@@ -333,7 +333,7 @@ impl World {
             if let Some(nominated) = pod.nominated.as_ref().filter(|_| lives && pod.node.is_none()) {
                 let promised = self.promised_to.entry(nominated.clone()).or_default();
                 promised.insert(row.key.clone());
-                self.fleet.promise(nominated, promised.len());
+                self.node_cache.promise(nominated, promised.len());
             }
             if let Some(address) = pod.address() {
                 self.by_address.entry(address.clone()).or_default().insert(row.key.clone());
@@ -354,7 +354,7 @@ impl World {
         if let Some(pod) = row.pod() {
             let node = pod.node.as_deref().unwrap_or("");
             if let Some(node) = pod.node.as_ref().filter(|_| !pod.phase.is_terminal()) {
-                self.fleet.weigh(node, |load| load.subtract(pod));
+                self.node_cache.weigh(node, |load| load.subtract(pod));
                 self.stances.drop(row, pod);
                 self.crowd_changes(row, -1);
             }
@@ -363,7 +363,7 @@ impl World {
             }
             if let Some(nominated) = &pod.nominated {
                 drop_from(&mut self.promised_to, nominated, &row.key);
-                self.fleet.promise(nominated, self.promised_to.get(nominated).map_or(0, BTreeSet::len));
+                self.node_cache.promise(nominated, self.promised_to.get(nominated).map_or(0, BTreeSet::len));
             }
             if let Some(address) = pod.address() {
                 drop_from(&mut self.by_address, address, &row.key);

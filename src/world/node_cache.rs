@@ -120,52 +120,52 @@ impl NodeCache {
 
 impl World {
     /// All nodes, ordered by name.
-    pub fn fleet(&self) -> &[NodeSlot] {
-        &self.fleet.places
+    pub fn node_cache(&self) -> &[NodeSlot] {
+        &self.node_cache.places
     }
 
     /// Sum of the requests of a node's pods that have not ended; `None` when it has none.
     pub fn load_of(&self, node: &str) -> Option<&NodeLoad> {
-        let load = match self.fleet.slot(node) {
-            Ok(slot) => Some(&self.fleet.places[slot].load),
-            Err(_) => self.fleet.strays.get(node),
+        let load = match self.node_cache.slot(node) {
+            Ok(slot) => Some(&self.node_cache.places[slot].load),
+            Err(_) => self.node_cache.strays.get(node),
         };
         load.filter(|load| load.pods > 0)
     }
 
     /// Returns the slot of a node.
     pub fn slot_of(&self, node: &str) -> Option<usize> {
-        self.fleet.slot(node).ok()
+        self.node_cache.slot(node).ok()
     }
 
     /// The version of the node that stands here: another one whenever the node, one of its pods or one that it was promised to changes,
     /// and never one that any node had before. None is 0.
     pub fn version_at(&self, slot: usize) -> u64 {
-        self.fleet.marks.get(slot).map_or(0, |mark| mark.version)
+        self.node_cache.marks.get(slot).map_or(0, |mark| mark.version)
     }
 
     /// Whether a pod is nominated for the node in this slot.
     pub fn is_promised(&self, slot: usize) -> bool {
-        self.fleet.marks.get(slot).is_some_and(|mark| mark.promised > 0)
+        self.node_cache.marks.get(slot).is_some_and(|mark| mark.promised > 0)
     }
 
     /// Whether any node reports its images.
     pub fn knows_images(&self) -> bool {
-        !self.fleet.images.is_empty()
+        !self.node_cache.images.is_empty()
     }
 
     /// Number of nodes that have an image.
     pub fn nodes_with_image(&self, image: &str) -> usize {
-        self.fleet.images.get(image).copied().unwrap_or(0)
+        self.node_cache.images.get(image).copied().unwrap_or(0)
     }
 
     /// The nodes that came, went or became others since this was last asked.
     pub fn take_changed_nodes(&mut self) -> BTreeSet<Str> {
-        std::mem::take(&mut self.fleet.changed)
+        std::mem::take(&mut self.node_cache.changed)
     }
 
     /// Changes whenever names or labels of nodes do.
     pub(super) fn fleet_shape(&self) -> u64 {
-        self.fleet.shape
+        self.node_cache.shape
     }
 }

@@ -1,7 +1,7 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
-use super::entrance::{HostPort, IngressRoute};
 use super::facts::{AutoscalerMemory, ProbeKind};
+use super::ingress_routes::{HostPort, IngressRoute};
 use super::limits::{Limits, StorageLimit};
 use super::policy::NetworkPolicyRules;
 use super::start::{Start, StartImage};
@@ -146,11 +146,11 @@ pub enum Effect {
         route: Route,
     },
     /// Sets what an Ingress lets in.
-    Admit {
+    SetIngress {
         /// The Ingress.
         ingress: Key,
         /// All of it; none when it lets nothing in any more.
-        entrance: Option<std::sync::Arc<IngressRoute>>,
+        ingress_route: Option<std::sync::Arc<IngressRoute>>,
     },
     /// Sets which ports of the machine lead to a pod.
     Expose {
@@ -160,7 +160,7 @@ pub enum Effect {
         ports: Vec<HostPort>,
     },
     /// Sets what a NetworkPolicy says.
-    Police {
+    SetNetworkPolicy {
         /// The policy.
         policy: Key,
         /// All of it; none when it says nothing any more.
@@ -183,14 +183,14 @@ pub enum Effect {
         limits: Box<Limits>,
     },
     /// Starts measuring the disk usage of a pod; usage above a limit is reported.
-    Confine {
+    WatchStorage {
         /// The pod.
         pod_uid: Str,
         /// The limits.
         bounds: Vec<StorageLimit>,
     },
     /// Deletes the folder of a persistent volume of the cluster.
-    Discard {
+    DeleteVolume {
         /// The PersistentVolume's name.
         volume: Str,
     },

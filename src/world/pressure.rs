@@ -246,7 +246,7 @@ impl NodePressure {
 mod tests {
     use super::*;
 
-    fn at(second: i64) -> Time {
+    fn time_at(second: i64) -> Time {
         Time::from_second(second).unwrap()
     }
 
@@ -314,7 +314,7 @@ mod tests {
         ];
         for (second, available, holds, line) in table {
             let levels = [(PressureSignal::Memory, ResourceLevel { available, capacity: 1000 })].into();
-            pressure.update(levels, &lines, at(second));
+            pressure.update(levels, &lines, time_at(second));
             let due = pressure.due(&lines).map(|(line, _)| line.amount.resolve(1000));
             assert_eq!((pressure.holds("MemoryPressure"), due), (holds, line), "{second}");
         }

@@ -1,10 +1,10 @@
 //! Reports from the machine, and how each one changes the facts.
 
-use super::entrance::{BlockedListener, IngressListeners, UnboundPort};
 use super::facts::{
     BuildStage, ContainerFacts, ContainerState, Facts, LastBuild, OrderedStop, PodFacts, ProbeFacts, ProbeKind,
     ProbeResult, SourceDigests, ThrottlingState, WatchedFiles,
 };
+use super::ingress_routes::{BlockedListener, IngressListeners, UnboundPort};
 use super::limits::{Limits, StorageKind};
 use super::plan::{Effect, FilePatterns, Memory};
 use super::policy::DeniedConnection;
@@ -172,7 +172,7 @@ impl Effect {
             | Effect::Remove { pod_uid }
             | Effect::Resize { pod_uid, .. }
             | Effect::Refresh { pod_uid, .. }
-            | Effect::Confine { pod_uid, .. } => Some(pod_uid),
+            | Effect::WatchStorage { pod_uid, .. } => Some(pod_uid),
             _ => None,
         }
     }
@@ -312,10 +312,10 @@ impl Facts {
                     false => self.routes.insert(service.clone(), route.clone()),
                 };
             }
-            Effect::Admit { ingress, entrance } => {
-                match entrance {
-                    None => self.entrances.remove(ingress),
-                    Some(entrance) => self.entrances.insert(ingress.clone(), entrance.clone()),
+            Effect::SetIngress { ingress, ingress_route } => {
+                match ingress_route {
+                    None => self.ingress_routes.remove(ingress),
+                    Some(ingress_route) => self.ingress_routes.insert(ingress.clone(), ingress_route.clone()),
                 };
             }
             Effect::Expose { pod, ports } => {
@@ -324,7 +324,7 @@ impl Facts {
                     false => self.exposed.insert(pod.clone(), ports.clone()),
                 };
             }
-            Effect::Police { policy, rules } => {
+            Effect::SetNetworkPolicy { policy, rules } => {
                 match rules {
                     None => self.policies.remove(policy),
                     Some(rules) => self.policies.insert(policy.clone(), rules.clone()),
@@ -346,12 +346,12 @@ impl Facts {
                     known.resizing = Some(now);
                 }
             }
-            Effect::Confine { pod_uid, .. } => {
+            Effect::WatchStorage { pod_uid, .. } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
                     pod.watched = true;
                 }
             }
-            Effect::Discard { .. } | Effect::Measure { .. } => {}
+            Effect::DeleteVolume { .. } | Effect::Measure { .. } => {}
             Effect::Refresh { pod_uid, volumes } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
                     pod.volumes = Some(fingerprint(volumes));
@@ -458,7 +458,7 @@ fn is_news(known: &ContainerState, report: &ContainerState) -> bool {
 mod tests {
     use super::*;
 
-    fn at(second: i64) -> Time {
+    fn time_at(second: i64) -> Time {
         Time::from_second(second).unwrap()
     }
 
@@ -466,9 +466,9 @@ mod tests {
     fn usage_of_one_attempt_never_goes_back_and_that_of_the_next_begins_anew() {
         let mut pod = PodFacts::default();
         let mut use_up = |second, cpu_nanos, since| {
-            let known = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: at(since) });
+            let known = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: time_at(since) });
             pod.containers.insert("c".into(), known);
-            pod.take_usage(at(second), vec![("c".into(), UsageSample { cpu_nanos, ..UsageSample::default() })]);
+            pod.take_usage(time_at(second), vec![("c".into(), UsageSample { cpu_nanos, ..UsageSample::default() })]);
             pod.usage.get("c").map(|measured| (measured.usage.cpu_milli, measured.sample.cpu_nanos))
         };
         let second = 1_000_000_000;
@@ -480,10 +480,10 @@ mod tests {
 
     #[test]
     fn reports_only_move_an_attempt_forward() {
-        let running = |second| ContainerState::Running { pid: 1, since: at(second) };
+        let running = |second| ContainerState::Running { pid: 1, since: time_at(second) };
         let refused =
-            |second| ContainerState::Refused { reason: String::new(), message: String::new(), at: at(second) };
-        let starting = |second| ContainerState::Starting { since: at(second) };
+            |second| ContainerState::Refused { reason: String::new(), message: String::new(), at: time_at(second) };
+        let starting = |second| ContainerState::Starting { since: time_at(second) };
         let cases = [
             (starting(5), running(6), true),
             (starting(5), refused(6), true),
@@ -501,8 +501,8 @@ mod tests {
     #[test]
     fn a_probe_is_answered_once() {
         let (uid, container) = (Str::from("uid"), Str::from("c"));
-        let mut known = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: at(0) });
-        known.probes.insert(ProbeKind::Liveness, ProbeFacts { in_flight: Some(at(1)), ..ProbeFacts::default() });
+        let mut known = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: time_at(0) });
+        known.probes.insert(ProbeKind::Liveness, ProbeFacts { in_flight: Some(time_at(1)), ..ProbeFacts::default() });
         let containers = [(container.clone(), known)].into();
         let mut facts = Facts::default();
         facts.pods.insert(uid.clone(), PodFacts { containers, ..PodFacts::default() });
@@ -514,14 +514,14 @@ mod tests {
             kind,
             verdict,
             message: message.clone(),
-            at: at(2),
+            at: time_at(2),
         };
         assert!(facts.apply_report(answer(ProbeResult::Failure)).is_some());
         assert!(facts.apply_report(answer(ProbeResult::Failure)).is_none(), "nothing waits for a second answer");
         let known = |facts: &Facts| facts.pods.get("uid").unwrap().containers["c"].probes[&kind].clone();
         assert_eq!((known(&facts).failures, known(&facts).untold), (1, Some(ProbeResult::Failure)));
         let containers = &mut facts.pods.get_mut("uid").unwrap().containers;
-        containers.get_mut("c").unwrap().probes.get_mut(&kind).unwrap().in_flight = Some(at(3));
+        containers.get_mut("c").unwrap().probes.get_mut(&kind).unwrap().in_flight = Some(time_at(3));
         assert!(facts.apply_report(answer(ProbeResult::Unknown)).is_some());
         assert_eq!(
             (known(&facts).failures, known(&facts).untold),
@@ -535,7 +535,7 @@ mod tests {
         let mut facts = Facts::default();
         facts.pods.insert("uid".into(), PodFacts::default());
         let start = Start { pod_uid: "uid".into(), namespace: "default".into(), pod: "web".into(), ..Start::default() };
-        facts.ordered(&Effect::Start(Box::new(start)), at(1));
+        facts.ordered(&Effect::Start(Box::new(start)), time_at(1));
         let key = facts.pods.get("uid").unwrap().key();
         assert_eq!((&*key.namespace, &*key.name), ("default", "web"));
         assert_eq!(facts.pods.named(&key).count(), 1);

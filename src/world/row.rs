@@ -2,7 +2,7 @@
 
 use super::pod_affinity_index::AffinityKind;
 use super::resources::{NodeFields, ResourceRequests};
-use super::wishes;
+use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
 use crate::object::edit::{self, TextEdit};
 use crate::object::{Key, Object, OwnerRef, Str, Time};
@@ -126,7 +126,7 @@ pub struct PodFields {
     /// Whether any container has a `hostPort`.
     pub has_host_ports: bool,
     /// Scheduling part of the spec, while the pod has no node.
-    pub wishes: Option<Str>,
+    pub pod_spec: Option<Str>,
     /// The terms by which it requires that some pods are not near it, as written.
     pub shuns: Option<Str>,
     /// The terms by which it requires or prefers that some pods are near it, or prefers that they are not, as written.
@@ -210,7 +210,7 @@ impl Row {
             row.labels = all.into_iter().collect();
         }
         let IndexFields::Pod(pod) = &mut row.fields else { return None };
-        (pod.node, pod.wishes, pod.nominated) = (Some(node.clone()), None, None);
+        (pod.node, pod.pod_spec, pod.nominated) = (Some(node.clone()), None, None);
         Some(row)
     }
 
@@ -227,7 +227,7 @@ impl Row {
     }
 
     /// Settles the row in place when nothing else refers to it. Returns the object that it held.
-    pub(super) fn settle(&mut self, text: Str, revision: u64) -> Option<Arc<Object>> {
+    pub(super) fn set_text(&mut self, text: Str, revision: u64) -> Option<Arc<Object>> {
         if self.is_kept_parsed() {
             *self = Row::at_rest(self.key.clone(), text);
             return None;
@@ -350,7 +350,7 @@ fn pod_fields(pod: &Object) -> PodFields {
     let node = pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from);
     PodFields {
         phase: Phase::parse(pod.text(&["status", "phase"]).unwrap_or_default()),
-        wishes: node.is_none().then(|| wishes::text(pod)),
+        pod_spec: node.is_none().then(|| scheduling_spec::text(pod)),
         node,
         ready: ready.is_some_and(|condition| condition["status"] == "True"),
         ready_since: ready.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok()),
@@ -362,9 +362,11 @@ fn pod_fields(pod: &Object) -> PodFields {
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         restarts: restarts.max().unwrap_or(0),
         requests: ResourceRequests::of_pod(pod),
-        host_ports: wishes::host_ports(pod),
-        has_claims: pod.items(&["spec", "volumes"]).iter().any(wishes::is_claim),
-        has_host_ports: ["initContainers", "containers"].iter().any(|list| wishes::ports(pod, list).next().is_some()),
+        host_ports: scheduling_spec::host_ports(pod),
+        has_claims: pod.items(&["spec", "volumes"]).iter().any(scheduling_spec::is_claim),
+        has_host_ports: ["initContainers", "containers"]
+            .iter()
+            .any(|list| scheduling_spec::ports(pod, list).next().is_some()),
         shuns: AffinityKind::Shuns.said_by(pod),
         likes: AffinityKind::Likes.said_by(pod),
     }

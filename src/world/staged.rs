@@ -73,7 +73,7 @@ impl World {
         for (key, text, revision) in written {
             // Index fields were computed when the row was staged; only the text and the revision are new.
             self.change_row(&key, |row| match Arc::get_mut(row) {
-                Some(row) => gone.extend(row.settle(text, revision)),
+                Some(row) => gone.extend(row.set_text(text, revision)),
                 None => *row = Arc::new(row.settled(text, revision)),
             });
         }

@@ -172,13 +172,13 @@ fn quantity(object: &Object, path: &[&str]) -> Option<Quantity> {
 }
 
 /// Requested size of a claim.
-pub fn wanted(claim: &Object) -> Quantity {
+pub fn requested_storage(claim: &Object) -> Quantity {
     quantity(claim, &["spec", "resources", "requests", "storage"]).unwrap_or(Quantity::from_int(0))
 }
 
 /// The volumes that fulfil a claim: those kept for it first, then the smallest.
 pub fn candidates<'w>(world: &'w World, row: &Row, claim: &Object) -> Vec<VolumeCandidate<'w>> {
-    let wanted = wanted(claim);
+    let wanted = requested_storage(claim);
     let selector = claim.value_at(&["spec", "selector"]).map(Selector::from_label_selector);
     let text = |object: &Object, name: &str, default: &str| object.text(&["spec", name]).unwrap_or(default).to_owned();
     let fitting = world.list(VOLUMES).filter(|volume| !volume.is_deleting()).filter_map(|volume| {

@@ -149,11 +149,11 @@ pub(super) struct TopologyCountsCache {
 }
 
 impl TopologyCountsCache {
-    fn forget(&mut self, shape: u64) {
+    fn forget_shape(&mut self, shape: u64) {
         *self = TopologyCountsCache { shape, ..TopologyCountsCache::default() };
     }
 
-    fn keep(&mut self, text: String, counted: CountedPods, crowd: TopologyCounts) {
+    fn insert_counts(&mut self, text: String, counted: CountedPods, domain_counts: TopologyCounts) {
         let place = self.list.len();
         let exact = match &counted {
             CountedPods::Selected(term, _) => {
@@ -165,7 +165,7 @@ impl TopologyCountsCache {
             Some(label) => self.by_label.entry(label).or_default().push(place),
             None => self.others.push(place),
         }
-        self.list.push((counted, crowd));
+        self.list.push((counted, domain_counts));
         self.by_text.insert(text, place);
     }
 }
@@ -173,11 +173,17 @@ impl TopologyCountsCache {
 impl World {
     /// Counts pods per domain of the node label `key`, over nodes that have all labels in `keys`. With an empty key
     /// each node is its own domain. `name` identifies the pods that `counted` selects.
-    pub fn crowd(&self, name: &str, key: &str, keys: &[&str], counted: impl FnOnce() -> CountedPods) -> TopologyCounts {
+    pub fn domain_counts(
+        &self,
+        name: &str,
+        key: &str,
+        keys: &[&str],
+        counted: impl FnOnce() -> CountedPods,
+    ) -> TopologyCounts {
         let text = format!("{name}\n{key}\n{}", keys.join("\n"));
         let mut crowds = self.crowds.borrow_mut();
         if crowds.shape != self.fleet_shape() || crowds.list.len() >= MOST {
-            crowds.forget(self.fleet_shape());
+            crowds.forget_shape(self.fleet_shape());
         }
         if let Some(place) = crowds.by_text.get(&text) {
             return crowds.list[*place].1.clone();
@@ -185,11 +191,11 @@ impl World {
         let places = format!("{key}\n{}", keys.join("\n"));
         let domains = crowds.domains.entry(places).or_insert_with(|| Arc::new(self.domains(key, keys))).clone();
         let counted = counted();
-        let mut crowd = TopologyCounts { counts: Arc::new(vec![0; domains.count]), domains };
+        let mut domain_counts = TopologyCounts { counts: Arc::new(vec![0; domains.count]), domains };
         let mut count = |pod: &Arc<Row>| {
             let slot = place_of(pod).and_then(|node| self.slot_of(node));
             if let Some(slot) = slot.filter(|_| counted.counts(self, pod)) {
-                crowd.shift(slot, 1);
+                domain_counts.shift(slot, 1);
             }
         };
         match &counted {
@@ -202,14 +208,14 @@ impl World {
             },
             CountedPods::Holding(stance) => self.holders(stance.sort).for_each(&mut count),
         }
-        crowds.keep(text, counted, crowd.clone());
-        crowd
+        crowds.insert_counts(text, counted, domain_counts.clone());
+        domain_counts
     }
 
     fn domains<'a>(&'a self, key: &str, keys: &[&str]) -> TopologyDomains {
-        let fleet = self.fleet();
+        let node_cache = self.node_cache();
         if key.is_empty() {
-            return TopologyDomains { of: (0..fleet.len() as u32).collect(), count: fleet.len() };
+            return TopologyDomains { of: (0..node_cache.len() as u32).collect(), count: node_cache.len() };
         }
         let mut known: HashMap<&str, u32> = HashMap::new();
         let place = |row: &'a Arc<Row>| {
@@ -217,7 +223,7 @@ impl World {
             let next = known.len() as u32;
             value.map_or(NOWHERE, |value| *known.entry(value).or_insert(next))
         };
-        let of = fleet.iter().map(|node| &node.row).map(place).collect();
+        let of = node_cache.iter().map(|node| &node.row).map(place).collect();
         TopologyDomains { of, count: known.len() }
     }
 
@@ -233,9 +239,9 @@ impl World {
             let labelled = pod.labels.iter().filter_map(|label| crowds.by_label.get(label)).flatten();
             let affected: Vec<usize> = labelled.chain(&crowds.others).copied().collect();
             for place in affected {
-                let (counted, crowd) = &mut crowds.list[place];
+                let (counted, domain_counts) = &mut crowds.list[place];
                 if counted.counts(self, pod) {
-                    crowd.shift(slot, by);
+                    domain_counts.shift(slot, by);
                 }
             }
         }
@@ -244,7 +250,7 @@ impl World {
 
     /// Labels of namespaces decide about terms.
     pub(super) fn crowds_are_other(&mut self) {
-        self.crowds.get_mut().forget(0);
+        self.crowds.get_mut().forget_shape(0);
     }
 }
 

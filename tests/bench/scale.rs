@@ -102,11 +102,11 @@ impl Lab {
         let kind = kinds::by_resource(Resource(resource)).expect("a kind");
         let mut objects = objects.peekable();
         while objects.peek().is_some() {
-            let write = |ledger: &mut dyn Transaction| {
+            let write = |txn: &mut dyn Transaction| {
                 objects
                     .by_ref()
                     .take(2000)
-                    .try_for_each(|one| create(ledger, kind, &one, &WriteOptions::default()).map(drop))
+                    .try_for_each(|one| create(txn, kind, &one, &WriteOptions::default()).map(drop))
             };
             self.api.write(false, write).expect("created");
         }
@@ -118,12 +118,12 @@ impl Lab {
         self.plane.load(&snapshot, [], 10, Time::now()).expect("loaded");
     }
 
-    /// Beats until nothing is left to do and this holds.
+    /// Ticks until nothing is left to do and this holds.
     fn run(&mut self, what: &str, done: impl FnMut(&World) -> bool) {
         self.run_beside(what, |_, _| {}, done);
     }
 
-    /// The same while something else happens before each beat; it is told since when.
+    /// The same while something else happens before each tick; it is told since when.
     fn run_beside(
         &mut self,
         what: &str,
@@ -136,7 +136,7 @@ impl Lab {
             beside(self, start.elapsed());
             let now = Time::now();
             self.plane.keep_time(now);
-            let busy = self.beat(now);
+            let busy = self.tick(now);
             if told.elapsed() > Duration::from_secs(20) {
                 told = Instant::now();
                 eprintln!("  {what}: after {:.0} s {}", start.elapsed().as_secs_f64(), standing(&self.plane.world));
@@ -150,26 +150,26 @@ impl Lab {
                 pause_of_asking = asked.elapsed().saturating_mul(50).max(Duration::from_millis(5));
             }
             if !busy {
-                let pause = self.plane.next().duration_since(Time::now()).max(jiff::SignedDuration::ZERO);
+                let pause = self.plane.next_due().duration_since(Time::now()).max(jiff::SignedDuration::ZERO);
                 std::thread::sleep(pause.unsigned_abs().min(Duration::from_millis(200)));
             }
             assert!(start.elapsed() < Duration::from_secs(1200), "{what}: {}", standing(&self.plane.world));
         }
     }
 
-    /// Beats until nothing is left to do.
+    /// Ticks until nothing is left to do.
     fn rest(&mut self) -> Duration {
         let start = Instant::now();
-        while self.beat(Time::now()) {}
+        while self.tick(Time::now()) {}
         start.elapsed()
     }
 
-    /// One beat; what it came to is made durable as `reconcile --watch` does. Whether there may be more to do at once.
-    fn beat(&mut self, now: Time) -> bool {
+    /// One tick; what it came to is made durable as `reconcile --watch` does. Whether there may be more to do at once.
+    fn tick(&mut self, now: Time) -> bool {
         let mut chance = kloop::apiserver::api::random;
-        let pulse =
+        let input =
             TickInput { now, epoch: self.epoch, budget: TickBudget::default(), chance: &mut chance, told: true };
-        let busy = match self.plane.beat(self.api.store_mut(), pulse, &mut |_| {}) {
+        let busy = match self.plane.tick(self.api.store_mut(), input, &mut |_| {}) {
             Ok((_, busy)) => busy,
             Err(TickError::Store(error)) => panic!("{error}"),
             Err(_) => panic!("the commit failed"),
@@ -220,9 +220,9 @@ fn spec() -> Value {
     json!({"containers": [{"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}]})
 }
 
-fn a_pod(prefix: &str, number: usize, wishes: Value) -> Object {
+fn a_pod(prefix: &str, number: usize, pod_spec: Value) -> Object {
     let mut spec = spec();
-    json_patch::merge(&mut spec, &wishes);
+    json_patch::merge(&mut spec, &pod_spec);
     let meta = json!({"name": format!("{prefix}-{number:06}"), "namespace": "default", "labels": {"app": prefix}});
     Object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}))
 }
@@ -271,9 +271,9 @@ fn tell(what: &str, pods: usize, nodes: usize, span: &Span) {
 }
 
 /// Pods that exist are bound, by the scheduler alone.
-fn place(what: &str, pods: usize, nodes: usize, wishes: fn(usize) -> Value) {
+fn place(what: &str, pods: usize, nodes: usize, pod_spec: fn(usize) -> Value) {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
-    lab.create("pods", (0..pods).map(|number| a_pod("p", number, wishes(number))));
+    lab.create("pods", (0..pods).map(|number| a_pod("p", number, pod_spec(number))));
     lab.load();
     let span = Span::begin();
     lab.run(what, all_bound);
@@ -282,9 +282,9 @@ fn place(what: &str, pods: usize, nodes: usize, wishes: fn(usize) -> Value) {
 }
 
 /// A control plane with a class of important pods, and with so many others that all are placed.
-fn with_important(nodes: usize, others: usize, wishes: &Value) -> Lab {
+fn with_important(nodes: usize, others: usize, pod_spec: &Value) -> Lab {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
-    lab.create("pods", (0..others).map(|number| a_pod("low", number, wishes.clone())));
+    lab.create("pods", (0..others).map(|number| a_pod("low", number, pod_spec.clone())));
     lab.load();
     lab.run("filling", all_bound);
     lab.rest();
@@ -306,13 +306,13 @@ fn important(cpu: &str) -> Value {
 const EACH: Duration = Duration::from_millis(200);
 
 /// Pods are placed while important ones come; gives how many did.
-fn beside_important(lab: &mut Lab, what: &str, pods: usize, nodes: usize, wishes: &Value) {
+fn beside_important(lab: &mut Lab, what: &str, pods: usize, nodes: usize, pod_spec: &Value) {
     lab.create("pods", (0..pods).map(|number| a_pod("p", number, json!({}))));
     lab.load();
     let (span, mut came) = (Span::begin(), 0);
     let come = |lab: &mut Lab, since: Duration| {
         if since >= EACH * came {
-            lab.create("pods", [a_pod("high", came as usize, wishes.clone())].into_iter());
+            lab.create("pods", [a_pod("high", came as usize, pod_spec.clone())].into_iter());
             came += 1;
         }
     };
@@ -361,7 +361,7 @@ fn stuck(pods: usize, nodes: usize) {
     lab.create("pods", (0..pods).map(|number| a_pod("p", number, json!({}))));
     let span = Span::begin();
     let all_others_are_bound =
-        |world: &World| world.fleet().iter().map(|node| node.load.pods).sum::<i64>() == pods as i64;
+        |world: &World| world.node_cache().iter().map(|node| node.load.pods).sum::<i64>() == pods as i64;
     lab.run("with stuck pods", all_others_are_bound);
     tell("bound while as many fit nowhere", pods, nodes, &span);
     lab.rest();
@@ -385,7 +385,7 @@ fn all_run(world: &World, pods: usize) -> bool {
 
 /// Deployments of 150 pods from apply to all Running, by every loop.
 fn whole(pods: usize, nodes: usize) {
-    let mut lab = Lab::new(nodes, loops::all());
+    let mut lab = Lab::new(nodes, loops::all_loops());
     lab.load();
     lab.rest();
     let deployments = pods.div_ceil(150);
@@ -401,7 +401,7 @@ fn whole(pods: usize, nodes: usize) {
 
 /// One Deployment gets another image.
 fn rollout(pods: usize, nodes: usize) {
-    let mut lab = Lab::new(nodes, loops::all());
+    let mut lab = Lab::new(nodes, loops::all_loops());
     lab.load();
     lab.rest();
     let span = Span::begin();
@@ -412,9 +412,9 @@ fn rollout(pods: usize, nodes: usize) {
     let kind = kinds::by_name("deployments").expect("a kind");
     let mut changed = a_deployment(0, pods);
     changed.0["spec"]["template"]["spec"]["containers"][0]["image"] = "busybox:2".into();
-    let update = |ledger: &mut dyn Transaction| {
+    let update = |txn: &mut dyn Transaction| {
         kloop::apiserver::update::update(
-            ledger,
+            txn,
             kind,
             &changed,
             kloop::apiserver::update::UpdatePart::Main,
@@ -440,7 +440,7 @@ fn rollout(pods: usize, nodes: usize) {
 
 /// A node with its pods goes; its pods run elsewhere again.
 fn lost(pods: usize, nodes: usize) {
-    let mut lab = Lab::new(nodes, loops::all());
+    let mut lab = Lab::new(nodes, loops::all_loops());
     let deployments = pods.div_ceil(150);
     lab.create("deployments.apps", (0..deployments).map(|number| a_deployment(number, pods / deployments)));
     lab.load();
@@ -453,7 +453,7 @@ fn lost(pods: usize, nodes: usize) {
     let key = kloop::object::Key::new(kind.resource, "", &name);
     let start = Instant::now();
     lab.api
-        .write(false, |ledger| kloop::apiserver::delete::delete(ledger, kind, &key, &Default::default()))
+        .write(false, |txn| kloop::apiserver::delete::delete(txn, kind, &key, &Default::default()))
         .expect("deleted");
     let found_again = |world: &World| {
         world.pods_on(&name).next().is_none()

@@ -207,8 +207,8 @@ fn accepted_objects(api: &mut Api, corpus: &Path, score: &mut Score) -> BTreeMap
 fn refusal(api: &mut Api, body: &Value) -> Option<String> {
     let kind = kinds::by_kind(body["apiVersion"].as_str()?, body["kind"].as_str()?)?;
     let mut refused = None;
-    let done = api.write(true, |ledger| {
-        refused = admit(ledger, kind, body).err().map(|status| status.message);
+    let done = api.write(true, |txn| {
+        refused = admit(txn, kind, body).err().map(|status| status.message);
         Ok(())
     });
     done.expect("the transaction");

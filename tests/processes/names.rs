@@ -51,7 +51,7 @@ fn said(cluster: &Cluster, name: &str, spec: Value, script: &str) -> String {
 }
 
 /// A headless Service with a thousand endpoints, written by hand, and aliases.
-fn crowd() -> String {
+fn domain_counts() -> String {
     let mut text =
         "{apiVersion: v1, kind: Service, metadata: {name: crowd}, spec: {clusterIP: None, ports: [{port: 80}]}}\n---\n"
             .to_owned();
@@ -87,7 +87,7 @@ fn for_an_ordinary_user_as_well() {
 
 fn answers_are_whole(cluster: &Cluster) {
     let _plane = cluster.watch();
-    cluster.apply(&crowd());
+    cluster.apply(&domain_counts());
     let script = r#"
 import time
 crowd = "crowd.default.svc.cluster.local"

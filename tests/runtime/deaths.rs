@@ -139,8 +139,8 @@ fn a_dead_nursery_is_replaced_and_its_shims_live_on() {
     let pids: Vec<u32> = (0..4).map(|_| rig.any_running()).collect();
     let nursery_of = |pid: &u32| process::stat(shim_of(*pid)).map(|shim| shim.parent);
     let nurseries: BTreeSet<i32> = pids.iter().filter_map(nursery_of).collect();
-    for nursery in nurseries {
-        let stat = process::stat(nursery).expect("it runs");
+    for zygote in nurseries {
+        let stat = process::stat(zygote).expect("it runs");
         assert_eq!(stat.parent, std::process::id() as i32, "a child of ours and nobody else");
         assert!(stat.identity.kill());
     }

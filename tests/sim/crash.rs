@@ -59,7 +59,7 @@ const SCRIPTS: &[(&str, Script)] = &[
 
 /// Runs a script with a crash after one of its commits. Gives the end, the pods made on the way, and how many commits there were.
 fn end(script: Script, crash_at: Option<usize>) -> (Vec<String>, usize, usize) {
-    let mut scene = Scene::new(1, loops::all());
+    let mut scene = Scene::new(1, loops::all_loops());
     scene.sim.budget.rows = 1;
     scene.crash_at = crash_at;
     for act in script {
@@ -107,7 +107,7 @@ const PATHS: &[(&str, Act, Script)] = &[
 fn the_way_does_not_show_in_the_end() {
     for (name, last, way) in PATHS {
         let end = |way: Script| {
-            let mut scene = Scene::new(1, loops::all());
+            let mut scene = Scene::new(1, loops::all_loops());
             for act in way {
                 act(&mut scene);
                 assert!(scene.calm(90), "{name}: it does not settle");

@@ -69,7 +69,7 @@ fn settles(scene: &mut Scene) {
             assert!(plan.is_empty(), "{} is not quiet about {key}: {plan:?}", each.name);
         }
     }
-    let (unmet, _) = scene.sim.plane.judge(scene.sim.now());
+    let (unmet, _) = scene.sim.plane.check_convergence(scene.sim.now());
     let asked = |key: &Key| scene.wanted.contains_key(key);
     let unmet: Vec<_> = unmet
         .into_iter()
@@ -126,7 +126,7 @@ fn run_all(seeds: impl Iterator<Item = u64>) {
     let start = Instant::now();
     let (mut runs, mut seconds, mut falls) = (0, 0, Vec::new());
     for seed in seeds {
-        match attempt(seed, loops::all()) {
+        match attempt(seed, loops::all_loops()) {
             Ok(passed) => seconds += passed,
             Err(fall) => falls.push(fall),
         }
@@ -146,7 +146,7 @@ fn run_all(seeds: impl Iterator<Item = u64>) {
 #[test]
 fn seeds_hold() {
     if let Some(seed) = number("KLOOP_SIM_SEED") {
-        let fall = attempt(seed, loops::all());
+        let fall = attempt(seed, loops::all_loops());
         if let Err(Fall { what, story, .. }) = fall {
             println!("{}", story.join("\n"));
             panic!("{what}");
@@ -165,14 +165,14 @@ fn seeds_that_ever_failed_hold() {
 #[test]
 fn a_seed_is_one_run() {
     for seed in 0..5 {
-        let hash = || run(seed, loops::all(), &mut Vec::new());
+        let hash = || run(seed, loops::all_loops(), &mut Vec::new());
         assert_eq!(hash(), hash(), "seed {seed}");
     }
 }
 
 #[test]
 fn a_new_cluster_settles_and_stays_so() {
-    let mut scene = Scene::new(0, loops::all());
+    let mut scene = Scene::new(0, loops::all_loops());
     settles(&mut scene);
     assert!(scene.sim.store().read().unwrap().revision().unwrap() > 0);
 }

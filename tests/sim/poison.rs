@@ -32,19 +32,19 @@ fn closed() -> [Value; 2] {
 
 /// A quiet cluster, with the closed namespace in it.
 fn scene() -> Scene {
-    let mut scene = Scene::new(3, loops::all());
+    let mut scene = Scene::new(3, loops::all_loops());
     closed().into_iter().for_each(|body| scene.apply(body));
     assert!(scene.calm(60), "it does not settle");
     scene
 }
 
-/// Beats and delivers until no Deployment of the default namespace lacks a pod; gives the time that took. `meddle` is called
-/// before each beat.
+/// Ticks and delivers until no Deployment of the default namespace lacks a pod; gives the time that took. `meddle` is called
+/// before each tick.
 fn time_until_available(scene: &mut Scene, mut meddle: impl FnMut(&mut Scene)) -> i64 {
     let start = scene.sim.now();
     for _ in 0..5000 {
         meddle(scene);
-        let beaten = scene.beat(None);
+        let ticked = scene.tick(None);
         scene.look();
         let rows = scene.witness.world.list_in("deployments.apps", "default");
         let lacks = |object: &kloop::object::Object| object.int(&["status", "availableReplicas"]) != Some(3);
@@ -54,7 +54,7 @@ fn time_until_available(scene: &mut Scene, mut meddle: impl FnMut(&mut Scene)) -
         while !scene.sim.mail.is_empty() {
             scene.deliver(0);
         }
-        if beaten == SimulatedTick::Quiet {
+        if ticked == SimulatedTick::Quiet {
             let pause = scene.sim.pause().expect("something is on its way");
             scene.sim.pass(pause.max(jiff::SignedDuration::from_millis(1)));
         }
@@ -135,7 +135,7 @@ static PANICKING: Loop = Loop { plan: panicking, ..replicaset::LOOP };
 #[test]
 fn a_plan_that_panics_is_contained_and_backed_off() {
     let swapped = |each: &'static Loop| if each.name == PANICKING.name { &PANICKING } else { each };
-    let mut scene = Scene::new(3, loops::all().into_iter().map(swapped).collect());
+    let mut scene = Scene::new(3, loops::all_loops().into_iter().map(swapped).collect());
     for name in ["poison", "b", "c"] {
         scene.apply(deployment("default", name));
     }

@@ -77,9 +77,9 @@ pub struct Scene {
     pub story: Vec<String>,
     /// How many simulated seconds have passed.
     pub passed: i64,
-    /// The beat after which the control plane crashes, before any of its effects is carried out.
+    /// The tick after which the control plane crashes, before any of its effects is carried out.
     pub crash_at: Option<usize>,
-    /// Beats so far that wrote something.
+    /// Ticks so far that wrote something.
     pub busy_beats: usize,
     /// How often the wall clock was set.
     pub jumps: i64,
@@ -192,7 +192,7 @@ impl Scene {
         let object = Object(body.clone());
         let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
         self.tell(format!("user applies {}", body));
-        let done = self.sim.write(|ledger| apply::apply(ledger, kind, &object, true, &WriteOptions::default()));
+        let done = self.sim.write(|txn| apply::apply(txn, kind, &object, true, &WriteOptions::default()));
         // Another image, and nothing else, is what a rollout carries through without a loss.
         let image = "/spec/template/spec/containers/0/image";
         let same_but_image = |mut known: Value| {
@@ -215,7 +215,7 @@ impl Scene {
         self.tell(format!("user deletes {key} {grace:?} {propagation:?}"));
         let options = DeleteOptions { grace, propagation, ..DeleteOptions::default() };
         self.witness.user_deletes(key);
-        if let Err(status) = self.sim.write(|ledger| delete(ledger, kind, key, &options).map(|_| ())) {
+        if let Err(status) = self.sim.write(|txn| delete(txn, kind, key, &options).map(|_| ())) {
             self.refused(&status);
         }
     }
@@ -246,9 +246,9 @@ impl Scene {
     fn happens(&mut self, chance: Chance) {
         match chance {
             Beat => {
-                let beaten = self.beat(None);
+                let ticked = self.tick(None);
                 let is_told = self.sim.mail.is_empty() && !self.sim.has_lost();
-                if beaten == SimulatedTick::Quiet && is_told && self.sim.pause() > Some(SignedDuration::ZERO) {
+                if ticked == SimulatedTick::Quiet && is_told && self.sim.pause() > Some(SignedDuration::ZERO) {
                     self.look();
                     self.witness.quiet();
                 }
@@ -256,7 +256,7 @@ impl Scene {
             CrashedBeat => {
                 let after = self.dice.below(4);
                 self.tell(format!("crash after {after} effects"));
-                self.beat(Some(after));
+                self.tick(Some(after));
             }
             Deliver => self.deliver(0),
             DeliverAny => {
@@ -315,7 +315,7 @@ impl Scene {
                 self.tell(format!("the store is in trouble: {trouble:?}"));
                 self.full_disk(false);
                 self.sim.store_mut().pretend(Some(trouble));
-                self.beat(None);
+                self.tick(None);
             }
         }
     }
@@ -328,23 +328,23 @@ impl Scene {
         }
     }
 
-    pub fn beat(&mut self, crash_after: Option<usize>) -> SimulatedTick {
+    pub fn tick(&mut self, crash_after: Option<usize>) -> SimulatedTick {
         if crash_after.is_some() {
             self.full_disk(false);
         }
         let now = self.sim.now();
         let story = &mut self.story;
-        let beaten = self.sim.beat(crash_after, |line| {
+        let ticked = self.sim.tick(crash_after, |line| {
             let about = line.about.as_ref().map(ToString::to_string).unwrap_or_default();
             story.push(format!("{now}   {} {about}: {}", line.by, line.text));
         });
-        let beaten = beaten.unwrap_or_else(|error| panic!("the beat failed: {error:#}"));
-        if matches!(beaten, SimulatedTick::Busy | SimulatedTick::Quiet) {
+        let ticked = ticked.unwrap_or_else(|error| panic!("the beat failed: {error:#}"));
+        if matches!(ticked, SimulatedTick::Busy | SimulatedTick::Quiet) {
             // C16: what was decided was decided on everything that was there, its own last write among it.
             let head = self.sim.store().read().unwrap().revision().unwrap();
             assert_eq!(self.sim.world().revision, head, "C16: the picture is older than the store");
         }
-        beaten
+        ticked
     }
 
     pub fn deliver(&mut self, place: usize) {
@@ -444,9 +444,9 @@ impl Scene {
         self.tell(format!("user relabels {key}"));
         use kloop::apiserver::patch::{PatchType, patch};
         use kloop::apiserver::update::UpdatePart;
-        let done = self.sim.write(|ledger| {
-            patch(ledger, kind, &key, PatchType::Merge, &change, UpdatePart::Main, &WriteOptions::default())
-        });
+        let done = self
+            .sim
+            .write(|txn| patch(txn, kind, &key, PatchType::Merge, &change, UpdatePart::Main, &WriteOptions::default()));
         if let Err(status) = done {
             self.refused(&status);
         }
@@ -463,7 +463,7 @@ impl Scene {
             "ownerReferences": [reference]}});
         let kind = kinds::by_kind("v1", "ConfigMap").unwrap();
         self.tell(format!("user creates {name} below {owner}"));
-        let done = self.sim.write(|ledger| create::create(ledger, kind, &Object(body), &WriteOptions::default()));
+        let done = self.sim.write(|txn| create::create(txn, kind, &Object(body), &WriteOptions::default()));
         if let Err(status) = done {
             self.refused(&status);
         }
@@ -474,7 +474,7 @@ impl Scene {
     pub fn calm(&mut self, seconds: i64) -> bool {
         self.full_disk(false);
         let mut left = SignedDuration::from_secs(seconds);
-        let mut beats = 0;
+        let mut ticks = 0;
         loop {
             self.sim.reconnect();
             while !self.sim.mail.is_empty() {
@@ -482,17 +482,17 @@ impl Scene {
             }
             let rows = self.witness.rows;
             let crash = (self.crash_at == Some(self.busy_beats)).then_some(0);
-            let beaten = self.beat(crash);
+            let ticked = self.tick(crash);
             self.look();
             self.busy_beats += usize::from(self.witness.rows > rows);
             if self.busy_beats > 0 && crash.is_some() {
                 self.crash_at = None;
             }
-            beats += 1;
-            if beats > 20_000 {
+            ticks += 1;
+            if ticks > 20_000 {
                 return false;
             }
-            if beaten != SimulatedTick::Quiet || !self.sim.mail.is_empty() {
+            if ticked != SimulatedTick::Quiet || !self.sim.mail.is_empty() {
                 continue;
             }
             // A machine never answers in no time at all.

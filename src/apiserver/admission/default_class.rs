@@ -2,7 +2,7 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::ledger::Transaction;
+use crate::apiserver::transaction::Transaction;
 use crate::kinds::default_class;
 use crate::object::Resource;
 
@@ -37,13 +37,13 @@ const WANTS: [ClassTarget; 2] = [
 ];
 
 /// Admits a write. An empty name is a name: such a claim wants a volume of no class.
-pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let Some(wants) = WANTS.iter().find(|wants| request.creates(wants.resource)) else { return Ok(()) };
     let named = request.object.value_at(&["spec", wants.field]).is_some_and(|name| !name.is_null());
     if named || request.object.annotation(wants.older).is_some() {
         return Ok(());
     }
-    let classes = ledger.list(wants.classes, None)?;
+    let classes = txn.list(wants.classes, None)?;
     if let Some(class) = default_class::find_default_class(&classes, wants.marks) {
         request.object.set(&["spec", wants.field], class.name());
     }

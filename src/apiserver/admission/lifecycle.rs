@@ -2,17 +2,17 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::ledger::Transaction;
+use crate::apiserver::transaction::Transaction;
 use crate::object::{Cause, Key, Resource, Status};
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.kind.namespaced || request.old.is_some() {
         return Ok(());
     }
     let name = request.object.namespace();
     let namespaces = Resource("namespaces");
-    let Some(namespace) = ledger.see(&Key::new(namespaces, "", name))? else {
+    let Some(namespace) = txn.get_shared(&Key::new(namespaces, "", name))? else {
         return Err(Status::not_found(namespaces, name));
     };
     if namespace.deletion().is_none() {

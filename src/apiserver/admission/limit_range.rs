@@ -2,7 +2,7 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::ledger::Transaction;
+use crate::apiserver::transaction::Transaction;
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Resource, Status};
 use serde_json::{Value, json};
@@ -15,11 +15,11 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 type LimitAmounts = BTreeMap<String, Quantity>;
 
 /// Fills in defaults of new pods.
-pub fn fill(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn fill(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") {
         return Ok(());
     }
-    for range in ranges(ledger, request)? {
+    for range in ranges(txn, request)? {
         let (requests, limits) = defaults(&range);
         let mut told = Vec::new();
         for (list, prefix) in [("containers", "container"), ("initContainers", "init container")] {
@@ -46,11 +46,11 @@ pub fn fill(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) ->
 }
 
 /// Refuses what lies outside the bounds.
-pub fn check(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn check(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") && !request.creates("persistentvolumeclaims") {
         return Ok(());
     }
-    for range in ranges(ledger, request)? {
+    for range in ranges(txn, request)? {
         let mut problems = Vec::new();
         for limit in range.items(&["spec", "limits"]) {
             problems.extend(match request.kind.resource.0 {
@@ -68,8 +68,8 @@ pub fn check(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
     Ok(())
 }
 
-fn ranges(ledger: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Vec<Object>> {
-    ledger.list(Resource("limitranges"), Some(request.object.namespace()))
+fn ranges(txn: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Vec<Object>> {
+    txn.list(Resource("limitranges"), Some(request.object.namespace()))
 }
 
 /// Default requests and limits of a range's containers; those that stand in the store are complete already.

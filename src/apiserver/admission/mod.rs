@@ -16,7 +16,7 @@ mod service_addresses;
 mod storage_protection;
 
 use super::ApiResult;
-use super::ledger::Transaction;
+use super::transaction::Transaction;
 use crate::kinds::Kind;
 use crate::object::Object;
 
@@ -61,11 +61,11 @@ const MUTATING: &[AdmissionPlugin] = &[
 const VALIDATING: &[AdmissionPlugin] = &[limit_range::check, quota::admit, service_addresses::admit];
 
 /// Before validation.
-pub fn mutate(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    MUTATING.iter().try_for_each(|plugin| plugin(ledger, request))
+pub fn mutate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    MUTATING.iter().try_for_each(|plugin| plugin(txn, request))
 }
 
 /// After validation.
-pub fn validate(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    VALIDATING.iter().try_for_each(|plugin| plugin(ledger, request))
+pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    VALIDATING.iter().try_for_each(|plugin| plugin(txn, request))
 }

@@ -2,17 +2,17 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::ledger::Transaction;
+use crate::apiserver::transaction::Transaction;
 use crate::object::{Key, Object, Resource, Status};
 
 const CLASSES: Resource = Resource("priorityclasses.scheduling.k8s.io");
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") {
         return Ok(());
     }
-    let class = class_of(ledger, request)?;
+    let class = class_of(txn, request)?;
     let value = class.as_ref().and_then(|class| class.int(&["value"])).unwrap_or(0);
     let policy = class.as_ref().and_then(|class| class.text(&["preemptionPolicy"])).unwrap_or("PreemptLowerPriority");
     if let Some(class) = &class {
@@ -22,17 +22,17 @@ pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
     agree(request, "preemptionPolicy", "the string value of PreemptionPolicy", policy.into())
 }
 
-fn class_of(ledger: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Option<Object>> {
+fn class_of(txn: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Option<Object>> {
     let named = request.object.text(&["spec", "priorityClassName"]).filter(|name| !name.is_empty());
     if let Some(name) = named {
-        let class = ledger.get(&Key::new(CLASSES, "", name))?;
+        let class = txn.get(&Key::new(CLASSES, "", name))?;
         let missing = || {
             let why = format!("no PriorityClass with name {name} was found");
             Status::forbidden(request.kind.resource, request.object.name(), &why)
         };
         return class.ok_or_else(missing).map(Some);
     }
-    let classes = ledger.list(CLASSES, None)?;
+    let classes = txn.list(CLASSES, None)?;
     let default = |class: &Object| class.value_at(&["globalDefault"]).is_some_and(|value| value == true);
     Ok(classes.into_iter().filter(default).min_by_key(|class| class.int(&["value"])))
 }

@@ -2,7 +2,7 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::ledger::Transaction;
+use crate::apiserver::transaction::Transaction;
 use serde_json::{Value, json};
 
 const SECONDS: i64 = 300;

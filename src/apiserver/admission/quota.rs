@@ -3,7 +3,7 @@
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
 use crate::apiserver::create::key_of;
-use crate::apiserver::ledger::Transaction;
+use crate::apiserver::transaction::Transaction;
 use crate::controllers::resourcequota;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object, Resource, Status};
@@ -11,12 +11,12 @@ use crate::world::World;
 use serde_json::{Map, Value};
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let namespace = request.object.namespace().to_owned();
     if request.old.is_some() || namespace.is_empty() {
         return Ok(());
     }
-    for quota in ledger.list(Resource("resourcequotas"), Some(&namespace))? {
+    for quota in txn.list(Resource("resourcequotas"), Some(&namespace))? {
         let names = limited(&quota, request.kind.resource);
         if names.is_empty() {
             continue;
@@ -26,8 +26,8 @@ pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
         if request.kind.resource == "pods" {
             counted.set(&["spec", "hard", "pods"], "0");
         }
-        let mut world = World::new(ledger.now());
-        for object in ledger.list(request.kind.resource, Some(&namespace))? {
+        let mut world = World::new(txn.now());
+        for object in txn.list(request.kind.resource, Some(&namespace))? {
             world.put(key_of(request.kind, &object), object.0.to_string().into());
         }
         let before = resourcequota::used(&world, &namespace, &counted);

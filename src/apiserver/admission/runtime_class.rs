@@ -2,7 +2,7 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::ledger::Transaction;
+use crate::apiserver::transaction::Transaction;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object, Resource, Status};
 use serde_json::Value;
@@ -10,14 +10,14 @@ use serde_json::Value;
 const CLASSES: Resource = Resource("runtimeclasses.node.k8s.io");
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") {
         return Ok(());
     }
     let class = match request.object.text(&["spec", "runtimeClassName"]).filter(|name| !name.is_empty()) {
         None => None,
         Some(name) => {
-            let class = ledger.get(&Key::new(CLASSES, "", name))?;
+            let class = txn.get(&Key::new(CLASSES, "", name))?;
             Some(class.ok_or_else(|| refused(request, &format!("pod rejected: RuntimeClass {name:?} not found")))?)
         }
     };

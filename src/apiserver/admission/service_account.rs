@@ -2,8 +2,8 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::ledger::Transaction;
 use crate::apiserver::rules::names;
+use crate::apiserver::transaction::Transaction;
 use crate::object::{Key, MIRROR, Object, Resource, Status};
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") || request.object.annotation(MIRROR).is_some() {
         return Ok(());
     }
@@ -21,7 +21,7 @@ pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
     let name = request.object.text(&["spec", "serviceAccountName"]).unwrap_or_default().to_owned();
     request.object.set(&["spec", "serviceAccount"], name.as_str());
     let namespace = request.object.namespace().to_owned();
-    let account = ledger.see(&Key::new(Resource("serviceaccounts"), &namespace, &name))?;
+    let account = txn.get_shared(&Key::new(Resource("serviceaccounts"), &namespace, &name))?;
     // The controller makes `default` in every namespace; a pod need not wait for a controller that does not run yet.
     if account.is_none() && name != "default" {
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
@@ -31,7 +31,7 @@ pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
         account.as_ref().and_then(|account| account.value_at(&["automountServiceAccountToken"])?.as_bool());
     let by_pod = request.object.value_at(&["spec", "automountServiceAccountToken"]).and_then(Value::as_bool);
     if by_pod.or(by_account).unwrap_or(true) {
-        let volume = names::generate("kube-api-access-", ledger.random());
+        let volume = names::generate("kube-api-access-", txn.random());
         mount_token(request.object, &volume);
     }
     Ok(())

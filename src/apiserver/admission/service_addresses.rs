@@ -2,8 +2,8 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::ledger::Transaction;
 use crate::apiserver::rules::addresses::{self, ServiceAllocations};
+use crate::apiserver::transaction::Transaction;
 use crate::kinds::{FieldErrors, FieldPath, field};
 use crate::object::{Key, Object};
 use serde_json::{Value, json};
@@ -13,19 +13,19 @@ use std::collections::HashSet;
 const HEALTH_PORT: [&str; 2] = ["spec", "healthCheckNodePort"];
 
 /// Admits a write.
-pub fn admit(ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if request.kind.resource != "services" {
         return Ok(());
     }
     carry_over(request);
     let service_type = request.object.text(&["spec", "type"]).unwrap_or("ClusterIP").to_owned();
     let own = Key::new(request.kind.resource, request.object.namespace(), request.object.name());
-    let holdings = ledger.holdings()?;
+    let holdings = txn.holdings()?;
     if service_type != "ExternalName" {
-        give_cluster_ip(ledger, request, &own, &holdings)?;
+        give_cluster_ip(txn, request, &own, &holdings)?;
     }
     if matches!(service_type.as_str(), "NodePort" | "LoadBalancer") {
-        give_node_ports(ledger, request, &own, &holdings)?;
+        give_node_ports(txn, request, &own, &holdings)?;
     }
     Ok(())
 }
@@ -46,7 +46,7 @@ fn carry_over(request: &mut AdmissionRequest<'_>) {
 }
 
 fn give_cluster_ip(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     request: &mut AdmissionRequest<'_>,
     own: &Key,
     others: &ServiceAllocations,
@@ -57,14 +57,14 @@ fn give_cluster_ip(
     let path = FieldPath::root("spec").child("clusterIPs");
     let ip = match wanted.as_str() {
         "None" => wanted,
-        "" => match addresses::free_service_ip(ledger.network(), ledger.random(), is_taken) {
+        "" => match addresses::free_service_ip(txn.network(), txn.random(), is_taken) {
             Some(ip) => ip,
             None => {
                 errors.invalid(&path, Value::Null, "failed to allocate IP: range is full");
                 wanted
             }
         },
-        _ if !addresses::is_service_ip(ledger.network(), &wanted) => {
+        _ if !addresses::is_service_ip(txn.network(), &wanted) => {
             let detail =
                 format!("failed to allocate IP {wanted}: the provided network does not match the current range");
             errors.invalid(&path, json!([wanted]), &detail);
@@ -84,7 +84,7 @@ fn give_cluster_ip(
 }
 
 fn give_node_ports(
-    ledger: &mut dyn Transaction,
+    txn: &mut dyn Transaction,
     request: &mut AdmissionRequest<'_>,
     own: &Key,
     others: &ServiceAllocations,
@@ -117,7 +117,7 @@ fn give_node_ports(
         if wanted.or(kept).is_none() && !gets_more {
             continue;
         }
-        match wanted.or(kept).or_else(|| addresses::free_node_port(ledger.random(), is_taken)) {
+        match wanted.or(kept).or_else(|| addresses::free_node_port(txn.random(), is_taken)) {
             Some(number) if is_taken(number) => errors.invalid(&path, number, "provided port is already allocated"),
             Some(number) => {
                 given.insert(number);
@@ -137,7 +137,7 @@ fn give_node_ports(
         && request.object.text(&["spec", "type"]) == Some("LoadBalancer")
         && health.is_none()
         && let Some(number) =
-            addresses::free_node_port(ledger.random(), |port| given.contains(&port) || others.has_port(port, own))
+            addresses::free_node_port(txn.random(), |port| given.contains(&port) || others.has_port(port, own))
     {
         request.object.set(&HEALTH_PORT, number);
     }
@@ -164,8 +164,7 @@ mod tests {
         let metadata = json!({"name": "lb", "namespace": "default"});
         let service = Object(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}));
         let kind = kinds::by_name("services").unwrap();
-        let reply =
-            api.write(false, |ledger| create::create(ledger, kind, &service, &WriteOptions::default())).unwrap();
+        let reply = api.write(false, |txn| create::create(txn, kind, &service, &WriteOptions::default())).unwrap();
         (reply.object, reply.warnings)
     }
 

@@ -2,7 +2,7 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::ledger::Transaction;
+use crate::apiserver::transaction::Transaction;
 
 /// Admits a write.
 pub fn admit(_ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {

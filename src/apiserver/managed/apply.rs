@@ -4,7 +4,7 @@
 
 use super::entries::{self, ManagerEntry, ManagerOperation};
 use super::fields::FieldSet;
-use super::shape::ValueShape;
+use super::granularity::ValueShape;
 use super::typed;
 use super::update::owned;
 use crate::apiserver::ApiResult;
@@ -34,7 +34,7 @@ pub struct FieldApplier<'a> {
 
 /// The object with a configuration applied to it, its managers noted; the object alone is still to pass the pipeline.
 pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: FieldApplier) -> ApiResult<Object> {
-    let wanted = wanted(kind, config, who.subresource)?;
+    let wanted = applied_fields(kind, config, who.subresource)?;
     let applied = merged(kind, live, config, &wanted, who);
     let applied = match applied {
         Err(conflicts) => {
@@ -54,7 +54,7 @@ pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: FieldAp
 }
 
 /// The fields that a configuration sets.
-fn wanted(kind: &Kind, config: &Object, subresource: &str) -> ApiResult<FieldSet> {
+fn applied_fields(kind: &Kind, config: &Object, subresource: &str) -> ApiResult<FieldSet> {
     let wrong = |why: String| {
         let (version, name) = (kind.api_version(), config.name());
         let version = if version.contains('/') { version } else { format!("/{version}") };
@@ -195,13 +195,13 @@ fn refusal(kind: &Kind, config: &Object, conflicts: &Conflicts) -> Status {
         conflicts.iter().map(|(entry, fields)| (entry, fields.paths())).collect();
     conflicts.sort_by_key(|(entry, _)| (&entry.manager, entry.operation, &entry.subresource));
     let causes: Vec<Cause> =
-        conflicts.iter().flat_map(|(entry, paths)| paths.iter().map(|path| cause(entry, path))).collect();
+        conflicts.iter().flat_map(|(entry, paths)| paths.iter().map(|path| conflict_cause(entry, path))).collect();
     let message = match &causes[..] {
         [one] => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
         several => {
             let each = conflicts.iter().map(|(entry, paths)| {
                 let paths: String = paths.iter().map(|path| format!("\n- {path}")).collect();
-                format!("conflicts with {}:{paths}", told(entry))
+                format!("conflicts with {}:{paths}", manager_text(entry))
             });
             let each: Vec<String> = each.collect();
             format!("Apply failed with {} conflicts: {}", several.len(), each.join("\n"))
@@ -210,13 +210,13 @@ fn refusal(kind: &Kind, config: &Object, conflicts: &Conflicts) -> Status {
     Status { causes, ..Status::new(Reason::Conflict, message).with_details(kind.resource, config.name()) }
 }
 
-fn cause(entry: &ManagerEntry, path: &str) -> Cause {
-    let message = format!("conflict with {}", told(entry));
+fn conflict_cause(entry: &ManagerEntry, path: &str) -> Cause {
+    let message = format!("conflict with {}", manager_text(entry));
     Cause { reason: "FieldManagerConflict".to_owned(), field: path.to_owned(), message }
 }
 
 /// A manager as it is told.
-fn told(entry: &ManagerEntry) -> String {
+fn manager_text(entry: &ManagerEntry) -> String {
     let mut told = format!("{:?}", entry.manager);
     if !entry.subresource.is_empty() {
         told += &format!(" with subresource {:?}", entry.subresource);

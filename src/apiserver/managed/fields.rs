@@ -159,7 +159,7 @@ impl FieldSet {
         }
         for (step, set) in &self.below {
             let length = path.len();
-            path.push_str(&told(step));
+            path.push_str(&step_text(step));
             set.collect(path, paths);
             path.truncate(length);
         }
@@ -167,7 +167,7 @@ impl FieldSet {
 }
 
 /// A step as it is told.
-pub fn told(step: &str) -> String {
+pub fn step_text(step: &str) -> String {
     let Some((mark, rest)) = step.split_once(':') else { return step.to_owned() };
     match mark {
         "f" => format!(".{rest}"),

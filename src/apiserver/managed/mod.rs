@@ -1,6 +1,6 @@
 //! Field managers: who has set which fields of an object, as `metadata.managedFields` tells, and server-side apply, which goes by it.
 //!
-//! Knows: sets of fields ([`fields`]), which lists and maps have an owner for each of their parts ([`shape`]), how objects are compared, merged
+//! Knows: sets of fields ([`fields`]), which lists and maps have an owner for each of their parts ([`granularity`]), how objects are compared, merged
 //! and cut by that ([`typed`]), and what an apply ([`apply`]) or another write ([`update`]) makes of the owners.
 //! Never: reads or writes a store. Objects that no person has written are not kept account of: the loops write them alone.
 //! Start reading at [`apply::applied`].
@@ -8,7 +8,7 @@
 pub mod apply;
 mod entries;
 pub mod fields;
-mod shape;
+mod granularity;
 mod typed;
 pub mod update;
 

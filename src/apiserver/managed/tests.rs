@@ -35,7 +35,7 @@ struct Story {
 }
 
 impl Story {
-    fn of(kind_name: &str) -> Story {
+    fn with_kind(kind_name: &str) -> Story {
         Story { kind: kind(kind_name), live: None }
     }
 
@@ -102,7 +102,7 @@ impl Story {
 
 #[test]
 fn what_is_applied_is_owned_and_what_is_left_out_goes() {
-    Story::of("configmaps")
+    Story::with_kind("configmaps")
         .apply("a", json!({"data": {"x": "1", "w": "1"}, "labels": {"from": "a"}}))
         .owned(json!({"a": {"f:data": {"f:x": {}, "f:w": {}}, "f:metadata": {"f:labels": {"f:from": {}}}}}))
         .refused("b", json!({"data": {"x": "2"}}), "Apply failed with 1 conflict: conflict with \"a\": .data.x")
@@ -123,7 +123,7 @@ fn what_is_applied_is_owned_and_what_is_left_out_goes() {
 
 #[test]
 fn equal_values_are_shared_and_stay_until_the_last_owner_leaves_them_out() {
-    Story::of("configmaps")
+    Story::with_kind("configmaps")
         .apply("a", json!({"data": {"x": "1"}}))
         .apply("b", json!({"data": {"x": "1"}}))
         .apply("a", json!({}))
@@ -136,7 +136,7 @@ fn equal_values_are_shared_and_stay_until_the_last_owner_leaves_them_out() {
 
 #[test]
 fn other_writes_own_what_they_change() {
-    Story::of("configmaps")
+    Story::with_kind("configmaps")
         .write("kubectl-create", "", json!({"data": {"a": "1", "b": "1"}}))
         .owned(json!({"kubectl-create*": {"f:data": {".": {}, "f:a": {}, "f:b": {}}}}))
         .write("kubectl-edit", "", json!({"data": {"a": "2", "c": "1"}}))
@@ -158,7 +158,7 @@ fn other_writes_own_what_they_change() {
 
 #[test]
 fn nobody_kept_account() {
-    let mut story = Story::of("configmaps");
+    let mut story = Story::with_kind("configmaps");
     story.live = Some(body(story.kind, json!({"data": {"a": "1", "b": "1"}})));
     story
         .write("kubectl-edit", "", json!({"data": {"a": "2", "b": "1"}}))
@@ -184,7 +184,7 @@ fn lists_by_key_have_an_owner_for_each_item_and_field() {
     let other = json!({"spec": {"template": {"spec": {"containers": [
         {"name": "web", "env": [{"name": "B", "value": "2"}], "ports": [port(81)]}, {"name": "side", "image": "b"}]}}}});
     let containers = |story: &Story| story.live().0["spec"]["template"]["spec"]["containers"].clone();
-    let story = Story::of("deployments").apply("one", one.clone()).apply("other", other.clone());
+    let story = Story::with_kind("deployments").apply("one", one.clone()).apply("other", other.clone());
     let expected = json!([
         {"name": "web", "image": "a", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}], "ports": [port(80), port(81)]},
         {"name": "side", "image": "b"},
@@ -208,7 +208,7 @@ fn lists_by_key_have_an_owner_for_each_item_and_field() {
 #[test]
 fn what_nobody_owns_stays_where_an_item_stays() {
     let mut story =
-        Story::of("deployments").apply("one", deployment(json!([{"name": "web", "image": "a", "tty": true}])));
+        Story::with_kind("deployments").apply("one", deployment(json!([{"name": "web", "image": "a", "tty": true}])));
     let live = story.live.as_mut().unwrap();
     live.0["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Always".into();
     let story = story.apply("one", deployment(json!([{"name": "web", "image": "a"}])));
@@ -233,14 +233,14 @@ fn the_order_of_lists_is_that_of_who_applies() {
             let containers = names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
             json!({"spec": {"containers": containers}})
         };
-        let story = Story::of("pods").apply("one", containers(&first)).apply("two", containers(&second));
+        let story = Story::with_kind("pods").apply("one", containers(&first)).apply("two", containers(&second));
         assert_eq!(story.live().0["spec"], containers(&expected)["spec"], "{first:?} {second:?}");
     }
 }
 
 #[test]
 fn sets_have_an_owner_for_each_value_and_other_lists_one_owner() {
-    Story::of("configmaps")
+    Story::with_kind("configmaps")
         .apply("a", json!({"finalizers": ["x/a", "x/b"]}))
         .apply("b", json!({"finalizers": ["x/b", "x/c"]}))
         .is("metadata/finalizers", json!(["x/a", "x/b", "x/c"]))
@@ -248,13 +248,13 @@ fn sets_have_an_owner_for_each_value_and_other_lists_one_owner() {
         .is("metadata/finalizers", json!(["x/b", "x/c"]))
         .owned(json!({"b": {"f:metadata": {"f:finalizers": {"v:\"x/b\"": {}, "v:\"x/c\"": {}}}}}));
     let args = |args: Value| json!({"spec": {"containers": [{"name": "c", "args": args}]}});
-    Story::of("pods").apply("a", args(json!(["1", "2"]))).refused(
+    Story::with_kind("pods").apply("a", args(json!(["1", "2"]))).refused(
         "b",
         args(json!(["3"])),
         "Apply failed with 1 conflict: conflict with \"a\": .spec.containers[name=\"c\"].args",
     );
     let selector = |labels: Value| json!({"spec": {"selector": labels}});
-    Story::of("services")
+    Story::with_kind("services")
         .apply("a", selector(json!({"a": "1"})))
         .owned(json!({"a": {"f:spec": {"f:selector": {}}}}))
         .force("b", selector(json!({"b": "1"})))
@@ -265,7 +265,7 @@ fn sets_have_an_owner_for_each_value_and_other_lists_one_owner() {
 #[test]
 fn subresources_are_managers_of_their_own() {
     let replicas = |count: i64| json!({"spec": {"replicas": count}});
-    Story::of("deployments")
+    Story::with_kind("deployments")
         .apply("kubectl", replicas(0))
         .write("kubectl", "scale", replicas(1))
         .owned(json!({"kubectl*": {"f:spec": {"f:replicas": {}}}}))
@@ -274,7 +274,8 @@ fn subresources_are_managers_of_their_own() {
             replicas(0),
             "Apply failed with 1 conflict: conflict with \"kubectl\" with subresource \"scale\" using apps/v1: .spec.replicas",
         );
-    let story = Story::of("deployments").write("a", "", json!({"spec": {"replicas": 1}, "status": {"replicas": 1}}));
+    let story =
+        Story::with_kind("deployments").write("a", "", json!({"spec": {"replicas": 1}, "status": {"replicas": 1}}));
     story.owned(json!({"a*": {"f:spec": {"f:replicas": {}}}}));
 }
 
@@ -284,7 +285,7 @@ fn what_go_holds_in_place_nobody_has_set() {
     let labels = json!({"a": "b"});
     let spec = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}, "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}});
-    let story = Story::of("deployments").write("kubectl-create", "", json!({"spec": spec}));
+    let story = Story::with_kind("deployments").write("kubectl-create", "", json!({"spec": spec}));
     let expected = json!({"f:spec": {
         "f:selector": {}, "f:strategy": {"f:type": {}, "f:rollingUpdate": {".": {}, "f:maxSurge": {}}},
         "f:template": {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {
@@ -320,14 +321,14 @@ fn what_is_wrong_with_a_configuration_is_told_by_its_path() {
         let version = if version == "v1" { "/v1" } else { version };
         let place = format!("default/x; {version}, Kind={}", kind(name).kind);
         let expected = format!("failed to create typed patch object ({place}): {why}");
-        Story::of(name).refused("a", rest, &expected);
+        Story::with_kind(name).refused("a", rest, &expected);
     }
 }
 
 #[test]
 fn managers_that_update_are_not_remembered_without_end() {
     let data = |count: usize| (0..count).map(|index| (format!("k{index:02}"), json!("v"))).collect::<Map<_, _>>();
-    let mut story = Story::of("configmaps").write("first", "", json!({"data": data(1)}));
+    let mut story = Story::with_kind("configmaps").write("first", "", json!({"data": data(1)}));
     for count in 2..=14 {
         story = story.write(&format!("m{count:02}"), "", json!({"data": data(count)}));
     }
@@ -339,7 +340,7 @@ fn managers_that_update_are_not_remembered_without_end() {
 
 #[test]
 fn account_is_given_up_when_asked_for() {
-    let mut story = Story::of("configmaps").write("a", "", json!({"data": {"x": "1"}}));
+    let mut story = Story::with_kind("configmaps").write("a", "", json!({"data": {"x": "1"}}));
     for (list, is_kept) in [(json!([]), true), (Value::Null, true), (json!([{}]), false)] {
         let mut new = story.live().clone();
         new.set(&["metadata", "managedFields"], list);
@@ -361,7 +362,7 @@ fn any_data() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn applying_twice_is_quiet(first in any_data(), second in any_data()) {
-        let once = Story::of("configmaps").force("a", first).force("b", second.clone());
+        let once = Story::with_kind("configmaps").force("a", first).force("b", second.clone());
         let before = once.live().clone();
         let twice = once.apply("b", second);
         prop_assert_eq!(twice.live(), &before);
@@ -369,7 +370,7 @@ proptest! {
 
     #[test]
     fn what_one_manager_applies_is_all_there_is_of_it(first in any_data(), second in any_data()) {
-        let story = Story::of("configmaps").force("a", first).force("a", second.clone());
+        let story = Story::with_kind("configmaps").force("a", first).force("a", second.clone());
         let left = story.live().0["data"].as_object().cloned().unwrap_or_default();
         prop_assert_eq!(Value::Object(left), second["data"].clone());
     }
@@ -378,11 +379,11 @@ proptest! {
     fn managers_that_do_not_meet_come_in_any_order(one in any_data(), other in any_data()) {
         let renamed: Map<String, Value> = other["data"].as_object().unwrap().iter().map(|(key, value)| (format!("o{key}"), value.clone())).collect();
         let other = json!({"data": renamed});
-        let there = Story::of("configmaps").apply("a", one.clone()).apply("b", other.clone());
+        let there = Story::with_kind("configmaps").apply("a", one.clone()).apply("b", other.clone());
         let before = there.live().clone();
         let there = there.apply("a", one.clone());
         prop_assert_eq!(there.live(), &before);
-        let back = Story::of("configmaps").apply("b", other).apply("a", one);
+        let back = Story::with_kind("configmaps").apply("b", other).apply("a", one);
         prop_assert_eq!(&there.live().0["data"], &back.live().0["data"]);
         prop_assert_eq!(there.owners(), back.owners());
     }

@@ -2,8 +2,8 @@
 //!
 //! Never: knows who set what. The rules are those of sigs.k8s.io/structured-merge-diff (typed).
 
-use super::fields::{FieldSet, told};
-use super::shape::{ListShape, ValueShape};
+use super::fields::{FieldSet, step_text};
+use super::granularity::{ListShape, ValueShape};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,7 @@ fn fields_at(value: &Value, of: ValueShape, path: &mut String) -> Result<FieldSe
     let mut set = FieldSet::default();
     let length = path.len();
     for (name, inner) in value.as_object().into_iter().flatten() {
-        path.push_str(&told(&format!("f:{name}")));
+        path.push_str(&step_text(&format!("f:{name}")));
         let Some((of, is_named)) = of.field(name) else { return Err(format!("{path}: field not declared in schema")) };
         let mut below = fields_at(inner, of, path)?;
         let is_empty_map = inner.as_object().is_some_and(Map::is_empty);
@@ -102,9 +102,9 @@ fn fields_at(value: &Value, of: ValueShape, path: &mut String) -> Result<FieldSe
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
         let step = step(item, &by).map_err(|why| format!("{path}: element {index}: {why}"))?;
         if !seen.insert(step.clone()) {
-            return Err(format!("{path}: duplicate entries for key {}", told(&step)));
+            return Err(format!("{path}: duplicate entries for key {}", step_text(&step)));
         }
-        path.push_str(&told(&step));
+        path.push_str(&step_text(&step));
         let below = fields_at(item, of.item(), path)?;
         set.put(step, below.with_member(true));
         path.truncate(length);
@@ -291,14 +291,14 @@ pub fn told_path(value: &Value, of: ValueShape, path: &str) -> String {
     let (mut value, mut of) = (value, of);
     for name in path.split('.') {
         let (name, indexes) = name.split_at(name.find('[').unwrap_or(name.len()));
-        told += &super::fields::told(&format!("f:{name}"));
+        told += &super::fields::step_text(&format!("f:{name}"));
         value = &value[name];
         of = typed(of, name).0;
         for index in indexes.split(['[', ']']).filter_map(|index| index.parse::<usize>().ok()) {
             value = &value[index];
             let by = of.list();
             let step = if matches!(by, ListShape::Atomic) { Err(String::new()) } else { step(value, &by) };
-            told += &super::fields::told(&step.unwrap_or(format!("i:{index}")));
+            told += &super::fields::step_text(&step.unwrap_or(format!("i:{index}")));
             of = of.item();
         }
     }

@@ -2,7 +2,7 @@
 
 use super::entries::{self, ManagerEntry, ManagerOperation};
 use super::fields::FieldSet;
-use super::shape::ValueShape;
+use super::granularity::ValueShape;
 use super::typed::{self, FieldChanges};
 use crate::apiserver::FieldManager;
 use crate::kinds::Kind;

@@ -64,7 +64,7 @@ fn prune_rest(args: &Args, context: &mut CommandContext, before: &[Object], now:
     let gone = before.iter().filter(|object| !now.iter().any(|kept| kept.uid() == object.uid()));
     for object in gone {
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { continue };
-        let current = context.look(|ledger| ledger.get(&key_of(kind, object)))?;
+        let current = context.read_view(|txn| txn.get(&key_of(kind, object)))?;
         if current.is_some_and(|current| current.uid() == object.uid() && current.deletion().is_none()) {
             prune::remove(args, context, kind, object, dry_run)?;
         }

@@ -110,7 +110,7 @@ fn set(args: &SetLastAppliedArgs, context: &mut CommandContext) -> CliResult {
             object.set(&["metadata", "namespace"], &*key.namespace);
         }
         object.unset(&["metadata", "annotations", LAST_APPLIED]);
-        let live = context.look(|ledger| ledger.get(&key))?;
+        let live = context.read_view(|txn| txn.get(&key))?;
         if live.is_none_or(|live| live.annotation(LAST_APPLIED).is_none() && !args.create_annotation) {
             let text = format!(
                 "no last-applied-configuration annotation found on resource: {}, to create the annotation, run the command \
@@ -125,8 +125,8 @@ fn set(args: &SetLastAppliedArgs, context: &mut CommandContext) -> CliResult {
             DryRun::Client => object,
             _ => {
                 let api = context.api()?;
-                api.write(options.dry_run, |ledger| {
-                    patch(ledger, kind, &key, PatchType::Merge, &change, UpdatePart::Main, &options)
+                api.write(options.dry_run, |txn| {
+                    patch(txn, kind, &key, PatchType::Merge, &change, UpdatePart::Main, &options)
                 })?
                 .into_object()
             }

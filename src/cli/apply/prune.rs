@@ -99,7 +99,7 @@ pub fn run(args: &Args, context: &mut CommandContext, applied: &[Object], dry_ru
     let (namespaced, others): (Vec<_>, Vec<_>) = args.pruning.kinds()?.into_iter().partition(|kind| kind.namespaced);
     let places = namespaces.iter().flat_map(|namespace| namespaced.iter().map(|kind| (*kind, Some(*namespace))));
     for (kind, namespace) in places.chain(others.into_iter().map(|kind| (kind, None))) {
-        let mut found = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+        let mut found = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
         found.retain(|object| object.annotation(LAST_APPLIED).is_some() && !kept(object));
         for object in &found {
             remove(args, context, kind, object, dry_run)?;
@@ -119,10 +119,10 @@ pub fn remove(
     if dry_run != DryRun::Client {
         let options = DeleteOptions { uid: Some(object.uid().to_owned()), ..DeleteOptions::default() };
         let key = key_of(kind, object);
-        context.api()?.write(dry_run == DryRun::Server, |ledger| delete(ledger, kind, &key, &options))?;
+        context.api()?.write(dry_run == DryRun::Server, |txn| delete(txn, kind, &key, &options))?;
     }
     if args.change.tells() {
-        context.say(&format!("{} pruned{}", context.name_of(kind, object), dry_run.suffix()))?;
+        context.print_line(&format!("{} pruned{}", context.name_of(kind, object), dry_run.suffix()))?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub fn patch(
     status: Status,
 ) -> Failure {
     let plain = |status: Status| Failure::in_manifest(status, "patching", manifest);
-    let live = context.look(|ledger| ledger.get(&key_of(kind, object)));
+    let live = context.read_view(|txn| txn.get(&key_of(kind, object)));
     let Ok(Some(live)) = live else { return plain(status) };
     let last = live.annotation(LAST_APPLIED);
     if last.is_none() {

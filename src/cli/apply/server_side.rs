@@ -67,12 +67,12 @@ impl ServerSideApplier {
     /// Applies one manifest.
     pub fn apply(
         &self,
-        ledger: &mut dyn Transaction,
+        txn: &mut dyn Transaction,
         (manifest, kind): (&Manifest, &Kind),
         object: &Object,
         options: &WriteOptions,
     ) -> Result<Applied, ApplyFailure> {
-        let done = apply_as_kubectl(ledger, kind, object, (&self.manager, self.force), options);
+        let done = apply_as_kubectl(txn, kind, object, (&self.manager, self.force), options);
         done.map_err(|status| ApplyFailure::Failed(refused(status, manifest)))
     }
 }

@@ -31,7 +31,7 @@ impl CompletionState {
 
     /// TYPE, then names; or TYPE/NAME.
     pub fn targets(&self, word: &str) -> Vec<String> {
-        self.learn();
+        self.load_definitions();
         if word.contains('/') || self.words.iter().any(|word| word.contains('/')) {
             return self.pairs(word);
         }
@@ -47,7 +47,7 @@ impl CompletionState {
 
     /// Names of pods, or TYPE/NAME; then the containers of the pod that was named.
     pub fn pods(&self, word: &str) -> Vec<String> {
-        self.learn();
+        self.load_definitions();
         match (word.contains('/'), self.words.is_empty()) {
             (true, _) => self.pairs(word),
             (_, true) => self.names("pods"),
@@ -57,12 +57,12 @@ impl CompletionState {
 
     /// All types.
     pub fn types(&self) -> Vec<String> {
-        self.learn();
+        self.load_definitions();
         kinds::all_kinds().map(|kind| kind.resource.plural().to_owned()).collect()
     }
 
     /// Whoever opens a cluster learns of its custom kinds.
-    fn learn(&self) {
+    fn load_definitions(&self) {
         drop(self.open());
     }
 
@@ -88,12 +88,13 @@ impl CompletionState {
     pub fn images(&self) -> Vec<String> {
         let pods = self.open().and_then(|api| {
             let (kind, wanted) = (&kinds::pod::KIND, Default::default());
-            api.look(|ledger| crate::apiserver::read::list(ledger, kind, None, &wanted)).ok()
+            api.read_view(|txn| crate::apiserver::read::list(txn, kind, None, &wanted)).ok()
         });
         let pods = pods.unwrap_or_default();
         let containers = pods.iter().flat_map(|pod| pod.items(&["spec", "containers"]));
         let used = containers.filter_map(|container| container["image"].as_str()).map(str::to_owned);
-        let mut images: Vec<String> = used.chain(recipe::all().iter().map(|known| known.name.to_owned())).collect();
+        let mut images: Vec<String> =
+            used.chain(recipe::builtin_recipes().iter().map(|known| known.name.to_owned())).collect();
         images.sort();
         images.dedup();
         images
@@ -104,7 +105,7 @@ impl CompletionState {
         let Some(word) = self.words.first() else { return Vec::new() };
         let name = word.rsplit('/').next().unwrap_or(word);
         let key = Key::new(Resource("pods"), &self.namespace(), name);
-        let found = self.open().and_then(|api| api.look(|ledger| crate::apiserver::read::get(ledger, &key)).ok());
+        let found = self.open().and_then(|api| api.read_view(|txn| crate::apiserver::read::get(txn, &key)).ok());
         let names = |pod: &Object, list: &str| -> Vec<String> {
             let containers = pod.value_at(&["spec", list]).and_then(|list| list.as_array()).into_iter().flatten();
             containers.filter_map(|container| container["name"].as_str()).map(str::to_owned).collect()

@@ -38,8 +38,8 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
             refused.extend(told.err().map(|failure| (place, failure)));
         }
     } else {
-        let write = |ledger: &mut dyn Transaction, (_, _, kind, object): &(_, _, &'static Kind, _)| {
-            create(ledger, kind, object, &options)
+        let write = |txn: &mut dyn Transaction, (_, _, kind, object): &(_, _, &'static Kind, _)| {
+            create(txn, kind, object, &options)
         };
         let ended = context.write_each(options.dry_run, ready, write, |context, (place, manifest, kind, _), done| {
             let told = match done {

@@ -84,9 +84,8 @@ impl CreateFlags {
         if dry_run == DryRun::Client {
             return Ok(object);
         }
-        let reply = context
-            .api_for(options.dry_run)?
-            .write(options.dry_run, |ledger| create(ledger, kind, &object, &options))?;
+        let reply =
+            context.api_for(options.dry_run)?.write(options.dry_run, |txn| create(txn, kind, &object, &options))?;
         context.warn(&reply.warnings);
         Ok(reply.into_object())
     }

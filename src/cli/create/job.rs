@@ -73,7 +73,7 @@ fn from_cron_job(context: &mut CommandContext, name: &str, from: &str) -> CliRes
         return Err(Failure::plain(format!("from must be an existing cronjob, got {}", kind.kind)));
     }
     let key = Key::new(kind.resource, context.namespace(), cron_job);
-    let cron_job: Object = context.look(|ledger| read::get(ledger, &key))?;
+    let cron_job: Object = context.read_view(|txn| read::get(txn, &key))?;
     let template = |field: &[&str]| cron_job.value_at(&[&["spec", "jobTemplate"], field].concat()).cloned();
     let mut body = Object(job(name, template(&["spec"]).unwrap_or(json!({}))));
     if let Some(labels) = template(&["metadata", "labels"]) {

@@ -5,6 +5,7 @@
 mod binding;
 mod configmap;
 mod cronjob;
+pub mod data_sources;
 mod deployment;
 mod files;
 pub mod generate;
@@ -18,7 +19,6 @@ mod role;
 mod secret;
 mod service;
 mod serviceaccount;
-pub mod sources;
 mod token;
 
 use super::{CliResult, CommandContext};

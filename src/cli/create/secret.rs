@@ -1,9 +1,9 @@
 //! `kloop create secret`: generic, tls, docker-registry.
 
+use super::data_sources::DataSourceFlags;
 use super::generate::GeneratorFlags;
-use super::sources::DataSourceFlags;
 use crate::cli::{CliResult, CommandContext, Failure, input};
-use crate::object::cause;
+use crate::object::io_error_text;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Subcommand;
@@ -167,7 +167,7 @@ fn tls(args: Tls, context: &mut CommandContext) -> CliResult {
     let read = |path: &str| {
         input::read(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Failure::plain(format!("open {path}: no such file or directory")),
-            _ => Failure::plain(format!("open {path}: {}", cause(error))),
+            _ => Failure::plain(format!("open {path}: {}", io_error_text(error))),
         })
     };
     let (cert, key) = (read(&args.cert)?, read(&args.key)?);

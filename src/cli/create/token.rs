@@ -25,7 +25,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::Usage("create token".into(), text));
     };
     let key = Key::new(Resource("serviceaccounts"), context.namespace(), name);
-    context.look(|ledger| read::get(ledger, &key)).map_err(|failure| match failure {
+    context.read_view(|txn| read::get(txn, &key)).map_err(|failure| match failure {
         Failure::Api { status, .. } => Failure::plain(format!("failed to create token: {status}")),
         failure => failure,
     })?;

@@ -14,7 +14,7 @@ use crate::apiserver::patch::{PatchType, patch, patched};
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{WriteOptions, read};
 use crate::kinds::{self, Kind};
-use crate::object::{Key, Object, cause, yaml};
+use crate::object::{Key, Object, io_error_text, yaml};
 use serde_json::{Map, Value, json};
 
 /// Debug cluster resources using interactive debugging containers.
@@ -118,13 +118,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         .collect::<CliResult<Vec<(&'static Kind, String)>>>()?;
     for (kind, name) in wanted {
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);
-        let object = context.look(|ledger| read::get(ledger, &key))?;
+        let object = context.read_view(|txn| read::get(txn, &key))?;
         let (pod, container) = match kind.kind {
             "Pod" if args.copy_to.is_some() => copy(&args, pods, &object, context)?,
             "Pod" => add(&args, pods, &object, context)?,
             "Node" => {
                 let (pod, container) = shape::for_node(&args, &name, context)?;
-                (make(pods, pod, context)?, container)
+                (create_debug_pod(pods, pod, context)?, container)
             }
             _ => {
                 return Err(Failure::plain(format!(
@@ -178,7 +178,7 @@ fn check(args: &Args, context: &mut CommandContext) -> CliResult {
         );
     }
     match args.target.as_ref().filter(|_| !args.quiet) {
-        Some(target) => context.say(&format!(
+        Some(target) => context.print_line(&format!(
             "Targeting container {target:?}. If you don't see processes from this container it may be because the container runtime doesn't support this feature."
         )),
         None => Ok(()),
@@ -196,9 +196,8 @@ fn add(args: &Args, pods: &'static Kind, pod: &Object, context: &mut CommandCont
     let key = key_of(pods, pod);
     let part = UpdatePart::EphemeralContainers;
     let options = WriteOptions::default();
-    let reply = context
-        .api()?
-        .write(false, |ledger| patch(ledger, pods, &key, PatchType::Strategic, &change, part, &options))?;
+    let reply =
+        context.api()?.write(false, |txn| patch(txn, pods, &key, PatchType::Strategic, &change, part, &options))?;
     context.warn(&reply.warnings);
     Ok((reply.into_object(), name))
 }
@@ -211,16 +210,16 @@ fn copy(args: &Args, pods: &'static Kind, pod: &Object, context: &mut CommandCon
         profile::apply(args, &mut copied, &name, profile::DebugStyle::Copy);
         customize(args, pods, &mut copied, &name, "containers")?;
     }
-    let made = make(pods, copied, context)?;
+    let made = create_debug_pod(pods, copied, context)?;
     if args.replace {
         let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
-        context.api()?.write(false, |ledger| delete(ledger, pods, &key_of(pods, pod), &options))?;
+        context.api()?.write(false, |txn| delete(txn, pods, &key_of(pods, pod), &options))?;
     }
     Ok((made, name))
 }
 
-fn make(pods: &'static Kind, pod: Object, context: &mut CommandContext) -> CliResult<Object> {
-    let reply = context.api()?.write(false, |ledger| create(ledger, pods, &pod, &WriteOptions::default()))?;
+fn create_debug_pod(pods: &'static Kind, pod: Object, context: &mut CommandContext) -> CliResult<Object> {
+    let reply = context.api()?.write(false, |txn| create(txn, pods, &pod, &WriteOptions::default()))?;
     context.warn(&reply.warnings);
     Ok(reply.into_object())
 }
@@ -231,11 +230,11 @@ fn customize(args: &Args, pods: &Kind, pod: &mut Object, container: &str, list: 
     let unread = |error: String| {
         Failure::plain(format!(
             "must pass a container spec json file for custom profile: {error}",
-            error = cause(error)
+            error = io_error_text(error)
         ))
     };
-    let text =
-        input::read_to_string(path).map_err(|error| unread(format!("open {path}: {error}", error = cause(error))))?;
+    let text = input::read_to_string(path)
+        .map_err(|error| unread(format!("open {path}: {error}", error = io_error_text(error))))?;
     let invalid = |why: String| Failure::plain(format!("{path} does not contain a valid container spec: {why}"));
     let documents = yaml::documents(&text).map_err(|error| invalid(error.to_string()))?;
     let mut custom: Map<String, Value> = match documents.into_iter().next().map(|document| document.value) {
@@ -257,7 +256,7 @@ fn stand_before(args: &Args, pods: &Kind, pod: &Object, container: &str, context
     let patience = Deadline::with_control_plane(context, None)?;
     let key = key_of(pods, pod);
     let pod = loop {
-        let found = context.look(|ledger| read::get(ledger, &key))?;
+        let found = context.read_view(|txn| read::get(txn, &key))?;
         let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
         let mut statuses = lists.iter().flat_map(|list| found.items(&["status", list]));
         let state = statuses.find(|status| status["name"] == container).map(|status| &status["state"]);

@@ -29,7 +29,7 @@ pub fn for_node(args: &Args, node: &str, context: &mut CommandContext) -> CliRes
     let container = args.container.clone().unwrap_or_else(|| "debugger".into());
     let pod = names::generate(&format!("node-debugger-{node}-"), random());
     if !args.quiet {
-        context.say(&format!("Creating debugging pod {pod} with container {container} on node {node}."))?;
+        context.print_line(&format!("Creating debugging pod {pod} with container {container} on node {node}."))?;
     }
     let mut spec = json!({"name": container, "terminationMessagePolicy": "File"});
     fill(args, &mut spec)?;
@@ -138,7 +138,7 @@ fn name(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult<St
         name = names::generate("debugger-", random());
     }
     if !args.quiet {
-        context.say(&format!("Defaulting debug container name to {name}."))?;
+        context.print_line(&format!("Defaulting debug container name to {name}."))?;
     }
     Ok(name)
 }

@@ -22,7 +22,7 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain(format!("parse {path:?}: invalid URI for request")));
     }
     let request = ApiRequest { host: "localhost".into(), ..ApiRequest::new("GET", path) };
-    match serve::ask(context.api_for(true)?, &request)?.body {
+    match serve::handle_request(context.api_for(true)?, &request)?.body {
         AnswerBody::Whole(bytes) => context.print(&String::from_utf8_lossy(&bytes)),
         AnswerBody::Watch(watching) => follow(*watching, context),
         AnswerBody::Log(logs) => {

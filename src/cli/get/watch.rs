@@ -25,7 +25,7 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
             _ => return Err(Failure::plain("you may only specify a single resource type")),
         },
     };
-    let mut wanted = targets::wanted(&args.which.select, kind)?;
+    let mut wanted = targets::list_selection(&args.which.select, kind)?;
     if let Some(name) = &name {
         wanted.fields = FieldSelector::parse(&format!("metadata.name={name}")).ok();
     }
@@ -34,7 +34,7 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
     let mut show = WatchPrinter::new(args, format, kind);
     let mut revision = context.api()?.read(|snapshot| snapshot.revision())?;
     if !args.watch_only {
-        let objects = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+        let objects = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
         if objects.is_empty() && name.is_some() {
             return Err(crate::object::Status::not_found(kind.resource, name.as_deref().unwrap_or_default()).into());
         }

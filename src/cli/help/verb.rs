@@ -1,7 +1,7 @@
 //! `kloop help`: the page of a command or of a topic.
 
 use super::topics::{ALL, Topic, similar};
-use super::{below, page, pager};
+use super::{page, pager, subcommands};
 use crate::cli::{CliResult, CommandContext, Failure, grammar};
 use clap::Command;
 
@@ -47,7 +47,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 /// The error about a word that names neither a command nor a topic, with the names that resemble it.
 fn unknown(words: &[String], word: &str, verb: &Command, is_first: bool) -> Failure {
     let topics = ALL.iter().map(|topic| topic.name).filter(|_| is_first);
-    let near = similar(word, below(verb).map(Command::get_name).chain(topics));
+    let near = similar(word, subcommands(verb).map(Command::get_name).chain(topics));
     let near: String = near.iter().map(|name| format!("\n\t{name}")).collect();
     let near = if near.is_empty() { near } else { format!("\n\nDid you mean this?{near}\n") };
     let list = "See 'kloop help' for all commands and topics.";

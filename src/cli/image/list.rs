@@ -41,8 +41,8 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let mut images = context.look(|ledger| read::list(ledger, &KIND, None, &ListSelection::default()))?;
-    images.extend(recipe::all().iter().map(object));
+    let mut images = context.read_view(|txn| read::list(txn, &KIND, None, &ListSelection::default()))?;
+    images.extend(recipe::builtin_recipes().iter().map(object));
     match args.print.format(args.no_headers, true)?.unwrap_or(OutputFormat::Table { wide: false }) {
         OutputFormat::Table { wide } => {
             let options = table::TableOptions { no_headers: args.no_headers, wide, ..table::TableOptions::default() };

@@ -39,7 +39,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain(format!("couldn't parse image name {:?}: {why}", args.image)));
     }
     context.may_be_new();
-    let objects = context.look(|ledger| read::list(ledger, &KIND, None, &ListSelection::default()))?;
+    let objects = context.read_view(|txn| read::list(txn, &KIND, None, &ListSelection::default()))?;
     let object = image::best_match(objects.iter(), &args.image);
     let environment = Environment::of_this_process();
     let path = programs::search_path(object.as_ref().map(|image| image.path()).unwrap_or_default(), environment.path());

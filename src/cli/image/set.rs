@@ -104,7 +104,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let options = context.options(Default::default(), dry_run);
     let object = match dry_run {
         DryRun::Client => object,
-        _ => context.api()?.write(options.dry_run, |ledger| create(ledger, &KIND, &object, &options))?.into_object(),
+        _ => context.api()?.write(options.dry_run, |txn| create(txn, &KIND, &object, &options))?.into_object(),
     };
     args.change.print_change(context, &KIND, &object, "created", dry_run)
 }
@@ -115,7 +115,7 @@ impl Args {
         let names = self.name.clone().map_or_else(|| names_of(&self.pattern), |name| vec![name]);
         for name in names {
             let key = Key::new(KIND.resource, "", &name);
-            let known = context.look(|ledger| Ok(crate::apiserver::read::get(ledger, &key).ok()))?;
+            let known = context.read_view(|txn| Ok(crate::apiserver::read::get(txn, &key).ok()))?;
             let is_free = |object: &Object| object.items(&["spec", "patterns"]).contains(&json!(self.pattern));
             if self.name.is_some() || known.as_ref().is_none_or(is_free) {
                 return Ok((name, known));
@@ -173,7 +173,7 @@ impl Args {
     fn recipe_fields(&self) -> CliResult<Vec<(&'static str, Value)>> {
         let Some(name) = &self.from else { return Ok(Vec::new()) };
         let recipe = recipe::named(name).ok_or_else(|| {
-            let names: Vec<&str> = recipe::all().iter().map(|recipe| recipe.name).collect();
+            let names: Vec<&str> = recipe::builtin_recipes().iter().map(|recipe| recipe.name).collect();
             Failure::plain(format!("there is no recipe {name:?}; those that there are: {}", names.join(", ")))
         })?;
         let spec = recipe.object.0["spec"].as_object().into_iter().flatten();

@@ -4,7 +4,7 @@ pub mod build;
 
 use super::files::Manifest;
 use super::{CliResult, CommandContext, Failure};
-use crate::object::{cause, yaml};
+use crate::object::{io_error_text, yaml};
 use build::{BuildResource, FileAccess, FoundPath};
 
 use std::cell::{Cell, RefCell};
@@ -69,7 +69,7 @@ impl FileAccess for DiskFiles {
             let missing = missing(path);
             // It may come.
             self.folders.borrow_mut().extend(missing.parent().filter(|folder| folder.is_dir()).map(Path::to_owned));
-            format!("lstat {}: {}", missing.display(), cause(error))
+            format!("lstat {}: {}", missing.display(), io_error_text(error))
         })?;
         let is_folder = at.is_dir();
         let folder = if is_folder { Some(at.as_path()) } else { at.parent() };
@@ -78,7 +78,7 @@ impl FileAccess for DiskFiles {
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
-        let failed = |error| format!("open {}: {}", path.display(), cause(error));
+        let failed = |error| format!("open {}: {}", path.display(), io_error_text(error));
         let meta = path.metadata().map_err(failed)?;
         if !meta.is_file() {
             return Err(format!("{} is not a file", path.display()));
@@ -138,7 +138,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 fn write(path: &Path, text: &str) -> CliResult {
-    std::fs::write(path, text).map_err(|error| Failure::plain(format!("open {}: {}", path.display(), cause(error))))
+    std::fs::write(path, text)
+        .map_err(|error| Failure::plain(format!("open {}: {}", path.display(), io_error_text(error))))
 }
 
 fn text(resource: &BuildResource) -> String {

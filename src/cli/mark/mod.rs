@@ -117,7 +117,7 @@ fn mark_object(
     })?;
     if flags.change.tells() && mark.field == "labels" {
         for key in missing {
-            context.say(&format!("label {key:?} not found."))?;
+            context.print_line(&format!("label {key:?} not found."))?;
         }
     }
     let word = (mark.done)(pairs, reply.changed);

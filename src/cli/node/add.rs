@@ -75,7 +75,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let kind = targets::kind("nodes")?;
     // As nodes that join do: nobody has written them by hand.
     let options = WriteOptions { dry_run: dry_run == DryRun::Server, ..WriteOptions::default() };
-    let reply = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &node, &options))?;
+    let reply = context.api()?.write(options.dry_run, |txn| create(txn, kind, &node, &options))?;
     args.change.print_change(context, kind, &reply.object, "added", dry_run)
 }
 

@@ -89,7 +89,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let name = target.object.name().to_owned();
         let errors = drain(&args, context, &name, timeout, dry_run)?;
         if errors.is_empty() {
-            context.say(&format!("node/{name} drained{}", dry_run.suffix()))?;
+            context.print_line(&format!("node/{name} drained{}", dry_run.suffix()))?;
             continue;
         }
         let why = together(&errors);
@@ -170,7 +170,7 @@ fn pods_of(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<V
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
     let wanted = ListSelection { labels, fields: Some(fields) };
     let pods = targets::kind("pods")?;
-    context.look(|ledger| read::list(ledger, pods, None, &wanted))
+    context.read_view(|txn| read::list(txn, pods, None, &wanted))
 }
 
 /// Pods to evict, and the obstacles.
@@ -199,16 +199,16 @@ impl DrainSelection {
         let (mut warnings, mut errors) = (Vec::new(), Vec::new());
         for pod in pods {
             let name = format!("{}/{}", pod.namespace(), pod.name());
-            match judge(args, context, &pod)? {
+            match filter_pod(args, context, &pod)? {
                 DrainFilterResult::Goes => chosen.pods.push(pod),
                 DrainFilterResult::Warned(warning) => {
-                    note(&mut warnings, warning, name);
+                    add_notice(&mut warnings, warning, name);
                     chosen.pods.push(pod);
                 }
                 DrainFilterResult::Stays(warning) => {
-                    warning.into_iter().for_each(|text| note(&mut warnings, text.into(), name.clone()))
+                    warning.into_iter().for_each(|text| add_notice(&mut warnings, text.into(), name.clone()))
                 }
-                DrainFilterResult::Refused(error) => note(&mut errors, error, name),
+                DrainFilterResult::Refused(error) => add_notice(&mut errors, error, name),
             }
         }
         let told = |(what, names): (String, Vec<String>)| format!("{what}: {}", names.join(", "));
@@ -219,7 +219,7 @@ impl DrainSelection {
 }
 
 /// Adds a pod's name to those of which the same is said.
-fn note(said: &mut Vec<(String, Vec<String>)>, what: String, name: String) {
+fn add_notice(said: &mut Vec<(String, Vec<String>)>, what: String, name: String) {
     match said.iter_mut().find(|(known, _)| *known == what) {
         Some((_, names)) => names.push(name),
         None => said.push((what, vec![name])),
@@ -228,7 +228,7 @@ fn note(said: &mut Vec<(String, Vec<String>)>, what: String, name: String) {
 
 /// The filters of kubectl in their order: the first that keeps a pod ends it, the last that warns is heard
 /// (`pkg/drain/filters.go`).
-fn judge(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<DrainFilterResult> {
+fn filter_pod(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<DrainFilterResult> {
     let ended = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
     let skip = args.skip_wait_for_delete_timeout;
     if pod.annotation(MIRROR).is_some() || is_late(pod, skip, context) {
@@ -238,7 +238,7 @@ fn judge(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<D
     let mut judged = DrainFilterResult::Goes;
     if let Some(owner) = owner.as_ref().filter(|owner| owner.kind == "DaemonSet" && !ended) {
         let key = Key::new(Resource("daemonsets.apps"), pod.namespace(), &owner.name);
-        if context.look(|ledger| ledger.exists(&key))? {
+        if context.read_view(|txn| txn.exists(&key))? {
             return Ok(match args.ignore_daemonsets {
                 true => DrainFilterResult::Stays(Some("ignoring DaemonSet-managed Pods")),
                 false => {
@@ -293,7 +293,7 @@ fn remove(
         let word = if args.disable_eviction { "deleting" } else { "evicting" };
         for pod in &pods {
             let text = format!("{word} pod {}/{}{}", pod.namespace(), pod.name(), dry_run.suffix());
-            if dry_run == DryRun::Client { context.say(&text)? } else { context.print_notice(&text) }
+            if dry_run == DryRun::Client { context.print_line(&text)? } else { context.print_notice(&text) }
         }
         return Ok(Vec::new());
     }
@@ -361,9 +361,9 @@ fn remove_one(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
     let key = key_of(kind, pod);
     let grace = Some(args.grace_period).filter(|grace| *grace >= 0);
     let options = DeleteOptions { grace, uid: Some(pod.uid().to_owned()), ..DeleteOptions::default() };
-    let done = context.api()?.write(false, |ledger| match args.disable_eviction {
-        true => delete(ledger, kind, &key, &options),
-        false => evict(ledger, &key, &options, false),
+    let done = context.api()?.write(false, |txn| match args.disable_eviction {
+        true => delete(txn, kind, &key, &options),
+        false => evict(txn, &key, &options, false),
     });
     Ok(match done {
         Ok(_) => EvictionTry::Accepted,
@@ -385,17 +385,18 @@ fn still_there(args: &Args, context: &mut CommandContext, going: Vec<PodToEvict>
     let mut still = Vec::new();
     for one in going {
         let key = Key::new(Resource("pods"), one.pod.namespace(), one.pod.name());
-        let now = context.look(|ledger| ledger.get(&key))?.filter(|now| now.uid() == one.pod.uid());
+        let now = context.read_view(|txn| txn.get(&key))?.filter(|now| now.uid() == one.pod.uid());
         let skip = args.skip_wait_for_delete_timeout;
         match now {
             Some(now) if is_late(&now, skip, context) => {
                 let name = one.pod.name();
-                context.say(&format!("pod {name:?} has DeletionTimestamp older than {skip} seconds, skipping"))?;
+                context
+                    .print_line(&format!("pod {name:?} has DeletionTimestamp older than {skip} seconds, skipping"))?;
             }
             Some(_) => still.push(one),
             None => {
                 let word = if args.disable_eviction { "deleted" } else { "evicted" };
-                context.say(&format!("pod/{} {word}", one.pod.name()))?;
+                context.print_line(&format!("pod/{} {word}", one.pod.name()))?;
             }
         }
     }

@@ -79,7 +79,7 @@ fn find(
         ([], Some(selector)) => {
             let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
             let wanted = ListSelection { labels: Some(labels), fields: None };
-            let nodes = context.look(|ledger| read::list(ledger, kind, None, &wanted))?;
+            let nodes = context.read_view(|txn| read::list(txn, kind, None, &wanted))?;
             return Ok((nodes.into_iter().map(|object| Target { kind, object }).collect(), Vec::new()));
         }
         _ => {}
@@ -87,7 +87,7 @@ fn find(
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for name in names {
         let name = name.strip_prefix("node/").or(name.strip_prefix("nodes/")).unwrap_or(name);
-        match context.look(|ledger| read::get(ledger, &Key::new(kind.resource, "", name))) {
+        match context.read_view(|txn| read::get(txn, &Key::new(kind.resource, "", name))) {
             Ok(object) => found.push(Target { kind, object }),
             Err(failure) => failures.push(failure),
         }
@@ -113,5 +113,5 @@ fn cordon_one(context: &mut CommandContext, target: &Target, cordon: bool, dry_r
     })?;
     let already = if reply.changed { "" } else { "already " };
     let word = if cordon { "cordoned" } else { "uncordoned" };
-    context.say(&format!("node/{} {already}{word}{}", reply.object.name(), dry_run.suffix()))
+    context.print_line(&format!("node/{} {already}{word}{}", reply.object.name(), dry_run.suffix()))
 }

@@ -31,9 +31,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     for target in &found {
         let key = key_of(target.kind, &target.object);
         let is_dry = dry_run != Default::default();
-        let gone = context.api()?.write(is_dry, |ledger| delete(ledger, target.kind, &key, &DeleteOptions::default()));
+        let gone = context.api()?.write(is_dry, |txn| delete(txn, target.kind, &key, &DeleteOptions::default()));
         match gone {
-            Ok(_) => context.say(&format!("node/{} removed{}", target.object.name(), dry_run.suffix()))?,
+            Ok(_) => context.print_line(&format!("node/{} removed{}", target.object.name(), dry_run.suffix()))?,
             Err(status) => failures.push(status.into()),
         }
     }

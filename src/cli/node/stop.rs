@@ -63,10 +63,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         match stopped {
             Ok(_) if args.kill && dry_run == Default::default() => {
                 let ended = kill(context, name)?;
-                context.say(&format!("node/{name} stopped, and the processes of {ended} pods with it"))?;
+                context.print_line(&format!("node/{name} stopped, and the processes of {ended} pods with it"))?;
             }
-            Ok(_) if already => context.say(&format!("node/{name} already stopped{}", dry_run.suffix()))?,
-            Ok(_) => context.say(&format!("node/{name} stopped{}", dry_run.suffix()))?,
+            Ok(_) if already => context.print_line(&format!("node/{name} already stopped{}", dry_run.suffix()))?,
+            Ok(_) => context.print_line(&format!("node/{name} stopped{}", dry_run.suffix()))?,
             Err(failure) => failures.push(failure),
         }
     }
@@ -85,7 +85,9 @@ pub fn start(args: StartArgs, context: &mut CommandContext) -> CliResult {
         });
         let already = if was_stopped { "" } else { "already " };
         match started {
-            Ok(reply) => context.say(&format!("node/{} {already}started{}", reply.object.name(), dry_run.suffix()))?,
+            Ok(reply) => {
+                context.print_line(&format!("node/{} {already}started{}", reply.object.name(), dry_run.suffix()))?
+            }
             Err(failure) => failures.push(failure),
         }
     }
@@ -98,7 +100,7 @@ fn kill(context: &mut CommandContext, node: &str) -> CliResult<usize> {
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
     let kind = targets::kind("pods")?;
     let wanted = ListSelection { labels: None, fields: Some(fields) };
-    let pods = context.look(|ledger| read::list(ledger, kind, None, &wanted))?;
+    let pods = context.read_view(|txn| read::list(txn, kind, None, &wanted))?;
     let home = context.api()?.store().home().to_owned();
     let holders = pods.iter().filter_map(|pod| folder::holder(&folder::pod(&home, pod.local_uid())));
     Ok(holders.map(reap_dead_shim::end_shim).count())

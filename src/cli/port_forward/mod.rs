@@ -8,7 +8,7 @@ use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::Api;
 use crate::apiserver::read::{self, ListSelection};
 use crate::kinds::{self, Kind};
-use crate::object::{Key, Object, Reason, Resource, Status, cause};
+use crate::object::{Key, Object, Reason, Resource, Status, io_error_text};
 use crate::runtime::relay;
 use ports::{PortPair, TargetPorts};
 use signal_hook::consts::SIGINT;
@@ -87,7 +87,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     };
     let pod = one_pod::find(name, &args.pod_running_timeout, context)?;
     let target = Target::find(name, context)?;
-    let asked = target.asked(words, &pod)?;
+    let asked = target.parse_ports(words, &pod)?;
     let phase = pod.text(&["status", "phase"]).unwrap_or_default();
     if phase != "Running" {
         let text = format!("unable to forward port because pod is not running. Current status={phase}");
@@ -96,7 +96,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let addresses = addresses(&args.address)?;
     let pairs = asked.iter().map(|(word, numbers)| Ok((word.clone(), ports::pair(numbers)?)));
     let pairs = pairs.collect::<CliResult<Vec<_>>>()?;
-    let plain = |error: io::Error| Failure::plain(cause(error));
+    let plain = |error: io::Error| Failure::plain(io_error_text(error));
     let interrupt = interrupt().map_err(plain)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(plain)?;
     LocalSet::new().block_on(&runtime, forward(Rc::new(target), pairs, addresses, interrupt))
@@ -156,7 +156,8 @@ async fn forward(
         let all: Vec<String> = pairs.iter().map(|(_, pair)| format!("{{{} {}}}", pair.local, pair.remote)).collect();
         return Err(Failure::plain(format!("unable to listen on any of the requested ports: [{}]", all.join(" "))));
     }
-    let interrupt = tokio::net::UnixStream::from_std(interrupt).map_err(|error| Failure::plain(cause(error)))?;
+    let interrupt =
+        tokio::net::UnixStream::from_std(interrupt).map_err(|error| Failure::plain(io_error_text(error)))?;
     let outcome = target.lost(&interrupt).await;
     open.iter().for_each(JoinHandle::abort);
     outcome
@@ -175,14 +176,16 @@ async fn listen(asked: &PortPair, places: &[LocalAddress]) -> Result<Vec<(Socket
             Ok((here, listener)) => {
                 // All of them get the port that the first one was given.
                 port = here.port();
-                say(&format!("Forwarding from {here} -> {}", asked.remote));
+                print_line(&format!("Forwarding from {here} -> {}", asked.remote));
                 one_of_two |= place.is_one_of_two;
                 open.push((here, listener));
             }
             Err(error) => {
                 let family = if wanted.is_ipv4() { "tcp4" } else { "tcp6" };
-                errors
-                    .push(format!("unable to create listener: Error listen {family} {wanted}: bind: {}", cause(error)));
+                errors.push(format!(
+                    "unable to create listener: Error listen {family} {wanted}: bind: {}",
+                    io_error_text(error)
+                ));
                 is_vital |= !place.is_one_of_two;
             }
         }
@@ -196,7 +199,7 @@ async fn listen(asked: &PortPair, places: &[LocalAddress]) -> Result<Vec<(Socket
 fn serve(target: &Rc<Target>, word: &str, remote: u16, here: SocketAddr, listener: TcpListener) -> JoinHandle<()> {
     let (target, word) = (target.clone(), word.to_owned());
     let places = move |_| {
-        say(&format!("Handling connection for {}", here.port()));
+        print_line(&format!("Handling connection for {}", here.port()));
         ready(target.place(&word).into_iter().collect())
     };
     let failed = move |why: &str| {
@@ -206,7 +209,7 @@ fn serve(target: &Rc<Target>, word: &str, remote: u16, here: SocketAddr, listene
 }
 
 /// Whoever listened may be gone; the connections go on.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
@@ -235,7 +238,7 @@ impl Target {
     }
 
     /// The ports that these words name, of this pod: the remote one as it was written, and both as numbers, if such they are.
-    fn asked(&self, words: &[String], pod: &Object) -> CliResult<Vec<(String, (String, String))>> {
+    fn parse_ports(&self, words: &[String], pod: &Object) -> CliResult<Vec<(String, (String, String))>> {
         let service = self.service()?;
         let meant = TargetPorts { service: service.as_ref(), pod };
         let words = words.iter().map(|word| ports::words(word)).collect::<CliResult<Vec<_>>>()?;
@@ -258,7 +261,7 @@ impl Target {
     }
 
     fn named_now(&self) -> Result<Object, Status> {
-        self.api.look(|ledger| read::get(ledger, &self.key))
+        self.api.read_view(|txn| read::get(txn, &self.key))
     }
 
     /// A pod that runs and belongs to what was named: rather one that stays than one that ends, and of those the likeliest.
@@ -267,7 +270,7 @@ impl Target {
         let mut pods = match (kinds::by_resource(PODS), targets::selector_of(self.kind, &named)) {
             (Some(pods), labels @ Some(_)) => {
                 let wanted = ListSelection { labels, fields: None };
-                self.api.look(|ledger| read::list(ledger, pods, Some(&self.key.namespace), &wanted))?
+                self.api.read_view(|txn| read::list(txn, pods, Some(&self.key.namespace), &wanted))?
             }
             _ => vec![named],
         };

@@ -64,7 +64,7 @@ fn print_history(args: &Args, context: &mut CommandContext, target: &Target) -> 
 fn table(revisions: &[WorkloadRevision]) -> String {
     let mut text = "REVISION\tCHANGE-CAUSE\n".to_owned();
     for revision in revisions {
-        let cause = crate::show::escape::cell(revision.cause().unwrap_or("<none>"));
+        let cause = crate::show::escape::cell(revision.change_cause().unwrap_or("<none>"));
         text.push_str(&format!("{}\t{cause}\n", revision.number));
     }
     columns::align(&text, columns::DESCRIPTION)
@@ -73,7 +73,7 @@ fn table(revisions: &[WorkloadRevision]) -> String {
 /// The template, with the cause of the revision among its annotations.
 fn template(revision: &WorkloadRevision) -> String {
     let mut template = Object(revision.template.clone());
-    if let Some(cause) = revision.cause() {
+    if let Some(cause) = revision.change_cause() {
         template.set(&["metadata", "annotations", CHANGE_CAUSE], cause);
     }
     described(&template.0)

@@ -24,7 +24,7 @@ pub struct WorkloadRevision {
 
 impl WorkloadRevision {
     /// Why it came to be.
-    pub fn cause(&self) -> Option<&str> {
+    pub fn change_cause(&self) -> Option<&str> {
         self.object.annotation(CHANGE_CAUSE).filter(|cause| !cause.is_empty())
     }
 }
@@ -37,7 +37,7 @@ pub fn workload_revisions(context: &mut CommandContext, target: &Target) -> CliR
         _ => return Ok(None),
     };
     let namespace = key_of(target.kind, &target.object).namespace;
-    let objects = context.look(|ledger| ledger.list(resource, Some(&namespace)))?;
+    let objects = context.read_view(|txn| txn.list(resource, Some(&namespace)))?;
     let owned = |object: &Object| object.controller().is_some_and(|owner| owner.uid == target.object.uid());
     let mut revisions: Vec<WorkloadRevision> =
         objects.into_iter().filter(owned).filter_map(|object| revision(target, object)).collect();

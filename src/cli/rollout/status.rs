@@ -61,14 +61,14 @@ fn follow(args: &Args, context: &mut CommandContext, target: &Target, patience: 
     let key = key_of(target.kind, &target.object);
     let mut told = 0;
     loop {
-        let now = context.look(|ledger| ledger.get(&key))?;
+        let now = context.read_view(|txn| txn.get(&key))?;
         let Some(object) = now.filter(|object| object.uid() == target.object.uid()) else {
             return Err(Failure::plain("object has been deleted"));
         };
         if object.revision() != told {
             told = object.revision();
             let RolloutStage { sentence, done } = stage(target, &object, args.revision)?;
-            context.say(&sentence)?;
+            context.print_line(&sentence)?;
             if done || !args.watch {
                 return Ok(());
             }

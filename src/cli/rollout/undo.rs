@@ -59,7 +59,7 @@ fn undo_object(args: &Args, context: &mut CommandContext, target: &Target, dry_r
     let to = choose(target, &revisions, args.to_revision)?;
     let name = context.name_of(target.kind, &target.object);
     if dry_run == DryRun::Client {
-        return context.say(&format!("{name} {}{}", described(&to.template), dry_run.suffix()));
+        return context.print_line(&format!("{name} {}{}", described(&to.template), dry_run.suffix()));
     }
     let template = without_hash(&to.template);
     let mut skipped = false;

@@ -116,7 +116,7 @@ fn references(args: &Args, context: &mut CommandContext, from: &str) -> CliResul
         other => return Err(Failure::plain(format!("unsupported resource specified in --from: {other}"))),
     };
     let key = Key::new(kind.resource, context.namespace(), name);
-    let object = context.look(|ledger| read::get(ledger, &key))?;
+    let object = context.read_view(|txn| read::get(txn, &key))?;
     let keys = object.value_at(&["data"]).and_then(Value::as_object).into_iter().flat_map(Map::keys);
     let mut variables = Vec::new();
     for key in keys.filter(|key| args.keys.is_empty() || args.keys.contains(key)) {
@@ -173,16 +173,16 @@ fn list(args: &Args, context: &mut CommandContext, resources: &[String]) -> CliR
 fn list_one(args: &Args, context: &mut CommandContext, target: &Target, container: &Value) -> CliResult {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = target.kind.kind;
-    context.say(&format!("# {kind} {}, container {}", target.object.name(), text(&container["name"])))?;
+    context.print_line(&format!("# {kind} {}, container {}", target.object.name(), text(&container["name"])))?;
     for variable in container["env"].as_array().into_iter().flatten() {
         let name = text(&variable["name"]);
         let Some(source) = variable.get("valueFrom") else {
-            context.say(&format!("{name}={}", text(&variable["value"])))?;
+            context.print_line(&format!("{name}={}", text(&variable["value"])))?;
             continue;
         };
         match resolved(context, target, source).filter(|_| args.resolve) {
-            Some(value) => context.say(&format!("{name}={value}"))?,
-            None => context.say(&format!("# {name} from {}", described(source)))?,
+            Some(value) => context.print_line(&format!("{name}={value}"))?,
+            None => context.print_line(&format!("# {name} from {}", described(source)))?,
         }
     }
     Ok(())
@@ -206,7 +206,7 @@ fn resolved(context: &mut CommandContext, target: &Target, source: &Value) -> Op
     let get = |context: &mut CommandContext, kind: &str, reference: &Value| -> Option<Object> {
         let resource = kinds::by_name(kind)?.resource;
         let key = Key::new(resource, target.object.namespace(), reference["name"].as_str()?);
-        context.look(|ledger| ledger.get(&key)).ok().flatten()
+        context.read_view(|txn| txn.get(&key)).ok().flatten()
     };
     if let Some(reference) = source.get("configMapKeyRef") {
         let object = get(context, "configmap", reference)?;

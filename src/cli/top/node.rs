@@ -98,7 +98,7 @@ fn by_pods(added: &[&str], context: &mut CommandContext) -> CliResult<BTreeMap<S
     };
     let node = |pod: &Object| pod.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
     let resource = kind("pods")?.resource;
-    let mut pods = context.look(|ledger| ledger.list(resource, None))?;
+    let mut pods = context.read_view(|txn| txn.list(resource, None))?;
     pods.retain(|pod| sums.contains_key(&node(pod)));
     let nodes: BTreeMap<(&str, &str), String> =
         pods.iter().map(|pod| ((pod.namespace(), pod.name()), node(pod))).collect();
@@ -113,12 +113,12 @@ fn found(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let kind = kind("nodes")?;
     let Some(name) = args.names.first() else {
         let select = SelectFlags { selector: args.selector.clone(), ..SelectFlags::default() };
-        let wanted: ListSelection = targets::wanted(&select, kind)?;
-        return context.look(|ledger| read::list(ledger, kind, None, &wanted));
+        let wanted: ListSelection = targets::list_selection(&select, kind)?;
+        return context.read_view(|txn| read::list(txn, kind, None, &wanted));
     };
     let name = name.strip_prefix("node/").or(name.strip_prefix("nodes/")).unwrap_or(name);
     let key = Key::new(kind.resource, "", name);
-    match context.look(|ledger| read::get(ledger, &key)) {
+    match context.read_view(|txn| read::get(txn, &key)) {
         Err(Failure::Api { status, .. }) if status.reason == Reason::NotFound => {
             let message = format!("nodemetrics.metrics.k8s.io {name:?} not found");
             Err(Status::new(Reason::NotFound, message).into())

@@ -91,14 +91,14 @@ fn found(args: &Args, named: Option<&str>, context: &mut CommandContext) -> CliR
     let kind = kind("pods")?;
     let namespace = context.namespace().to_owned();
     let Some(name) = named else {
-        let wanted: ListSelection = targets::wanted(&args.select, kind)?;
+        let wanted: ListSelection = targets::list_selection(&args.select, kind)?;
         let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-        return context.look(|ledger| read::list(ledger, kind, namespace, &wanted));
+        return context.read_view(|txn| read::list(txn, kind, namespace, &wanted));
     };
     let key = Key::new(kind.resource, &namespace, name);
     let unmeasured =
         Status::new(Reason::NotFound, format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found"));
-    match context.look(|ledger| read::get(ledger, &key)) {
+    match context.read_view(|txn| read::get(txn, &key)) {
         Err(Failure::Api { status, .. }) if status.reason == Reason::NotFound => Err(unmeasured.into()),
         other => Ok(vec![other?]),
     }

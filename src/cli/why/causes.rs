@@ -42,7 +42,7 @@ pub fn lines(answers: &[CauseChain]) -> String {
 /// The link on which the others wait: the one that is stuck, else the last one that is on its way.
 fn root(answer: &CauseChain) -> Option<&CauseLink> {
     let on_its_way = || answer.links.iter().rev().find(|link| link.standing == ConvergenceState::Converging);
-    answer.cause().or_else(on_its_way).or(answer.links.get(answer.place))
+    answer.root_cause().or_else(on_its_way).or(answer.links.get(answer.place))
 }
 
 /// Whether two links tell of one cause. A program that failed by itself is a cause of its own, whatever others say.

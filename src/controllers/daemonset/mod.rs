@@ -59,7 +59,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let object = row.object();
-    let Some(history) = revisions::keep(world, &owner, &object, &mut plan) else {
+    let Some(history) = revisions::sync_revisions(world, &owner, &object, &mut plan) else {
         revisions::note_collision(object, &mut plan);
         return plan;
     };
@@ -110,7 +110,7 @@ impl<'w> DaemonSetState<'w> {
                 _ if pods::is_full(&self.plan) => {}
                 NodeFit::Run if pods.is_empty() && left > 0 => {
                     left -= 1;
-                    self.make(&node.key.name);
+                    self.create_pod(&node.key.name);
                 }
                 NodeFit::Run | NodeFit::Stay => self.thin_out(&pods),
                 NodeFit::Leave => {
@@ -181,7 +181,7 @@ impl<'w> DaemonSetState<'w> {
         }
     }
 
-    fn make(&mut self, node: &str) {
+    fn create_pod(&mut self, node: &str) {
         self.make_after(node, 0);
     }
 

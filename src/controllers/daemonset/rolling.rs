@@ -64,7 +64,7 @@ impl<'w> DaemonSetState<'w> {
             }
             match self.pair(&node) {
                 (None, Some(old)) if self.is_available(old) => candidates.push(node),
-                (None, Some(_)) => self.make(&node),
+                (None, Some(_)) => self.create_pod(&node),
                 (Some(new), Some(old)) if self.is_available(new) => self.delete(old, "its successor is available"),
                 (Some(_), Some(old)) if !self.is_available(old) => {
                     self.delete(old, "it is out of date and not available")
@@ -75,7 +75,7 @@ impl<'w> DaemonSetState<'w> {
         }
         let budget = usize::try_from(self.surge() - surging).unwrap_or(0);
         for node in candidates.into_iter().take(budget.min(BATCH)) {
-            self.make(&node);
+            self.create_pod(&node);
         }
     }
 }

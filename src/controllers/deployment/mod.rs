@@ -228,7 +228,7 @@ impl<'w> Rollout<'w> {
             return self.note_collision(collisions, &name);
         }
         let replicas = if self.spec.recreate { self.spec.replicas } else { self.room_for_new(0) };
-        let set = sets::make(self, template, &hash, &name, replicas);
+        let set = sets::new_replica_set(self, template, &hash, &name, replicas);
         self.plan.write(WriteVerb::Create(set), "no ReplicaSet has the Deployment's template");
         if replicas > 0 {
             self.say_scaled(&name, 0, replicas);

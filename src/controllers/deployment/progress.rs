@@ -28,7 +28,7 @@ impl Rollout<'_> {
     }
 
     /// Counts, and says how the rollout comes along.
-    pub(super) fn judge(&mut self) {
+    pub(super) fn update_progress(&mut self) {
         let before = self.counted();
         let now = self.count();
         if self.spec.deadline.is_none() {

@@ -12,12 +12,12 @@ impl Rollout<'_> {
             return;
         };
         if self.grow_new(new) || self.shrink_old(new) {
-            return self.judge();
+            return self.update_progress();
         }
         if self.is_complete() {
             self.clean_up();
         }
-        self.judge();
+        self.update_progress();
     }
 
     /// Recreate: the old pods go first, all of them, and only then come new ones.
@@ -25,11 +25,11 @@ impl Rollout<'_> {
         let running: Vec<usize> = self.old().filter(|at| self.sets[*at].replicas > 0).collect();
         if !running.is_empty() {
             running.into_iter().for_each(|at| self.scale(at, 0));
-            return self.judge();
+            return self.update_progress();
         }
         if self.old_pods_live() {
             self.plan.wait("waiting for the old pods to end");
-            return self.judge();
+            return self.update_progress();
         }
         let Some(new) = self.new else {
             return self.make_new_set();
@@ -40,7 +40,7 @@ impl Rollout<'_> {
         if self.is_complete() {
             self.clean_up();
         }
-        self.judge();
+        self.update_progress();
     }
 
     fn old_pods_live(&self) -> bool {

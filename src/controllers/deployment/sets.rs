@@ -150,7 +150,7 @@ impl<'w> ReplicaSetState<'w> {
 }
 
 /// A new ReplicaSet: the template, its hash in labels, selector and name, and the revision after all others.
-pub(super) fn make(rollout: &Rollout, template: Value, hash: &str, name: &str, replicas: i64) -> Object {
+pub(super) fn new_replica_set(rollout: &Rollout, template: Value, hash: &str, name: &str, replicas: i64) -> Object {
     let owner = &rollout.owner;
     let mut template = Object(template);
     let mut selector = Object(rollout.object.value_at(&["spec", "selector"]).cloned().unwrap_or(Value::Null));

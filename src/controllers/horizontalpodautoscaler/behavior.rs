@@ -156,14 +156,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn at(second: i64) -> Time {
+    fn time_at(second: i64) -> Time {
         Time::from_second(1_000_000 + second).unwrap()
     }
 
     fn sizes(spec: Value, memory: &AutoscalerMemory, cases: &[(i64, i64, i64, &str)]) {
         let hpa = Object(json!({"spec": spec}));
         for (current, wanted, expected, why) in cases {
-            let found = normalize(&hpa, memory, *current, *wanted, at(0));
+            let found = normalize(&hpa, memory, *current, *wanted, time_at(0));
             let told = if found.limited == WITHIN { found.able.0 } else { found.limited.1 };
             assert_eq!((found.replicas, told), (*expected, *why), "{current} to {wanted}");
         }
@@ -182,8 +182,10 @@ mod tests {
             (10, 5, 5, "ReadyForNewScale"),
         ];
         sizes(spec.clone(), &fresh, &cases);
-        let busy =
-            AutoscalerMemory { recommendations: vec![(at(-400), 10), (at(-200), 8)], ..AutoscalerMemory::default() };
+        let busy = AutoscalerMemory {
+            recommendations: vec![(time_at(-400), 10), (time_at(-200), 8)],
+            ..AutoscalerMemory::default()
+        };
         sizes(spec, &busy, &[(10, 5, 8, "ScaleDownStabilized"), (8, 9, 9, "ReadyForNewScale")]);
     }
 
@@ -195,9 +197,10 @@ mod tests {
         let spec = json!({"maxReplicas": 100, "behavior": {"scaleUp": up, "scaleDown": down}});
         let cases = [(2, 9, 4, "ScaleUpLimit"), (10, 99, 13, "ScaleUpLimit"), (10, 1, 5, "ScaleDownLimit")];
         sizes(spec.clone(), &AutoscalerMemory::default(), &cases);
-        let moved = AutoscalerMemory { scalings: vec![(at(-30), 2), (at(-90), 7)], ..AutoscalerMemory::default() };
+        let moved =
+            AutoscalerMemory { scalings: vec![(time_at(-30), 2), (time_at(-90), 7)], ..AutoscalerMemory::default() };
         sizes(spec.clone(), &moved, &[(10, 99, 11, "ScaleUpLimit")]);
-        let calm = AutoscalerMemory { recommendations: vec![(at(-30), 3)], ..AutoscalerMemory::default() };
+        let calm = AutoscalerMemory { recommendations: vec![(time_at(-30), 3)], ..AutoscalerMemory::default() };
         sizes(spec, &calm, &[(2, 9, 3, "ScaleUpStabilized")]);
         let off = json!({"maxReplicas": 9, "behavior": {"scaleDown": {"selectPolicy": "Disabled", "stabilizationWindowSeconds": 0}}});
         sizes(off, &AutoscalerMemory::default(), &[(5, 1, 5, "ScaleDownLimit")]);

@@ -28,7 +28,7 @@ pub struct MetricsResult {
 }
 
 /// Asks every metric. The largest size counts; while a metric is silent nothing shrinks, and when all are, nothing changes.
-pub fn ask(
+pub fn evaluate_metrics(
     world: &World,
     hpa: &Object,
     pods: &[Arc<Row>],

@@ -85,7 +85,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 impl AutoscalerState<'_> {
-    fn say(&mut self, kind: &str, value: &str, reason: &str, message: &str) {
+    fn set_condition(&mut self, kind: &str, value: &str, reason: &str, message: &str) {
         status::set(&mut self.conditions, status::condition(kind, value, reason, message, self.world.now));
     }
 
@@ -96,7 +96,7 @@ impl AutoscalerState<'_> {
     fn has_no_target(&mut self, why: &str) {
         self.event(EventType::Warning, "FailedGetScale", why);
         let message = format!("the HPA controller was unable to get the target's current scale: {why}");
-        self.say("AbleToScale", "False", "FailedGetScale", &message);
+        self.set_condition("AbleToScale", "False", "FailedGetScale", &message);
     }
 
     fn scale(&mut self, scaled: &Row) {
@@ -105,12 +105,12 @@ impl AutoscalerState<'_> {
         status::count(&mut self.status, "currentReplicas", counted);
         if status::find(&self.conditions, "AbleToScale").is_none_or(|known| known["status"] != "True") {
             let message = "the HPA controller was able to get the target's current scale";
-            self.say("AbleToScale", "True", "SucceededGetScale", message);
+            self.set_condition("AbleToScale", "True", "SucceededGetScale", message);
         }
         let (bound, why) = bounded(&self.object, current);
         if current == 0 {
             let message = "scaling is disabled since the replica count of the target is zero";
-            self.say("ScalingActive", "False", "ScalingDisabled", message);
+            self.set_condition("ScalingActive", "False", "ScalingDisabled", message);
         } else if let Some(why) = why {
             self.rescale(scaled, current, bound, why);
         } else if let Some(pods) = self.measured(scaled) {
@@ -166,20 +166,20 @@ impl AutoscalerState<'_> {
         if let Some(message) = self.ambiguous(scaled, pods) {
             self.event(EventType::Warning, "AmbiguousSelector", message.clone());
             self.event(EventType::Warning, "FailedComputeMetricsReplicas", message.clone());
-            self.say("ScalingActive", "False", "AmbiguousSelector", &message);
+            self.set_condition("ScalingActive", "False", "AmbiguousSelector", &message);
             self.plan.wait(message);
             return self.remember();
         }
-        match metrics::ask(self.world, &self.object, pods, current) {
+        match metrics::evaluate_metrics(self.world, &self.object, pods, current) {
             Err((silent, count)) => self.fail(&silent, count),
             Ok(verdict) => {
                 let message = format!("the HPA was able to successfully calculate a replica count from {}", verdict.by);
-                self.say("ScalingActive", "True", "ValidMetricFound", &message);
+                self.set_condition("ScalingActive", "True", "ValidMetricFound", &message);
                 self.status.insert("currentMetrics".into(), verdict.current.into());
                 let next = behavior::normalize(&self.object, &self.memory, current, verdict.replicas, now);
                 self.memory.recommendations.push((now, verdict.replicas));
-                self.say("AbleToScale", "True", next.able.0, next.able.1);
-                self.say("ScalingLimited", next.limited.0, next.limited.1, next.limited.2);
+                self.set_condition("AbleToScale", "True", next.able.0, next.able.1);
+                self.set_condition("ScalingLimited", next.limited.0, next.limited.1, next.limited.2);
                 if next.replicas != current {
                     let why = match next.replicas > current {
                         true => format!("{} above target", verdict.by),
@@ -214,7 +214,7 @@ impl AutoscalerState<'_> {
         self.event(EventType::Warning, silent.reason, first.clone());
         let told = format!("invalid metrics ({count} invalid out of {all}), first error is: {first}");
         self.event(EventType::Warning, "FailedComputeMetricsReplicas", told);
-        self.say("ScalingActive", "False", silent.reason, &message);
+        self.set_condition("ScalingActive", "False", silent.reason, &message);
         self.plan.wait(message);
     }
 
@@ -225,7 +225,7 @@ impl AutoscalerState<'_> {
         self.event(EventType::Normal, "SuccessfulRescale", format!("New size: {wanted}; reason: {why}"));
         self.plan.write(WriteVerb::Update(body), why);
         let message = format!("the HPA controller was able to update the target scale to {wanted}");
-        self.say("AbleToScale", "True", "SucceededRescale", &message);
+        self.set_condition("AbleToScale", "True", "SucceededRescale", &message);
         self.status.insert("lastScaleTime".into(), time::rfc3339(now).into());
         self.status.insert("desiredReplicas".into(), wanted.into());
         self.memory.scalings.push((now, wanted - current));

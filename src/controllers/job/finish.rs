@@ -32,7 +32,7 @@ impl JobOutcome {
     }
 
     /// The verdict that was given earlier; it stands.
-    fn given(conditions: &[Value]) -> Option<JobOutcome> {
+    fn from_conditions(conditions: &[Value]) -> Option<JobOutcome> {
         let given = |kind, success| {
             let condition = status::find(conditions, kind).filter(|condition| condition["status"] == "True")?;
             let text = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
@@ -45,7 +45,7 @@ impl JobOutcome {
 impl JobState<'_> {
     /// Returns the final condition when the Job ends now.
     pub(super) fn verdict(&mut self) -> Option<JobOutcome> {
-        if let Some(given) = JobOutcome::given(&self.conditions) {
+        if let Some(given) = JobOutcome::from_conditions(&self.conditions) {
             return Some(given);
         }
         if let Some(message) = policy::failing(&self.object, &self.pods) {

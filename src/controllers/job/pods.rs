@@ -17,7 +17,7 @@ impl<'w> JobState<'w> {
     /// Makes missing pods, and deletes those that are too many.
     pub(super) fn run(&mut self) {
         let active: Vec<&Arc<Row>> = self.active().collect();
-        let wanted = if self.spec.suspended { 0 } else { self.wanted(active.len() as i64) };
+        let wanted = if self.spec.suspended { 0 } else { self.desired_active(active.len() as i64) };
         let excess = self.excess(&active, wanted);
         for pod in &excess {
             self.delete(pod, "more pods run than are wanted");
@@ -25,7 +25,7 @@ impl<'w> JobState<'w> {
         let waiting_for = if self.spec.replace_only_failed { self.terminating() as i64 } else { 0 };
         let missing = wanted - waiting_for - (active.len() - excess.len()) as i64;
         if missing > 0 && !self.spec.suspended {
-            self.make(usize::try_from(missing).unwrap_or(0).min(BATCH));
+            self.create_pods(usize::try_from(missing).unwrap_or(0).min(BATCH));
         }
         let (succeeded, all) = (self.all_succeeded(), self.spec.completions);
         let goal = all.map_or("one".to_owned(), |all| all.to_string());
@@ -35,7 +35,7 @@ impl<'w> JobState<'w> {
         });
     }
 
-    fn wanted(&self, active: i64) -> i64 {
+    fn desired_active(&self, active: i64) -> i64 {
         match self.spec.completions {
             // A work queue: once one pod has succeeded, the others finish and no new ones come.
             None if self.all_succeeded() > 0 => active,
@@ -83,7 +83,7 @@ impl<'w> JobState<'w> {
         pods::delete(&mut self.plan, pod, why);
     }
 
-    fn make(&mut self, missing: usize) {
+    fn create_pods(&mut self, missing: usize) {
         if self.spec.backoff_limit_per_index.is_none() {
             let failures = self.failures_since_success(None);
             if self.must_back_off(failures) {

@@ -230,7 +230,7 @@ fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Val
 
 /// Whether the pods of an unreachable node must be evicted now, within the zone's rate limit.
 fn executes(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool {
-    let Some(turn) = zone::turn(world, row) else {
+    let Some(turn) = zone::next_eviction_turn(world, row) else {
         plan.wait("too many nodes do not answer: the pods of none are made to go");
         return is_executing(object) && world.list(ROOT).any(is_ready);
     };
@@ -286,7 +286,7 @@ mod tests {
 {apiVersion: v1, kind: Pod, metadata: {name: stays}, spec: {nodeName: a, tolerations: [{operator: Exists}]}}
 ";
 
-    fn beat(cluster: &mut Cluster, node: &str, at: Time) {
+    fn tick(cluster: &mut Cluster, node: &str, at: Time) {
         let facts = NodeFacts { ours: true, simulated: false, heartbeat: Some(at) };
         cluster.world.facts.nodes.insert(node.into(), facts);
     }
@@ -301,7 +301,7 @@ mod tests {
     fn a_silent_node_loses_its_pods_in_time() {
         let mut cluster = cluster(PODS);
         let start = cluster.world.now;
-        beat(&mut cluster, "a", start);
+        tick(&mut cluster, "a", start);
         cluster.patch("nodes", "a", json!({"metadata": {"labels": {"x": "y"}}}));
         cluster.pass(49);
         assert_eq!(taints(&cluster, "a"), "");
@@ -325,12 +325,12 @@ mod tests {
     fn a_node_that_beats_again_is_ready_again() {
         let mut cluster = cluster(PODS);
         let start = cluster.world.now;
-        beat(&mut cluster, "a", start);
+        tick(&mut cluster, "a", start);
         cluster.patch("nodes", "a", json!({"metadata": {"labels": {"x": "y"}}}));
         cluster.pass(60);
         assert!(cluster.conditions("nodes", "a").starts_with("Ready=Unknown"));
         let now = cluster.world.now;
-        beat(&mut cluster, "a", now);
+        tick(&mut cluster, "a", now);
         cluster.patch("nodes", "a", json!({"metadata": {"labels": {"x": "z"}}}));
         cluster.settle();
         let said = cluster.conditions("nodes", "a");
@@ -344,7 +344,7 @@ mod tests {
         let mut cluster = cluster(PODS);
         let start = cluster.world.now;
         for node in ["a", "b"] {
-            beat(&mut cluster, node, start);
+            tick(&mut cluster, node, start);
             cluster.patch("nodes", node, json!({"metadata": {"labels": {"x": "y"}}}));
         }
         cluster.pass(1000);
@@ -358,7 +358,7 @@ mod tests {
         for name in zone.iter().chain(others) {
             let at =
                 if zone.iter().position(|one| one == name).is_some_and(|at| at < silent) { start } else { Time::MAX };
-            beat(cluster, name, at);
+            tick(cluster, name, at);
             cluster.patch("nodes", name, json!({"metadata": {"labels": {"x": "y"}}}));
         }
         cluster.pass(seconds);

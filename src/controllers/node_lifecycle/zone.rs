@@ -20,7 +20,7 @@ const MUCH: usize = 55;
 const FEW: usize = 2;
 
 /// When the pods of a node that does not answer may be made to go: none as long as things stay as they are.
-pub(super) fn turn(world: &World, node: &Row) -> Option<Time> {
+pub(super) fn next_eviction_turn(world: &World, node: &Row) -> Option<Time> {
     // Without any ready node, the control plane itself is the more likely cause.
     if !world.list(ROOT).any(is_ready) {
         return None;

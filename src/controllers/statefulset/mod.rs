@@ -58,7 +58,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let object = row.object();
-    let Some(history) = revisions::keep(world, &owner, &object, &mut plan) else {
+    let Some(history) = revisions::sync_revisions(world, &owner, &object, &mut plan) else {
         revisions::note_collision(object, &mut plan);
         return plan;
     };
@@ -109,7 +109,7 @@ impl<'w> StatefulSetState<'w> {
     /// One wanted pod. False when what follows has to wait.
     fn keep_replica(&mut self, ordinal: i64) -> bool {
         let Some(pod) = self.pods.get(&ordinal).copied() else {
-            self.make(ordinal);
+            self.create_pod(ordinal);
             return !self.ordered;
         };
         let name = pod.key.name.clone();
@@ -153,7 +153,7 @@ impl<'w> StatefulSetState<'w> {
         self.ordinals().contains(&ordinal)
     }
 
-    fn make(&mut self, ordinal: i64) {
+    fn create_pod(&mut self, ordinal: i64) {
         if self.awaits_claims(ordinal) || !self.may_make(ordinal) {
             return;
         }

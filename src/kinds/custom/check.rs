@@ -1,7 +1,7 @@
 //! Whether an object is as its schema says, in the words of Kubernetes' validator (kube-openapi/pkg/validation).
 
 use super::pattern;
-use super::schema::is;
+use super::schema::has_flag;
 use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::Object;
 use serde_json::Value;
@@ -42,7 +42,7 @@ pub fn has_rules(schema: &Value) -> bool {
 
 /// Checks one value. `path` is the whole one.
 pub fn value_at(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !schema.is_object() || value.is_null() && is(schema, "nullable") {
+    if !schema.is_object() || value.is_null() && has_flag(schema, "nullable") {
         return;
     }
     if let Some(wanted) = wrong_type(schema, value) {
@@ -76,7 +76,7 @@ fn type_of(value: &Value) -> &'static str {
 /// The type that it should have, when it has another.
 fn wrong_type<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
     let found = type_of(value);
-    if is(schema, "x-kubernetes-int-or-string") {
+    if has_flag(schema, "x-kubernetes-int-or-string") {
         return (!matches!(found, "integer" | "string")).then_some("integer,string");
     }
     let wanted = schema["type"].as_str()?;
@@ -130,7 +130,7 @@ fn of_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, error
     let mut refuse =
         |detail: String| errors.invalid(path, value.clone(), &format!("{path} in body should be {detail}"));
     if let Some(most) = schema["maximum"].as_f64() {
-        let (is_over, words) = match is(schema, "exclusiveMaximum") {
+        let (is_over, words) = match has_flag(schema, "exclusiveMaximum") {
             true => (number >= most, "less than"),
             false => (number > most, "less than or equal to"),
         };
@@ -139,7 +139,7 @@ fn of_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, error
         }
     }
     if let Some(least) = schema["minimum"].as_f64() {
-        let (is_under, words) = match is(schema, "exclusiveMinimum") {
+        let (is_under, words) = match has_flag(schema, "exclusiveMinimum") {
             true => (number <= least, "greater than"),
             false => (number < least, "greater than or equal to"),
         };
@@ -167,7 +167,7 @@ fn of_list(schema: &Value, items: &[Value], path: &FieldPath, errors: &mut Field
     let keys: Option<Vec<Value>> = match schema["x-kubernetes-list-type"].as_str() {
         Some("set") => Some(items.to_vec()),
         Some("map") => Some(items.iter().map(|item| key_of(schema, item)).collect()),
-        _ if is(schema, "uniqueItems") => Some(items.to_vec()),
+        _ if has_flag(schema, "uniqueItems") => Some(items.to_vec()),
         _ => None,
     };
     let mut seen = std::collections::HashSet::new();

@@ -1,6 +1,6 @@
 //! Custom resources: the kinds that CustomResourceDefinitions declare.
 //!
-//! Knows: what a definition declares of its kind ([`CustomDefinition`]), and which definitions this process has heard of ([`known`]). Definitions
+//! Knows: what a definition declares of its kind ([`CustomDefinition`]), and which definitions this process has heard of ([`known_kinds`]). Definitions
 //! are few and seldom change, so each is kept for the life of the process, as names of resources are.
 //! Never: reads a store. Whoever has read a definition tells of it ([`learn`]), or leaves word where to read them ([`learn_later`]): they may
 //! be large, and few commands name a custom kind. Who writes asks first whether it still stands as it was learnt (`apiserver::custom`). Start reading at [`learn`]; what a body has to look like is [`schema`] and [`check`].
@@ -119,7 +119,7 @@ impl Version {
     /// Returns the version as an `apiVersion` and the warning that it is deprecated.
     fn deprecation(&self, group: &str, kind: &str) -> Option<(String, &'static str)> {
         let usual = || format!("{group}/{} {kind} is deprecated", self.name);
-        let warning = || keep(self.deprecation_warning.clone().unwrap_or_else(usual));
+        let warning = || leak_text(self.deprecation_warning.clone().unwrap_or_else(usual));
         self.deprecated.then(|| (format!("{group}/{}", self.name), warning()))
     }
 }
@@ -145,7 +145,7 @@ pub fn learn_later(source: impl FnOnce() -> Vec<String> + Send + 'static) {
     LATER.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(source));
 }
 
-fn ask_sources() {
+fn read_sources() {
     let sources = std::mem::take(&mut *LATER.lock().unwrap_or_else(PoisonError::into_inner));
     for text in sources.into_iter().flat_map(|source| source()) {
         learn(&text);
@@ -153,8 +153,8 @@ fn ask_sources() {
 }
 
 /// The kinds that were learnt, ordered by resource.
-pub fn known() -> Vec<&'static Kind> {
-    ask_sources();
+pub fn known_kinds() -> Vec<&'static Kind> {
+    read_sources();
     KNOWN.read().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
 }
 
@@ -163,7 +163,7 @@ pub fn find_custom(resource: &str) -> Option<&'static CustomDefinition> {
     if super::ALL.iter().any(|kind| kind.resource == resource) {
         return None;
     }
-    ask_sources();
+    read_sources();
     KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(resource)?.custom
 }
 
@@ -201,7 +201,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     let mut served: Vec<Version> = versions.into_iter().filter(|version| version.served).collect();
     served.sort_by_cached_key(|version| std::cmp::Reverse(precedence(&version.name)));
     let also: Vec<&'static str> =
-        served.iter().skip(1).map(|version| keep(format!("{group}/{}", version.name))).collect();
+        served.iter().skip(1).map(|version| leak_text(format!("{group}/{}", version.name))).collect();
     let deprecations = served.iter().filter_map(|version| version.deprecation(&group, &names.kind)).collect();
     let first = served.into_iter().next()?;
     let is_set = |name: &str| first.subresources.get(name).is_some_and(Value::is_object);
@@ -211,7 +211,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     let custom = CustomDefinition {
         definition,
         mark,
-        singular: keep(singular),
+        singular: leak_text(singular),
         columns: DefinitionColumns::parse(&first.additional_printer_columns),
         scale: is_set("scale").then(|| ScalePaths::parse(&first.subresources["scale"])),
         selectable: first.selectable_fields.iter().filter_map(path).collect(),
@@ -220,12 +220,12 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     };
     Some(Kind {
         resource,
-        version: keep(first.name.clone()),
-        kind: keep(names.kind),
-        short: keep_all(names.short_names),
+        version: leak_text(first.name.clone()),
+        kind: leak_text(names.kind),
+        short: leak_texts(names.short_names),
         also: Vec::leak(also),
         namespaced: scope == "Namespaced",
-        categories: keep_all(names.categories),
+        categories: leak_texts(names.categories),
         status: is_set("status"),
         generation: true,
         scale: is_set("scale"),
@@ -270,12 +270,12 @@ pub fn type_at<'s>(schema: &'s Value, path: &str) -> Option<&'s str> {
     Some(structural::type_of(found))
 }
 
-fn keep(text: String) -> &'static str {
+fn leak_text(text: String) -> &'static str {
     String::leak(text)
 }
 
-fn keep_all(texts: Vec<String>) -> &'static [&'static str] {
-    Vec::leak(texts.into_iter().map(keep).collect())
+fn leak_texts(texts: Vec<String>) -> &'static [&'static str] {
+    Vec::leak(texts.into_iter().map(leak_text).collect())
 }
 
 /// Priority of a version within its group: stable ones first, then beta, then alpha, each by number; other names last

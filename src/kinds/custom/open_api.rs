@@ -3,7 +3,7 @@
 //! pkg/apiserver/schema/defaulting/validation.go).
 
 use super::check::value_at;
-use super::schema::{is, is_pruned};
+use super::schema::{has_flag, is_pruned};
 use super::structural::{has, properties, type_of};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub fn check(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 
 fn node(schema: &Value, place: Place, path: &FieldPath, errors: &mut FieldErrors) {
     keywords(schema, place, path, errors);
-    if is(schema, "uniqueItems") {
+    if has_flag(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.forbidden(&path.child("uniqueItems"), detail);
     }
@@ -78,7 +78,7 @@ fn node(schema: &Value, place: Place, path: &FieldPath, errors: &mut FieldErrors
             "apiVersion" if place.is_root => Some("in top-level apiVersion"),
             _ => place.no_default,
         };
-        let is_resource = place.is_root || is(schema, "x-kubernetes-embedded-resource");
+        let is_resource = place.is_root || has_flag(schema, "x-kubernetes-embedded-resource");
         let is_in_metadata = place.is_in_metadata || is_resource && is_metadata;
         node(inner, Place { is_root: false, is_in_metadata, no_default }, &path.child("properties").key(name), errors);
     }
@@ -116,7 +116,7 @@ fn keywords(schema: &Value, place: Place, path: &FieldPath, errors: &mut FieldEr
     if schema["items"].is_array() {
         errors.forbidden(&path.child("items"), "items must be a schema object and not an array");
     }
-    if place.is_in_metadata && is(schema, "x-kubernetes-embedded-resource") {
+    if place.is_in_metadata && has_flag(schema, "x-kubernetes-embedded-resource") {
         let path = path.child("x-kubernetes-embedded-resource");
         errors.forbidden(&path, "must not be used inside of resource meta");
     }
@@ -173,7 +173,7 @@ fn keyed_list(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let kind = schema["x-kubernetes-list-type"].as_str().unwrap_or_default();
     let items = &schema["items"];
     let below = path.child("items");
-    if matches!(kind, "set" | "map") && is(items, "nullable") {
+    if matches!(kind, "set" | "map") && has_flag(items, "nullable") {
         let detail = format!("cannot be nullable when x-kubernetes-list-type is {kind}");
         errors.forbidden(&below.child("nullable"), &detail);
     }
@@ -207,7 +207,7 @@ fn keyed_list(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
                     let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                     errors.required(&at.child("default"), detail);
                 }
-                if is(field, "nullable") {
+                if has_flag(field, "nullable") {
                     let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
                     errors.forbidden(&at.child("nullable"), detail);
                 }

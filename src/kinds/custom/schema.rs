@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 const HEAD: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Whether a schema says so.
-pub fn is(schema: &Value, word: &str) -> bool {
+pub fn has_flag(schema: &Value, word: &str) -> bool {
     schema[word] == true
 }
 
@@ -30,7 +30,7 @@ type Dropped<'s, 'c> = dyn FnMut(String, Option<&'s str>) + 'c;
 /// Prunes by a schema; where there is none, every field of an object goes. `preserves` is whether the list that holds the value preserves
 /// what its schema does not know.
 fn prune_at<'s>(schema: &'s Value, value: &mut Value, path: &str, preserves: bool, unknown: &mut Dropped<'s, '_>) {
-    let preserves = preserves || is(schema, "x-kubernetes-preserve-unknown-fields");
+    let preserves = preserves || has_flag(schema, "x-kubernetes-preserve-unknown-fields");
     if preserves && schema.is_null() {
         return;
     }
@@ -52,7 +52,7 @@ fn prune_fields<'s>(
     preserves: bool,
     unknown: &mut Dropped<'s, '_>,
 ) {
-    let is_resource = is(schema, "x-kubernetes-embedded-resource");
+    let is_resource = has_flag(schema, "x-kubernetes-embedded-resource");
     let others = &schema["additionalProperties"];
     let known = schema["properties"].as_object();
     fields.retain(|name, value| {
@@ -80,7 +80,7 @@ fn of_field<'s>(schema: &'s Value, name: &str) -> &'s Value {
 
 /// Whether a value is a `null` where its schema allows none.
 fn is_stray_null(schema: &Value, value: &Value) -> bool {
-    value.is_null() && schema.is_object() && !is(schema, "nullable")
+    value.is_null() && schema.is_object() && !has_flag(schema, "nullable")
 }
 
 /// Drops fields that are `null`, may not be, and have no default (defaulting/prunenulls.go).

@@ -2,7 +2,7 @@
 //! and defaults are well defined (k8s.io/apiextensions-apiserver/pkg/apiserver/schema: validation.go, complete.go).
 
 use super::pattern::{self, MOST_STATES, MOST_STATES_OF_A_SCHEMA};
-use super::schema::is;
+use super::schema::has_flag;
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 
@@ -76,12 +76,12 @@ fn node(schema: &Value, level: Level, path: &FieldPath, states: &mut usize, erro
     let skips_first = is_int_or_string(&schema["allOf"][0]["anyOf"]);
     values(schema, skips_any, skips_first, path, states, errors);
     typed(schema, level, path, errors);
-    let is_resource = is(schema, "x-kubernetes-embedded-resource");
+    let is_resource = has_flag(schema, "x-kubernetes-embedded-resource");
     if is_resource && has(schema, "additionalProperties") {
         errors.forbidden(others, "must not be used if x-kubernetes-embedded-resource is set");
     }
     metadata(schema, level, path, errors);
-    if is_resource && !is(schema, "x-kubernetes-preserve-unknown-fields") && !has(schema, "properties") {
+    if is_resource && !has_flag(schema, "x-kubernetes-preserve-unknown-fields") && !has(schema, "properties") {
         let detail =
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
         errors.required(&path.child("properties"), detail);
@@ -101,18 +101,18 @@ fn is_int_or_string(list: &Value) -> bool {
 /// Every schema says a type, but for those that may hold several.
 fn typed(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     let declared = type_of(schema);
-    let is_mixed = is(schema, "x-kubernetes-int-or-string");
+    let is_mixed = has_flag(schema, "x-kubernetes-int-or-string");
     for word in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
-        if is_mixed && is(schema, word) {
+        if is_mixed && has_flag(schema, word) {
             errors.invalid(&path.child(word), true, "must be false if x-kubernetes-int-or-string is true");
         }
     }
     let path = &path.child("type");
-    let is_resource = is(schema, "x-kubernetes-embedded-resource");
+    let is_resource = has_flag(schema, "x-kubernetes-embedded-resource");
     let of_resource = "must be object if x-kubernetes-embedded-resource is true";
     match (declared, is_resource) {
         ("", true) => errors.required(path, of_resource),
-        ("", false) if !is_mixed && !is(schema, "x-kubernetes-preserve-unknown-fields") => {
+        ("", false) if !is_mixed && !has_flag(schema, "x-kubernetes-preserve-unknown-fields") => {
             let place = match level {
                 Level::Root => "at the root",
                 Level::Item => "for specified array items",
@@ -131,7 +131,7 @@ fn typed(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldError
 /// The schema of `metadata` may only restrict the name.
 fn metadata(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("properties");
-    let is_resource = level == Level::Root || is(schema, "x-kubernetes-embedded-resource");
+    let is_resource = level == Level::Root || has_flag(schema, "x-kubernetes-embedded-resource");
     let declared = |name: &str| schema["properties"].get(name);
     for name in ["kind", "apiVersion"] {
         if let Some(found) = declared(name).map(type_of).filter(|found| is_resource && *found != "string") {

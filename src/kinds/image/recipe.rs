@@ -55,13 +55,13 @@ fn read(name: &'static str, text: &'static str) -> Option<Recipe> {
 }
 
 /// Every recipe, by name.
-pub fn all() -> &'static [Recipe] {
+pub fn builtin_recipes() -> &'static [Recipe] {
     &RECIPES.all
 }
 
 /// The recipe of this name, or of an image of this name.
 pub fn named(name: &str) -> Option<&'static Recipe> {
-    all().iter().find(|recipe| recipe.name == name).or_else(|| of_image(name))
+    builtin_recipes().iter().find(|recipe| recipe.name == name).or_else(|| of_image(name))
 }
 
 /// The recipe for an image as it is written in a manifest.
@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn every_recipe_is_a_valid_object_of_its_name() {
-        assert_eq!(all().len(), FILES.len());
-        for recipe in all() {
+        assert_eq!(builtin_recipes().len(), FILES.len());
+        for recipe in builtin_recipes() {
             let Recipe { name, text, object, image } = recipe;
             assert!(text.starts_with(&format!("# {name}: ")), "{name} begins with what it is");
             assert_eq!(object.name(), *name);
@@ -97,7 +97,7 @@ mod tests {
                 "{name}"
             );
         }
-        let sorted = all().windows(2).all(|pair| pair[0].name < pair[1].name);
+        let sorted = builtin_recipes().windows(2).all(|pair| pair[0].name < pair[1].name);
         assert!(sorted, "the table is sorted");
     }
 

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn told(old: Value, new: Value) -> Vec<String> {
+    fn messages(old: Value, new: Value) -> Vec<String> {
         let pod = |ephemeral: Value| {
             let spec = json!({"containers": [{"name": "c", "image": "a"}], "ephemeralContainers": ephemeral});
             let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec});
@@ -150,7 +150,7 @@ mod tests {
             ),
         ];
         for (old, new, expected) in table {
-            assert_eq!(told(old, new.clone()), expected, "{new}");
+            assert_eq!(messages(old, new.clone()), expected, "{new}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Pod (core/v1), and the pod spec that every workload's template carries.
 //!
-//! Knows: defaults and checks of a pod spec, and what other rooms ask of a pod (requests, QoS class, readiness).
+//! Knows: defaults and checks of a pod spec, and what other modules ask of a pod (requests, QoS class, readiness).
 //! Never: decides where a pod runs or what becomes of it.
 //! Start reading at [`KIND`].
 

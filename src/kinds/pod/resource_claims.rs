@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(spec: Value) -> Vec<String> {
+    fn messages(spec: Value) -> Vec<String> {
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
         let mut errors = FieldErrors::default();
         check(&spec, &FieldPath::root("spec"), &mut errors);
@@ -80,7 +80,7 @@ mod tests {
     fn claims_need_a_name_and_one_source() {
         let uses = json!([{"name": "c", "resources": {"claims": [{"name": "a"}, {"name": "a", "request": "r"}]}}]);
         let claim = json!({"name": "a", "resourceClaimName": "x"});
-        assert_eq!(told(json!({"containers": uses, "resourceClaims": [claim]})), Vec::<String>::new());
+        assert_eq!(messages(json!({"containers": uses, "resourceClaims": [claim]})), Vec::<String>::new());
         let bad = json!([{"name": "", "resourceClaimName": "x"}, {"name": "a"}, {"name": "a", "resourceClaimName": "X"},
             {"name": "b", "resourceClaimName": "x", "resourceClaimTemplateName": "y"}]);
         let uses = json!([{"name": "c", "resources": {"claims": [{"name": "z"}, {"name": "a"}, {"name": "a"}, {"name": ""}]}}]);
@@ -94,6 +94,6 @@ mod tests {
             "spec.containers[0].resources.claims[2] FieldValueDuplicate",
             "spec.containers[0].resources.claims[3].name FieldValueRequired",
         ];
-        assert_eq!(told(json!({"containers": uses, "resourceClaims": bad})), expected);
+        assert_eq!(messages(json!({"containers": uses, "resourceClaims": bad})), expected);
     }
 }

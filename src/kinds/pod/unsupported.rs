@@ -43,17 +43,17 @@ const NO_PROFILE: &str = "processes have the profile of kloop itself";
 pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     for line in OF_POD {
-        look(spec, path.to_owned(), line.0, line, &mut found);
+        find_used(spec, path.to_owned(), line.0, line, &mut found);
     }
     for (index, volume) in spec["volumes"].as_array().into_iter().flatten().enumerate() {
         for line in OF_VOLUME {
-            look(volume, format!("{path}.volumes[{index}]"), line.0, line, &mut found);
+            find_used(volume, format!("{path}.volumes[{index}]"), line.0, line, &mut found);
         }
     }
     for list in ["initContainers", "containers"] {
         for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
             for line in OF_CONTAINER {
-                look(container, format!("{path}.{list}[{index}]"), line.0, line, &mut found);
+                find_used(container, format!("{path}.{list}[{index}]"), line.0, line, &mut found);
             }
         }
     }
@@ -61,7 +61,13 @@ pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
 }
 
 /// Goes down to a field, through every item of the lists on the way.
-fn look(value: &Value, path: String, rest: &str, line: &UnsupportedField, found: &mut Vec<(String, &'static str)>) {
+fn find_used(
+    value: &Value,
+    path: String,
+    rest: &str,
+    line: &UnsupportedField,
+    found: &mut Vec<(String, &'static str)>,
+) {
     let (step, below) = rest.split_once('.').map_or((rest, None), |(step, below)| (step, Some(below)));
     let Some(below) = below else {
         if value.get(step).is_some_and(|asked| is_asked(asked, line.1)) {
@@ -70,10 +76,10 @@ fn look(value: &Value, path: String, rest: &str, line: &UnsupportedField, found:
         return;
     };
     match step.strip_suffix("[]") {
-        None => look(&value[step], format!("{path}.{step}"), below, line, found),
+        None => find_used(&value[step], format!("{path}.{step}"), below, line, found),
         Some(list) => {
             for (index, item) in value[list].as_array().into_iter().flatten().enumerate() {
-                look(item, format!("{path}.{list}[{index}]"), below, line, found);
+                find_used(item, format!("{path}.{list}[{index}]"), below, line, found);
             }
         }
     }

@@ -62,7 +62,7 @@ impl<'a> MetricTarget<'a> {
         }
     }
 
-    fn wants(&self, field: &str) -> Option<String> {
+    fn target_text(&self, field: &str) -> Option<String> {
         Some(self.spec.plain(&format!("target.{field}"))).filter(|text| !text.is_empty())
     }
 
@@ -90,17 +90,19 @@ fn target(body: &Value, at: usize, metric: &Value) -> String {
     match kind {
         "Resource" | "ContainerResource" => {
             let name = metric.spec.text("name");
-            if let Some(wanted) = metric.wants("averageValue") {
+            if let Some(wanted) = metric.target_text("averageValue") {
                 return format!("{name}: {}/{wanted}", metric.has_now("averageValue"));
             }
             let percent = |text: String| if text.starts_with('<') { text } else { text + "%" };
-            let wanted = metric.wants("averageUtilization").map_or_else(|| "<auto>".into(), percent);
+            let wanted = metric.target_text("averageUtilization").map_or_else(|| "<auto>".into(), percent);
             format!("{name}: {}/{wanted}", percent(metric.has_now("averageUtilization")))
         }
-        "Pods" => format!("{}/{}", metric.has_now("averageValue"), metric.wants("averageValue").unwrap_or_default()),
-        "Object" | "External" => match metric.wants("averageValue") {
+        "Pods" => {
+            format!("{}/{}", metric.has_now("averageValue"), metric.target_text("averageValue").unwrap_or_default())
+        }
+        "Object" | "External" => match metric.target_text("averageValue") {
             Some(wanted) => format!("{}/{wanted} (avg)", metric.has_now("averageValue")),
-            None => format!("{}/{}", metric.has_now("value"), metric.wants("value").unwrap_or_default()),
+            None => format!("{}/{}", metric.has_now("value"), metric.target_text("value").unwrap_or_default()),
         },
         _ => "<unknown type>".into(),
     }
@@ -141,14 +143,14 @@ fn describe(scaler: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
 
 fn one_metric(out: &mut Describe, kind: &str, metric: &MetricTarget<'_>) {
     let name = metric.spec.text("metric.name");
-    let average = metric.wants("averageValue");
+    let average = metric.target_text("averageValue");
     let of_value = |label: String, out: &mut Describe| match &average {
         Some(wanted) => {
             let now = metric.has_now("averageValue");
             out.field(1, &format!("{label}(target average value)"), format_args!("{now} / {wanted}"));
         }
         None => {
-            let (now, wanted) = (metric.has_now("value"), metric.wants("value").unwrap_or_default());
+            let (now, wanted) = (metric.has_now("value"), metric.target_text("value").unwrap_or_default());
             out.field(1, &format!("{label}(target value)"), format_args!("{now} / {wanted}"));
         }
     };
@@ -183,7 +185,7 @@ fn utilization(out: &mut Describe, what: &str, metric: &MetricTarget<'_>, averag
         Some(percent) => format!("{percent}% ({value})"),
         None => "<unknown>".into(),
     };
-    let wanted = metric.wants("averageUtilization").map_or_else(|| "<auto>".into(), |percent| percent + "%");
+    let wanted = metric.target_text("averageUtilization").map_or_else(|| "<auto>".into(), |percent| percent + "%");
     out.field(1, &format!("{what}  (as a percentage of request)"), format_args!("{now} / {wanted}"));
 }
 

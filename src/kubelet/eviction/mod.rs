@@ -1,4 +1,4 @@
-//! Eviction: a pod that takes more room on the disk than it may is ended by its node and fails, and so are those that a node
+//! Eviction: a pod that takes more space on the disk than it may is ended by its node and fails, and so are those that a node
 //! under [`pressure`] cannot keep or take in.
 //!
 //! The machine watches ([`Effect::Confine`]) what is bounded, and nothing else; the words are Kubernetes'
@@ -81,7 +81,7 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
     }
     let bounds = bounds(pod);
     if !bounds.is_empty() {
-        plan.effects.push(Effect::Confine { pod_uid: pod.row.uid.clone(), bounds });
+        plan.effects.push(Effect::WatchStorage { pod_uid: pod.row.uid.clone(), bounds });
     }
 }
 

@@ -8,7 +8,7 @@
 use super::super::pod::{LocalPod, PodContainer};
 use super::view;
 use crate::world::start::DnsTarget;
-use crate::world::{EventType, Plan, entrance};
+use crate::world::{EventType, Plan, ingress_routes};
 
 /// The port of resolvers.
 const DNS: u16 = 53;
@@ -55,7 +55,7 @@ fn is_led(pod: &LocalPod) -> bool {
 }
 
 /// Returns the base that its policy selects.
-fn wanted(pod: &LocalPod) -> DnsBase {
+fn resolve_policy(pod: &LocalPod) -> DnsBase {
     match policy(pod) {
         "None" => DnsBase::Nothing,
         "ClusterFirstWithHostNet" => DnsBase::Cluster,
@@ -66,7 +66,7 @@ fn wanted(pod: &LocalPod) -> DnsBase {
 
 /// Returns the base in effect: without access to the cluster's resolver, the machine's.
 fn base(pod: &LocalPod) -> DnsBase {
-    match wanted(pod) {
+    match resolve_policy(pod) {
         DnsBase::Cluster if !has_place(pod) && !is_led(pod) => DnsBase::Machine,
         wanted => wanted,
     }
@@ -88,7 +88,8 @@ fn config(pod: &LocalPod) -> ResolvConf {
         DnsBase::Nothing => ResolvConf::default(),
         DnsBase::Machine => machine,
         DnsBase::Cluster => {
-            let place = if has_place(pod) { entrance::resolver(settings.network).to_string() } else { ANY.to_owned() };
+            let place =
+                if has_place(pod) { ingress_routes::resolver(settings.network).to_string() } else { ANY.to_owned() };
             let own = [&*format!("{}.svc.cluster.local", pod.row.key.namespace), "svc.cluster.local", "cluster.local"];
             let searches = own.into_iter().map(str::to_owned).chain(machine.searches).collect();
             ResolvConf { servers: vec![place], searches, options: vec!["ndots:5".to_owned()] }
@@ -173,7 +174,7 @@ pub fn names(pod: &LocalPod, member: &PodContainer) -> DnsTarget {
 
 /// Tells, with a pod's first start, of what it asks for names and does not get.
 pub fn tell_names(pod: &LocalPod, plan: &mut Plan) {
-    let lacks = match wanted(pod) {
+    let lacks = match resolve_policy(pod) {
         // First what no port would help.
         DnsBase::Cluster if !is_led(pod) && pod.members.iter().any(|member| view::sees_machine(pod, member)) => {
             Some("the pod sees the machine's /etc/resolv.conf")

@@ -29,7 +29,7 @@ pub fn volume_files(pod: &LocalPod, volume: &Volume) -> Option<VolumeFiles> {
         return Some(keys(pod, &SECRET, name, secret.items.as_deref(), secret.optional, mode));
     }
     if let Some(downward) = &volume.downward_api {
-        return Some(told(pod, downward.items.as_deref(), downward.default_mode.unwrap_or(MODE)));
+        return Some(downward_files(pod, downward.items.as_deref(), downward.default_mode.unwrap_or(MODE)));
     }
     let projected = volume.projected.as_ref()?;
     let mode = projected.default_mode.unwrap_or(MODE);
@@ -56,7 +56,7 @@ fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> VolumeFil
         return keys(pod, &SECRET, &secret.name, secret.items.as_deref(), secret.optional, mode);
     }
     if let Some(downward) = &source.downward_api {
-        return told(pod, downward.items.as_deref(), mode);
+        return downward_files(pod, downward.items.as_deref(), mode);
     }
     if let Some(wanted) = &source.service_account_token {
         let content = token::content(pod, wanted).into_bytes();
@@ -124,7 +124,7 @@ fn from_base64(text: &str) -> Vec<u8> {
 }
 
 /// Files of the downward API.
-fn told(pod: &LocalPod, items: Option<&[DownwardAPIVolumeFile]>, mode: i32) -> VolumeFiles {
+fn downward_files(pod: &LocalPod, items: Option<&[DownwardAPIVolumeFile]>, mode: i32) -> VolumeFiles {
     let mut files = Vec::new();
     for item in items.unwrap_or_default() {
         let text = match (&item.field_ref, &item.resource_field_ref) {

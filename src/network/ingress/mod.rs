@@ -11,7 +11,7 @@ pub mod faults;
 pub mod table;
 
 use crate::object::{Key, Object, Str};
-use crate::world::entrance::{
+use crate::world::ingress_routes::{
     BackendPort, IngressBackend, IngressCertificate, IngressListener, IngressPath, IngressRoute,
 };
 use crate::world::{Effect, EventType, Loop, Plan, Row, World, WriteVerb};
@@ -50,13 +50,13 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let row = world.get(key);
     let served = row.filter(|row| !row.is_deleting() && is_served(world, &row.body()));
-    let wanted = served.map(|row| entrance(world, row));
-    let ordered = world.facts.entrances.get(key);
+    let wanted = served.map(|row| ingress_route(world, row));
+    let ordered = world.facts.ingress_routes.get(key);
     if wanted.as_ref() != ordered.map(|ordered| &**ordered) {
         if let Some(row) = served {
             warn(world, row, &mut plan);
         }
-        plan.effects.push(Effect::Admit { ingress: key.clone(), entrance: wanted.clone().map(Arc::new) });
+        plan.effects.push(Effect::SetIngress { ingress: key.clone(), ingress_route: wanted.clone().map(Arc::new) });
     }
     if let Some(row) = row.filter(|row| !row.is_deleting()) {
         write_status(world, row, wanted.as_ref(), &mut plan);
@@ -79,7 +79,7 @@ fn address(world: &World) -> String {
     format!("127.{}.255.1", world.settings.network)
 }
 
-fn entrance(world: &World, row: &Row) -> IngressRoute {
+fn ingress_route(world: &World, row: &Row) -> IngressRoute {
     let ingress = row.body();
     let namespace = &row.key.namespace;
     let rules = ingress.items(&["spec", "rules"]).iter();
@@ -157,11 +157,11 @@ fn warn(world: &World, row: &Row, plan: &mut Plan) {
 }
 
 /// Updates the status with the address. Without a local node there is no proxy, and so no address.
-fn write_status(world: &World, row: &Row, entrance: Option<&IngressRoute>, plan: &mut Plan) {
+fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, plan: &mut Plan) {
     let ingress = row.body();
     let has = ingress.value_at(&["status", "loadBalancer", "ingress"]).unwrap_or(&Value::Null);
     let doors = &world.facts.doors;
-    let Some(entrance) = entrance else {
+    let Some(ingress_route) = ingress_route else {
         // An address that another controller set is kept.
         if has[0]["ip"] == address(world) {
             plan.write(with_status(&ingress, json!({})), "its class is another controller's");
@@ -171,19 +171,19 @@ fn write_status(world: &World, row: &Row, entrance: Option<&IngressRoute>, plan:
     if !world.facts.nodes.values().any(|node| node.ours && !node.simulated) {
         return;
     }
-    let is_secure = !entrance.certificates.is_empty();
+    let is_secure = !ingress_route.certificates.is_empty();
     let wanted: Vec<&IngressListener> = std::iter::once(&doors.http).chain(is_secure.then_some(&doors.https)).collect();
     if wanted.iter().any(|door| door.port == 0) {
         return;
     }
     let ports: Vec<Value> = wanted.iter().map(|door| json!({"port": door.port, "protocol": "TCP"})).collect();
-    let status = json!([{"ip": entrance.address, "ports": ports}]);
+    let status = json!([{"ip": ingress_route.address, "ports": ports}]);
     if *has == status {
         return;
     }
     let texts = ["http", "https"].into_iter().zip(&wanted).map(|(scheme, door)| {
-        let usual = format!("; in pods {scheme}://{}/", entrance.address);
-        place(scheme, &entrance.address, door, if world.settings.pod_network { &usual } else { "" })
+        let usual = format!("; in pods {scheme}://{}/", ingress_route.address);
+        place(scheme, &ingress_route.address, door, if world.settings.pod_network { &usual } else { "" })
     });
     let text = format!("Scheduled for sync: answers at {}", texts.collect::<Vec<_>>().join(" and "));
     plan.event(row, EventType::Normal, "Sync", text.clone());

@@ -2,7 +2,7 @@
 //! then the older Ingress.
 
 use crate::object::{Key, Str};
-use crate::world::entrance::{IngressBackend, IngressRoute};
+use crate::world::ingress_routes::{IngressBackend, IngressRoute};
 use std::collections::HashMap;
 
 /// The rules of all Ingresses, by host.
@@ -41,12 +41,12 @@ pub enum RouteMatch<'a> {
 
 impl IngressTable {
     /// The table of these Ingresses.
-    pub fn new<'a>(entrances: impl IntoIterator<Item = (&'a Key, &'a IngressRoute)>) -> IngressTable {
-        let mut sorted: Vec<(&Key, &IngressRoute)> = entrances.into_iter().collect();
-        sorted.sort_by_key(|(key, entrance)| (entrance.created, *key));
+    pub fn new<'a>(ingress_routes: impl IntoIterator<Item = (&'a Key, &'a IngressRoute)>) -> IngressTable {
+        let mut sorted: Vec<(&Key, &IngressRoute)> = ingress_routes.into_iter().collect();
+        sorted.sort_by_key(|(key, ingress_route)| (ingress_route.created, *key));
         let mut table = IngressTable::default();
-        for (_, entrance) in sorted {
-            table.add(entrance);
+        for (_, ingress_route) in sorted {
+            table.add(ingress_route);
         }
         for entries in table.hosts.values_mut() {
             // Stable: the older Ingress stays before the younger.
@@ -57,8 +57,8 @@ impl IngressTable {
         table
     }
 
-    fn add(&mut self, entrance: &IngressRoute) {
-        for rule in &entrance.rules {
+    fn add(&mut self, ingress_route: &IngressRoute) {
+        for rule in &ingress_route.rules {
             let (path, kind) = match rule.is_exact {
                 true => (&*rule.path, PathMatchKind::Exact),
                 false => (rule.path.trim_end_matches('/'), PathMatchKind::Prefix),
@@ -66,9 +66,9 @@ impl IngressTable {
             let entry = PathEntry { path: path.into(), kind, backend: rule.backend.clone() };
             self.hosts.entry(rule.host.to_lowercase().into()).or_default().push(entry);
         }
-        let Some(default) = &entrance.default else { return };
+        let Some(default) = &ingress_route.default else { return };
         // Default backend for the Ingress's own hosts, and for hosts without any rule.
-        let mut hosts: Vec<Str> = entrance.rules.iter().map(|rule| rule.host.to_lowercase().into()).collect();
+        let mut hosts: Vec<Str> = ingress_route.rules.iter().map(|rule| rule.host.to_lowercase().into()).collect();
         hosts.push("".into());
         hosts.sort();
         hosts.dedup();
@@ -130,7 +130,7 @@ pub fn is_host(name: &str, host: &str) -> bool {
 mod tests {
     use super::*;
     use crate::object::{Resource, Time};
-    use crate::world::entrance::{BackendPort, IngressPath};
+    use crate::world::ingress_routes::{BackendPort, IngressPath};
     use jiff::SignedDuration;
 
     fn backend(name: &str) -> IngressBackend {
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    fn entrance(age: i64, rules: &[&str], default: Option<&str>) -> IngressRoute {
+    fn ingress_route(age: i64, rules: &[&str], default: Option<&str>) -> IngressRoute {
         IngressRoute {
             created: Some(Time::UNIX_EPOCH - SignedDuration::from_secs(age)),
             rules: rules.iter().map(|text| rule(text)).collect(),
@@ -158,10 +158,10 @@ mod tests {
         }
     }
 
-    fn ask(entrances: &[IngressRoute], host: &str, path: &str) -> String {
+    fn ask(ingress_routes: &[IngressRoute], host: &str, path: &str) -> String {
         let keys: Vec<Key> =
-            (0..entrances.len()).map(|at| Key::new(Resource("ingresses"), "default", &at.to_string())).collect();
-        let table = IngressTable::new(keys.iter().zip(entrances));
+            (0..ingress_routes.len()).map(|at| Key::new(Resource("ingresses"), "default", &at.to_string())).collect();
+        let table = IngressTable::new(keys.iter().zip(ingress_routes));
         match table.find(host, path) {
             RouteMatch::Nothing => "-".into(),
             RouteMatch::Unknown => "?".into(),
@@ -190,15 +190,15 @@ mod tests {
         ];
         for (path, asked, prefix, exact) in table {
             for (kind, expected) in [("~", prefix), ("=", exact)] {
-                let entrances = [entrance(0, &[&format!("* {kind} {path} web")], None)];
-                assert_eq!(ask(&entrances, "h", asked) == "web", expected, "{kind} {path} for {asked}");
+                let ingress_routes = [ingress_route(0, &[&format!("* {kind} {path} web")], None)];
+                assert_eq!(ask(&ingress_routes, "h", asked) == "web", expected, "{kind} {path} for {asked}");
             }
         }
     }
 
     #[test]
     fn the_best_rule_wins() {
-        let shop = entrance(
+        let shop = ingress_route(
             9,
             &[
                 "shop.example ~ / front",
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn what_no_rule_speaks_of_goes_to_a_default() {
-        let one = entrance(5, &["one.example ~ /a a"], Some("one"));
-        let two = entrance(9, &["two.example ~ /a b", "* ~ /any any"], Some("two"));
+        let one = ingress_route(5, &["one.example ~ /a a"], Some("one"));
+        let two = ingress_route(9, &["two.example ~ /a b", "* ~ /any any"], Some("two"));
         let table = [
             ("one.example", "/a", "a"),
             ("one.example", "/b", "one"),
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn the_older_ingress_keeps_what_both_want() {
-        let young = entrance(1, &["* ~ / young"], None);
-        let old = entrance(2, &["* ~ / old"], None);
+        let young = ingress_route(1, &["* ~ / young"], None);
+        let old = ingress_route(2, &["* ~ / old"], None);
         assert_eq!(ask(&[young.clone(), old.clone()], "h", "/"), "old");
         assert_eq!(ask(&[old, young], "h", "/"), "old");
     }

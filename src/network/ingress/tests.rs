@@ -3,7 +3,7 @@
 use super::*;
 use crate::object::{Resource, Time};
 use crate::world::NodeFacts;
-use crate::world::entrance::IngressListeners;
+use crate::world::ingress_routes::IngressListeners;
 
 fn put(world: &mut World, resource: &'static str, object: Value) -> Key {
     let meta = &object["metadata"];
@@ -48,7 +48,7 @@ fn ordered(world: &mut World, key: &Key) -> Plan {
 
 fn admitted(plan: &Plan) -> Option<&IngressRoute> {
     plan.effects.iter().find_map(|effect| match effect {
-        Effect::Admit { entrance, .. } => entrance.as_deref(),
+        Effect::SetIngress { ingress_route, .. } => ingress_route.as_deref(),
         _ => None,
     })
 }
@@ -72,18 +72,21 @@ fn rules_become_an_entrance_once() {
     spec["rules"][0]["http"]["paths"][0]["pathType"] = "Exact".into();
     let key = put(&mut world, INGRESSES, ingress(spec));
     let first = ordered(&mut world, &key);
-    let entrance = admitted(&first).unwrap();
+    let ingress_route = admitted(&first).unwrap();
     let service = |name: &str| Key::new(Resource("services"), "default", name);
-    assert_eq!(&*entrance.address, "127.9.255.1");
+    assert_eq!(&*ingress_route.address, "127.9.255.1");
     let web = IngressBackend { service: service("web"), port: BackendPort::Name("http".into()) };
     let rule = IngressPath { host: "shop.example".into(), path: "/".into(), is_exact: true, backend: Some(web) };
-    assert_eq!(entrance.rules, [rule]);
-    assert_eq!(entrance.default, Some(IngressBackend { service: service("other"), port: BackendPort::Number(81) }));
+    assert_eq!(ingress_route.rules, [rule]);
+    assert_eq!(
+        ingress_route.default,
+        Some(IngressBackend { service: service("other"), port: BackendPort::Number(81) })
+    );
     assert!(first.writes.is_empty(), "nobody listens yet");
     assert!(plan(&world, &key).is_empty(), "ordered once");
     world.remove(&key);
     let last = ordered(&mut world, &key);
-    assert_eq!(last.effects, [Effect::Admit { ingress: key.clone(), entrance: None }]);
+    assert_eq!(last.effects, [Effect::SetIngress { ingress: key.clone(), ingress_route: None }]);
     assert!(plan(&world, &key).is_empty());
 }
 

@@ -53,7 +53,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let wanted = world.get(key).filter(|row| !row.is_deleting()).map(|row| policy(world, row));
     let ordered = world.facts.policies.get(key);
     if wanted.as_ref() != ordered.map(|ordered| &**ordered) {
-        plan.effects.push(Effect::Police { policy: key.clone(), rules: wanted.map(Arc::new) });
+        plan.effects.push(Effect::SetNetworkPolicy { policy: key.clone(), rules: wanted.map(Arc::new) });
     }
     plan
 }

@@ -122,7 +122,9 @@ fn orders_are_given_once_and_taken_back() {
     let mut world = world();
     let key = police(&mut world, json!({"podSelector": {}, "policyTypes": ["Ingress"]}));
     let first = plan(&world, &key);
-    let [Effect::Police { rules: Some(rules), .. }] = &first.effects[..] else { panic!("{:?}", first.effects) };
+    let [Effect::SetNetworkPolicy { rules: Some(rules), .. }] = &first.effects[..] else {
+        panic!("{:?}", first.effects)
+    };
     assert_eq!(rules.subjects.len(), 3);
     world.facts.ordered(&first.effects[0], Time::UNIX_EPOCH);
     assert!(plan(&world, &key).is_empty());
@@ -133,7 +135,7 @@ fn orders_are_given_once_and_taken_back() {
     assert_eq!(plan(&world, &key).effects.len(), 1, "one more pod");
     world.remove(&key);
     let last = plan(&world, &key);
-    assert_eq!(last.effects, [Effect::Police { policy: key.clone(), rules: None }]);
+    assert_eq!(last.effects, [Effect::SetNetworkPolicy { policy: key.clone(), rules: None }]);
     world.facts.ordered(&last.effects[0], Time::UNIX_EPOCH);
     assert!(plan(&world, &key).is_empty());
 }

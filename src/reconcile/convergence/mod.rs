@@ -1,6 +1,6 @@
 //! Has the world become what was asked for? It looks at the World and says what is missing, object by object.
 
-pub mod reach;
+pub mod reachability;
 
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource, Time};
@@ -28,7 +28,7 @@ const PROOF: SignedDuration = SignedDuration::from_secs(3);
 /// The same for what a store holds, where another control plane leads, and when the last pod of a Job has proven itself.
 pub fn unmet_in(read: &dyn StoreRead, now: Time) -> Result<(Vec<Unmet>, Option<Time>), StoreError> {
     let mut world = World::new(now);
-    super::tail::load(read, &mut world)?;
+    super::store_tail::load(read, &mut world)?;
     Ok((unmet(&world), proven(&world)))
 }
 
@@ -78,7 +78,7 @@ fn missing(world: &World, row: &Row) -> Option<String> {
         _ => row.controller().is_some(),
     };
     if !is_judged(row.key.resource) {
-        return reach::missing(world, row);
+        return reachability::missing(world, row);
     }
     if told_by_owner {
         return None;

@@ -18,7 +18,7 @@ pub fn explain(world: &mut World, key: &Key, of: &ControlPlaneState) -> Option<C
     let row = world.get(key)?.clone();
     let mut links: Vec<CauseLink> = owners(world, &row).iter().map(|owner| link(world, owner, of)).collect();
     let above = links.len();
-    links.extend(below(world, &row, of, DEPTH));
+    links.extend(causes_below(world, &row, of, DEPTH));
     let missing = links[above..].iter().any(|link| link.standing != ConvergenceState::Converged);
     for link in links.iter_mut().filter(|link| link.standing != ConvergenceState::Converged) {
         link.last = link.about.as_ref().and_then(|subject| last_activity::last(world, subject));
@@ -101,7 +101,7 @@ pub fn in_namespace(key: &Key) -> String {
 }
 
 /// The object and what it leads to: at each step the child that is furthest from what was asked for.
-fn below(world: &mut World, row: &Arc<Row>, of: &ControlPlaneState, depth: usize) -> Vec<CauseLink> {
+fn causes_below(world: &mut World, row: &Arc<Row>, of: &ControlPlaneState, depth: usize) -> Vec<CauseLink> {
     let own = link(world, row, of);
     let mut links = vec![own];
     if row.key.resource == "pods" && !awaits_dependents(row) {
@@ -116,7 +116,7 @@ fn below(world: &mut World, row: &Arc<Row>, of: &ControlPlaneState, depth: usize
     let children = children(world, row);
     let all = children.len();
     let mut chains: Vec<Vec<CauseLink>> =
-        children.iter().take(FOLLOWED).map(|child| below(world, child, of, depth - 1)).collect();
+        children.iter().take(FOLLOWED).map(|child| causes_below(world, child, of, depth - 1)).collect();
     let worst = (0..chains.len()).max_by_key(|place| (standing(&chains[*place]), std::cmp::Reverse(*place)));
     if let Some(worst) = worst {
         let alike = chains.iter().filter(|chain| standing(chain) == standing(&chains[worst])).count();
@@ -170,7 +170,7 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
             let pods: Vec<Arc<Row>> = pods.cloned().collect();
             if pods.iter().all(unready) { pods } else { pods.into_iter().filter(|pod| !unready(pod)).take(1).collect() }
         }
-        "ingresses.networking.k8s.io" => ingress::behind(world, row),
+        "ingresses.networking.k8s.io" => ingress::backends(world, row),
         autoscaler::ROOT => target(world, row).into_iter().collect(),
         disruption::ROOT => disruption::unhealthy(world, row),
         "persistentvolumeclaims" => {

@@ -1,7 +1,7 @@
 //! Containers: what has become of each, as the pod's status tells it.
 
-use super::ended::known;
-use super::last_activity::{EventSubject, told};
+use super::ended::known_end;
+use super::last_activity::{EventSubject, last_told};
 use super::{CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, UnreportedExit};
 use crate::kubelet;
 use crate::object::{Object, Time, time};
@@ -139,7 +139,7 @@ impl ContainerFinding<'_> {
         let number = |field: &str, default: i64| probe[field].as_i64().unwrap_or(default);
         let tries = number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3);
         let word = if kind == "startupProbe" { "Startup probe" } else { "Readiness probe" };
-        let said = told(self.world, self.row, "Unhealthy").filter(|deed| deed.message.starts_with(word));
+        let said = last_told(self.world, self.row, "Unhealthy").filter(|deed| deed.message.starts_with(word));
         let Some(said) = said else { return link };
         let link = CauseLink { error: Some(said.message), ..link };
         let next = format!("make {} answer its {kind} ({}), or correct the probe", self.name, handler(probe));
@@ -165,7 +165,7 @@ impl ContainerFinding<'_> {
         let link = CauseLink { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
         match reason {
             "" | "PodInitializing" | "ContainerCreating" => {
-                let failed = told(self.world, self.row, "FailedMount").map(|deed| deed.message);
+                let failed = last_told(self.world, self.row, "FailedMount").map(|deed| deed.message);
                 let next = failed.as_deref().and_then(another_volume);
                 let link = CauseLink { standing: ConvergenceState::Converging, error: failed, ..link };
                 match next {
@@ -212,7 +212,7 @@ impl ContainerFinding<'_> {
 
     /// Returns the remedy when the container wants a port reserved for root.
     fn reserved(&self) -> Option<String> {
-        let deed = told(self.world, self.row, "PortReserved")?;
+        let deed = last_told(self.world, self.row, "PortReserved")?;
         let (what, advice) = deed.message.rsplit_once(" here: ")?;
         let is_meant =
             what.starts_with(&format!("Container {} declares ", self.name)) || what.starts_with("A program ");
@@ -226,14 +226,14 @@ impl ContainerFinding<'_> {
         let said = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
         let said = said.and_then(|text| text.lines().last()).map(|text| format!(": {text}")).unwrap_or_default();
         let restarts = self.status["restartCount"].as_i64().unwrap_or(0);
-        let known = known(self.world, self.row, self.spec, ended, self.of);
+        let known = known_end(self.world, self.row, self.spec, ended, self.of);
         let error = match (&known, restarts) {
             (Some(known), 0) => known.error.clone(),
             (Some(known), _) => format!("{}; restarted {}", known.error, times(restarts)),
             (None, 0) => format!("it ended with code {code}{by}{said}"),
             (None, _) => format!("it ended with code {code}{by} and was restarted {}{said}", times(restarts)),
         };
-        let unhealthy = told(self.world, self.row, "Unhealthy").map(|deed| deed.message);
+        let unhealthy = last_told(self.world, self.row, "Unhealthy").map(|deed| deed.message);
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);

@@ -27,7 +27,7 @@ pub struct DryRunResult {
 
 /// The loop that is responsible for an object: for a pod the scheduler until it has a node, and its kubelet after that.
 pub fn responsible(row: &Row) -> &'static str {
-    let all = loops::all();
+    let all = loops::all_loops();
     let of_root = all.iter().find(|each| each.root == row.key.resource.0).map(|each| each.name);
     match row.pod() {
         _ if row.is_deleting() && row.pod().is_none() && row.key.resource != "namespaces" => {
@@ -50,7 +50,7 @@ fn goes_by_objects(each: &Loop) -> bool {
 /// Asks the loops of an object's kind, and undoes what they do.
 pub fn prospect(world: &mut World, key: &Key) -> DryRunResult {
     let mut prospect = DryRunResult::default();
-    for each in loops::all().into_iter().filter(|each| each.root == key.resource.0 && goes_by_objects(each)) {
+    for each in loops::all_loops().into_iter().filter(|each| each.root == key.resource.0 && goes_by_objects(each)) {
         rehearse(world, each, key, &mut prospect);
     }
     prospect
@@ -69,9 +69,9 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Dr
             }
         };
         let (mark, mut last) = (world.stage_mark(), HashMap::new());
-        let (mut due, mut refused, mut mold) = (Vec::new(), None, PodTemplateCache::default());
+        let (mut due, mut refused, mut template_cache) = (Vec::new(), None, PodTemplateCache::default());
         for write in &plan.writes {
-            match tick::stage(world, &write.verb, (&mut last, Some(&mut mold)), &mut || 7) {
+            match tick::stage(world, &write.verb, (&mut last, Some(&mut template_cache)), &mut || 7) {
                 Ok(()) => due.push(write.why.clone()),
                 Err(status) => {
                     refused = Some(status.message);

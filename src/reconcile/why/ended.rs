@@ -19,7 +19,7 @@ pub(super) struct ExitEvidence {
 }
 
 /// Explains the exit of a pod's container by its `terminated` state, where that is possible.
-pub(super) fn known(
+pub(super) fn known_end(
     world: &World,
     row: &Row,
     spec: &Value,

@@ -34,7 +34,7 @@ pub fn unmet(world: &mut World, namespace: Option<&str>, of: &ControlPlaneState)
     let others: Vec<Key> = rows.map(|row| row.key.clone()).filter(is_meant).collect();
     for key in others {
         let answer = explain(world, &key, of).filter(|answer| answer.standing() == ConvergenceState::Stuck);
-        answers.extend(answer.filter(|answer| answer.cause().is_some_and(|cause| !is_told(&answers, cause))));
+        answers.extend(answer.filter(|answer| answer.root_cause().is_some_and(|cause| !is_told(&answers, cause))));
     }
     if answers.is_empty() && of.is_silent {
         answers.push(CauseChain { about: PLANE.into(), links: vec![plane(of, world.now, false)], place: 0 });

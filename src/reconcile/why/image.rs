@@ -1,7 +1,7 @@
 //! Image objects: whether what they are built from could be built. A build that fails leaves what runs alone.
 
 use super::chain::with_prospect;
-use super::last_activity::told;
+use super::last_activity::last_told;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::kinds::image::RESOURCE;
 use crate::kubelet::image;
@@ -49,8 +49,8 @@ fn failure(world: &World, row: &Row) -> Option<(String, Option<String>)> {
         let text = |field: &str| object.text(&[build[0], build[1], field]).unwrap_or_default();
         return (text("state") == "Failed").then(|| (text("message").to_owned(), last(text("output"))));
     }
-    let failed = told(world, row, "ErrImageBuild")?;
-    let is_over = told(world, row, "Built").is_some_and(|built| built.at >= failed.at);
+    let failed = last_told(world, row, "ErrImageBuild")?;
+    let is_over = last_told(world, row, "Built").is_some_and(|built| built.at >= failed.at);
     let (how, output) = failed.message.split_once(":\n").unwrap_or((&failed.message, ""));
     (!is_over).then(|| (how.to_owned(), last(output)))
 }

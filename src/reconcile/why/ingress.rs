@@ -59,7 +59,7 @@ fn places(row: &Row) -> Vec<String> {
 }
 
 /// The Services that an Ingress leads to, where it is ours to serve.
-pub fn behind(world: &World, ingress: &Row) -> Vec<Arc<Row>> {
+pub fn backends(world: &World, ingress: &Row) -> Vec<Arc<Row>> {
     if left_to(world, ingress).is_some() {
         return Vec::new();
     }

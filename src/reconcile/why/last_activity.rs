@@ -67,15 +67,15 @@ pub(super) fn told_of(world: &World, subject: &EventSubject, reason: &str) -> Op
 }
 
 /// The newest event with this reason about an object or its containers.
-pub(super) fn told(world: &World, row: &Row, reason: &str) -> Option<LastActivity> {
+pub(super) fn last_told(world: &World, row: &Row, reason: &str) -> Option<LastActivity> {
     let deeds = events(world, &row.key.namespace, &row.uid).filter_map(|event| deed(&event));
     deeds.filter(|deed| deed.reason == reason).max_by_key(|deed| deed.at)
 }
 
 /// Returns the message of an unavailable port, unless a later event says that it is available.
 pub(super) fn port_unavailable(world: &World, row: &Row) -> Option<String> {
-    let unavailable = told(world, row, "PortUnavailable")?;
-    let is_over = told(world, row, "PortAvailable").is_some_and(|available| available.at >= unavailable.at);
+    let unavailable = last_told(world, row, "PortUnavailable")?;
+    let is_over = last_told(world, row, "PortAvailable").is_some_and(|available| available.at >= unavailable.at);
     (!is_over).then_some(unavailable.message)
 }
 

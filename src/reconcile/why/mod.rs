@@ -211,7 +211,7 @@ impl CauseChain {
     }
 
     /// The link at which it is stuck: the last one of the chain, on which the others wait.
-    pub fn cause(&self) -> Option<&CauseLink> {
+    pub fn root_cause(&self) -> Option<&CauseLink> {
         self.links.iter().rev().find(|link| link.standing == ConvergenceState::Stuck)
     }
 
@@ -223,7 +223,7 @@ impl CauseChain {
     /// The one thing to do next.
     pub fn next(&self) -> String {
         let plane = self.missing_control_plane();
-        let cause = self.cause().filter(|link| !is_plane(link)).and_then(|link| link.next.clone());
+        let cause = self.root_cause().filter(|link| !is_plane(link)).and_then(|link| link.next.clone());
         match (cause, plane.and_then(|plane| plane.next.clone())) {
             (Some(cause), Some(run)) => format!("{cause}; then run: {run}"),
             (Some(cause), None) => cause,

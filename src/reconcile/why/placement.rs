@@ -178,10 +178,10 @@ fn either(ways: impl Iterator<Item = String>) -> String {
 
 /// All that has to be done before the pod can run on this node.
 fn remedies(world: &World, row: &Row, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRemedy> {
-    verdict.hurdles.iter().flat_map(|hurdle| against(world, row, pod, verdict, hurdle)).collect()
+    verdict.hurdles.iter().flat_map(|hurdle| objections(world, row, pod, verdict, hurdle)).collect()
 }
 
-fn against(
+fn objections(
     world: &World,
     row: &Row,
     pod: &Object,

@@ -1,8 +1,8 @@
 //! Pods: whether they run.
 
 use super::chain::in_namespace;
-use super::ended::known;
-use super::last_activity::{port_unavailable, told};
+use super::ended::known_end;
+use super::last_activity::{last_told, port_unavailable};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, UnreportedExit, name, placement};
 use crate::object::{Object, time};
 use crate::world::{Row, World};
@@ -19,7 +19,7 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let runs_to_its_end = object.text(&["spec", "restartPolicy"]).is_some_and(|policy| policy != "Always");
     let wanted = if runs_to_its_end { "Running and Ready, or Succeeded" } else { "Running and Ready" };
     let is_ready = row.pod().is_some_and(|pod| pod.ready);
-    let seen = if is_ready { format!("{phase} and Ready") } else { said(&object, phase) };
+    let seen = if is_ready { format!("{phase} and Ready") } else { phase_text(&object, phase) };
     let link = CauseLink { wanted: wanted.into(), seen, ..CauseLink::from_row(row) };
     if row.is_deleting() {
         return ending(world, row, link);
@@ -53,7 +53,7 @@ fn denied(world: &World, row: &Row, mut link: CauseLink) -> CauseLink {
     let unavailable = port_unavailable(world, row);
     link.next = link.next.or_else(|| unavailable.as_deref().and_then(another_host_port));
     link.more.extend(unavailable);
-    if let Some(deed) = told(world, row, "NetworkPolicyDenied") {
+    if let Some(deed) = last_told(world, row, "NetworkPolicyDenied") {
         let ago = time::age((world.now.as_second() - deed.at.as_second()).max(0));
         link.more.push(format!("{} ({ago} ago)", deed.message));
     }
@@ -68,7 +68,7 @@ fn another_host_port(told: &str) -> Option<String> {
     Some(format!("give the pod another hostPort than {at} ({why}){or}"))
 }
 
-fn said(object: &Object, phase: &str) -> String {
+fn phase_text(object: &Object, phase: &str) -> String {
     let reason = object.text(&["status", "reason"]).map(|reason| format!(", {reason}")).unwrap_or_default();
     let message = object.text(&["status", "message"]).map(|message| format!(": {message}")).unwrap_or_default();
     let ready = if phase == "Running" { ", not Ready" } else { "" };
@@ -108,7 +108,7 @@ fn ended_badly(world: &World, row: &Row, object: &Object, of: &ControlPlaneState
     let (status, code) = statuses.find_map(|status| Some((status, code(status)?)))?;
     let (name, ended) = (status["name"].as_str()?, &status["state"]["terminated"]);
     let mut specs = ["initContainers", "containers"].iter().flat_map(|list| object.items(&["spec", list]));
-    let known = specs.find(|spec| spec["name"] == name).and_then(|spec| known(world, row, spec, ended, of));
+    let known = specs.find(|spec| spec["name"] == name).and_then(|spec| known_end(world, row, spec, ended, of));
     let reason = ended["reason"].as_str().unwrap_or("Error");
     let said = ended["message"].as_str().and_then(|text| text.trim().lines().last());
     // A reason of its own says it already.

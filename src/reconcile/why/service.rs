@@ -4,7 +4,7 @@ use super::chain::with_prospect;
 use super::last_activity::port_unavailable;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::object::Selector;
-use crate::reconcile::convergence::reach::{self, NoEndpoints};
+use crate::reconcile::convergence::reachability::{self, NoEndpoints};
 use crate::world::{Row, World};
 use serde_json::Value;
 
@@ -22,17 +22,17 @@ fn behind_it(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink 
         let seen = format!("a name for {}", object.text(&["spec", "externalName"]).unwrap_or_default());
         return CauseLink { wanted: "there".into(), seen, ..link };
     }
-    if !reach::is_about_pods(&object) {
+    if !reachability::is_about_pods(&object) {
         return CauseLink { wanted: "there".into(), seen: "no selector: its endpoints are set by hand".into(), ..link };
     }
-    if let Some(idle) = reach::idle(world, row, &object) {
+    if let Some(idle) = reachability::idle(world, row, &object) {
         let seen = format!("no pods: {} is scaled to none", name(&idle.key));
         return CauseLink { wanted: "there".into(), seen, ..link };
     }
-    let pods = reach::pods(world, row);
+    let pods = reachability::pods(world, row);
     let ready = pods.iter().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();
     let seen = format!("{ready} of {} pods are ready", pods.len());
-    let standing = match reach::silence(world, row) {
+    let standing = match reachability::silence(world, row) {
         Some(NoEndpoints::Nobody) => {
             let selector: Vec<String> =
                 object.pairs(&["spec", "selector"]).map(|(key, value)| format!("{key}={value}")).collect();

@@ -1,7 +1,7 @@
 use super::{CauseChain, ContainerExit, ControlPlaneState, ConvergenceState, UnreportedExit, explain, unmet};
 use crate::kinds;
 use crate::object::{Key, Object, Time};
-use crate::reconcile::convergence::reach;
+use crate::reconcile::convergence::reachability;
 use crate::world::World;
 use serde_json::{Value, json};
 
@@ -252,7 +252,7 @@ fn each_cause_is_found_and_told_what_to_do() {
     for (objects, about, cause, next) in table {
         let answer = ask(&objects, about, true);
         assert_eq!(answer.standing(), ConvergenceState::Stuck, "{answer:#?}");
-        assert_eq!(answer.cause().map(|link| link.what.as_str()), Some(cause), "{answer:#?}");
+        assert_eq!(answer.root_cause().map(|link| link.what.as_str()), Some(cause), "{answer:#?}");
         assert!(answer.next().contains(next), "{next}: {}", answer.next());
     }
 }
@@ -277,7 +277,7 @@ fn ports_that_cannot_be_had_are_what_to_do_next() {
         let next = ask(&objects, "pod/p", true).next();
         assert!(next.starts_with(expected), "{next}");
         objects[1]["status"]["containerStatuses"][0]["restartCount"] = 1.into();
-        let error = ask(&objects, "pod/p", true).cause().and_then(|link| link.error.clone()).unwrap();
+        let error = ask(&objects, "pod/p", true).root_cause().and_then(|link| link.error.clone()).unwrap();
         assert!(error.ends_with("was restarted once"), "{error}");
     }
     let mut ready = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
@@ -318,7 +318,10 @@ fn without_a_control_plane_that_is_the_first_cause() {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
     let objects = [namespace, deployment(json!({}), json!({}))];
     let answer = ask(&objects, "deployment/d", false);
-    assert_eq!((answer.standing(), answer.cause().unwrap().what.as_str()), (ConvergenceState::Stuck, "control plane"));
+    assert_eq!(
+        (answer.standing(), answer.root_cause().unwrap().what.as_str()),
+        (ConvergenceState::Stuck, "control plane")
+    );
     assert_eq!(answer.next(), "run: kloop reconcile --watch");
     assert!(answer.links[1].seen.contains("due: "), "the loops say what they would do: {answer:#?}");
     let answer = ask(&objects, "deployment/d", true);
@@ -459,7 +462,7 @@ fn what_holds_a_deletion_in_the_foreground_is_named() {
     };
     for (owner, kind, about) in [(owner, "Deployment", "deployment/d"), (leaving, "Pod", "pod/p")] {
         let answer = ask(&[node("True"), owner, held(kind, "free", false), held(kind, "child", true)], about, true);
-        assert_eq!(answer.cause().map(|link| &*link.what), Some("configmap/child"), "{answer:#?}");
+        assert_eq!(answer.root_cause().map(|link| &*link.what), Some("configmap/child"), "{answer:#?}");
     }
 }
 
@@ -477,7 +480,7 @@ fn each_node_is_told_with_the_plugin_that_refused_it_or_its_scores() {
     let answer = ask(&[node("True"), small, pod(asks, Value::Null)], "pod/p", true);
     let more = &answer.links[1].more;
     assert_eq!(more[0], "all 2 nodes: VolumeBinding: persistentvolumeclaim \"none\" not found", "none of them fits");
-    assert_eq!(answer.cause().unwrap().what, "persistentvolumeclaim/none");
+    assert_eq!(answer.root_cause().unwrap().what, "persistentvolumeclaim/none");
 }
 
 #[test]
@@ -522,7 +525,7 @@ fn a_status_that_nobody_keeps_is_not_believed() {
     let mut fine = world(&[node("True"), runs.clone()]);
     let answer = explain(&mut fine, &key, &silent).unwrap();
     assert_eq!(
-        (answer.standing(), answer.cause().map(|link| &*link.what)),
+        (answer.standing(), answer.root_cause().map(|link| &*link.what)),
         (ConvergenceState::Stuck, Some("control plane"))
     );
     assert!(answer.next().contains("see what it says"), "{}", answer.next());

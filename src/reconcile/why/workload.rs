@@ -24,7 +24,8 @@ const COUNTS: [(&str, &str); 8] = [
 /// The link of a workload, or of an object that only has to be there.
 pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let object = row.object();
-    let link = CauseLink { wanted: wanted(row, &object), seen: seen(row, &object), ..CauseLink::from_row(row) };
+    let link =
+        CauseLink { wanted: desired_text(row, &object), seen: observed_text(row, &object), ..CauseLink::from_row(row) };
     // Running time is unknown on simulated nodes, so there it is enough that the Job runs.
     let runs = row.key.resource == "jobs.batch" && !of.pretends && convergence::job_runs(&object);
     let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();
@@ -36,7 +37,7 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let link = scheduled(world, row, &object, link);
     let link = outdated(world, row, &object, link);
     let link = replaced(world, row, link);
-    let link = held(world, row, &object, link);
+    let link = quota_link(world, row, &object, link);
     refused(world, row, &object, link, of)
 }
 
@@ -62,7 +63,7 @@ pub fn newest_set(world: &World, deployment: &Row) -> Option<Arc<Row>> {
     new.or_else(|| sets.iter().max_by_key(|set| set.created)).map(|set| (*set).clone())
 }
 
-fn wanted(row: &Row, object: &Object) -> String {
+fn desired_text(row: &Row, object: &Object) -> String {
     let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
     match row.key.resource.0 {
         "deployments.apps" if is_true(object, "paused") => {
@@ -136,7 +137,7 @@ fn outdated(world: &World, row: &Row, object: &Object, mut link: CauseLink) -> C
     link
 }
 
-fn seen(row: &Row, object: &Object) -> String {
+fn observed_text(row: &Row, object: &Object) -> String {
     let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
     match row.key.resource.0 {
         "jobs.batch" => {
@@ -172,7 +173,7 @@ fn seen(row: &Row, object: &Object) -> String {
 }
 
 /// Explains a state that only a user can change: a pause, a deadline, a failed Job.
-fn held(world: &World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
+fn quota_link(world: &World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
     let place = in_namespace(&row.key);
     let (kind, me) = (row.key.resource.0, name(&row.key));
     if kind == "deployments.apps"

@@ -36,7 +36,7 @@ pub fn open_folder(parent: impl AsFd, name: impl Arg) -> Result<OwnedFd> {
 }
 
 /// Holds whatever has this name, a link itself included, without opening it for anything (`O_PATH`).
-pub fn hold(parent: impl AsFd, name: impl Arg) -> Result<OwnedFd> {
+pub fn open_path(parent: impl AsFd, name: impl Arg) -> Result<OwnedFd> {
     openat(parent, name, OFlags::PATH | NO_LINK, Mode::empty())
 }
 
@@ -178,14 +178,14 @@ mod tests {
         fs::write(&secret, "").expect("written");
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("set");
         fs::write(&file, "").expect("written");
-        let held = hold(CWD, &file).expect("held");
+        let held = open_path(CWD, &file).expect("held");
         // The name is swapped after the file was looked at, as a hostile pod does it.
         fs::rename(&file, base.path().join("moved")).expect("moved");
         symlink(&secret, &file).expect("linked");
         set_mode(&held, 0o666).expect("set");
         assert_eq!((mode(&base.path().join("moved")), mode(&secret)), (0o666, 0o600));
         symlink(&secret, &link).expect("linked");
-        let held = hold(CWD, &link).expect("held");
+        let held = open_path(CWD, &link).expect("held");
         assert!(set_mode(&held, 0o666).is_err());
         set_owner(&held, None, Some(rustix::process::getegid().as_raw())).expect("of the link itself");
         assert_eq!(mode(&secret), 0o600);

@@ -3,8 +3,8 @@
 //! Nothing recurses: a subfolder that is not empty is moved up, directly below the folder that goes, and emptied there. So two levels are
 //! open at any time, and the list of what is left to do is the folder itself. A removal that is interrupted can be repeated.
 
-use super::{hold, open_folder, set_mode};
-use crate::object::cause;
+use super::{open_folder, open_path, set_mode};
+use crate::object::io_error_text;
 use rustix::fs::{AtFlags, Dir, fstat, renameat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 /// Removes a name in a folder and everything below it; one that is not there is removed. The error says what cannot be removed, and why.
 /// All else has been removed then.
 pub fn remove(parent: &OwnedFd, name: &str) -> std::result::Result<(), String> {
-    let said = |name: &str, error: Errno| format!("cannot remove {name:?}: {error}", error = cause(error));
+    let said = |name: &str, error: Errno| format!("cannot remove {name:?}: {error}", error = io_error_text(error));
     let failed = match remove_shallow(parent, name) {
         Ok(()) => return Ok(()),
         Err(error) => error,
@@ -47,7 +47,7 @@ fn remove_shallow(parent: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Resu
 fn open_unlocked(parent: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Result<OwnedFd> {
     let folder = match open_folder(parent, name) {
         Err(Errno::ACCESS) => {
-            set_mode(hold(parent, name)?, 0o700)?;
+            set_mode(open_path(parent, name)?, 0o700)?;
             open_folder(parent, name)?
         }
         other => other?,

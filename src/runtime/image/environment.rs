@@ -8,7 +8,7 @@ pub struct Environment(pub Vec<(String, String)>);
 
 impl Environment {
     /// The same with more variables, or with other values.
-    pub fn with(mut self, more: Vec<(String, String)>) -> Environment {
+    pub fn with_variables(mut self, more: Vec<(String, String)>) -> Environment {
         for (name, value) in more {
             self.0.retain(|(known, _)| *known != name);
             self.0.push((name, value));
@@ -24,7 +24,7 @@ impl Environment {
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let passed_on = Environment(vars.filter(|(name, _)| is_passed_on(name)).collect());
         let path = programs::with_system_folders(passed_on.path());
-        passed_on.with(vec![("PATH".to_owned(), path)])
+        passed_on.with_variables(vec![("PATH".to_owned(), path)])
     }
 
     /// Returns the search path for programs.

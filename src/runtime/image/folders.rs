@@ -6,7 +6,7 @@ use crate::world::start::Start;
 use std::path::Path;
 
 /// Folders of the machine that a container with a view of its own sees, and changes, as they are.
-pub fn own(start: &Start, beside: Option<String>) -> Vec<String> {
+pub fn private_folders(start: &Start, beside: Option<String>) -> Vec<String> {
     let of_image = start.brought.as_ref().and_then(|image| image.folder.clone());
     let within = |folder: &String| start.working_dir.as_ref().is_some_and(|dir| Path::new(dir).starts_with(folder));
     let mut own: Vec<String> = beside.into_iter().chain(of_image.filter(within)).collect();

@@ -95,7 +95,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest
     let view = (start.files.view == volume::FilesystemView::Private).then(|| MountView {
         mounts: start.files.mounts.clone(),
         shown: folders::shown(start, &found, &env),
-        own: folders::own(start, found.folder.clone()),
+        own: folders::private_folders(start, found.folder.clone()),
         fresh: folders::fresh(start),
         fresh_owner: user.as_ref().map(user::identity).map(|who| (who.user, who.group)),
         read_only: start.files.read_only,

@@ -2,7 +2,7 @@
 
 use super::super::process::{self, ProcessIdentity};
 use super::super::wire::ControlGroup;
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs;
 use std::io;
@@ -24,35 +24,37 @@ impl CgroupEntry {
     /// Takes this process in. "0" is whoever writes it.
     pub fn enter(&self) -> Result<(), String> {
         for file in &self.0 {
-            rustix::io::write(file, b"0")
-                .map_err(|error| format!("cannot enter the container's cgroup: {error}", error = cause(error)))?;
+            rustix::io::write(file, b"0").map_err(|error| {
+                format!("cannot enter the container's cgroup: {error}", error = io_error_text(error))
+            })?;
         }
         Ok(())
     }
 }
 
 /// Makes groups, or brings them up to date, and opens the way into them.
-pub fn make(groups: &[ControlGroup]) -> Result<CgroupEntry, String> {
-    let mut entrance = CgroupEntry::default();
+pub fn create_groups(groups: &[ControlGroup]) -> Result<CgroupEntry, String> {
+    let mut ingress_route = CgroupEntry::default();
     for group in groups {
         let folder = Path::new(&group.folder);
-        make_folder(folder)
-            .map_err(|error| format!("cannot make the cgroup {}: {error}", folder.display(), error = cause(error)))?;
+        make_folder(folder).map_err(|error| {
+            format!("cannot make the cgroup {}: {error}", folder.display(), error = io_error_text(error))
+        })?;
         set(group)?;
-        if let Some(file) = &group.entrance {
+        if let Some(file) = &group.ingress_route {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let file = openat(CWD, folder.join(file), flags, Mode::empty()).map_err(|error| {
-                format!("cannot open the cgroup {}: {error}", folder.display(), error = cause(error))
+                format!("cannot open the cgroup {}: {error}", folder.display(), error = io_error_text(error))
             })?;
-            entrance.0.push(file);
+            ingress_route.0.push(file);
         }
     }
-    Ok(entrance)
+    Ok(ingress_route)
 }
 
 /// Takes a process and everything below it into a group that is new to them.
 pub fn take_in(group: &ControlGroup, top: ProcessIdentity) -> Result<(), String> {
-    if group.entrance.is_none() {
+    if group.ingress_route.is_none() {
         return Ok(());
     }
     let file = Path::new(&group.folder).join("cgroup.procs");
@@ -62,7 +64,11 @@ pub fn take_in(group: &ControlGroup, top: ProcessIdentity) -> Result<(), String>
         for one in [top].into_iter().chain(below).filter(|one| one.lives()) {
             match write(&file, &one.pid.to_string()) {
                 Err(error) if one.lives() => {
-                    return Err(format!("cannot move a process to {}: {error}", file.display(), error = cause(error)));
+                    return Err(format!(
+                        "cannot move a process to {}: {error}",
+                        file.display(),
+                        error = io_error_text(error)
+                    ));
                 }
                 _ => {}
             }
@@ -81,7 +87,7 @@ pub fn set(group: &ControlGroup) -> Result<(), String> {
                     "cannot write {} to {}: {error}",
                     knob.value,
                     path.display(),
-                    error = cause(error)
+                    error = io_error_text(error)
                 ));
             }
             _ => {}

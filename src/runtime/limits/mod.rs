@@ -8,7 +8,7 @@
 //! Never: bounds memory or CPU by rlimits, which mean something else: address space or data of one process, where every thread's stack
 //! counts in full; seconds of a life. The number of processes is another matter, see [`processes`].
 
-mod find;
+mod cgroup_path;
 pub mod group;
 pub mod processes;
 pub mod storage_watch;
@@ -44,12 +44,12 @@ struct CgroupBranch {
 impl CgroupTree {
     /// Finds where groups can be made, and makes the cluster's folders; else says why there are none.
     pub fn find(state: &Path) -> Result<CgroupTree, String> {
-        find::tree(Path::new("/"), &name(state))
+        cgroup_path::tree(Path::new("/"), &name(state))
     }
 
     /// Describes the limits that cannot be enforced here; `None` when all can.
     pub fn lacks(&self) -> Option<String> {
-        let missing: Vec<&str> = find::WANTED.into_iter().filter(|wanted| !self.has(wanted)).collect();
+        let missing: Vec<&str> = cgroup_path::WANTED.into_iter().filter(|wanted| !self.has(wanted)).collect();
         let why = format!("no cgroup controller for {} can be used", missing.join(" and "));
         (!missing.is_empty()).then(|| instead(&missing, &why))
     }
@@ -79,7 +79,7 @@ impl CgroupTree {
     }
 
     /// Removes whatever groups of a pod are left, once nothing of it runs.
-    pub fn forget(&self, pod: &str) {
+    pub fn forget_pod(&self, pod: &str) {
         self.branches.iter().for_each(|branch| group::remove_pod(&branch.pod(pod)));
     }
 
@@ -101,7 +101,7 @@ pub fn watched(limits: &Limits) -> SoftBounds {
 
 /// Describes the consequences where there are no groups.
 pub fn without_groups(why: &str) -> String {
-    instead(&find::WANTED, why)
+    instead(&cgroup_path::WANTED, why)
 }
 
 /// Describes the replacement for missing controllers.
@@ -157,7 +157,7 @@ impl CgroupBranch {
         let is_split = unified || !of_container.is_empty();
         let folder = self.pod(pod);
         let own = folder.join(group::folder_of(container));
-        let entrance = if unified { "cgroup.procs" } else { "tasks" };
+        let ingress_route = if unified { "cgroup.procs" } else { "tasks" };
         let mut knobs = of_pod;
         if unified {
             knobs.push(ControlGroupFile::must("cgroup.subtree_control", &format!("+{}", self.controllers.join(" +"))));
@@ -165,7 +165,7 @@ impl CgroupBranch {
         groups.push(ControlGroup {
             folder: folder.to_string_lossy().into_owned(),
             knobs,
-            entrance: (!is_split).then(|| entrance.to_owned()),
+            ingress_route: (!is_split).then(|| ingress_route.to_owned()),
             oom: None,
         });
         if is_split {
@@ -173,7 +173,7 @@ impl CgroupBranch {
             groups.push(ControlGroup {
                 folder: own.to_string_lossy().into_owned(),
                 knobs: of_container,
-                entrance: Some(entrance.to_owned()),
+                ingress_route: Some(ingress_route.to_owned()),
                 oom: self.has("memory").then(|| counter.to_owned()),
             });
         }
@@ -256,7 +256,7 @@ mod tests {
     fn told(tree: &CgroupTree, limits: &Limits) -> Vec<String> {
         let line = |group: ControlGroup| {
             let knobs: Vec<String> = group.knobs.iter().map(|knob| format!("{}={}", knob.file, knob.value)).collect();
-            format!("{} [{}] {}", group.folder, knobs.join(", "), group.entrance.unwrap_or_default())
+            format!("{} [{}] {}", group.folder, knobs.join(", "), group.ingress_route.unwrap_or_default())
         };
         tree.groups("u", "c", limits).into_iter().map(line).collect()
     }

@@ -1,7 +1,7 @@
 //! The number of processes bounded without control groups: in a user namespace of its own, where the kernel counts a user's processes
 //! apart from those that the user has elsewhere.
 
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 /// Since then a user's processes are counted for each user namespace (Linux 5.14); before, the bound would count the whole machine's.
@@ -18,7 +18,7 @@ pub fn bound(most: Option<i64>) -> Result<(), String> {
     let most = getrlimit(Resource::Nproc).maximum.map_or(most, |hard| hard.min(most));
     let both = Rlimit { current: Some(most), maximum: Some(most) };
     setrlimit(Resource::Nproc, both)
-        .map_err(|error| format!("cannot bound the number of processes: {error}", error = cause(error)))
+        .map_err(|error| format!("cannot bound the number of processes: {error}", error = io_error_text(error)))
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {

@@ -24,7 +24,7 @@ pub struct StorageWatcher(Option<Sender<(Str, Vec<StorageLimit>)>>);
 
 impl StorageWatcher {
     /// Begins; what is over its bound is told.
-    pub fn begin(&mut self, state: PathBuf, tell: impl Fn(Report) + Send + 'static) {
+    pub fn start(&mut self, state: PathBuf, tell: impl Fn(Report) + Send + 'static) {
         let (sender, orders) = channel();
         let thread = std::thread::Builder::new().name("room".into());
         // Without a thread nobody is told, as on a machine without quotas.
@@ -56,7 +56,7 @@ fn watch(state: &Path, orders: &Receiver<(Str, Vec<StorageLimit>)>, tell: impl F
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
-                pods.retain(|uid, bounds| look(state, uid, bounds, &tell));
+                pods.retain(|uid, bounds| check_pod(state, uid, bounds, &tell));
                 next = Instant::now() + PAUSE;
             }
             Err(RecvTimeoutError::Disconnected) => return,
@@ -65,7 +65,7 @@ fn watch(state: &Path, orders: &Receiver<(Str, Vec<StorageLimit>)>, tell: impl F
 }
 
 /// Whether a pod is to be looked at again: it is there, and was not over.
-fn look(state: &Path, uid: &Str, bounds: &[StorageLimit], tell: &impl Fn(Report)) -> bool {
+fn check_pod(state: &Path, uid: &Str, bounds: &[StorageLimit], tell: &impl Fn(Report)) -> bool {
     let pod = folder::pod(state, uid);
     if !pod.exists() {
         return false;
@@ -79,11 +79,11 @@ fn look(state: &Path, uid: &Str, bounds: &[StorageLimit], tell: &impl Fn(Report)
 
 fn taken(pod: &Path, what: &StorageKind) -> u64 {
     match what {
-        StorageKind::Volume(name) => below(&pod.join(volumes::FOLDER).join(&**name)),
-        StorageKind::Container(name) => below(&pod.join(&**name)) + layer(pod, name),
+        StorageKind::Volume(name) => bytes_below(&pod.join(volumes::FOLDER).join(&**name)),
+        StorageKind::Container(name) => bytes_below(&pod.join(&**name)) + layer(pod, name),
         StorageKind::Pod => {
             let record = folder::read_record(pod).unwrap_or_default();
-            below(pod) + record.containers.keys().map(|name| layer(pod, name)).sum::<u64>()
+            bytes_below(pod) + record.containers.keys().map(|name| layer(pod, name)).sum::<u64>()
         }
     }
 }
@@ -102,7 +102,7 @@ fn layer(pod: &Path, container: &str) -> u64 {
 
 /// Bytes on disk of the files below a folder; no link is followed, and nothing that is mounted is entered. If the walk is disturbed, the
 /// bytes that it has found count.
-fn below(folder: &Path) -> u64 {
+fn bytes_below(folder: &Path) -> u64 {
     let Ok(top) = file_tree::open_folder(CWD, folder) else { return 0 };
     let bytes = |found: Stat| u64::try_from(found.st_blocks).unwrap_or(0).saturating_mul(512);
     let mut sum: u64 = 0;
@@ -127,12 +127,12 @@ mod tests {
     fn room_is_counted_below_a_folder_and_nowhere_else() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir_all(one.path().join("a/b")).unwrap();
-        let before = below(one.path());
+        let before = bytes_below(one.path());
         fs::write(one.path().join("a/b/file"), vec![7; 100_000]).unwrap();
         fs::write(other.path().join("far"), vec![7; 1_000_000]).unwrap();
         symlink(other.path(), one.path().join("link")).unwrap();
-        let grown = below(one.path()) - before;
+        let grown = bytes_below(one.path()) - before;
         assert!((100_000..500_000).contains(&grown), "{grown}");
-        assert_eq!(below(&one.path().join("nowhere")), 0);
+        assert_eq!(bytes_below(&one.path().join("nowhere")), 0);
     }
 }

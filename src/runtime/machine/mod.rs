@@ -5,15 +5,15 @@
 //! Start reading at [`Machine::open`], then [`shard`].
 
 mod facts;
-mod link;
-mod nursery;
 mod removal;
 mod shard;
+mod shim_link;
+mod zygote_handle;
 
 use super::network::gateway::{GatewayCommand as Telling, link::GatewayLink};
 use super::network::publisher::{NetworkPublisher, PublishCommand as Notice};
 use super::wire::{ControlGroup, SoftBounds};
-use super::{build, folder, image, limits, low_ports, probe, reap_dead_shim, sources, view};
+use super::{build, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
 use crate::object::{Str, Time};
 use crate::world::limits::Limits;
 use crate::world::plan::FilePatterns;
@@ -82,13 +82,13 @@ pub struct Machine {
     /// Measures the disk usage of pods.
     room: limits::storage_watch::StorageWatcher,
     /// Publishes network configuration.
-    scribe: NetworkPublisher,
+    network_publisher: NetworkPublisher,
     /// Whether everything that is to be known of the network was ordered once.
     is_settled: bool,
     /// Whether names are answered.
     answers: bool,
     /// Watches the files of images; `None` until there are any.
-    watching: Option<sources::FileWatch>,
+    watching: Option<file_watch::FileWatch>,
     /// Control groups in which processes of pods run that this cluster does not know.
     strangers: Vec<PathBuf>,
 }
@@ -134,21 +134,21 @@ impl Machine {
         // Where the gateway cannot start, names are not answered and pods are not reachable from the rest of the
         // machine.
         let gateway = GatewayLink::start(context.state.clone(), epoch, program.to_owned(), hear).ok();
-        let scribe = NetworkPublisher::new(context.state.clone(), gateway);
+        let network_publisher = NetworkPublisher::new(context.state.clone(), gateway);
         let mut machine = Machine {
             context,
             inboxes: Vec::new(),
             threads: Vec::new(),
             probes: probe::ProbePool::default(),
             room: limits::storage_watch::StorageWatcher::default(),
-            scribe,
+            network_publisher,
             is_settled: false,
             answers: false,
             watching: None,
             strangers: Vec::new(),
         };
         let (seen, told) = (machine.context.clone(), machine.context.clone());
-        machine.room.begin(seen.state.clone(), move |report| (told.report)(report));
+        machine.room.start(seen.state.clone(), move |report| (told.report)(report));
         for number in 0..SHARDS {
             let inbox = Arc::new(ShardInbox::new()?);
             let shard = Shard::new(machine.context.clone(), inbox.clone())?;
@@ -247,13 +247,13 @@ impl Machine {
     }
 
     fn publish(&self, order: Telling) {
-        self.scribe.order(Notice::Tell(order));
+        self.network_publisher.order(Notice::Tell(order));
     }
 
     /// Everything that is to be known of the network has been ordered: what an earlier control plane left beside it goes.
-    pub fn settle(&mut self) {
+    pub fn run_deferred(&mut self) {
         if !std::mem::replace(&mut self.is_settled, true) {
-            self.scribe.order(Notice::Settle);
+            self.network_publisher.order(Notice::Settle);
         }
     }
 
@@ -268,7 +268,7 @@ impl Machine {
     fn watch(&mut self, image: &Str, files: &FilePatterns) {
         if self.watching.is_none() {
             let context = self.context.clone();
-            self.watching = sources::FileWatch::start(move |report| (context.report)(report)).ok();
+            self.watching = file_watch::FileWatch::start(move |report| (context.report)(report)).ok();
         }
         self.watching.iter().for_each(|watching| watching.watch(image, files));
     }
@@ -291,7 +291,7 @@ impl Host for Machine {
                 return self.meet(&start.ip, &start.namespace);
             }
             // One thread measures, whosever pods they are: it speaks to no shim.
-            Effect::Confine { pod_uid, bounds } => return self.room.watch(pod_uid.clone(), bounds.clone()),
+            Effect::WatchStorage { pod_uid, bounds } => return self.room.watch(pod_uid.clone(), bounds.clone()),
             Effect::Measure { pods } => match pods.first() {
                 Some(first) => first,
                 None => return,
@@ -301,21 +301,21 @@ impl Host for Machine {
             | Effect::Remove { pod_uid }
             | Effect::Refresh { pod_uid, .. } => pod_uid,
             Effect::Route { service, route } => {
-                return self.scribe.order(Notice::Route(service.clone(), route.clone()));
+                return self.network_publisher.order(Notice::Route(service.clone(), route.clone()));
             }
             Effect::Expose { pod, ports } => return self.publish(Telling::Expose(pod.clone(), ports.clone())),
-            Effect::Police { policy, rules } => {
-                return self.scribe.order(Notice::Police(policy.clone(), rules.clone()));
+            Effect::SetNetworkPolicy { policy, rules } => {
+                return self.network_publisher.order(Notice::Police(policy.clone(), rules.clone()));
             }
-            Effect::Admit { ingress, entrance } => {
-                return self.publish(Telling::Admit(ingress.clone(), entrance.as_deref().cloned()));
+            Effect::SetIngress { ingress, ingress_route } => {
+                return self.publish(Telling::Admit(ingress.clone(), ingress_route.as_deref().cloned()));
             }
             Effect::Watch { image, files } => return self.watch(image, files),
             Effect::Build { image } => {
                 let nobody = build::BuildWait { telling: None, done: Box::new(|_| {}) };
                 return self.context.build(image, nobody);
             }
-            Effect::Discard { volume } => volume,
+            Effect::DeleteVolume { volume } => volume,
             // The clock tells its end.
             Effect::Probe(probe) if probe.handler.get("sleep").is_some() => return,
             Effect::Probe(probe) if probe::needs_shim(probe) => &probe.pod_uid,

@@ -51,7 +51,7 @@ impl SessionAffinity {
     }
 
     /// Notes that the client has come, and was led there.
-    pub fn note(&self, session: AffinitySession, to: SocketAddrV4) {
+    pub fn remember(&self, session: AffinitySession, to: SocketAddrV4) {
         let mut sessions = self.sessions();
         if sessions.len() >= MOST {
             let mut times: Vec<Instant> = sessions.values().map(|(_, since)| *since).collect();
@@ -74,12 +74,12 @@ mod tests {
         AffinitySession { client: Ipv4Addr::from(client), port: port.into(), lasts: Duration::from_secs(seconds) }
     }
 
-    fn at(last: u8) -> SocketAddrV4 {
+    fn endpoint(last: u8) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::new(127, 9, 1, last), 8080)
     }
 
     fn order(affinity: &SessionAffinity, session: &AffinitySession, endpoints: &[u8]) -> Vec<u8> {
-        let mut endpoints: Vec<SocketAddrV4> = endpoints.iter().map(|last| at(*last)).collect();
+        let mut endpoints: Vec<SocketAddrV4> = endpoints.iter().map(|last| endpoint(*last)).collect();
         affinity.prefer(session, &mut endpoints);
         endpoints.iter().map(|one| one.ip().octets()[3]).collect()
     }
@@ -89,14 +89,14 @@ mod tests {
         let affinity = SessionAffinity::default();
         let web = session(1, "web", 100);
         assert_eq!(order(&affinity, &web, &[4, 5, 6]), [4, 5, 6], "it was nowhere yet");
-        affinity.note(web.clone(), at(5));
+        affinity.remember(web.clone(), endpoint(5));
         assert_eq!(order(&affinity, &web, &[4, 5, 6]), [5, 4, 6]);
         assert_eq!(order(&affinity, &web, &[9, 7, 4, 5, 6]), [5, 9, 7, 4, 6], "others move nobody");
         assert_eq!(order(&affinity, &web, &[6, 4]), [6, 4], "it has gone");
         assert_eq!(order(&affinity, &session(2, "web", 100), &[4, 5]), [4, 5], "another client");
         assert_eq!(order(&affinity, &session(1, "sql", 100), &[4, 5]), [4, 5], "another port");
         assert_eq!(order(&affinity, &session(1, "web", 0), &[4, 5]), [4, 5], "its time is over");
-        affinity.note(web.clone(), at(6));
+        affinity.remember(web.clone(), endpoint(6));
         assert_eq!(order(&affinity, &web, &[4, 5, 6]), [6, 4, 5]);
     }
 
@@ -104,7 +104,7 @@ mod tests {
     fn the_datagrams_of_a_socket_go_where_the_first_one_went() {
         let affinity = SessionAffinity::default();
         let flow = |from, to: &str| AffinitySession::of_flow(Ipv4Addr::new(127, 9, 1, 1), from, to.parse().unwrap());
-        affinity.note(flow(40_000, "127.9.128.7:53"), at(5));
+        affinity.remember(flow(40_000, "127.9.128.7:53"), endpoint(5));
         let table = [
             (40_000, "127.9.128.7:53", [5, 4, 6]),
             (40_001, "127.9.128.7:53", [4, 5, 6]),
@@ -120,7 +120,7 @@ mod tests {
     fn only_so_many_are_remembered() {
         let affinity = SessionAffinity::default();
         let count = MOST as u32 * 3;
-        (0..count).for_each(|client| affinity.note(session(client, "web", 100), at(5)));
+        (0..count).for_each(|client| affinity.remember(session(client, "web", 100), endpoint(5)));
         assert!(affinity.sessions().len() <= MOST);
         assert_eq!(order(&affinity, &session(count - 1, "web", 100), &[4, 5]), [5, 4], "the last one is");
     }

@@ -1,7 +1,7 @@
 //! Decides about a socket call, from the call and the pod's address alone.
 
 use super::routes::DNS_PORT;
-use crate::world::entrance;
+use crate::world::ingress_routes;
 use crate::world::start::DnsTarget;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -65,7 +65,7 @@ pub fn v4(asked: SocketAddr) -> Option<SocketAddrV4> {
 
 /// Whether this is where the cluster's own resolver is to be found.
 pub fn is_resolver(asked: &SocketAddrV4, own: Ipv4Addr) -> bool {
-    *asked == SocketAddrV4::new(entrance::resolver(own.octets()[1]), DNS_PORT)
+    *asked == SocketAddrV4::new(ingress_routes::resolver(own.octets()[1]), DNS_PORT)
 }
 
 /// Decides about a call of a pod that has the address `own`, whose programs mean `names` when they ask for names.

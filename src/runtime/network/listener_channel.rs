@@ -2,7 +2,7 @@
 
 use super::super::trial;
 use super::{FilterListener, SessionAffinity, filter, seccomp_notify};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::start::DnsTarget;
 use rustix::io::Errno;
 use rustix::net::{
@@ -55,7 +55,7 @@ impl ListenerChannel {
 
     /// In the child: from here on its calls are told of. One that fails must not go on: it would be on the machine's network.
     pub fn enter(&self) -> Result<(), String> {
-        let failed = |error: Errno| format!("cannot join the pod's network: {error}", error = cause(error));
+        let failed = |error: Errno| format!("cannot join the pod's network: {error}", error = io_error_text(error));
         let listener = filter::install().map_err(failed)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -66,7 +66,7 @@ impl ListenerChannel {
     }
 
     /// In the parent, once the child runs its program: the guard of a pod of this address, in a cluster with this folder; `affinity` is the pod's. None when there is no filter.
-    pub fn guard(
+    pub fn filter_connects(
         self,
         own: Ipv4Addr,
         state: &Path,

@@ -37,7 +37,7 @@ pub use resolver::found as resolver_of;
 
 use super::{low_ports, ports};
 use crate::network::policy::table::PolicyFlow;
-use crate::world::entrance::UnboundPort;
+use crate::world::ingress_routes::UnboundPort;
 use crate::world::policy::DeniedConnection;
 use crate::world::start::DnsTarget;
 use affinity::AffinitySession;
@@ -161,7 +161,7 @@ impl FilterListener {
         let asked = notice.address()?;
         let decision = decide::decide(notice.call, asked, self.own, &self.names);
         if notice.call != SocketCall::Bind {
-            self.tables.look();
+            self.tables.refresh();
         }
         let leaves =
             decision == CallDecision::GoOn && notice.call != SocketCall::Bind && policies::bind(&self.tables, self.own);
@@ -351,7 +351,7 @@ impl FilterListener {
                 choice.taken(&self.affinity, endpoint);
                 if is_datagram {
                     // By now it has its port.
-                    self.flows.note(self.flow(socket, service), endpoint);
+                    self.flows.remember(self.flow(socket, service), endpoint);
                 }
             }
             return reached;

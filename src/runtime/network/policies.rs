@@ -155,7 +155,7 @@ mod tests {
         for unreadable in [ONE, OTHER] {
             let file = state.path().join(FOLDER).join(unreadable.to_string());
             fs::create_dir_all(&file).unwrap();
-            tables.look();
+            tables.refresh();
             assert!(denial(&tables, &flow).is_err() && !allow(&tables, &flow));
             assert_eq!(bind(&tables, ONE), unreadable == ONE);
             fs::remove_dir(&file).unwrap();
@@ -170,7 +170,7 @@ mod tests {
         let mut written = WrittenPolicies::default();
         written.write(state.path(), &key("p"), Some(&closed(&[ONE]))).unwrap();
         let text = || {
-            tables.look();
+            tables.refresh();
             tables.text(FOLDER, "shop_p".into()).unwrap()
         };
         let before = text();
@@ -181,7 +181,7 @@ mod tests {
         let flow = PolicyFlow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
         fs::remove_dir(state.path().join(FOLDER).join(OTHER.to_string())).unwrap();
         written.write(state.path(), &key("p"), Some(&open)).unwrap();
-        tables.look();
+        tables.refresh();
         let about = tables.text(FOLDER, OTHER.to_string()).unwrap();
         assert_eq!((&*about, allow(&tables, &flow)), ("shop_p\n", false), "the pod's own file was owed still");
     }

@@ -60,10 +60,10 @@ impl NetworkPublisher {
 
     /// Makes something known; it is so when this returns, unless the disk refuses.
     pub fn order(&self, order: PublishCommand) {
-        let mut desk = locked(&self.0);
-        let was_clean = desk.owed.is_empty();
-        desk.apply_command(order);
-        if was_clean && !desk.owed.is_empty() {
+        let mut log_buffers = locked(&self.0);
+        let was_clean = log_buffers.owed.is_empty();
+        log_buffers.apply_command(order);
+        if was_clean && !log_buffers.owed.is_empty() {
             let owing = Arc::downgrade(&self.0);
             let _ = std::thread::Builder::new().name("tables".into()).spawn(move || try_again(&owing));
         }
@@ -74,17 +74,17 @@ impl NetworkPublisher {
 fn try_again(owing: &Weak<Mutex<PublisherState>>) {
     loop {
         std::thread::sleep(AGAIN);
-        let Some(desk) = owing.upgrade() else { return };
-        let mut desk = locked(&desk);
-        std::mem::take(&mut desk.owed).into_iter().for_each(|order| desk.apply_command(order));
-        if desk.owed.is_empty() {
+        let Some(log_buffers) = owing.upgrade() else { return };
+        let mut log_buffers = locked(&log_buffers);
+        std::mem::take(&mut log_buffers.owed).into_iter().for_each(|order| log_buffers.apply_command(order));
+        if log_buffers.owed.is_empty() {
             return;
         }
     }
 }
 
-fn locked(desk: &Mutex<PublisherState>) -> MutexGuard<'_, PublisherState> {
-    desk.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(log_buffers: &Mutex<PublisherState>) -> MutexGuard<'_, PublisherState> {
+    log_buffers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PublisherState {
@@ -127,7 +127,7 @@ mod tests {
         let file = state.path().join(routes::FOLDER).join("127.9.128.7");
         // Nothing can be put in place of a folder with something in it.
         std::fs::create_dir_all(file.join("in-the-way")).unwrap();
-        let scribe = NetworkPublisher::new(state.path().to_owned(), None);
+        let network_publisher = NetworkPublisher::new(state.path().to_owned(), None);
         let port = RoutePort {
             name: "".into(),
             protocol: "TCP".into(),
@@ -139,7 +139,7 @@ mod tests {
             endpoints: vec!["127.9.1.4:8080".into()],
         };
         let route = Route { address: "127.9.128.7".into(), ports: vec![port], ..Route::default() };
-        scribe.order(PublishCommand::Route(Key::new(Resource("services"), "default", "web"), route));
+        network_publisher.order(PublishCommand::Route(Key::new(Resource("services"), "default", "web"), route));
         assert!(file.is_dir());
         std::fs::remove_dir_all(&file).unwrap();
         let start = Instant::now();

@@ -126,7 +126,10 @@ impl EndpointChoice {
     pub fn of_port(route: &Route, port: &RoutePort, endpoints: Vec<SocketAddrV4>, client: Ipv4Addr) -> EndpointChoice {
         let lasts = |seconds: u32| Duration::from_secs(seconds.into());
         let session = |seconds| AffinitySession { client, port: called(route, port), lasts: lasts(seconds) };
-        EndpointChoice { session: port.sticky.map(session), ..EndpointChoice::pick_endpoint(endpoints, chance()) }
+        EndpointChoice {
+            session: port.sticky.map(session),
+            ..EndpointChoice::pick_endpoint(endpoints, random_number())
+        }
     }
 
     /// First where this client was led before, if its Service keeps it there.
@@ -137,7 +140,7 @@ impl EndpointChoice {
 
     /// The client was led there.
     pub fn taken(self, affinity: &SessionAffinity, to: SocketAddrV4) {
-        self.session.into_iter().for_each(|session| affinity.note(session, to));
+        self.session.into_iter().for_each(|session| affinity.remember(session, to));
     }
 }
 
@@ -147,7 +150,7 @@ thread_local! {
 }
 
 /// A random number; good enough to choose by, and for nothing secret.
-pub fn chance() -> u64 {
+pub fn random_number() -> u64 {
     CHANCE.with(|(chance, count)| {
         count.set(count.get().wrapping_add(1));
         chance.hash_one(count.get())
@@ -188,19 +191,19 @@ mod tests {
     const TEXT: &str =
         "tcp 80 any 127.9.1.4:8080 127.9.1.5:8080 127.9.1.6:8080\nudp 53 any 127.9.1.7:53 127.9.1.8:53\ntcp 81 any\n";
 
-    fn at(port: u16, stream: bool, client: u8, chance: u64) -> Vec<String> {
+    fn endpoints_of(port: u16, stream: bool, client: u8, chance: u64) -> Vec<String> {
         let found = choose(TEXT, port, stream, Ipv4Addr::new(127, 9, 1, client), chance);
         found.endpoints.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn every_endpoint_has_its_turn() {
-        let firsts: BTreeSet<String> = (0..3).map(|chance| at(80, true, 1, chance)[0].clone()).collect();
+        let firsts: BTreeSet<String> = (0..3).map(|chance| endpoints_of(80, true, 1, chance)[0].clone()).collect();
         assert_eq!(firsts.len(), 3);
-        assert_eq!(at(80, true, 1, 1), ["127.9.1.5:8080", "127.9.1.6:8080", "127.9.1.4:8080"]);
-        assert_eq!(at(81, true, 1, 7), [""; 0], "nobody is there");
-        assert_eq!(at(80, false, 1, 7), [""; 0], "another protocol");
-        assert_eq!(at(53, true, 1, 7), [""; 0]);
+        assert_eq!(endpoints_of(80, true, 1, 1), ["127.9.1.5:8080", "127.9.1.6:8080", "127.9.1.4:8080"]);
+        assert_eq!(endpoints_of(81, true, 1, 7), [""; 0], "nobody is there");
+        assert_eq!(endpoints_of(80, false, 1, 7), [""; 0], "another protocol");
+        assert_eq!(endpoints_of(53, true, 1, 7), [""; 0]);
     }
 
     #[test]
@@ -222,7 +225,7 @@ mod tests {
         };
         assert_eq!(node_port(80), ["127.9.1.4:8080".parse().unwrap()]);
         assert_eq!(node_port(80), node_port(81));
-        assert_eq!(at(80, true, 1, 0).len(), 3);
+        assert_eq!(endpoints_of(80, true, 1, 0).len(), 3);
         assert_eq!(choose_for_node(TEXT, 80, true, Ipv4Addr::LOCALHOST, 0).endpoints, [], "it is no node port");
     }
 

@@ -25,7 +25,7 @@ const KEPT: usize = 1024;
 pub fn renew(state: &Path) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(state.join(STAMP), flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all_at(&super::routes::chance().to_ne_bytes(), 0)
+    file.write_all_at(&super::routes::random_number().to_ne_bytes(), 0)
 }
 
 /// The tables of a cluster.
@@ -50,7 +50,7 @@ impl NetworkTables {
     }
 
     /// From here on texts are those of this moment or of a later one.
-    pub fn look(&self) {
+    pub fn refresh(&self) {
         let mut kept = self.kept.borrow_mut();
         if kept.stamp.is_none() {
             kept.stamp = File::open(self.state.join(STAMP)).ok();
@@ -92,7 +92,7 @@ mod tests {
         std::fs::create_dir(state.path().join("routes")).unwrap();
         let write = |text: &str| std::fs::write(state.path().join("routes/a"), text).unwrap();
         let read = || {
-            tables.look();
+            tables.refresh();
             tables.text("routes", "a".into()).unwrap().to_string()
         };
         assert_eq!(read(), "");
@@ -112,7 +112,7 @@ mod tests {
         let (tables, file) = (NetworkTables::for_state(state.path()), state.path().join("routes/a"));
         std::fs::create_dir_all(&file).unwrap();
         renew(state.path()).unwrap();
-        tables.look();
+        tables.refresh();
         assert!(tables.text("routes", "a".into()).is_err());
         std::fs::remove_dir(&file).unwrap();
         std::fs::write(&file, "one").unwrap();

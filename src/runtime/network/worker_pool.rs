@@ -70,7 +70,7 @@ impl WorkerPool {
     }
 
     /// Gives a connection to one of them. Call it on a `LocalSet`.
-    pub fn give<F: Future<Output = ()> + 'static>(
+    pub fn spawn_future<F: Future<Output = ()> + 'static>(
         &mut self,
         stream: TcpStream,
         talk: impl FnOnce(TcpStream) -> F + Send + 'static,
@@ -107,7 +107,7 @@ impl WorkerPool {
             return self.others.get(at);
         }
         let may_begin = self.others.len() + 1 < self.most;
-        if may_begin && let Ok(hand) = begin(self.name, self.others.len() + 1) {
+        if may_begin && let Ok(hand) = start_worker(self.name, self.others.len() + 1) {
             self.others.push(hand);
             return self.others.last();
         }
@@ -115,7 +115,7 @@ impl WorkerPool {
     }
 }
 
-fn begin(name: &'static str, number: usize) -> io::Result<PoolWorker> {
+fn start_worker(name: &'static str, number: usize) -> io::Result<PoolWorker> {
     let (works, mut given) = unbounded_channel::<ConnectionTask>();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let run = async move {
@@ -148,7 +148,7 @@ mod tests {
                     clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
                     let (stream, _) = listener.accept().await.unwrap();
                     let teller = teller.clone();
-                    hands.give(stream, move |mut stream: TcpStream| async move {
+                    hands.spawn_future(stream, move |mut stream: TcpStream| async move {
                         teller.send(WorkerPool::number()).unwrap();
                         let _ = stream.read(&mut [0]).await;
                     });

@@ -2,7 +2,7 @@
 
 use super::super::low_ports;
 use super::ProbeFinding;
-use crate::object::cause;
+use crate::object::io_error_text;
 use serde_json::Value;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -36,7 +36,7 @@ pub fn error_of(authority: &str, error: &io::Error) -> String {
         io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
         io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
         io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
-        _ => format!("connect: {}", cause(error)),
+        _ => format!("connect: {}", io_error_text(error)),
     };
     format!("dial tcp {authority}: {why}")
 }

@@ -74,7 +74,7 @@ pub fn probe(call: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
         };
         let late = GrpcError { code: DEADLINE_EXCEEDED, message: "context deadline exceeded".into() };
         let answer = tokio::time::timeout_at(deadline, check(connection, &authority, service));
-        judge(answer.await.unwrap_or(Err(late)), &patience)
+        finding_of_answer(answer.await.unwrap_or(Err(late)), &patience)
     })
 }
 
@@ -88,7 +88,7 @@ async fn connect(address: SocketAddr) -> TcpStream {
     }
 }
 
-fn judge(answer: Result<i64, GrpcError>, patience: &str) -> ProbeFinding {
+fn finding_of_answer(answer: Result<i64, GrpcError>, patience: &str) -> ProbeFinding {
     let GrpcError { code, message } = match answer {
         Ok(1) => return ProbeFinding::success(),
         Ok(status) => {

@@ -67,7 +67,7 @@ fn follow(mut url: String, get: &Value, timeout: Duration) -> Result<HttpProbeRe
     let deadline = Instant::now() + timeout;
     for _ in 0..=REDIRECTS {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let answer = ask(&url, get, left).map_err(|error| go_error(&url, &error))?;
+        let answer = send_request(&url, get, left).map_err(|error| go_error(&url, &error))?;
         match answer.location.as_ref().map(|location| redirected(&url, location)) {
             Some(next) if matches!(answer.status, 301..=303 | 307 | 308) && host_of(&next) == host_of(&url) => {
                 url = next
@@ -90,7 +90,7 @@ impl Resolver for PodResolver {
     }
 }
 
-fn ask(url: &str, get: &Value, timeout: Duration) -> Result<HttpProbeResponse, ureq::Error> {
+fn send_request(url: &str, get: &Value, timeout: Duration) -> Result<HttpProbeResponse, ureq::Error> {
     let headers = get["httpHeaders"].as_array().map(Vec::as_slice).unwrap_or_default();
     let own = |name: &str, otherwise: &str| {
         let has =

@@ -1,7 +1,7 @@
 //! Running probes: a handler goes in, a report comes out, worded as the kubelet words it.
 //!
 //! `exec` goes through the pod's shim, in the container's environment; `httpGet`, `tcpSocket` and `grpc` run on a few threads of their
-//! own. Never: decides what a failure means; that is for the `kubelet` room.
+//! own. Never: decides what a failure means; that is for the `kubelet` module.
 
 pub(super) mod dial;
 mod grpc;
@@ -61,7 +61,7 @@ pub fn command(handler: &Value) -> Vec<String> {
 }
 
 /// Converts the result of an exec probe's command.
-pub fn judge(probe: &ProbeRun, outcome: ExecOutcome, output: String) -> ProbeFinding {
+pub fn finding_of_exec(probe: &ProbeRun, outcome: ExecOutcome, output: String) -> ProbeFinding {
     match outcome {
         ExecOutcome::Exited(0) => ProbeFinding::success(),
         ExecOutcome::Exited(_) => ProbeFinding::failure(output),

@@ -24,7 +24,7 @@ impl CopyDirection {
     }
 
     /// Returns the event to wait for.
-    pub fn wanted(&self) -> PollFd<'_> {
+    pub fn poll_fd(&self) -> PollFd<'_> {
         match self.pending.is_empty() {
             true => PollFd::new(&self.from, PollFlags::IN),
             false => PollFd::new(&self.to, PollFlags::OUT),

@@ -80,11 +80,11 @@ pub fn run(
     let session = ShimRequest::Session(wire::SessionRequest { container, argv, terminal: streams.terminal, size });
     if !streams.terminal {
         let (stdio, copies) = on_pipes(streams.stdin)?;
-        shim.ask(session, stdio)?;
+        shim.send_request(session, stdio)?;
         return shim.attend(copies, None);
     }
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    shim.ask(session, [theirs])?;
+    shim.send_request(session, [theirs])?;
     // Without one the command was not started, and the shim tells why.
     let Ok(screen) = pty::receive(&ours) else { return shim.attend(Vec::new(), None) };
     rustix::io::ioctl_fionbio(&screen, true)?;
@@ -126,7 +126,7 @@ pub fn attach(
     let input = if streams.stdin { lay(stdin(), false)? } else { spawn::nothing()? };
     let pipes = [input, lay(stdout(), true)?, lay(stderr(), true)?];
     let attach = AttachRequest { container: container.to_owned(), stdin: streams.stdin, replay };
-    shim.ask(ShimRequest::Attach(attach), pipes)?;
+    shim.send_request(ShimRequest::Attach(attach), pipes)?;
     match shim.next_answer()? {
         ShimAnswer::Attached => ready(),
         other => return Ok(ended(&other).unwrap_or_else(unheard)),
@@ -237,7 +237,7 @@ impl ShimConnection {
     }
 
     /// From here on the shim alone has the descriptors: when it closes them they end. `ETIMEDOUT` when it does not take the request.
-    fn ask<const N: usize>(&mut self, request: ShimRequest, descriptors: [OwnedFd; N]) -> io::Result<()> {
+    fn send_request<const N: usize>(&mut self, request: ShimRequest, descriptors: [OwnedFd; N]) -> io::Result<()> {
         rustix::io::ioctl_fionbio(&self.socket, false)?;
         send(&self.socket, request, &descriptors.each_ref().map(|fd| fd.as_fd()))?;
         let until = Instant::now() + PATIENCE;
@@ -298,7 +298,7 @@ impl ShimConnection {
             let mut fds = vec![PollFd::new(&self.socket, PollFlags::IN)];
             fds.extend(terminal.map(|(terminal, _)| PollFd::new(&terminal.signals, PollFlags::IN)));
             let first = fds.len();
-            fds.extend(copies.iter().map(CopyDirection::wanted));
+            fds.extend(copies.iter().map(CopyDirection::poll_fd));
             match poll(&mut fds, None) {
                 Err(Errno::INTR) => continue,
                 found => found?,

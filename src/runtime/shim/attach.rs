@@ -7,7 +7,7 @@
 use super::super::pty;
 use super::super::wire::{AttachRequest, ShimAnswer, TerminalSize};
 use super::{LiveContainer, Shim};
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, read, write};
 use std::io;
@@ -73,7 +73,7 @@ impl BufferedPipe {
         self.pending.shrink_to(HELD);
     }
 
-    fn wanted(&self) -> Option<PollFd<'_>> {
+    fn poll_fd(&self) -> Option<PollFd<'_>> {
         let fd = self.fd.as_ref().filter(|_| !self.pending.is_empty())?;
         Some(PollFd::new(fd, PollFlags::OUT))
     }
@@ -132,8 +132,8 @@ impl Shim {
         if attach.stdin && is_closed {
             return Err(format!("standard input of container {} is not open", attach.container));
         }
-        let outlet = |fd| BufferedPipe::new(fd).map_err(cause);
-        rustix::io::ioctl_fionbio(&input, true).map_err(cause)?;
+        let outlet = |fd| BufferedPipe::new(fd).map_err(io_error_text);
+        rustix::io::ioctl_fionbio(&input, true).map_err(io_error_text)?;
         let mut attached = AttachedClient {
             client,
             pid: live.process.pid,
@@ -143,7 +143,7 @@ impl Shim {
         };
         if attach.replay {
             live.log.replay(|tag, bytes| attached.send_output(tag, bytes));
-            live.streams.iter().for_each(|stream| attached.send_output(stream.tag(), stream.held()));
+            live.streams.iter().for_each(|stream| attached.send_output(stream.tag(), stream.unfinished_line()));
         }
         Ok(attached)
     }
@@ -151,7 +151,7 @@ impl Shim {
     /// The descriptors to watch for those who are attached.
     pub(super) fn watch_attached(&self) -> impl Iterator<Item = (PollFd<'_>, WatchedFor)> {
         let outputs = self.attached.iter().flat_map(|one| {
-            one.outlets.iter().filter_map(BufferedPipe::wanted).map(move |fd| (fd, WatchedFor::Of(one.client)))
+            one.outlets.iter().filter_map(BufferedPipe::poll_fd).map(move |fd| (fd, WatchedFor::Of(one.client)))
         });
         let may_type = |pid: i32| {
             let live = self.live.iter().find(|live| live.process.pid == pid);
@@ -164,7 +164,7 @@ impl Shim {
         let inlets = self
             .live
             .iter()
-            .filter_map(|live| Some((live.stdin.as_ref()?.pipe.wanted()?, WatchedFor::Input(live.process.pid))));
+            .filter_map(|live| Some((live.stdin.as_ref()?.pipe.poll_fd()?, WatchedFor::Input(live.process.pid))));
         outputs.chain(inputs).chain(inlets)
     }
 

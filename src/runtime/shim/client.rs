@@ -1,7 +1,7 @@
 //! Connections to the shim: lines in, lines out, and nobody is ever waited for.
 
 use super::super::wire::{self, RequestEnvelope, ShimAnswer};
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, sockopt};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -63,7 +63,7 @@ impl ShimClient {
             match serde_json::from_slice(&self.inbox[..end]) {
                 Ok(request) => requests.push(request),
                 Err(error) => self.send(&ShimAnswer::Refused {
-                    why: format!("cannot read the request: {error}", error = cause(error)),
+                    why: format!("cannot read the request: {error}", error = io_error_text(error)),
                     start: None,
                 }),
             }

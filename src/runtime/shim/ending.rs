@@ -23,7 +23,7 @@ impl Shim {
     pub(super) fn finish_ended(&mut self) {
         while let Some(at) = self.live.iter().position(|live| live.end.is_some()) {
             if self.kill_leftovers(at) > 0 {
-                self.reap();
+                self.reap_children();
                 if self.kill_leftovers(at) > 0 {
                     return;
                 }
@@ -37,10 +37,10 @@ impl Shim {
         for mut stream in std::mem::take(&mut live.streams) {
             // Bounded: somebody outside the pod may hold the pipe and go on writing.
             for _ in 0..64 {
-                if stream.pump(&mut self.desk, &mut live.log) != ReadMore::More {
+                if stream.pump(&mut self.log_buffers, &mut live.log) != ReadMore::More {
                     break;
                 }
-                attach::send_output_to_all(&mut self.attached, &live, stream.tag(), self.desk.fresh());
+                attach::send_output_to_all(&mut self.attached, &live, stream.tag(), self.log_buffers.fresh());
             }
             stream.finish(&mut live.log);
         }

@@ -3,15 +3,15 @@
 use super::super::limits::group::{self, CgroupEntry};
 use super::super::limits::processes;
 use super::super::network::ListenerChannel;
+use super::super::pid_namespace::PidNamespace;
 use super::super::process::ProcessIdentity;
-use super::super::spaces::PidNamespace;
 use super::super::wire::{LaunchRequest, MountView, now_nanos};
 use super::super::{folder, interpreter, process, pty, spawn, user, view, volumes};
 use super::attach::StdinPipe;
-use super::lines::StdioPipes;
 use super::log::{AttemptLog, OutputStream};
+use super::stdio::StdioPipes;
 use super::variables;
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
@@ -146,13 +146,13 @@ pub fn prepare(
         add_term(&mut launch.env);
     }
     let lines = StdioPipes::lay(launch.tty, launch.stdin)
-        .map_err(|error| format!("cannot make a pipe: {error}", error = cause(error)))?;
+        .map_err(|error| format!("cannot make a pipe: {error}", error = io_error_text(error)))?;
     let place = match &launch.view {
         Some(view) => {
             view::check_mounts(pod, view, &launch.volumes)
                 .map_err(|message| LaunchRefusal { reason: "CreateContainerConfigError", message })?;
             folder::make_file(&message, 0o644)
-                .map_err(|error| format!("cannot make {}: {error}", message.display(), error = cause(error)))?;
+                .map_err(|error| format!("cannot make {}: {error}", message.display(), error = io_error_text(error)))?;
             let message = (&*message, &*launch.message_path);
             let has_volume = view.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == view::SHM);
             let shm = if has_volume { None } else { view::PodShm::find_or_make(shm, pod, ground) };
@@ -166,7 +166,7 @@ pub fn prepare(
         user::hand_over_folders(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
         lines.give_to(&user::identity(user));
     }
-    let groups = group::make(&launch.groups)?;
+    let groups = group::create_groups(&launch.groups)?;
     let surroundings = surroundings(&launch, &lines, &groups);
     let is_plain =
         matches!(place, LaunchPlace::Here) && gate.is_none() && surroundings.are_plain() && process::can_be_held();
@@ -198,7 +198,7 @@ impl PreparedAttempt {
     }
 
     /// Lets it run.
-    pub fn go(self) -> Result<StartedAttempt, LaunchRefusal> {
+    pub fn launch(self) -> Result<StartedAttempt, LaunchRefusal> {
         let PreparedAttempt { launch, lines, groups, gate, process } = self;
         forget_older(&launch);
         let since = now_nanos();
@@ -207,7 +207,7 @@ impl PreparedAttempt {
         log.create();
         let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
         let pid = match process {
-            Some(waiting) => waiting.go()?,
+            Some(waiting) => waiting.start()?,
             None => spawn(&launch.argv, &surroundings(&launch, &lines, &groups))?,
         };
         let seen = || -> Result<_, String> {
@@ -215,7 +215,7 @@ impl PreparedAttempt {
                 ProcessIdentity::from_pid(pid.as_raw_nonzero().get()).ok_or("the process cannot be seen in /proc")?;
             let (streams, stdin) = lines
                 .into_own_ends(launch.stdin)
-                .map_err(|error| format!("cannot use its pipes: {error}", error = cause(error)))?;
+                .map_err(|error| format!("cannot use its pipes: {error}", error = io_error_text(error)))?;
             Ok((process, streams, stdin))
         };
         // Nobody would know of it.
@@ -252,7 +252,7 @@ fn tell_paths(pod: &Path, launch: &mut LaunchRequest) {
 /// The attempt before this one stays readable (`logs --previous`), older ones go.
 fn forget_older(launch: &LaunchRequest) {
     if let Some(older) = launch.attempt.checked_sub(2) {
-        super::log::forget(&folder::log(&launch.container, older));
+        super::log::remove_log(&folder::log(&launch.container, older));
         let _ = fs::remove_file(folder::message(&launch.container, older));
     }
 }
@@ -265,7 +265,8 @@ pub fn run(
     gate: Option<&ListenerChannel>,
     space: Option<&PidNamespace>,
 ) -> Result<i32, String> {
-    let pid = fork(argv, surroundings, LaunchPlace::Of(view::ForeignNamespaces::open(process)?), gate, space)?.go()?;
+    let pid =
+        fork(argv, surroundings, LaunchPlace::Of(view::ForeignNamespaces::open(process)?), gate, space)?.start()?;
     Ok(pid.as_raw_nonzero().get())
 }
 
@@ -292,7 +293,7 @@ fn fork(
             LaunchPlace::Here => view::call_it(&surroundings.launch.hostname),
             LaunchPlace::Own { ground, shm, pod, message, view, volumes } => {
                 let is_counted = surroundings.launch.watched.pids.is_some();
-                let begun = view::begin(ground, is_counted, space.is_some(), shm)?;
+                let begun = view::start_view(ground, is_counted, space.is_some(), shm)?;
                 let lives = [surroundings.cwd, Path::new(surroundings.variable("HOME").unwrap_or("/"))];
                 view::enter(begun, pod, message, lives, view, volumes)?;
                 view::call_it(&surroundings.launch.hostname);
@@ -361,7 +362,7 @@ fn reason(error: &io::Error) -> String {
         Some(libc::E2BIG) => "argument list too long".into(),
         Some(libc::ETXTBSY) => "text file busy".into(),
         Some(libc::EAGAIN) => "resource temporarily unavailable".into(),
-        _ => cause(error),
+        _ => io_error_text(error),
     }
 }
 

@@ -30,7 +30,7 @@ pub struct LogBuffers {
 }
 
 impl LogBuffers {
-    /// An empty desk. Its pages cost nothing until a container prints.
+    /// Empty buffers. Its pages cost nothing until a container prints.
     pub fn new() -> LogBuffers {
         LogBuffers { input: vec![0; BATCH].into_boxed_slice(), read: 0, output: Vec::new() }
     }
@@ -161,7 +161,7 @@ fn rotated(path: &Path, age: u32) -> PathBuf {
 }
 
 /// Removes every file of an attempt.
-pub fn forget(path: &Path) {
+pub fn remove_log(path: &Path) {
     let _ = fs::remove_file(path);
     for age in 1..FILES {
         let _ = fs::remove_file(rotated(path, age));
@@ -202,28 +202,28 @@ impl OutputStream {
     }
 
     /// Returns the beginning of an incomplete line.
-    pub fn held(&self) -> &[u8] {
+    pub fn unfinished_line(&self) -> &[u8] {
         &self.held
     }
 
     /// Reads once and logs what came.
-    pub fn pump(&mut self, desk: &mut LogBuffers, log: &mut AttemptLog) -> ReadMore {
-        let read = match rustix::io::read(&self.fd, &mut desk.input[..]) {
+    pub fn pump(&mut self, log_buffers: &mut LogBuffers, log: &mut AttemptLog) -> ReadMore {
+        let read = match rustix::io::read(&self.fd, &mut log_buffers.input[..]) {
             Ok(0) => return ReadMore::Closed,
             Ok(read) => read,
             Err(Errno::AGAIN | Errno::INTR) => return ReadMore::Dry,
             Err(_) => return ReadMore::Closed,
         };
-        desk.read = read;
+        log_buffers.read = read;
         self.widen(read);
-        desk.output.clear();
-        frame(self.tag, &stamp(), &desk.input[..read], &mut self.held, &mut desk.output);
-        if !desk.output.is_empty() {
-            log.append(&desk.output);
+        log_buffers.output.clear();
+        frame(self.tag, &stamp(), &log_buffers.input[..read], &mut self.held, &mut log_buffers.output);
+        if !log_buffers.output.is_empty() {
+            log.append(&log_buffers.output);
         }
         // A flood of short lines needs much room for their marks; once it is over that goes back.
         if read < BATCH / 16 {
-            desk.output.shrink_to(BATCH);
+            log_buffers.output.shrink_to(BATCH);
         }
         ReadMore::More
     }
@@ -327,7 +327,7 @@ mod tests {
         names.sort();
         assert_eq!(names, ["0.log", "0.log.1", "0.log.2", "0.log.3", "0.log.4"]);
         assert!(fs::metadata(&path).expect("there").len() <= FILE_BYTES);
-        forget(&path);
+        remove_log(&path);
         assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0);
     }
 

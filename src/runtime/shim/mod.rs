@@ -8,32 +8,32 @@
 //! left alone, and the shim leaves when the last one has ended. Otherwise it leaves a while after the last one has ended (the record
 //! stays and the next shim goes on from it) unless a container that starts again needs what it holds in memory, or when it is told to
 //! remove the pod.
-//! Shims are forked from the [`nursery`]. Start reading at [`Shim::run`].
+//! Shims are forked from the [`zygote`]. Start reading at [`Shim::run`].
 
 mod attach;
 mod bounds;
 mod client;
 mod ending;
 mod launch;
-mod lines;
 mod log;
-mod nursery;
 pub mod pause;
 mod requests;
 mod start_inputs;
+mod stdio;
 mod stop_signal;
 mod successor;
 mod tree;
 mod variables;
+mod zygote;
 
 use super::network::{FilterListener, SessionAffinity};
 use super::process::{self, ProcessIdentity};
 use super::view::{PodShm, base_mounts::BaseMountsState};
 use super::wire::{ContainerRecord, LaunchRequest, RecordedEnd, RecordedState, ShimAnswer, ShimRecord};
 use super::{folder, reap_dead_shim, volumes};
-use crate::world::entrance::UnboundPort;
+use crate::world::ingress_routes::UnboundPort;
 use crate::world::policy::DeniedConnection;
-pub use nursery::main;
+pub use zygote::main;
 
 use attach::{AttachedClient, StdinPipe, WatchedFor};
 use bounds::ExceededBound;
@@ -130,7 +130,7 @@ struct Shim {
     listener: OwnedFd,
     signals: UnixStream,
     told_to_leave: Arc<AtomicBool>,
-    desk: LogBuffers,
+    log_buffers: LogBuffers,
     next_client: u64,
     /// Number of the last command that was marked.
     next_mark: u64,
@@ -168,7 +168,7 @@ impl Shim {
         let pod = std::env::current_dir()?;
         let Some(lock) = folder::lock(&pod)? else { return Ok(None) };
         let mut record = folder::read_record(&pod).unwrap_or_else(ShimRecord::empty);
-        reap_dead_shim::settle(&pod, &mut record);
+        reap_dead_shim::end_processes(&pod, &mut record);
         record.left = false;
         record.shim = ProcessIdentity::from_pid(std::process::id() as i32);
         // A leader that has been replaced may have started us just before: what it says then counts no more.
@@ -189,7 +189,7 @@ impl Shim {
             clients: vec![ShimClient::new(0, leader)],
             signals,
             told_to_leave,
-            desk: LogBuffers::new(),
+            log_buffers: LogBuffers::new(),
             next_client: 1,
             next_mark: 0,
             removing: false,
@@ -212,7 +212,7 @@ impl Shim {
                 self.serve(source);
             }
             self.kill_pause = if self.is_killing() { LONGEST_KILL_PAUSE.min(self.kill_pause * 2) } else { KILL_PAUSE };
-            self.reap();
+            self.reap_children();
             self.meet_deadlines();
             self.look_at_blocked_stops();
             self.look_at_bounds();
@@ -292,7 +292,7 @@ impl Shim {
             sources.push(EventOrigin::Exec(exec.pid()));
         }
         if let Some(pause) = &self.pause {
-            fds.push(PollFd::new(pause.said(), PollFlags::IN));
+            fds.push(PollFd::new(pause.status_pipe(), PollFlags::IN));
             sources.push(EventOrigin::Pause);
         }
         for (fd, watched) in self.watch_attached() {
@@ -399,21 +399,21 @@ impl Shim {
     fn pump(&mut self, pid: i32, at: usize) {
         let Some(live) = self.live.iter_mut().find(|live| live.process.pid == pid) else { return };
         let Some(stream) = live.streams.get_mut(at) else { return };
-        match stream.pump(&mut self.desk, &mut live.log) {
+        match stream.pump(&mut self.log_buffers, &mut live.log) {
             ReadMore::Closed => {
                 stream.finish(&mut live.log);
                 live.streams.remove(at);
             }
             ReadMore::More => {
                 let tag = stream.tag();
-                attach::send_output_to_all(&mut self.attached, live, tag, self.desk.fresh());
+                attach::send_output_to_all(&mut self.attached, live, tag, self.log_buffers.fresh());
             }
             ReadMore::Dry => {}
         }
     }
 
     /// Takes in everything that has ended, orphans included.
-    fn reap(&mut self) {
+    fn reap_children(&mut self) {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get();
             if let Some(live) = self.live.iter_mut().find(|live| live.process.pid == pid) {

@@ -3,12 +3,12 @@
 //! Elsewhere the first process is the container's own program, as in Kubernetes, and the namespace ends with it. A pause has nothing of
 //! its own, no files, no rights; it reaps orphans, and ends with its shim. Start reading at [`Shim::space`].
 
+use super::super::pid_namespace::PidNamespace;
 use super::super::process::{self, ProcessIdentity};
-use super::super::spaces::PidNamespace;
 use super::super::spawn::hold_only;
 use super::super::view;
 use super::{LiveContainer, Shim};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::ProcessNamespace;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, wait, waitpid};
@@ -23,7 +23,7 @@ pub struct PauseProcess {
 }
 
 /// Returns the children of a shim, with the children of its pause process in its place.
-pub fn below(shim: i32) -> Vec<i32> {
+pub fn descendants(shim: i32) -> Vec<i32> {
     let is_pause = |pid: i32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"pause\n");
     let children = process::children(shim).into_iter();
     children.flat_map(|pid| if is_pause(pid) { process::children(pid) } else { vec![pid] }).collect()
@@ -31,11 +31,11 @@ pub fn below(shim: i32) -> Vec<i32> {
 
 impl PauseProcess {
     /// None where what it adopts could not be ended: that is no child of its shim's.
-    fn begin() -> Result<Option<PauseProcess>, String> {
+    fn spawn() -> Result<Option<PauseProcess>, String> {
         if !process::can_be_held() {
             return Ok(None);
         }
-        let failed = |error| format!("cannot start the pod's pause process: {error}", error = cause(error));
+        let failed = |error| format!("cannot start the pod's pause process: {error}", error = io_error_text(error));
         let (said, say) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
         let pid = match PidNamespace::New.fork().map_err(failed)? {
             0 => {
@@ -56,7 +56,7 @@ impl PauseProcess {
     }
 
     /// Returns the descriptor that becomes readable when it signals.
-    pub fn said(&self) -> &OwnedFd {
+    pub fn status_pipe(&self) -> &OwnedFd {
         &self.said
     }
 
@@ -103,7 +103,7 @@ impl Shim {
             ProcessNamespace::Own => Ok(self.ground.enter_users()?.then_some(PidNamespace::New)),
             ProcessNamespace::Shared => {
                 if self.pause.is_none() && self.ground.enter_users()? {
-                    self.pause = PauseProcess::begin()?;
+                    self.pause = PauseProcess::spawn()?;
                 }
                 self.pause.as_ref().map_or(Ok(None), |pause| PidNamespace::from_process(pause.pid()))
             }

@@ -2,8 +2,8 @@
 
 use super::super::limits::group;
 use super::super::network::{self, ListenerChannel};
+use super::super::pid_namespace::PidNamespace;
 use super::super::process::ProcessIdentity;
-use super::super::spaces::PidNamespace;
 use super::super::wire::{
     ContainerRecord, ControlGroup, ExecOutcome, ExecRequest, LaunchRequest, RecordedState, RecordedStop,
     RequestEnvelope, SessionRequest, ShimAnswer, ShimRequest, SoftBounds, now_nanos,
@@ -12,7 +12,7 @@ use super::super::{folder, pty, spawn, view, volumes};
 use super::launch::{self, LaunchContext, LaunchRefusal, PreparedAttempt, StartedAttempt};
 use super::successor::ExpectedStart;
 use super::{LiveContainer, Shim, tree};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::start::DnsTarget;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::WaitStatus;
@@ -141,7 +141,7 @@ impl Shim {
                 let state = RecordedState::Running { process: started.process, since: started.since };
                 self.live.push(LiveContainer {
                     name: name.clone(),
-                    mounts: started.launch.view.as_ref().and_then(|_| view::keep(started.process.pid)),
+                    mounts: started.launch.view.as_ref().and_then(|_| view::hold_namespace(started.process.pid)),
                     launch: started.launch,
                     process: started.process,
                     since: started.since,
@@ -172,14 +172,14 @@ impl Shim {
     /// Starts an attempt, by the successor that waits for just this when there is one. Also gives what the one after it would be.
     fn launch(&mut self, launch: LaunchRequest) -> Result<(StartedAttempt, Option<Box<ExpectedStart>>), LaunchRefusal> {
         let next = ExpectedStart::following(&launch);
-        if let Some(started) = self.take_successor(&launch).and_then(|successor| successor.go().ok()) {
+        if let Some(started) = self.take_successor(&launch).and_then(|successor| successor.launch().ok()) {
             return Ok((started, next));
         }
         volumes::lay_out(&self.pod, &launch.volumes)
             .map_err(|message| LaunchRefusal { reason: "FailedMount", message })?;
         let gate = self.gate()?;
         let prepared = self.prepare(launch, gate)?;
-        Ok((prepared.go()?, next))
+        Ok((prepared.launch()?, next))
     }
 
     /// Prepares an attempt, in the process namespace that it belongs to.
@@ -224,7 +224,7 @@ impl Shim {
     ) -> Option<Option<String>> {
         let at = self.running(container).filter(|at| self.live[*at].launch.attempt == attempt)?;
         let live = &mut self.live[at];
-        let done = group::make(&groups).and_then(|_| {
+        let done = group::create_groups(&groups).and_then(|_| {
             let is_new = |group: &&ControlGroup| live.launch.groups.iter().all(|known| known.folder != group.folder);
             groups.iter().filter(is_new).try_for_each(|group| group::take_in(group, live.process))
         });
@@ -240,13 +240,13 @@ impl Shim {
     /// For a pod that has an address of its own; none for one that is on the machine's network.
     pub(super) fn gate(&self) -> Result<Option<ListenerChannel>, String> {
         let gate = self.address().map(|_| ListenerChannel::new()).transpose();
-        gate.map_err(|error| format!("cannot join the pod's network: {error}", error = cause(error)))
+        gate.map_err(|error| format!("cannot join the pod's network: {error}", error = io_error_text(error)))
     }
 
     fn keep_guard(&mut self, gate: Option<ListenerChannel>, names: DnsTarget) {
         let state = self.pod.ancestors().nth(2).unwrap_or(Path::new("/"));
         let affinity = self.affinity.clone();
-        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.guard(own, state, names, affinity));
+        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.filter_connects(own, state, names, affinity));
         self.guards.extend(guard);
     }
 
@@ -266,9 +266,9 @@ impl Shim {
     }
 
     fn start_exec(&mut self, client: u64, exec: &ExecRequest) -> Result<(), String> {
-        let (pipe, output) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(cause)?;
-        rustix::io::ioctl_fionbio(&output, false).map_err(cause)?;
-        let nothing = spawn::nothing().map_err(cause)?;
+        let (pipe, output) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io_error_text)?;
+        rustix::io::ioctl_fionbio(&output, false).map_err(io_error_text)?;
+        let nothing = spawn::nothing().map_err(io_error_text)?;
         let is_it = |at: &usize| self.live[*at].launch.attempt == exec.attempt;
         let running = self.running(&exec.container).filter(is_it);
         let missing = || format!("container {:?} does not run attempt {}", exec.container, exec.attempt);
@@ -297,7 +297,7 @@ impl Shim {
     fn start_session(&mut self, client: u64, session: &SessionRequest) -> Result<(), String> {
         let asker = self.clients.iter_mut().find(|known| known.id == client).ok_or("nobody asks")?;
         let stdio = std::mem::take(&mut asker.descriptors);
-        let nothing = spawn::nothing().map_err(cause)?;
+        let nothing = spawn::nothing().map_err(io_error_text)?;
         let (stdio, terminal) = match &stdio[..] {
             [to] if session.terminal => ([&nothing; 3], Some(pty::PtyRequest { to, size: session.size })),
             [input, output, error] if !session.terminal => ([input, output, error], None),
@@ -335,7 +335,7 @@ impl Shim {
         if !variables.is_empty() {
             env.to_mut().extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         }
-        let groups = &group::make(&launch.groups)?;
+        let groups = &group::create_groups(&launch.groups)?;
         let surroundings = LaunchContext { launch, env: &env, cwd, stdio, terminal, groups };
         let space = PidNamespace::from_process(process.pid)?;
         let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref(), space.as_ref())?;

@@ -124,7 +124,7 @@ impl Shim {
     }
 
     fn add_successor(&mut self, expected: Box<ExpectedStart>, until: Option<Instant>) -> bool {
-        let seen = self.seen(&expected);
+        let seen = self.current_inputs(&expected);
         // An error now will recur at the real start, and is reported then.
         let Ok(gate) = self.gate() else { return false };
         let prepared = self.prepare(expected.launch.clone(), gate).ok();
@@ -137,7 +137,7 @@ impl Shim {
     }
 
     /// Records the inputs of a start as they are now.
-    fn seen(&mut self, expected: &ExpectedStart) -> (StartInputs, u64) {
+    fn current_inputs(&mut self, expected: &ExpectedStart) -> (StartInputs, u64) {
         (StartInputs::record(&self.pod, &expected.launch), self.ground.number())
     }
 
@@ -145,7 +145,9 @@ impl Shim {
     pub(super) fn take_successor(&mut self, launch: &LaunchRequest) -> Option<PreparedAttempt> {
         let at = self.successors.iter().position(|one| one.is_of(&launch.container))?;
         let mut one = self.successors.swap_remove(at);
-        if *one.expected == ExpectedStart::for_attempt(launch, launch.attempt) && one.seen == self.seen(&one.expected) {
+        if *one.expected == ExpectedStart::for_attempt(launch, launch.attempt)
+            && one.seen == self.current_inputs(&one.expected)
+        {
             return one.prepared;
         }
         one.dismiss();

@@ -5,7 +5,7 @@
 
 use super::super::wire::LaunchRequest;
 use super::super::{file_tree, volumes};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::start::FileKey;
 use crate::world::volume::VolumeContent;
 use rustix::fs::CWD;
@@ -42,7 +42,7 @@ fn value(pod: &Path, launch: &LaunchRequest, wanted: &FileKey) -> Result<Option<
         |why: String| format!("environment variable {}: file {path:?} of volume {volume:?}: {why}", wanted.variable);
     let text = match read(&volumes::root_of(pod, volume, &launch.volumes), path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && wanted.optional => return Ok(None),
-        read => read.map_err(|error| failed(cause(error)))?,
+        read => read.map_err(|error| failed(io_error_text(error)))?,
     };
     match parse(&text).map_err(failed)?.remove(key.as_str()) {
         None if !wanted.optional => Err(failed(format!("key {key:?} not found"))),

@@ -4,10 +4,10 @@
 //! A container that begins with it saves more than half of what its view costs. When something is mounted or unmounted on the machine,
 //! the next one who needs a ground lays a new one.
 
-use super::super::spaces::PidNamespace;
+use super::super::pid_namespace::PidNamespace;
 use super::mounted::{self, Mounted};
 use super::shm::PodShm;
-use super::{among_own_users, devices, said, separate, services, show_processes};
+use super::{among_own_users, describe_error, devices, separate, services, show_processes};
 use crate::runtime::trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -82,7 +82,7 @@ impl BaseMountsState {
         let users = self.ground.as_mut().filter(|_| has_spaces).and_then(|ground| ground.users.take());
         if let Some(users) = users {
             move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))
-                .map_err(said("enter the user namespace"))?;
+                .map_err(describe_error("enter the user namespace"))?;
         }
         Ok(has_spaces)
     }
@@ -91,7 +91,7 @@ impl BaseMountsState {
     pub fn for_many(&mut self) {
         self.current();
         if geteuid().is_root() {
-            services::learn(Path::new(services::FOLDER));
+            services::read_services(Path::new(services::FOLDER));
         }
     }
 
@@ -119,7 +119,8 @@ impl BaseMounts {
     fn open(process: Pid, machine: MachineMounts, has_spaces: bool) -> Result<BaseMounts, String> {
         let space = |name: &str| {
             let path = format!("/proc/{}/ns/{name}", process.as_raw_nonzero());
-            openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(said("open a namespace"))
+            openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(describe_error("open a namespace"))
         };
         let users = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/user")).ok();
         let has_own = users("self") != users(&process.as_raw_nonzero().to_string());
@@ -137,15 +138,15 @@ impl BaseMounts {
     pub fn enter(&self, counted: bool, has_space: bool, shm: Option<&PodShm>) -> Result<Option<OwnedFd>, String> {
         if let Some(users) = &self.users {
             move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))
-                .map_err(said("enter the user namespace"))?;
+                .map_err(describe_error("enter the user namespace"))?;
         }
         let shm = shm.map(PodShm::clone_mount).transpose()?;
         move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount))
-            .map_err(said("enter the mount namespace"))?;
+            .map_err(describe_error("enter the mount namespace"))?;
         let is_counted = counted && !geteuid().is_root();
         if has_space || !is_counted {
             // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
-            unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(said("have mounts of its own"))?;
+            unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(describe_error("have mounts of its own"))?;
         }
         if has_space {
             // Before it is among its own users, who may not: the process namespace belongs to those that it began among.
@@ -163,13 +164,13 @@ pub fn run_in_fork<T>(
     lay: impl FnOnce() -> Result<bool, String>,
     open: impl FnOnce(Pid, bool) -> Result<T, String>,
 ) -> Result<T, String> {
-    let (ready, done) = pipe_with(PipeFlags::CLOEXEC).map_err(said("make a pipe"))?;
-    let (hold, release) = pipe_with(PipeFlags::CLOEXEC).map_err(said("make a pipe"))?;
+    let (ready, done) = pipe_with(PipeFlags::CLOEXEC).map_err(describe_error("make a pipe"))?;
+    let (hold, release) = pipe_with(PipeFlags::CLOEXEC).map_err(describe_error("make a pipe"))?;
     // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
     match unsafe { libc::fork() } {
         0 => {
             drop((ready, release));
-            // SAFETY: a disposition that runs no code: a nursery does not wait for its children, this one does.
+            // SAFETY: a disposition that runs no code: a zygote does not wait for its children, this one does.
             unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
             rustix::process::umask(Mode::from_raw_mode(0o022));
             let word = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(lay)) {
@@ -209,7 +210,8 @@ impl MachineMounts {
 }
 
 fn table() -> Result<OwnedFd, String> {
-    openat(CWD, "/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(said("see the mounts"))
+    openat(CWD, "/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(describe_error("see the mounts"))
 }
 
 /// Whether a process namespace can be had among the mounts of this process. A sandbox may hide parts of `/proc`, and then it cannot be
@@ -217,19 +219,19 @@ fn table() -> Result<OwnedFd, String> {
 fn has_spaces() -> Result<bool, String> {
     let child = match PidNamespace::New.fork() {
         Err(error) if trial::is_definite(error, &["pid"]) => return Ok(false),
-        forked => forked.map_err(said("make a process namespace"))?,
+        forked => forked.map_err(describe_error("make a process namespace"))?,
     };
     if child == 0 {
         // SAFETY: ends the child without running anything that belongs to the parent.
         unsafe { libc::_exit(try_proc()) }
     }
-    let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).map_err(said("wait for a process"))?;
+    let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).map_err(describe_error("wait for a process"))?;
     match ended.and_then(|(_, status)| status.exit_status()) {
         Some(SHOWN) => Ok(true),
         Some(REFUSED) => Ok(false),
         code => {
             let error = code.map_or(Errno::CHILD, Errno::from_raw_os_error);
-            Err(said("mount /proc in a process namespace")(error))
+            Err(describe_error("mount /proc in a process namespace")(error))
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Volumes, and folders that are seen as they are, put in their places below the new root.
 
 use super::compose::RequiredPath;
-use super::said;
-use crate::object::cause;
+use super::describe_error;
+use crate::object::io_error_text;
 use crate::runtime::file_tree::{self, path_of};
 use crate::runtime::volumes;
 use crate::runtime::wire::MountView;
@@ -60,14 +60,14 @@ pub fn all_binds(pod: &Path, view: &MountView, volumes: &[Volume]) -> Result<Vec
 
 fn open(path: &Path) -> Result<OwnedFd, String> {
     openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| format!("{}: {error}", path.display(), error = cause(error)))
+        .map_err(|error| format!("{}: {error}", path.display(), error = io_error_text(error)))
 }
 
 /// A part of a volume (`subPath`), made as a folder as open as the volume when it is not there; never anything outside the volume.
 fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
     let failed = |error: Errno| match error {
         Errno::XDEV | Errno::INVAL => format!("subPath {path:?} not within volume path"),
-        error => format!("subPath {path:?}: {error}", error = cause(error)),
+        error => format!("subPath {path:?}: {error}", error = io_error_text(error)),
     };
     match file_tree::inside(root, path) {
         Err(Errno::NOENT) => {
@@ -80,7 +80,7 @@ fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
 
 impl BindMount {
     fn new(source: OwnedFd, target: PathBuf, read_only: bool) -> Result<BindMount, String> {
-        let found = fstat(&source).map_err(cause)?;
+        let found = fstat(&source).map_err(io_error_text)?;
         let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
         Ok(BindMount { source, target, read_only, is_ours: false, is_folder })
     }
@@ -92,11 +92,11 @@ impl BindMount {
 
     /// A folder that is made now, which anybody may write in, at another place; with an owner where one is said.
     pub fn fresh(folder: &Path, target: &str, owner: Option<(u32, u32)>) -> Result<BindMount, String> {
-        let failed = |error: Errno| format!("cannot make {target}: {error}", error = cause(error));
+        let failed = |error: Errno| format!("cannot make {target}: {error}", error = io_error_text(error));
         mkdirat(CWD, folder, Mode::from_raw_mode(0o755)).map_err(failed)?;
         if let Some((user, group)) = owner {
             std::os::unix::fs::chown(folder, Some(user), Some(group))
-                .map_err(|error| format!("cannot make {target}: {error}", error = cause(error)))?;
+                .map_err(|error| format!("cannot make {target}: {error}", error = io_error_text(error)))?;
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = openat(CWD, folder, flags, Mode::empty()).map_err(failed)?;
@@ -110,14 +110,14 @@ impl BindMount {
     }
 
     /// The place that it needs.
-    pub fn wanted(&self) -> RequiredPath {
+    pub fn required_path(&self) -> RequiredPath {
         RequiredPath { path: self.target.clone(), is_folder: self.is_folder }
     }
 
     /// Binds it below the new root.
     pub fn mount(&self, root: &OwnedFd) -> Result<(), String> {
         let place = self.place(root)?;
-        mount_bind_recursive(path_of(&self.source), path_of(&place)).map_err(said("bind it"))?;
+        mount_bind_recursive(path_of(&self.source), path_of(&place)).map_err(describe_error("bind it"))?;
         if self.read_only && !self.is_ours { self.make_read_only(root) } else { Ok(()) }
     }
 
@@ -128,8 +128,8 @@ impl BindMount {
     }
 
     fn make_read_only(&self, root: &OwnedFd) -> Result<(), String> {
-        let mounted = resolve(root, &self.target, OFlags::PATH).map_err(said("find it"))?;
-        close(&mounted).map_err(said("make it read-only"))
+        let mounted = resolve(root, &self.target, OFlags::PATH).map_err(describe_error("find it"))?;
+        close(&mounted).map_err(describe_error("make it read-only"))
     }
 
     /// The place below the new root, made when it is not there.
@@ -137,17 +137,19 @@ impl BindMount {
         let found = match resolve(root, &self.target, OFlags::PATH) {
             Err(Errno::NOENT) => {
                 let folder = if self.is_folder { Some(&*self.target) } else { self.target.parent() };
-                let folder = make_all(root, folder.unwrap_or(Path::new("/"))).map_err(said("make the mount point"))?;
+                let folder =
+                    make_all(root, folder.unwrap_or(Path::new("/"))).map_err(describe_error("make the mount point"))?;
                 if self.is_folder {
                     return Ok(folder);
                 }
                 let name = self.target.file_name().ok_or("a file cannot be mounted at /")?;
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                openat(&folder, name, flags, Mode::from_raw_mode(0o644)).map_err(said("make the mount point"))?
+                openat(&folder, name, flags, Mode::from_raw_mode(0o644))
+                    .map_err(describe_error("make the mount point"))?
             }
-            other => other.map_err(said("open the mount point"))?,
+            other => other.map_err(describe_error("open the mount point"))?,
         };
-        let kind = fstat(&found).map_err(said("look at the mount point"))?.st_mode;
+        let kind = fstat(&found).map_err(describe_error("look at the mount point"))?.st_mode;
         if (FileType::from_raw_mode(kind) == FileType::Directory) != self.is_folder {
             return Err("not a directory: are you trying to mount a directory onto a file (or vice-versa)?".into());
         }
@@ -185,11 +187,11 @@ pub fn make_folder(root: &OwnedFd, path: &Path) {
 
 /// Makes a mount read-only, for those who see it here.
 pub fn close(mounted: &OwnedFd) -> rustix::io::Result<()> {
-    mount_remount(path_of(mounted), kept(mounted) | MountFlags::BIND | MountFlags::RDONLY, "")
+    mount_remount(path_of(mounted), mount_flags(mounted) | MountFlags::BIND | MountFlags::RDONLY, "")
 }
 
 /// Returns the flags that a mount must keep; otherwise the kernel refuses the change in a user namespace.
-fn kept(mounted: &OwnedFd) -> MountFlags {
+fn mount_flags(mounted: &OwnedFd) -> MountFlags {
     let is = fstatvfs(mounted).map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
     let pairs = [
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),

@@ -8,7 +8,7 @@ use super::layer::LayerFolder;
 use super::mounted::{self, Mounted};
 use super::private_dirs::{PrivateDir, SHM};
 use super::{bind, devices, path_of, services};
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{mount_bind, mount_bind_recursive};
 use rustix::process::{getegid, geteuid};
@@ -84,10 +84,10 @@ pub fn compose(
     let root = base.join("root");
     let layers = LayerFolder { base, count: 0, is_root };
     let mut composer = ViewComposer { root: root.clone(), mounts, wanted: places, layers, is_root, own };
-    make(&root, 0o755)?;
+    create_folder(&root, 0o755)?;
     composer.lay(Path::new("/"))?;
     let opened = openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| format!("cannot open the new root: {error}", error = cause(error)))?;
+        .map_err(|error| format!("cannot open the new root: {error}", error = io_error_text(error)))?;
     for own in own {
         own.cover(base, &opened)?;
     }
@@ -106,8 +106,9 @@ pub fn close(base: &Path) -> Result<(), String> {
     let open = ["dev", "proc", "sys"].map(|name| root.join(name));
     let laid = mounted::read_mounts().into_iter().filter(|one| one.at.starts_with(&root));
     for at in laid.map(|one| one.at).filter(|at| open.iter().all(|open| !at.starts_with(open))) {
-        let failed =
-            |error: rustix::io::Errno| format!("cannot make {} read-only: {error}", at.display(), error = cause(error));
+        let failed = |error: rustix::io::Errno| {
+            format!("cannot make {} read-only: {error}", at.display(), error = io_error_text(error))
+        };
         let opened = openat(CWD, &at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
         bind::close(&opened).map_err(failed)?;
     }
@@ -140,10 +141,10 @@ fn foreign(path: &Path) -> Option<PathBuf> {
 }
 
 /// Makes a folder unless it is there.
-pub fn make(path: &Path, mode: u32) -> Result<(), String> {
+pub fn create_folder(path: &Path, mode: u32) -> Result<(), String> {
     match fs::DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(format!("cannot make {}: {error}", path.display(), error = cause(error)))
+            Err(format!("cannot make {}: {error}", path.display(), error = io_error_text(error)))
         }
         _ => Ok(()),
     }
@@ -156,7 +157,7 @@ impl ViewComposer<'_> {
 
     /// Lays out one folder of the machine, whose place below the new root is there.
     fn lay(&mut self, folder: &Path) -> Result<(), String> {
-        let wants = self.wants(folder);
+        let wants = self.needs_folder(folder);
         if folder == Path::new(DEVICES) {
             if wants {
                 self.one_by_one(folder)?
@@ -187,7 +188,7 @@ impl ViewComposer<'_> {
     }
 
     /// Whether something is missing below a folder.
-    fn wants(&self, folder: &Path) -> bool {
+    fn needs_folder(&self, folder: &Path) -> bool {
         self.wanted.iter().any(|wanted| wanted.path != folder && wanted.path.starts_with(folder))
     }
 
@@ -208,7 +209,7 @@ impl ViewComposer<'_> {
 
     fn bind(&self, path: &Path) -> Result<(), String> {
         mount_bind_recursive(path, self.target(path))
-            .map_err(|error| format!("cannot bind {}: {error}", path.display(), error = cause(error)))
+            .map_err(|error| format!("cannot bind {}: {error}", path.display(), error = io_error_text(error)))
     }
 
     fn overlay(&mut self, folder: &Path) -> Result<(), String> {
@@ -221,7 +222,7 @@ impl ViewComposer<'_> {
         }
         let mut done: Vec<PathBuf> = Vec::new();
         if folder == Path::new(services::FOLDER) {
-            done = services::service_entries(folder).into_iter().filter(|path| !self.wants(path)).collect();
+            done = services::service_entries(folder).into_iter().filter(|path| !self.needs_folder(path)).collect();
             for path in &done {
                 self.bind(path)?;
             }
@@ -245,16 +246,16 @@ impl ViewComposer<'_> {
         let fresh = self.layers.fresh('f', folder)?;
         let target = self.target(folder);
         mount_bind(&fresh, &target)
-            .map_err(|error| format!("cannot bind {}: {error}", target.display(), error = cause(error)))?;
+            .map_err(|error| format!("cannot bind {}: {error}", target.display(), error = io_error_text(error)))?;
         let entries = fs::read_dir(folder)
-            .map_err(|error| format!("cannot read {}: {error}", folder.display(), error = cause(error)))?;
+            .map_err(|error| format!("cannot read {}: {error}", folder.display(), error = io_error_text(error)))?;
         for entry in entries.flatten() {
             let path = entry.path();
             let place = self.target(&path);
             if self.hides(&path) {
                 // Files in a private folder cost nothing; a private folder needs a mount point.
                 if self.own.iter().any(|own| own.is_at(&path)) {
-                    make(&place, 0o755)?;
+                    create_folder(&place, 0o755)?;
                 }
                 continue;
             }
@@ -263,7 +264,7 @@ impl ViewComposer<'_> {
                     let _ = fs::read_link(&path).map(|to| symlink(to, &place));
                 }
                 Ok(kind) if kind.is_dir() => {
-                    make(&place, 0o755)?;
+                    create_folder(&place, 0o755)?;
                     self.lay_entry(&path)?;
                 }
                 _ => {
@@ -281,7 +282,7 @@ impl ViewComposer<'_> {
     fn lay_entry(&mut self, path: &Path) -> Result<(), String> {
         let at_top = path.parent() == Some(Path::new("/"));
         let special = path.parent().is_some_and(|parent| self.is_special(parent));
-        if at_top && !self.wants(path) && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
+        if at_top && !self.needs_folder(path) && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
             // Nothing is in it: it may as well be another one.
             self.layers.alike(path, &self.target(path));
             return Ok(());

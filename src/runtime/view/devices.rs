@@ -1,8 +1,8 @@
 //! A container's own `/dev`: the machine's devices without its terminals and disks, and terminals of its own.
 
-use super::compose::make;
-use super::{bind, path_of, said};
-use crate::object::cause;
+use super::compose::create_folder;
+use super::{bind, describe_error, path_of};
+use crate::object::io_error_text;
 use rustix::fs::{Access, CWD, FileType, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive};
 use std::fs;
@@ -17,26 +17,28 @@ const MESSAGE: &str = "/dev/termination-log";
 /// Puts the devices of containers in the place of the machine's, for this process. Every container sees the same, so nothing can be
 /// written there; places for what is its own are left.
 pub fn lay() -> Result<(), String> {
-    let entries = fs::read_dir("/dev").map_err(|error| format!("cannot read /dev: {error}", error = cause(error)))?;
+    let entries =
+        fs::read_dir("/dev").map_err(|error| format!("cannot read /dev: {error}", error = io_error_text(error)))?;
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-    let open = || openat(CWD, "/dev", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(said("open /dev"));
+    let open =
+        || openat(CWD, "/dev", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(describe_error("open /dev"));
     let (machine, place) = (open()?, Path::new("/dev"));
-    mount("tmpfs", place, "tmpfs", MountFlags::NOSUID, Some(c"mode=0755")).map_err(said("lay out /dev"))?;
+    mount("tmpfs", place, "tmpfs", MountFlags::NOSUID, Some(c"mode=0755")).map_err(describe_error("lay out /dev"))?;
     for name in names {
         let text = name.to_string_lossy();
         if text == "tty" || !(text == "shm" || LEFT_OUT.iter().any(|start| text.starts_with(start))) {
             lay_one(&path_of(&machine).join(&name), &place.join(&name));
         }
     }
-    make(&place.join("shm"), 0o755)?;
+    create_folder(&place.join("shm"), 0o755)?;
     if fs::symlink_metadata(path_of(&machine).join("shm")).is_ok_and(|found| found.is_dir()) {
         // The container's own covers it; but the cluster's folder may lie in it, and what the container was started with.
         lay_one(&path_of(&machine).join("shm"), &place.join("shm"));
     }
-    make(&place.join("pts"), 0o755)?;
+    create_folder(&place.join("pts"), 0o755)?;
     let _ = symlink("pts/ptmx", place.join("ptmx"));
     let _ = fs::write(MESSAGE, "");
-    bind::close(&open()?).map_err(said("close /dev to writers"))
+    bind::close(&open()?).map_err(describe_error("close /dev to writers"))
 }
 
 /// One entry; what may not be bound, or could not be opened anyway, is left out.
@@ -45,7 +47,7 @@ fn lay_one(path: &Path, place: &Path) {
     match FileType::from_raw_mode(found.mode()) {
         FileType::Symlink => drop(fs::read_link(path).map(|to| symlink(to, place))),
         FileType::Directory => {
-            let _ = make(place, 0o755);
+            let _ = create_folder(place, 0o755);
             let _ = mount_bind_recursive(path, place);
         }
         FileType::BlockDevice => {}
@@ -62,5 +64,5 @@ fn lay_one(path: &Path, place: &Path) {
 pub fn add_terminals(place: &Path) -> Result<(), String> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let options = Some(c"newinstance,ptmxmode=0666,mode=0620");
-    mount("devpts", place.join("pts"), "devpts", flags, options).map_err(said("mount terminals"))
+    mount("devpts", place.join("pts"), "devpts", flags, options).map_err(describe_error("mount terminals"))
 }

@@ -1,8 +1,8 @@
 //! A layer over one folder of the machine: what is written goes into a tmpfs, what was not written is the machine's.
 
-use super::compose::{RequiredPath, make};
+use super::compose::{RequiredPath, create_folder};
 use super::path_of;
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchmod, openat};
 use rustix::mount::{MountFlags, mount};
 use std::fs;
@@ -25,10 +25,10 @@ impl LayerFolder<'_> {
     /// not make them in the folder itself can.
     pub fn lay(&mut self, folder: &Path, target: &Path, wanted: &[RequiredPath]) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| {
-            format!("cannot lay a layer over {}: {error}", folder.display(), error = cause(error))
+            format!("cannot lay a layer over {}: {error}", folder.display(), error = io_error_text(error))
         };
         let (upper, work) = (self.fresh('u', folder)?, self.base.join(format!("w{}", self.count)));
-        make(&work, 0o700)?;
+        create_folder(&work, 0o700)?;
         for wanted in wanted.iter().filter(|wanted| wanted.path.starts_with(folder)) {
             self.make_place(folder, &upper, wanted)?;
         }
@@ -47,7 +47,7 @@ impl LayerFolder<'_> {
     pub fn fresh(&mut self, letter: char, folder: &Path) -> Result<PathBuf, String> {
         self.count += 1;
         let fresh = self.base.join(format!("{letter}{}", self.count));
-        make(&fresh, 0o755)?;
+        create_folder(&fresh, 0o755)?;
         self.alike(folder, &fresh);
         Ok(fresh)
     }
@@ -61,11 +61,12 @@ impl LayerFolder<'_> {
             below.push(part);
             above.push(part);
             if parts.peek().is_some() || wanted.is_folder {
-                make(&above, 0o755)?;
+                create_folder(&above, 0o755)?;
                 self.alike(&below, &above);
             } else {
-                fs::write(&above, "")
-                    .map_err(|error| format!("cannot make {}: {error}", above.display(), error = cause(error)))?;
+                fs::write(&above, "").map_err(|error| {
+                    format!("cannot make {}: {error}", above.display(), error = io_error_text(error))
+                })?;
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ pub use shm::PodShm;
 use super::file_tree::path_of;
 use super::wire::MountView;
 use super::{folder, trial};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::volume::Volume;
 use mounted::Mounted;
 use private_dirs::PrivateDir;
@@ -64,7 +64,7 @@ pub struct EnteredView {
 /// Takes this process, which has one thread and is about to become a container, among mounts of its own: those of a ground, or from
 /// nothing. `counted`: its user namespace, if it needs one, is nobody else's, so that its processes are counted apart. `has_space`: it is
 /// in a process namespace other than the machine's. `shm`: what it is to share with its pod.
-pub fn begin(
+pub fn start_view(
     ground: Option<&BaseMounts>,
     counted: bool,
     has_space: bool,
@@ -84,9 +84,10 @@ pub fn begin(
 
 /// Takes what a pod shares, and comes back: for root, who may.
 fn take_from_here(shm: &PodShm) -> Result<OwnedFd, String> {
-    let here = space_of_ours("mnt").map_err(said("open its mounts"))?;
+    let here = space_of_ours("mnt").map_err(describe_error("open its mounts"))?;
     let taken = shm.clone_mount()?;
-    move_into_link_name_space(here.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(said("go back to its mounts"))?;
+    move_into_link_name_space(here.as_fd(), Some(LinkNameSpaceType::Mount))
+        .map_err(describe_error("go back to its mounts"))?;
     Ok(taken)
 }
 
@@ -120,7 +121,7 @@ pub fn enter(
     for (number, path) in view.fresh.iter().enumerate() {
         binds.push(bind::BindMount::fresh(&base.join(format!("v{number}")), path, view.fresh_owner)?);
     }
-    let mut wanted: Vec<compose::RequiredPath> = binds.iter().map(bind::BindMount::wanted).collect();
+    let mut wanted: Vec<compose::RequiredPath> = binds.iter().map(bind::BindMount::required_path).collect();
     wanted.push(compose::RequiredPath { path: cwd.to_owned(), is_folder: true });
     let pods = pod.parent().unwrap_or(pod);
     let mounts = begun.mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
@@ -143,10 +144,10 @@ pub fn enter(
     // It may lie in a volume (as in runc: made after everything is mounted).
     bind::make_folder(&root, cwd);
     // Over the old root, which nobody can see from here on. To unmount that one as well (`pivot_root`) would wait for all processors.
-    fchdir(&root).map_err(said("enter the new root"))?;
-    mount_move(".", "/").map_err(said("put it in the place of the root"))?;
-    chroot(".").map_err(said("enter the new root"))?;
-    chdir("/").map_err(said("enter the new root"))
+    fchdir(&root).map_err(describe_error("enter the new root"))?;
+    mount_move(".", "/").map_err(describe_error("put it in the place of the root"))?;
+    chroot(".").map_err(describe_error("enter the new root"))?;
+    chdir("/").map_err(describe_error("enter the new root"))
 }
 
 /// A fresh tmpfs for everything that the container writes.
@@ -155,12 +156,12 @@ fn base_of(pod: &Path) -> Result<PathBuf, String> {
     let base = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
     folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
     mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
-        .map_err(said("mount a tmpfs"))?;
+        .map_err(describe_error("mount a tmpfs"))?;
     Ok(base)
 }
 
 /// Keeps a process's mounts, when they are not ours: whoever lets go of mounts last has to unmount them all.
-pub fn keep(process: i32) -> Option<OwnedFd> {
+pub fn hold_namespace(process: i32) -> Option<OwnedFd> {
     space_of(process, "mnt").ok().flatten()
 }
 
@@ -199,7 +200,10 @@ impl ForeignNamespaces {
             Ok(space) => space.map(|space| Ok((space, kind))),
             Err(error) => Some(Err(error)),
         });
-        spaces.collect::<Result<_, _>>().map(ForeignNamespaces).map_err(said("open the container's namespaces"))
+        spaces
+            .collect::<Result<_, _>>()
+            .map(ForeignNamespaces)
+            .map_err(describe_error("open the container's namespaces"))
     }
 }
 
@@ -226,7 +230,7 @@ pub fn join(other: &ForeignNamespaces) -> Result<(), String> {
             entered => entered,
         }
     };
-    other.0.iter().try_for_each(enter).map_err(said("enter the container's namespaces"))
+    other.0.iter().try_for_each(enter).map_err(describe_error("enter the container's namespaces"))
 }
 
 /// Whether this machine lets us do all this. Tried in a process of its own, because namespaces are entered for good.
@@ -254,7 +258,7 @@ struct Failure {
 
 impl From<Failure> for String {
     fn from(failure: Failure) -> String {
-        said(failure.what)(failure.error)
+        describe_error(failure.what)(failure.error)
     }
 }
 
@@ -285,6 +289,6 @@ fn among_own_users() -> Result<(), Failure> {
         .map_err(failed("map the user to itself"))
 }
 
-fn said<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
-    move |error| format!("cannot {what}: {error}", error = cause(error))
+fn describe_error<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
+    move |error| format!("cannot {what}: {error}", error = io_error_text(error))
 }

@@ -5,7 +5,7 @@
 //! started with: its working folder, the manifest's, its program, a file or folder that a word of its command names.
 
 use super::{path_of, shm};
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{mount_bind, mount_bind_recursive};
@@ -72,15 +72,16 @@ impl PrivateDir {
             openat2(within, path, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
         };
         let Ok(place) = open(root, self.at) else { return Ok(()) };
-        let failed =
-            |error: rustix::io::Errno| format!("cannot lay out {}: {error}", self.at.display(), error = cause(error));
+        let failed = |error: rustix::io::Errno| {
+            format!("cannot lay out {}: {error}", self.at.display(), error = io_error_text(error))
+        };
         let seen: Vec<(&PathBuf, OwnedFd)> =
             self.entries.iter().filter_map(|name| Some((name, open(root, &self.at.join(name)).ok()?))).collect();
         match &self.mount {
             Some(mount) => shm::put(mount, &place).map_err(failed)?,
             None => {
                 let fresh = &base.join(self.at.file_name().unwrap_or_default());
-                super::compose::make(fresh, 0o777)?;
+                super::compose::create_folder(fresh, 0o777)?;
                 let _ = fs::set_permissions(fresh, fs::Permissions::from_mode(0o1777));
                 mount_bind(fresh, path_of(&place)).map_err(failed)?;
             }
@@ -120,7 +121,7 @@ fn entry(at: &Path, path: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn all(shown: &[&str], volumes: &[&str]) -> Vec<PrivateDir> {
+    fn private_dirs(shown: &[&str], volumes: &[&str]) -> Vec<PrivateDir> {
         let [shown, volumes] = [shown, volumes].map(|all| all.iter().map(Path::new).collect::<Vec<_>>());
         PrivateDir::plan_private_dirs(&shown, &volumes, None)
     }
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn what_was_named_is_seen_with_its_neighbours_and_nothing_else() {
         let shown = ["/tmp/job/a/run.sh", "/tmp", "/tmpfs/x", "/srv", "/tmp/../etc", "/dev/shm/state/db"];
-        let own = all(&shown, &["/tmp/data"]);
+        let own = private_dirs(&shown, &["/tmp/data"]);
         let table = [
             ("/tmp", false),
             ("/tmp/job", false),
@@ -153,9 +154,9 @@ mod tests {
     #[test]
     fn a_volume_may_take_its_place_and_without_names_all_is_hidden() {
         let at = |own: &[PrivateDir]| own.iter().map(|own| own.at).collect::<Vec<_>>();
-        assert_eq!(at(&all(&["/tmp/a"], &["/data", "/tmp/"])), [Path::new(SHM)]);
-        assert_eq!(at(&all(&[], &["/dev/shm"])), [Path::new("/tmp")]);
-        assert!(all(&[], &[]).iter().all(|own| own.hides(own.at) && !own.shows_any()));
+        assert_eq!(at(&private_dirs(&["/tmp/a"], &["/data", "/tmp/"])), [Path::new(SHM)]);
+        assert_eq!(at(&private_dirs(&[], &["/dev/shm"])), [Path::new("/tmp")]);
+        assert!(private_dirs(&[], &[]).iter().all(|own| own.hides(own.at) && !own.shows_any()));
     }
 
     #[test]

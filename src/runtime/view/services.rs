@@ -37,20 +37,20 @@ pub fn service_entries(folder: &Path) -> Vec<PathBuf> {
     let known = |known: &Option<CachedServiceEntries>| {
         known.as_ref().filter(|known| known.holds(folder)).map(|known| known.serving.clone())
     };
-    KNOWN.with_borrow(known).unwrap_or_else(|| CachedServiceEntries::look(folder).serving)
+    KNOWN.with_borrow(known).unwrap_or_else(|| CachedServiceEntries::read_folder(folder).serving)
 }
 
 /// Keeps what is found now for those who are forked from this process.
-pub fn learn(folder: &Path) {
+pub fn read_services(folder: &Path) {
     KNOWN.with_borrow_mut(|known| {
         if !known.as_ref().is_some_and(|known| known.holds(folder)) {
-            *known = Some(CachedServiceEntries::look(folder)).filter(CachedServiceEntries::is_settled);
+            *known = Some(CachedServiceEntries::read_folder(folder)).filter(CachedServiceEntries::is_settled);
         }
     });
 }
 
 impl CachedServiceEntries {
-    fn look(folder: &Path) -> CachedServiceEntries {
+    fn read_folder(folder: &Path) -> CachedServiceEntries {
         let mut found = CachedServiceEntries { folder: folder.to_owned(), ..CachedServiceEntries::default() };
         // Before it is read: what comes meanwhile is then another stamp.
         found.looked.push((folder.to_owned(), stamp(folder)));
@@ -124,12 +124,12 @@ mod tests {
         let at = |path: &str| run.path().join(path);
         fs::create_dir_all(at("files/deep")).expect("made");
         fs::write(at("files/pid"), "1").expect("written");
-        let found = CachedServiceEntries::look(run.path());
+        let found = CachedServiceEntries::read_folder(run.path());
         assert!(found.holds(run.path()) && found.serving.is_empty());
         assert!(!found.is_settled(), "made this very moment");
         assert!(!found.holds(&at("files")));
         let _listening = UnixListener::bind(at("files/deep/s"));
         assert!(!found.holds(run.path()));
-        assert_eq!(CachedServiceEntries::look(run.path()).serving, [at("files")]);
+        assert_eq!(CachedServiceEntries::read_folder(run.path()).serving, [at("files")]);
     }
 }

@@ -6,7 +6,7 @@
 use super::super::folder;
 use super::base_mounts::{BaseMounts, BaseMountsState, run_in_fork};
 use super::path_of;
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -31,12 +31,12 @@ impl PodShm {
         ground: &mut BaseMountsState,
     ) -> Option<&'a PodShm> {
         if known.is_none() {
-            *known = ground.current().and_then(|ground| PodShm::make(pod, ground).ok());
+            *known = ground.current().and_then(|ground| PodShm::create(pod, ground).ok());
         }
         known.as_ref()
     }
 
-    fn make(pod: &Path, ground: &BaseMounts) -> Result<PodShm, String> {
+    fn create(pod: &Path, ground: &BaseMounts) -> Result<PodShm, String> {
         let at = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
         folder::private_folder(&at).map_err(|error| format!("{error:#}"))?;
         let lay = || {
@@ -75,5 +75,5 @@ pub fn put(copy: &OwnedFd, place: &OwnedFd) -> rustix::io::Result<()> {
 }
 
 fn failed(error: impl std::fmt::Display) -> String {
-    format!("cannot share memory within the pod: {error}", error = cause(error))
+    format!("cannot share memory within the pod: {error}", error = io_error_text(error))
 }

@@ -41,7 +41,7 @@ pub fn replace(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
 
 /// Makes the files of an open volume of kloop's own what they should be. Nobody sees the folder itself, only these files are mounted, so
 /// they need not change all at once.
-pub fn keep(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
+pub fn write_files(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     if files.iter().any(|file| !file_tree::is_plain(&file.path) || file.path.contains('/')) {
         return Err(Errno::INVAL);
     }

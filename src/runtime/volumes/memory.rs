@@ -1,6 +1,6 @@
 //! Volumes in memory: a tmpfs that only the pod's shim and what it starts can see, and that goes with the last of them.
 
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::ffi::CString;
@@ -15,9 +15,9 @@ pub fn mount_at(folder: &Path, most: Option<i64>) -> Result<(), String> {
     }
     separate()?;
     let size = most.map_or(String::new(), |most| format!(",size={most}"));
-    let options = CString::new(format!("mode=0777{size}")).map_err(cause)?;
+    let options = CString::new(format!("mode=0777{size}")).map_err(io_error_text)?;
     mount("tmpfs", folder, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))
-        .map_err(|error| format!("cannot mount a tmpfs: {error}", error = cause(error)))
+        .map_err(|error| format!("cannot mount a tmpfs: {error}", error = io_error_text(error)))
 }
 
 fn is_mounted(folder: &Path) -> bool {
@@ -34,10 +34,10 @@ fn separate() -> Result<(), String> {
     }
     // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
-        .map_err(|error| format!("cannot have mounts of its own: {error}", error = cause(error)))?;
+        .map_err(|error| format!("cannot have mounts of its own: {error}", error = io_error_text(error)))?;
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", quietly)
-        .map_err(|error| format!("cannot part from the machine's mounts: {error}", error = cause(error)))
+        .map_err(|error| format!("cannot part from the machine's mounts: {error}", error = io_error_text(error)))
 }
 
 /// Those below a folder.

@@ -7,7 +7,7 @@ mod content;
 mod memory;
 
 use super::file_tree::{self, make_folder, open_folder};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::volume::{Volume, VolumeContent};
 use rustix::fs::CWD;
 use rustix::io::Errno;
@@ -30,7 +30,7 @@ pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
     if volumes.is_empty() {
         return Ok(());
     }
-    let root = open_folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER, 0o755)).map_err(cause)?;
+    let root = open_folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER, 0o755)).map_err(io_error_text)?;
     for volume in volumes {
         lay_out_one(pod, &root, volume)
             .map_err(|why| format!("MountVolume.SetUp failed for volume {:?} : {why}", &*volume.name))?;
@@ -39,7 +39,7 @@ pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
 }
 
 fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String> {
-    let failed = |error: Errno| cause(error);
+    let failed = |error: Errno| io_error_text(error);
     match &volume.source {
         VolumeContent::Empty => empty(root, &volume.name).map_err(failed),
         VolumeContent::Memory { most } => {
@@ -48,7 +48,7 @@ fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String
         }
         VolumeContent::Files(files) => {
             let folder = make_folder(root, &volume.name, 0o755).map_err(failed)?;
-            let lay = if volume.name.contains('.') { content::keep } else { content::replace };
+            let lay = if volume.name.contains('.') { content::write_files } else { content::replace };
             lay(&folder, files).map_err(failed)
         }
         VolumeContent::Host { path, kind } => check_host(Path::new(path), kind),
@@ -85,7 +85,7 @@ pub fn discard(state: &Path, volume: &str) -> Result<(), String> {
     if !super::folder::is_plain_name(volume) {
         return Err(format!("{volume:?} cannot be a volume's folder"));
     }
-    let failed = |error: Errno| format!("cannot remove volume {volume:?}: {}", cause(error));
+    let failed = |error: Errno| format!("cannot remove volume {volume:?}: {}", io_error_text(error));
     let state = open_folder(CWD, state).map_err(failed)?;
     let all = match open_folder(&state, KEPT) {
         Err(Errno::NOENT) => return Ok(()),
@@ -102,9 +102,10 @@ pub fn discard(state: &Path, volume: &str) -> Result<(), String> {
 pub fn clear_discarded(state: &Path) -> Result<(), String> {
     let away = match open_folder(CWD, state.join(DISCARDED)) {
         Err(Errno::NOENT) => return Ok(()),
-        away => away.map_err(|error| format!("cannot open {DISCARDED}: {}", cause(error)))?,
+        away => away.map_err(|error| format!("cannot open {DISCARDED}: {}", io_error_text(error)))?,
     };
-    let names = file_tree::names(&away).map_err(|error| format!("cannot read {DISCARDED}: {}", cause(error)))?;
+    let names =
+        file_tree::names(&away).map_err(|error| format!("cannot read {DISCARDED}: {}", io_error_text(error)))?;
     let failed = |name: &String| {
         file_tree::remove(&away, name).err().map(|why| format!("volume {name:?} was deleted, its files are not: {why}"))
     };
@@ -116,7 +117,7 @@ pub fn clear_discarded(state: &Path) -> Result<(), String> {
 fn remove_below(parent: &Path, name: &str) -> Result<(), String> {
     match open_folder(CWD, parent) {
         Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(format!("cannot open {}: {error}", parent.display(), error = cause(error))),
+        Err(error) => Err(format!("cannot open {}: {error}", parent.display(), error = io_error_text(error))),
         Ok(parent) => file_tree::remove(&parent, name),
     }
 }
@@ -145,7 +146,7 @@ fn check_host(path: &Path, kind: &str) -> Result<(), String> {
         "FileOrCreate" if !path.exists() => fs::OpenOptions::new().write(true).create_new(true).open(path).map(drop),
         _ => Ok(()),
     };
-    made.map_err(|error| format!("cannot make {shown}: {error}", error = cause(error)))?;
+    made.map_err(|error| format!("cannot make {shown}: {error}", error = io_error_text(error)))?;
     let found = fs::metadata(path).map(|found| found.file_type());
     let is = |test: fn(&fs::FileType) -> bool| found.as_ref().is_ok_and(test);
     let (right, word) = match kind {
@@ -157,7 +158,7 @@ fn check_host(path: &Path, kind: &str) -> Result<(), String> {
         // Docker made a folder of what is not there, and so do the runtimes after it.
         _ if found.is_err() => {
             return fs::create_dir_all(path)
-                .map_err(|error| format!("cannot make {shown}: {error}", error = cause(error)));
+                .map_err(|error| format!("cannot make {shown}: {error}", error = io_error_text(error)));
         }
         _ => (true, ""),
     };

@@ -6,7 +6,7 @@
 mod record;
 
 use crate::object::Time;
-use crate::world::entrance::UnboundPort;
+use crate::world::ingress_routes::UnboundPort;
 use crate::world::limits::Limits;
 use crate::world::policy::DeniedConnection;
 use crate::world::start::{DnsTarget, FileKey};
@@ -198,7 +198,7 @@ pub struct ControlGroup {
     /// Its settings.
     pub knobs: Vec<ControlGroupFile>,
     /// The file that takes processes in; none when it only has other groups below.
-    pub entrance: Option<String>,
+    pub ingress_route: Option<String>,
     /// The file that counts processes ended for want of memory.
     pub oom: Option<String>,
 }

@@ -14,14 +14,14 @@ pub const AFFINITY: &str = "node(s) didn't match pod affinity rules";
 #[derive(Clone)]
 struct TermMatches {
     term: Arc<PodTerm>,
-    crowd: TopologyCounts,
+    domain_counts: TopologyCounts,
 }
 
 /// Pods that do not want this one near, and how many of them are where.
 #[derive(Clone)]
 struct AntiAffinityMatches {
     shun: Arc<AffinityTerms>,
-    crowd: TopologyCounts,
+    domain_counts: TopologyCounts,
 }
 
 /// Required (anti-)affinity of the pod, and anti-affinity of other pods towards it, computed once for all nodes.
@@ -37,8 +37,8 @@ pub struct InterPodAffinity {
 impl InterPodAffinity {
     /// Finds the pods that the terms are about.
     pub fn from_pod(world: &World, row: &Row, wants: &PodConstraints) -> InterPodAffinity {
-        let find = |wishes: &[PodTermConstraint]| -> Vec<TermMatches> {
-            wishes.iter().map(|wish| TermMatches::from_term(world, wish)).collect()
+        let find = |pod_spec: &[PodTermConstraint]| -> Vec<TermMatches> {
+            pod_spec.iter().map(|wish| TermMatches::from_term(world, wish)).collect()
         };
         let near = find(&wants.near);
         InterPodAffinity {
@@ -59,7 +59,7 @@ impl InterPodAffinity {
         let mut other = self.clone();
         for near in other.near.iter_mut().chain(&mut other.far) {
             let counted = node.thoughts().filter(|(pod, _)| near.term.selects(world, pod));
-            near.crowd.shift(node.slot, counted.map(|(_, by)| by).sum());
+            near.domain_counts.shift(node.slot, counted.map(|(_, by)| by).sum());
         }
         for (pod, by) in node.thoughts() {
             let Some(text) = pod.pod().and_then(|fields| fields.shuns.as_ref()) else { continue };
@@ -72,34 +72,34 @@ impl InterPodAffinity {
                 .shunned
                 .iter_mut()
                 .filter(|shunned| shunned.shun.is_of(pod))
-                .for_each(|one| one.crowd.shift(node.slot, by));
+                .for_each(|one| one.domain_counts.shift(node.slot, by));
         }
         other
     }
 
     /// Why a node is refused, and whether for good.
     pub fn refusal(&self, slot: usize) -> Option<(&'static str, bool)> {
-        let there = |crowd: &TopologyCounts| crowd.count_of_slot(slot).is_some_and(|count| count > 0);
-        if !self.near.iter().all(|near| there(&near.crowd)) {
-            let has_keys = || self.near.iter().all(|near| near.crowd.count_of_slot(slot).is_some());
+        let there = |domain_counts: &TopologyCounts| domain_counts.count_of_slot(slot).is_some_and(|count| count > 0);
+        if !self.near.iter().all(|near| there(&near.domain_counts)) {
+            let has_keys = || self.near.iter().all(|near| near.domain_counts.count_of_slot(slot).is_some());
             let is_first =
-                || self.own && self.near.iter().all(|near| near.crowd.counts.iter().all(|count| *count <= 0));
+                || self.own && self.near.iter().all(|near| near.domain_counts.counts.iter().all(|count| *count <= 0));
             if !(has_keys() && is_first()) {
                 return Some((AFFINITY, true));
             }
         }
-        if self.far.iter().any(|near| there(&near.crowd)) {
+        if self.far.iter().any(|near| there(&near.domain_counts)) {
             return Some(("node(s) didn't match pod anti-affinity rules", false));
         }
-        let shunned = self.shunned.iter().any(|shunned| there(&shunned.crowd));
+        let shunned = self.shunned.iter().any(|shunned| there(&shunned.domain_counts));
         shunned.then_some(("node(s) didn't satisfy existing pods anti-affinity rules", false))
     }
 }
 
 impl TermMatches {
     fn from_term(world: &World, PodTermConstraint { name, term }: &PodTermConstraint) -> TermMatches {
-        let crowd = world.crowd(name, &term.key, &[], || CountedPods::Selected(term.clone(), true));
-        TermMatches { term: term.clone(), crowd }
+        let domain_counts = world.domain_counts(name, &term.key, &[], || CountedPods::Selected(term.clone(), true));
+        TermMatches { term: term.clone(), domain_counts }
     }
 }
 
@@ -110,11 +110,11 @@ fn shunned(world: &World, row: &Row) -> Vec<AntiAffinityMatches> {
 
 fn shunned_by(world: &World, row: &Row, shun: &Arc<AffinityTerms>) -> Vec<AntiAffinityMatches> {
     let about = shun.terms.iter().map(|(term, _)| term).filter(|term| term.selects(world, row));
-    about.map(|term| AntiAffinityMatches { shun: shun.clone(), crowd: holders(world, shun, term) }).collect()
+    about.map(|term| AntiAffinityMatches { shun: shun.clone(), domain_counts: holders(world, shun, term) }).collect()
 }
 
 /// Counts the pods that have these terms, per domain.
 fn holders(world: &World, stance: &Arc<AffinityTerms>, term: &PodTerm) -> TopologyCounts {
     let name = format!("{:?} {} {}", stance.sort, stance.namespace, stance.text);
-    world.crowd(&name, &term.key, &[], || CountedPods::Holding(stance.clone()))
+    world.domain_counts(&name, &term.key, &[], || CountedPods::Holding(stance.clone()))
 }

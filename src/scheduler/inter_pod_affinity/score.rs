@@ -7,13 +7,14 @@ use crate::world::{AffinityKind, AffinityStrength, TopologyCounts};
 
 /// Scores of nodes, 0 to 100; empty when no preference applies.
 pub fn scores(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
-    let own = asks.wants.liked.iter().map(|(wish, weight)| (TermMatches::from_term(asks.world, wish).crowd, *weight));
+    let own =
+        asks.wants.liked.iter().map(|(wish, weight)| (TermMatches::from_term(asks.world, wish).domain_counts, *weight));
     let likings: Vec<(TopologyCounts, i64)> = own.chain(terms_about_pod(asks)).collect();
     if likings.is_empty() {
         return Vec::new();
     }
     let liking = |slot: usize| -> i64 {
-        likings.iter().map(|(crowd, weight)| weight * crowd.count_of_slot(slot).unwrap_or(0)).sum()
+        likings.iter().map(|(domain_counts, weight)| weight * domain_counts.count_of_slot(slot).unwrap_or(0)).sum()
     };
     let sums: Vec<i64> = nodes.iter().map(|node| liking(node.slot)).collect();
     let (least, most) = (sums.iter().min().copied().unwrap_or(0), sums.iter().max().copied().unwrap_or(0));

@@ -7,7 +7,7 @@ use super::nodes::{self, CandidateNode};
 use super::{affinity, tolerations};
 use crate::object::Object;
 use crate::object::selector::Selector;
-use crate::world::profile::SchedulerProfile;
+use crate::world::scheduler_profile::SchedulerProfile;
 use crate::world::{CountedPods, PodTerm, Row, TopologyCounts, World};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,7 @@ struct SpreadConstraint {
     /// One, when the pod itself is counted too.
     own: i64,
     term: Arc<PodTerm>,
-    crowd: TopologyCounts,
+    domain_counts: TopologyCounts,
     /// The domains whose nodes count; `None` means all.
     counted: Option<Vec<bool>>,
     /// The smallest count of those; for constraints that must hold.
@@ -53,7 +53,7 @@ impl PodSpread {
         for constraint in &mut other.hard {
             let term = constraint.term.clone();
             let counted = node.thoughts().filter(|(pod, _)| !pod.is_deleting() && term.selects(world, pod));
-            constraint.crowd.shift(node.slot, counted.map(|(_, by)| by).sum());
+            constraint.domain_counts.shift(node.slot, counted.map(|(_, by)| by).sum());
             constraint.find_fewest();
         }
         other
@@ -61,9 +61,9 @@ impl PodSpread {
 
     /// Why a node is refused, and whether for good.
     pub fn refusal(&self, world: &World, slot: usize) -> Option<(&'static str, bool)> {
-        let has = |key: &str| world.fleet().get(slot).is_some_and(|node| node.row.label(key).is_some());
+        let has = |key: &str| world.node_cache().get(slot).is_some_and(|node| node.row.label(key).is_some());
         for constraint in &self.hard {
-            let here = constraint.crowd.count_of_slot(slot);
+            let here = constraint.domain_counts.count_of_slot(slot);
             if here.is_none() && !has(&constraint.key) {
                 return Some(("node(s) didn't match pod topology spread constraints (missing required label)", true));
             }
@@ -78,7 +78,8 @@ impl PodSpread {
 impl SpreadConstraint {
     fn find_fewest(&mut self) {
         let is_counted = |place: &usize| self.counted.as_ref().is_none_or(|counted| counted[*place]);
-        let counts = || (0..self.crowd.counts.len()).filter(is_counted).map(|place| self.crowd.counts[place]);
+        let counts =
+            || (0..self.domain_counts.counts.len()).filter(is_counted).map(|place| self.domain_counts.counts[place]);
         self.fewest = match counts().min() {
             Some(fewest) if counts().count() >= self.min_domains => fewest,
             _ => 0,
@@ -124,7 +125,7 @@ fn constraints(
         let key = constraint["topologyKey"].as_str().unwrap_or_default();
         let own = i64::from(selector.matches(|key| row.label(key)));
         let term = Arc::new(PodTerm::in_namespace(key, &row.key.namespace, selector));
-        let (crowd, counted) = count(world, pod, constraint, &term, if strict { &keys } else { &[] });
+        let (domain_counts, counted) = count(world, pod, constraint, &term, if strict { &keys } else { &[] });
         SpreadConstraint {
             max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
             min_domains: constraint["minDomains"].as_u64().unwrap_or(1) as usize,
@@ -132,7 +133,7 @@ fn constraints(
             fewest: 0,
             own,
             term,
-            crowd,
+            domain_counts,
             counted,
         }
     };
@@ -159,12 +160,13 @@ fn count(
     keys: &[&str],
 ) -> (TopologyCounts, Option<Vec<bool>>) {
     let named = format!("spread {} {} {}", pod.namespace(), term.selector().is_nothing(), term.selector());
-    let crowd =
-        |key: &str, keys: &[&str]| world.crowd(&named, key, keys, || CountedPods::Selected(term.clone(), false));
+    let domain_counts = |key: &str, keys: &[&str]| {
+        world.domain_counts(&named, key, keys, || CountedPods::Selected(term.clone(), false))
+    };
     let honours = |field: &str, default: &str| constraint[field].as_str().unwrap_or(default) == "Honor";
     let by_affinity = honours("nodeAffinityPolicy", "Honor") && affinity::is_picky(pod);
     let by_taints = honours("nodeTaintsPolicy", "Ignore");
-    let places = crowd(&term.key, keys);
+    let places = domain_counts(&term.key, keys);
     if !by_affinity && !by_taints {
         return (places, None);
     }
@@ -173,7 +175,7 @@ fn count(
         let borne = || tolerations::untolerated(pod.items(&["spec", "tolerations"]), hard).is_none();
         (!by_affinity || affinity::node_matches(pod, node.row)) && (!by_taints || borne())
     };
-    let on_nodes = crowd("", &[]);
+    let on_nodes = domain_counts("", &[]);
     let mut counts = vec![0; places.domains.count];
     let mut counted = vec![false; places.domains.count];
     for node in nodes::candidates(world).filter(is_counted) {

@@ -16,14 +16,15 @@ pub fn scores(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
     let crowds = crowds(&soft, strict, nodes);
     let known = || crowds.iter().flatten().copied();
     let (least, most) = (known().min().unwrap_or(0), known().max().unwrap_or(0));
-    let score = |crowd: i64| if most == 0 { 100 } else { 100 * (most + least - crowd) / most };
-    crowds.iter().map(|crowd| crowd.map_or(0, score)).collect()
+    let score = |domain_counts: i64| if most == 0 { 100 } else { 100 * (most + least - domain_counts) / most };
+    crowds.iter().map(|domain_counts| domain_counts.map_or(0, score)).collect()
 }
 
 /// Computes a raw score from the counts of each node's domains; `None` for nodes without a required label. Other
 /// missing labels do not count.
 fn crowds(soft: &[SpreadConstraint], strict: bool, nodes: &[RankedNode]) -> Vec<Option<i64>> {
-    let is_ranked = |node: &RankedNode| !strict || soft.iter().all(|one| one.crowd.count_of_slot(node.slot).is_some());
+    let is_ranked =
+        |node: &RankedNode| !strict || soft.iter().all(|one| one.domain_counts.count_of_slot(node.slot).is_some());
     let ranked: Vec<bool> = nodes.iter().map(is_ranked).collect();
     let there = || nodes.iter().zip(&ranked).filter(|(_, ranked)| **ranked).map(|(node, _)| node.slot);
     let weight = |one: &SpreadConstraint| {
@@ -31,19 +32,19 @@ fn crowds(soft: &[SpreadConstraint], strict: bool, nodes: &[RankedNode]) -> Vec<
         (size as f64 + 2.0).ln()
     };
     let weights: Vec<f64> = soft.iter().map(weight).collect();
-    let crowd = |slot: usize| {
+    let domain_counts = |slot: usize| {
         let one = |(one, weight): (&SpreadConstraint, &f64)| {
-            let count = one.crowd.count_of_slot(slot)?;
+            let count = one.domain_counts.count_of_slot(slot)?;
             Some(count as f64 * weight + (one.max_skew - 1) as f64)
         };
         soft.iter().zip(&weights).filter_map(one).sum::<f64>().round() as i64
     };
-    nodes.iter().zip(&ranked).map(|(node, ranked)| ranked.then(|| crowd(node.slot))).collect()
+    nodes.iter().zip(&ranked).map(|(node, ranked)| ranked.then(|| domain_counts(node.slot))).collect()
 }
 
 /// In how many places these nodes are; nowhere is one, too.
 fn places(constraint: &SpreadConstraint, slots: impl Iterator<Item = usize>) -> usize {
-    let domains = &constraint.crowd.domains;
+    let domains = &constraint.domain_counts.domains;
     let mut seen = vec![false; domains.count + 1];
     slots.for_each(|slot| seen[domains.domain_of_slot(slot).unwrap_or(domains.count)] = true);
     seen.into_iter().filter(|seen| *seen).count()

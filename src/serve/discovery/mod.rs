@@ -28,7 +28,7 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
         _ => {}
     }
     // Others may have brought definitions since.
-    api.look(custom::learn_all)?;
+    api.read_view(custom::learn_all)?;
     let groups = catalogue::groups();
     match document {
         ApiDocument::OpenApi3 => return Ok(openapi::index(&groups)),

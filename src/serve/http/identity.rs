@@ -22,7 +22,7 @@ pub struct ServerCertificate {
 }
 
 /// Makes one for this machine's own names and the address that is listened at.
-pub fn make(address: IpAddr) -> anyhow::Result<ServerCertificate> {
+pub fn new_certificate(address: IpAddr) -> anyhow::Result<ServerCertificate> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];

@@ -6,13 +6,13 @@
 mod connections;
 pub mod guard;
 pub mod identity;
+mod log_tail;
 mod stream;
-mod tail;
 
 use super::{AnswerBody, ApiRequest, HttpAnswer};
 use crate::apiserver::Api;
 use crate::object::{Reason, Status, Time, yaml};
-use crate::reconcile::watch::identity;
+use crate::reconcile::control_loop::identity;
 use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
 use crate::runtime::relay::accept;
@@ -26,6 +26,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use log_tail::LogTail;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -34,7 +35,6 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use stream::AnswerStream;
-use tail::LogTail;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout_at};
@@ -102,7 +102,7 @@ impl HttpServer {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
             let compaction = tokio::spawn(compact(shared.clone()));
-            let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::most() / 4));
+            let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::soft_limit() / 4));
             let peers = Peers::open();
             let clients = tokio::spawn(accept(listener, move |client, from| {
                 let _ = client.set_nodelay(true);

@@ -1,7 +1,7 @@
 //! Bodies that go on: a watch, a log that is followed. Each ends when its client goes.
 
 use super::ServerState;
-use super::tail::LogTail;
+use super::log_tail::LogTail;
 use crate::object::Status;
 use crate::runtime::logs::LogReader;
 use crate::serve::watch::{self, ActiveWatch, BOOKMARK};
@@ -104,7 +104,7 @@ impl WatchStream {
     /// The next lines; nothing when it is over.
     async fn next_lines(mut self: Box<Self>) -> Option<(Vec<u8>, Box<WatchStream>)> {
         while !self.is_over {
-            let lines = match self.look().await {
+            let lines = match self.next_chunk().await {
                 Ok(lines) => lines,
                 Err(status) => {
                     self.is_over = true;
@@ -137,7 +137,7 @@ impl WatchStream {
     }
 
     /// Returns the next lines of the watch.
-    async fn look(&mut self) -> Result<Vec<u8>, Status> {
+    async fn next_chunk(&mut self) -> Result<Vec<u8>, Status> {
         loop {
             // Marked as seen before it is looked at: what comes in between wakes again.
             self.news.borrow_and_update();

@@ -19,7 +19,7 @@ pub struct BuiltinField {
 
 impl BuiltinField {
     /// One that is made where it is missing.
-    pub const fn made(kind: &'static str, path: &'static str) -> BuiltinField {
+    pub const fn created(kind: &'static str, path: &'static str) -> BuiltinField {
         BuiltinField { group: "", kind, path, create: true }
     }
 

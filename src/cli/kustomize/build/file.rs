@@ -1,9 +1,9 @@
 //! The kustomization file: its fields, and which of them are deprecated, misspelt or not for kloop.
 
 use super::BuildResult;
-use super::place::FileText;
+use super::root::FileText;
 use crate::kinds::typed;
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::object::yaml::{self, BooleanWords, YamlDocument};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -372,7 +372,7 @@ pub fn documents(text: &FileText) -> BuildResult<Vec<YamlDocument>> {
 }
 
 fn documents_with(text: &FileText, words: BooleanWords) -> BuildResult<Vec<YamlDocument>> {
-    let refuse = |error| format!("MalformedYAMLError: {} in File: {}", cause(error), text.shown.display());
+    let refuse = |error| format!("MalformedYAMLError: {} in File: {}", io_error_text(error), text.shown.display());
     let decoded = yaml::decode_bytes(&text.bytes).map_err(refuse)?;
     yaml::documents_with(&decoded, words).map_err(refuse)
 }

@@ -3,9 +3,9 @@
 use super::BuildResult;
 use super::file::{GeneratorEntry, GeneratorOptions};
 use super::layer::ORIGIN;
-use super::place::{FileAccess, KustomizationRoot};
 use super::resource::{BuildResource, BuildResources, Origin};
-use crate::cli::create::sources::check_keys;
+use super::root::{FileAccess, KustomizationRoot};
+use crate::cli::create::data_sources::check_keys;
 use crate::object::Object;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -8,36 +8,36 @@ use crate::object::Object;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-const OWN: BuiltinField = BuiltinField::made("", "metadata/labels");
+const OWN: BuiltinField = BuiltinField::created("", "metadata/labels");
 
 /// Labels of what a workload makes.
 const TEMPLATES: [BuiltinField; 8] = [
-    BuiltinField::made("ReplicationController", "spec/template/metadata/labels"),
-    BuiltinField::made("Deployment", "spec/template/metadata/labels"),
-    BuiltinField::made("ReplicaSet", "spec/template/metadata/labels"),
-    BuiltinField::made("DaemonSet", "spec/template/metadata/labels"),
-    BuiltinField::made("StatefulSet", "spec/template/metadata/labels"),
-    BuiltinField::made("Job", "spec/template/metadata/labels"),
-    BuiltinField::made("CronJob", "spec/jobTemplate/metadata/labels"),
-    BuiltinField::made("CronJob", "spec/jobTemplate/spec/template/metadata/labels"),
+    BuiltinField::created("ReplicationController", "spec/template/metadata/labels"),
+    BuiltinField::created("Deployment", "spec/template/metadata/labels"),
+    BuiltinField::created("ReplicaSet", "spec/template/metadata/labels"),
+    BuiltinField::created("DaemonSet", "spec/template/metadata/labels"),
+    BuiltinField::created("StatefulSet", "spec/template/metadata/labels"),
+    BuiltinField::created("Job", "spec/template/metadata/labels"),
+    BuiltinField::created("CronJob", "spec/jobTemplate/metadata/labels"),
+    BuiltinField::created("CronJob", "spec/jobTemplate/spec/template/metadata/labels"),
 ];
 
-const CLAIMS: BuiltinField = BuiltinField::made("StatefulSet", "spec/volumeClaimTemplates[]/metadata/labels");
+const CLAIMS: BuiltinField = BuiltinField::created("StatefulSet", "spec/volumeClaimTemplates[]/metadata/labels");
 
 /// Selectors of pods.
 const SELECTORS: [BuiltinField; 12] = [
-    BuiltinField::made("ReplicationController", "spec/selector"),
-    BuiltinField::made("Deployment", "spec/selector/matchLabels"),
-    BuiltinField::made("ReplicaSet", "spec/selector/matchLabels"),
-    BuiltinField::made("DaemonSet", "spec/selector/matchLabels"),
-    BuiltinField::made("StatefulSet", "spec/selector/matchLabels"),
+    BuiltinField::created("ReplicationController", "spec/selector"),
+    BuiltinField::created("Deployment", "spec/selector/matchLabels"),
+    BuiltinField::created("ReplicaSet", "spec/selector/matchLabels"),
+    BuiltinField::created("DaemonSet", "spec/selector/matchLabels"),
+    BuiltinField::created("StatefulSet", "spec/selector/matchLabels"),
     BuiltinField::existing("Job", "spec/selector/matchLabels"),
     BuiltinField::existing("CronJob", "spec/jobTemplate/spec/selector/matchLabels"),
     BuiltinField::existing("PodDisruptionBudget", "spec/selector/matchLabels"),
     BuiltinField::existing("NetworkPolicy", "spec/podSelector/matchLabels"),
     BuiltinField::existing("NetworkPolicy", "spec/ingress/from/podSelector/matchLabels"),
     BuiltinField::existing("NetworkPolicy", "spec/egress/to/podSelector/matchLabels"),
-    BuiltinField::made("Service", "spec/selector"),
+    BuiltinField::created("Service", "spec/selector"),
 ];
 
 /// Kinds whose templates have affinity terms with selectors.
@@ -51,15 +51,15 @@ const NEARBY: [&str; 5] = [
 ];
 
 const ANNOTATIONS: [BuiltinField; 9] = [
-    BuiltinField::made("", "metadata/annotations"),
-    BuiltinField::made("ReplicationController", "spec/template/metadata/annotations"),
-    BuiltinField::made("Deployment", "spec/template/metadata/annotations"),
-    BuiltinField::made("ReplicaSet", "spec/template/metadata/annotations"),
-    BuiltinField::made("DaemonSet", "spec/template/metadata/annotations"),
-    BuiltinField::made("StatefulSet", "spec/template/metadata/annotations"),
-    BuiltinField::made("Job", "spec/template/metadata/annotations"),
-    BuiltinField::made("CronJob", "spec/jobTemplate/metadata/annotations"),
-    BuiltinField::made("CronJob", "spec/jobTemplate/spec/template/metadata/annotations"),
+    BuiltinField::created("", "metadata/annotations"),
+    BuiltinField::created("ReplicationController", "spec/template/metadata/annotations"),
+    BuiltinField::created("Deployment", "spec/template/metadata/annotations"),
+    BuiltinField::created("ReplicaSet", "spec/template/metadata/annotations"),
+    BuiltinField::created("DaemonSet", "spec/template/metadata/annotations"),
+    BuiltinField::created("StatefulSet", "spec/template/metadata/annotations"),
+    BuiltinField::created("Job", "spec/template/metadata/annotations"),
+    BuiltinField::created("CronJob", "spec/jobTemplate/metadata/annotations"),
+    BuiltinField::created("CronJob", "spec/jobTemplate/spec/template/metadata/annotations"),
 ];
 
 /// Adds one entry of `labels`.

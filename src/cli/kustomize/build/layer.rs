@@ -3,8 +3,8 @@
 use super::file::{self, FieldSpec, GeneratorEntry, GeneratorOptions, Kustomization, ResourceSelector};
 use super::generate::{self, GeneratedKind};
 use super::namespace::How;
-use super::place::{FileAccess, FileText, FoundPath, KustomizationRoot};
 use super::resource::{BuildResource, BuildResources, Origin};
+use super::root::{FileAccess, FileText, FoundPath, KustomizationRoot};
 use super::rules::Rules;
 use super::{BuildResult, affix, images, labels, namespace, patch, plugins, replacements, replicas, vars};
 use crate::object::Object;
@@ -138,7 +138,7 @@ impl<'f> Layer<'f> {
                 self.objects(resources, path).map_err(|why| format!("accumulating resources from '{path}': {why}"))
             }
             FoundPath::Folder(_) => {
-                let mut layer = self.below(path, warnings)?;
+                let mut layer = self.enter(path, warnings)?;
                 if layer.file.is_component() {
                     return Err(format!("expected kind != 'Component' for path '{}'", layer.root.at.display()));
                 }
@@ -156,7 +156,7 @@ impl<'f> Layer<'f> {
         path: &str,
         warnings: &mut Vec<String>,
     ) -> BuildResult<BuildResources> {
-        let mut layer = self.below(path, warnings)?;
+        let mut layer = self.enter(path, warnings)?;
         if !layer.file.is_component() {
             let (root, kind) = (layer.root.at.display(), &layer.file.kind);
             let kind = if kind.is_empty() { "Kustomization" } else { kind };
@@ -165,8 +165,8 @@ impl<'f> Layer<'f> {
         layer.accumulate(resources, warnings)
     }
 
-    fn below(&self, path: &str, warnings: &mut Vec<String>) -> BuildResult<Layer<'f>> {
-        let root = self.root.below(self.files, path)?;
+    fn enter(&self, path: &str, warnings: &mut Vec<String>) -> BuildResult<Layer<'f>> {
+        let root = self.root.enter(self.files, path)?;
         if self.depth == DEEPEST {
             return Err(format!("kustomizations stand on each other more than {DEEPEST} deep"));
         }
@@ -322,11 +322,11 @@ impl<'f> Layer<'f> {
             replacements::apply(&mut resources.0, files, root, entry)
                 .map_err(|why| self.hinted(why, &format!("replacements[{at}]")))?;
         }
-        self.note(resources)
+        self.record_resources(resources)
     }
 
     /// `buildMetadata`, as far as it is about all objects.
-    fn note(&self, resources: &mut BuildResources) -> BuildResult {
+    fn record_resources(&self, resources: &mut BuildResources) -> BuildResult {
         for option in &self.file.build_metadata {
             match option.as_str() {
                 "managedByLabel" => resources.0.iter_mut().for_each(|resource| {

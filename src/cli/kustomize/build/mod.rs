@@ -17,21 +17,21 @@ mod namespace;
 mod order;
 mod patch;
 mod path;
-mod place;
 mod plugins;
 mod references;
 mod replacements;
 mod replicas;
 mod resource;
+mod root;
 mod rules;
 mod target;
 mod vars;
 
-pub use place::{FileAccess, FoundPath};
 pub use resource::BuildResource;
+pub use root::{FileAccess, FoundPath};
 
-use place::KustomizationRoot;
 use resource::BuildResources;
+use root::KustomizationRoot;
 
 /// Result of a step; the error is in kubectl's words.
 pub type BuildResult<T = ()> = Result<T, String>;

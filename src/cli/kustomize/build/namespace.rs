@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Other fields with a namespace.
 const FIELDS: [BuiltinField; 3] = [
-    BuiltinField::made("Namespace", "metadata/name"),
+    BuiltinField::created("Namespace", "metadata/name"),
     BuiltinField { group: "apiregistration.k8s.io", kind: "APIService", path: "spec/service/namespace", create: true },
     BuiltinField {
         group: "apiextensions.k8s.io",

@@ -3,8 +3,8 @@
 use super::BuildResult;
 use super::file::{self, PatchEntry, PatchOptions, ResourceSelector};
 use super::id::ResourceId;
-use super::place::{FileAccess, FileText, KustomizationRoot};
 use super::resource::{BuildResource, BuildResources};
+use super::root::{FileAccess, FileText, KustomizationRoot};
 use super::target::TargetPattern;
 use crate::object::{Object, merge, patch, yaml};
 use serde_json::Value;
@@ -121,7 +121,7 @@ fn named(change: PatchChange, entry: &PatchEntry) -> BuildResult<PatchChange> {
 
 fn find(resources: &BuildResources, target: &ResourceSelector) -> BuildResult<Vec<usize>> {
     let wanted = TargetPattern::new(target)?;
-    Ok((0..resources.0.len()).filter(|at| wanted.is(&resources.0[*at])).collect())
+    Ok((0..resources.0.len()).filter(|at| wanted.selects(&resources.0[*at])).collect())
 }
 
 /// Merges a patch. Who the object is changes only where the patch may do that.

@@ -48,7 +48,7 @@ pub fn first<'a>(value: &'a Value, path: &[FieldStep]) -> Option<&'a Value> {
         (FieldStep::Name(name), Value::Object(map)) => first(map.get(name)?, rest),
         (FieldStep::Name(name), Value::Array(items)) => first(items.get(name.parse::<usize>().ok()?)?, rest),
         (FieldStep::Where(key, wanted), Value::Array(items)) => {
-            items.iter().filter(|item| is(item, key, wanted)).find_map(|item| first(item, rest))
+            items.iter().filter(|item| item_has(item, key, wanted)).find_map(|item| first(item, rest))
         }
         (FieldStep::Each, Value::Array(items)) => items.iter().find_map(|item| first(item, rest)),
         (FieldStep::Each, Value::Object(map)) => map.values().find_map(|value| first(value, rest)),
@@ -82,12 +82,12 @@ pub fn visit_values(
             at.and_then(|at| items.get_mut(at)).map_or(Ok(0), |item| visit_values(item, rest, create, change))
         }
         (FieldStep::Where(key, wanted), Value::Array(items)) => {
-            if create && !items.iter().any(|item| is(item, key, wanted)) {
+            if create && !items.iter().any(|item| item_has(item, key, wanted)) {
                 items.push(Value::Object([(key.clone(), wanted.as_str().into())].into_iter().collect()));
             }
             items
                 .iter_mut()
-                .filter(|item| is(item, key, wanted))
+                .filter(|item| item_has(item, key, wanted))
                 .map(|item| visit_values(item, rest, create, change))
                 .sum()
         }
@@ -101,7 +101,7 @@ pub fn visit_values(
     }
 }
 
-fn is(item: &Value, key: &str, wanted: &str) -> bool {
+fn item_has(item: &Value, key: &str, wanted: &str) -> bool {
     item.get(key).is_some_and(|value| text(value) == wanted)
 }
 

@@ -6,8 +6,8 @@ use super::file::{
     SortOptions,
 };
 use super::namespace::{self, How};
-use super::place::{FileAccess, KustomizationRoot};
 use super::resource::{BuildResource, BuildResources};
+use super::root::{FileAccess, KustomizationRoot};
 use super::{BuildResult, hash, images, labels, order, patch, replacements, replicas};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};

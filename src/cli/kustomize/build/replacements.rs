@@ -3,8 +3,8 @@
 use super::BuildResult;
 use super::file::{self, FieldOptions, Replacement, ReplacementSource, ReplacementTarget, ResourceSelector};
 use super::path::{self, FieldStep};
-use super::place::{FileAccess, KustomizationRoot};
 use super::resource::BuildResource;
+use super::root::{FileAccess, KustomizationRoot};
 use super::target::TargetPattern;
 use crate::kinds::typed;
 use crate::object::yaml::MAX_BYTES;

@@ -6,10 +6,10 @@ use super::file::{FieldSpec, ReplicasEntry};
 use super::resource::BuildResource;
 
 const FIELDS: [BuiltinField; 4] = [
-    BuiltinField::made("Deployment", "spec/replicas"),
-    BuiltinField::made("ReplicationController", "spec/replicas"),
-    BuiltinField::made("ReplicaSet", "spec/replicas"),
-    BuiltinField::made("StatefulSet", "spec/replicas"),
+    BuiltinField::created("Deployment", "spec/replicas"),
+    BuiltinField::created("ReplicationController", "spec/replicas"),
+    BuiltinField::created("ReplicaSet", "spec/replicas"),
+    BuiltinField::created("StatefulSet", "spec/replicas"),
 ];
 
 /// Sets the count of the workloads of a name, which they have or had; also in more fields.

@@ -2,7 +2,7 @@
 
 use super::BuildResult;
 use super::file::{self, FieldSpec, Var};
-use super::place::FileText;
+use super::root::FileText;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -34,7 +34,7 @@ impl TargetPattern {
     }
 
     /// Whether an object is meant: name and namespace may be those it has, or those it had at first.
-    pub fn is(&self, resource: &BuildResource) -> bool {
+    pub fn selects(&self, resource: &BuildResource) -> bool {
         let (now, first) = (resource.id(), resource.first_id());
         self.is_of_kind(&now)
             && (fits(self.name.as_ref(), &first.name) || fits(self.name.as_ref(), &now.name))

@@ -29,7 +29,7 @@ fn a_service_is_idle_when_all_that_would_make_its_pods_is_asked_for_none() {
         objects.push(service.clone());
         let world = world(&objects);
         let row = world.find("services", "default", "s").expect("it is there");
-        assert_eq!(reach::idle(&world, row, &row.object()).is_some(), expected, "{objects:?}");
+        assert_eq!(reachability::idle(&world, row, &row.object()).is_some(), expected, "{objects:?}");
     }
 }
 
@@ -116,7 +116,7 @@ fn a_build_that_failed_is_told_of_the_image_and_of_the_pod_that_goes_on() {
         for about in ["image/x", "pod/p"] {
             let objects = [vec![node("True"), runs.clone()], objects.clone()].concat();
             let answer = ask(&objects, about, true);
-            let cause = answer.cause().expect("a cause");
+            let cause = answer.root_cause().expect("a cause");
             assert_eq!(
                 (cause.what.as_str(), cause.error.as_deref()),
                 ("image/x", Some("no such header")),
@@ -138,6 +138,6 @@ fn a_pod_that_failed_tells_how_its_container_ended() {
         let mut failed = pod(json!({"restartPolicy": "Never"}), json!({"terminated": ended}));
         failed["status"]["phase"] = "Failed".into();
         let answer = ask(&[node("True"), failed], "pod/p", true);
-        assert_eq!(answer.cause().and_then(|cause| cause.error.as_deref()), Some(expected), "{answer:#?}");
+        assert_eq!(answer.root_cause().and_then(|cause| cause.error.as_deref()), Some(expected), "{answer:#?}");
     }
 }

@@ -58,7 +58,7 @@ fn an_end_is_told_by_its_cause() {
         ),
     ] {
         let answer = ask(&[node("True"), pod, hook.clone()], "pod/p", true);
-        let cause = answer.cause().expect("a cause");
+        let cause = answer.root_cause().expect("a cause");
         assert_eq!((cause.what.as_str(), cause.error.as_deref()), ("container c", Some(error)), "{answer:#?}");
         assert_eq!(answer.next(), next);
     }
@@ -100,7 +100,7 @@ fn logs_are_advised_that_there_are() {
     one_runs["status"]["phase"] = "Running".into();
     one_runs["status"]["containerStatuses"][0]["restartCount"] = 0.into();
     let answer = ask(&[node("True"), one_runs], "pod/p", true);
-    assert_eq!(answer.cause().and_then(|cause| cause.error.as_deref()), Some("it ended with code 5"));
+    assert_eq!(answer.root_cause().and_then(|cause| cause.error.as_deref()), Some("it ended with code 5"));
     assert_eq!(answer.next(), "see why it ends (kloop logs p -c c), and correct it");
 
     let failed = |ended: Value| {
@@ -123,7 +123,7 @@ fn logs_are_advised_that_there_are() {
         ),
     ] {
         let answer = ask(&[node("True"), failed(ended)], "pod/p", true);
-        assert_eq!(answer.cause().and_then(|cause| cause.error.as_deref()), Some(error), "{answer:#?}");
+        assert_eq!(answer.root_cause().and_then(|cause| cause.error.as_deref()), Some(error), "{answer:#?}");
         assert_eq!(answer.next(), next);
     }
 }
@@ -133,7 +133,7 @@ fn a_pod_is_corrected_where_its_manifest_is() {
     let refused = |message: &str| pod(json!({}), json!({"waiting": {"reason": "ErrImageBuild", "message": message}}));
     let message = "build of image app: \"sh -c echo no; exit 3\" exited with code 3:\nno";
     let answer = ask(&[node("True"), refused(message)], "pod/p", true);
-    assert_eq!(answer.cause().and_then(|cause| cause.error.as_deref()), Some(message), "a command is not cut");
+    assert_eq!(answer.root_cause().and_then(|cause| cause.error.as_deref()), Some(message), "a command is not cut");
     assert_eq!(answer.next(), "correct it: change the manifest of pod/p, and: kloop replace --force -f FILE");
     let quoted = "\"sh -c \\\"no; exit 3\\\"\" failed; install \"it\"";
     let answer = ask(&[node("True"), refused(quoted)], "pod/p", true);

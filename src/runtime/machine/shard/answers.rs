@@ -6,7 +6,7 @@
 use super::super::super::wire::{self, RecordedState, ShimAnswer, ShimRecord};
 use super::super::super::{image, probe};
 use super::super::facts;
-use super::super::link::LinkState;
+use super::super::shim_link::LinkState;
 use super::{Shard, pod_mut};
 use crate::object::Str;
 use crate::world::Report;
@@ -17,7 +17,7 @@ impl Shard {
         let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) else { return };
         link.flush();
         let was_greeted = link.greeted;
-        let (answers, fate) = link.read();
+        let (answers, link_state) = link.read();
         let is_new = link.greeted && !was_greeted;
         for answer in answers {
             self.apply_answer(uid, answer);
@@ -26,7 +26,7 @@ impl Shard {
             pod.failing = None;
             self.pursue(uid);
         }
-        match fate {
+        match link_state {
             LinkState::Stays => {}
             LinkState::Gone => self.lost(uid),
             LinkState::Foreign => {
@@ -47,7 +47,7 @@ impl Shard {
             ShimAnswer::ExecDone { id, outcome, output } => {
                 let probe = self.pods.get_mut(uid).and_then(|pod| pod.execs.remove(&id));
                 if let Some(probe) = probe {
-                    let result = probe::judge(&probe, outcome, output);
+                    let result = probe::finding_of_exec(&probe, outcome, output);
                     (self.context.report)(probe::answer(&probe, result));
                 }
             }

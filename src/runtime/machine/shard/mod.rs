@@ -1,22 +1,22 @@
 //! One of the threads that hold the connections to shims: each pod belongs to one, so what is asked of a pod keeps its order.
 //!
-//! A pod has wishes (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
+//! A pod has pending requests (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
 
-mod absent;
 mod answers;
-mod reach;
+mod connect;
+mod missing_programs;
 
-use absent::Absent;
-use reach::end_shim;
+use connect::end_shim;
+use missing_programs::Absent;
 
 use super::super::contain::contain;
 use super::super::probe::ProbeFinding;
 use super::super::wire::{ExecRequest, LaunchRequest, PodName, ShimRecord, ShimRequest};
 use super::super::{build, folder, image, probe, usage, wire};
 use super::MachineContext;
-use super::link::ShimLink;
-use super::nursery::ZygoteHandle;
+use super::shim_link::ShimLink;
+use super::zygote_handle::ZygoteHandle;
 use crate::object::Str;
 use crate::world::limits::Limits;
 use crate::world::plan::ProbeRun;
@@ -36,7 +36,7 @@ const WAKE: u64 = 0;
 const RETRY: Duration = Duration::from_millis(20);
 /// Between attempts at most.
 const SELDOM: Duration = Duration::from_secs(5);
-/// Until a busy nursery is asked again; longer when it stays busy.
+/// Until a busy zygote is asked again; longer when it stays busy.
 const BUSY: Duration = Duration::from_millis(2);
 /// A shim that has not removed its pod after this, or could not be spoken to for as long, is ended; what it leaves is swept as what any
 /// dead shim leaves.
@@ -106,7 +106,7 @@ struct ShardPod {
     leaving: bool,
     adopter: Option<Sender<(Str, ShimRecord)>>,
     tries: u32,
-    /// Everything is ready for its shim, only the nursery was busy.
+    /// Everything is ready for its shim, only the zygote was busy.
     unborn: bool,
     /// Number of consecutive waits.
     waits: u32,
@@ -151,7 +151,7 @@ pub struct Shard {
     next: u64,
     /// Pods to look at again, by when.
     later: BTreeSet<(Instant, Str)>,
-    nursery: ZygoteHandle,
+    zygote: ZygoteHandle,
     /// Attempts that wait for the build of their image, by pod and container.
     building: HashMap<(Str, Str), u32>,
     /// Attempts whose log tells of a build that has failed.
@@ -166,9 +166,9 @@ impl Shard {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         let (pods, tokens) = (HashMap::new(), HashMap::new());
-        let mut nursery = ZygoteHandle::default();
+        let mut zygote = ZygoteHandle::default();
         // Started ahead of the first pod. If that fails, the first pod says why.
-        let _ = nursery.control(&context);
+        let _ = zygote.control(&context);
         Ok(Shard {
             context,
             inbox,
@@ -177,7 +177,7 @@ impl Shard {
             tokens,
             next: 1,
             later: BTreeSet::new(),
-            nursery,
+            zygote,
             building: HashMap::new(),
             unbuilt: HashSet::new(),
             absent: Absent::default(),
@@ -303,7 +303,7 @@ impl Shard {
             Effect::Start(start) => self.start(&start),
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
                 self.building.remove(&(pod_uid.clone(), container.clone()));
-                self.absent.forget(&pod_uid, Some(&container));
+                self.absent.forget_pod(&pod_uid, Some(&container));
                 let pod = self.pods.entry(pod_uid.clone()).or_default();
                 pod.stops.push((container.to_string(), attempt, (grace_seconds.max(0) as u64).saturating_mul(1000)));
                 self.pursue(&pod_uid);
@@ -311,7 +311,7 @@ impl Shard {
             Effect::Remove { pod_uid } => {
                 self.building.retain(|(uid, _), _| *uid != pod_uid);
                 self.unbuilt.retain(|(uid, _)| *uid != pod_uid);
-                self.absent.forget(&pod_uid, None);
+                self.absent.forget_pod(&pod_uid, None);
                 self.pods.entry(pod_uid.clone()).or_default().removing = true;
                 self.pursue(&pod_uid);
             }
@@ -321,13 +321,13 @@ impl Shard {
             }
             Effect::Measure { pods } => pods.iter().for_each(|uid| self.measure(uid)),
             Effect::Route { .. }
-            | Effect::Admit { .. }
-            | Effect::Police { .. }
+            | Effect::SetIngress { .. }
+            | Effect::SetNetworkPolicy { .. }
             | Effect::Expose { .. }
             | Effect::Watch { .. }
             | Effect::Build { .. }
-            | Effect::Confine { .. } => {}
-            Effect::Discard { volume } => {
+            | Effect::WatchStorage { .. } => {}
+            Effect::DeleteVolume { volume } => {
                 if let Err(why) = self.context.remover.discard_volume(&volume) {
                     (self.context.report)(Report::NotDiscarded { why });
                 }
@@ -337,7 +337,7 @@ impl Shard {
     }
 
     fn start(&mut self, start: &Start) {
-        self.absent.forget(&start.pod_uid, Some(&start.container));
+        self.absent.forget_pod(&start.pod_uid, Some(&start.container));
         if self.has_to_build(start) {
             return;
         }
@@ -400,7 +400,7 @@ impl Shard {
         let (inbox, again) = (self.inbox.clone(), Box::new(start.clone()));
         let done: build::BuildWaiter = Box::new(move |result| inbox.put(ShardCommand::Built(again, result)));
         // Made here, where the pod's removal is ordered, too: nothing is written of a pod that has gone.
-        let telling = build::BuildLogWriter::begin(&context.state, context.epoch, start).ok();
+        let telling = build::BuildLogWriter::create(&context.state, context.epoch, start).ok();
         context.build(image, build::BuildWait { telling, done });
         true
     }

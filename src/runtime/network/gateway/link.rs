@@ -5,7 +5,7 @@ use super::super::super::spawn;
 use super::{GatewayCommand, GatewayNews, MOMENT, WORD, build, socket};
 use crate::object::{Key, Str};
 use crate::world::Report;
-use crate::world::entrance::{HostPort, IngressRoute};
+use crate::world::ingress_routes::{HostPort, IngressRoute};
 use crate::world::plan::Route;
 use crate::world::policy::Cidr;
 use rustix::process::WaitOptions;
@@ -31,7 +31,7 @@ pub type NewsHandler = Arc<dyn Fn(Report) + Send + Sync>;
 enum LinkMessage {
     /// Something for the gateway.
     Order(GatewayCommand),
-    /// Doors of somebody could not be opened; or all of them can be now.
+    /// A route's listeners could not be opened; or all of them can be now.
     Blocked(Key, bool),
     /// The connection of this number has ended.
     Lost(u64),
@@ -77,7 +77,7 @@ impl Drop for GatewayLink {
 #[derive(Default)]
 struct SentCommands {
     routes: BTreeMap<Key, Route>,
-    entrances: BTreeMap<Key, IngressRoute>,
+    ingress_routes: BTreeMap<Key, IngressRoute>,
     exposed: BTreeMap<Key, Vec<HostPort>>,
     pods: HashMap<Ipv4Addr, Str>,
     /// Services and pods with blocked listeners: a new gateway does not know them.
@@ -88,13 +88,15 @@ struct SentCommands {
 }
 
 impl SentCommands {
-    fn note(&mut self, order: &GatewayCommand) {
+    fn record(&mut self, order: &GatewayCommand) {
         match order {
             GatewayCommand::Hello { .. } | GatewayCommand::Ask(_) => {}
             GatewayCommand::Route(key, route) if route.leads_nowhere() => drop(self.routes.remove(key)),
             GatewayCommand::Route(key, route) => drop(self.routes.insert(key.clone(), route.clone())),
-            GatewayCommand::Admit(key, None) => drop(self.entrances.remove(key)),
-            GatewayCommand::Admit(key, Some(entrance)) => drop(self.entrances.insert(key.clone(), entrance.clone())),
+            GatewayCommand::Admit(key, None) => drop(self.ingress_routes.remove(key)),
+            GatewayCommand::Admit(key, Some(ingress_route)) => {
+                drop(self.ingress_routes.insert(key.clone(), ingress_route.clone()))
+            }
             GatewayCommand::Expose(key, ports) if ports.is_empty() => drop(self.exposed.remove(key)),
             GatewayCommand::Expose(key, ports) => drop(self.exposed.insert(key.clone(), ports.clone())),
             GatewayCommand::Pod(address, namespace) => drop(self.pods.insert(*address, namespace.clone())),
@@ -108,7 +110,8 @@ impl SentCommands {
         let first = std::iter::once(GatewayCommand::NodePorts(self.node_ports.clone()));
         let pods = self.pods.iter().map(|(address, namespace)| GatewayCommand::Pod(*address, namespace.clone()));
         let routes = self.routes.iter().map(|(key, route)| GatewayCommand::Route(key.clone(), route.clone()));
-        let entrances = self.entrances.iter().map(|(key, one)| GatewayCommand::Admit(key.clone(), Some(one.clone())));
+        let ingress_routes =
+            self.ingress_routes.iter().map(|(key, one)| GatewayCommand::Admit(key.clone(), Some(one.clone())));
         let exposed = self.exposed.iter().map(|(key, ports)| GatewayCommand::Expose(key.clone(), ports.clone()));
         let last = self
             .network
@@ -116,7 +119,7 @@ impl SentCommands {
             .into_iter()
             .chain(self.is_settled.then_some(GatewayCommand::Settled));
         let asked = self.blocked.iter().cloned().map(GatewayCommand::Ask);
-        first.chain(pods).chain(routes).chain(entrances).chain(exposed).chain(asked).chain(last).collect()
+        first.chain(pods).chain(routes).chain(ingress_routes).chain(exposed).chain(asked).chain(last).collect()
     }
 }
 
@@ -159,9 +162,9 @@ impl GatewayConnection {
                 }
                 next = letters.try_recv().ok();
             }
-            fresh.iter().for_each(|order| self.told.note(order));
+            fresh.iter().for_each(|order| self.told.record(order));
             if self.stream.is_some() {
-                self.say(&fresh);
+                self.send_commands(&fresh);
             }
             fresh.clear();
             if self.stream.is_none() && !self.told.is_nothing() && self.tried.is_none_or(|at| at.elapsed() >= AGAIN) {
@@ -172,7 +175,7 @@ impl GatewayConnection {
     }
 
     /// Tells; a connection that does not take it in is given up.
-    fn say(&mut self, orders: &[GatewayCommand]) {
+    fn send_commands(&mut self, orders: &[GatewayCommand]) {
         let Some(stream) = &mut self.stream else { return };
         let mut text = Vec::new();
         for order in orders {
@@ -215,7 +218,7 @@ impl GatewayConnection {
         self.stream = Some(stream);
         let mut all = vec![GatewayCommand::Hello { epoch: self.epoch, build: build(&self.program) }];
         all.extend(self.told.replay_commands());
-        self.say(&all);
+        self.send_commands(&all);
     }
 
     /// A new gateway, that is nobody's child; our end of its first connection.
@@ -232,6 +235,6 @@ impl GatewayConnection {
 impl SentCommands {
     /// Whether there is nothing yet that a gateway would be needed for.
     fn is_nothing(&self) -> bool {
-        self.network.is_none() && self.routes.is_empty() && self.entrances.is_empty() && self.exposed.is_empty()
+        self.network.is_none() && self.routes.is_empty() && self.ingress_routes.is_empty() && self.exposed.is_empty()
     }
 }

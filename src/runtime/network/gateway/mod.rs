@@ -1,7 +1,7 @@
 //! The gateway: one process for each cluster that answers names and lets the rest of the machine in, and goes on with that while no
 //! control plane runs ("fail static").
 //!
-//! A control plane starts it, tells it everything over a socket ([`GatewayCommand`]), and hears where doors are open and which could not be opened
+//! A control plane starts it, tells it everything over a socket ([`GatewayCommand`]), and hears which listeners are open and which could not be opened
 //! ([`GatewayNews`]). When that control plane ends, the gateway keeps what it was told; the next one tells everything anew, and what it did not
 //! tell is dropped once it says [`GatewayCommand::Settled`]. The listening sockets stay open through all of it, unless the next one is of
 //! another build: then the gateway ends and is started anew. Without a control plane it ends when no pod of the cluster lives any more.
@@ -14,7 +14,7 @@ use super::super::folder;
 use super::{ingress, proxy, resolver};
 use crate::object::{Key, Str};
 use crate::world::Report;
-use crate::world::entrance::{BlockedListener, HostPort, IngressListeners, IngressRoute};
+use crate::world::ingress_routes::{BlockedListener, HostPort, IngressListeners, IngressRoute};
 use crate::world::plan::Route;
 use crate::world::policy::Cidr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -79,7 +79,7 @@ pub enum GatewayCommand {
 pub enum GatewayNews {
     /// Addresses on which the Ingress proxy listens.
     Doors(IngressListeners),
-    /// Doors of a Service, or of a pod, that could not be opened.
+    /// Listeners of a Service, or of a pod, that could not be opened.
     Blocked(Key, Vec<BlockedListener>),
     /// Whether the cluster's addresses are another one's as well, and which they are.
     Shared(Option<u8>),
@@ -170,7 +170,7 @@ struct NewsOutbox {
 
 impl NewsOutbox {
     fn send(&mut self, news: GatewayNews) {
-        self.say(&news);
+        self.send_news(&news);
         match news {
             GatewayNews::Shared(_) => {}
             GatewayNews::Doors(doors) => self.doors = doors,
@@ -182,7 +182,7 @@ impl NewsOutbox {
         }
     }
 
-    fn say(&mut self, news: &GatewayNews) {
+    fn send_news(&mut self, news: &GatewayNews) {
         let Ok(mut line) = serde_json::to_vec(news) else { return };
         line.push(b'\n');
         // One that does not listen is no leader: it has gone, which is seen where it speaks.
@@ -191,10 +191,10 @@ impl NewsOutbox {
 
     fn lead(&mut self, leader: UnixStream) {
         self.leader = Some(leader);
-        self.say(&GatewayNews::Doors(self.doors.clone()));
+        self.send_news(&GatewayNews::Doors(self.doors.clone()));
         let blocked: Vec<GatewayNews> =
             self.blocked.iter().map(|(key, blocked)| GatewayNews::Blocked(key.clone(), blocked.clone())).collect();
-        blocked.iter().for_each(|news| self.say(news));
+        blocked.iter().for_each(|news| self.send_news(news));
         self.blocked.retain(|_, blocked| !blocked.is_empty());
     }
 }
@@ -347,7 +347,7 @@ impl Gateway {
         match order {
             GatewayCommand::Hello { .. } => {}
             GatewayCommand::Route(key, route) => self.route(key, route),
-            GatewayCommand::Admit(key, entrance) => self.admit(key, entrance),
+            GatewayCommand::Admit(key, ingress_route) => self.admit(key, ingress_route),
             GatewayCommand::Expose(key, ports) => self.expose(key, &ports),
             GatewayCommand::Pod(address, namespace) => {
                 self.directory.lock().unwrap_or_else(PoisonError::into_inner).pod(address, namespace);
@@ -359,28 +359,28 @@ impl Gateway {
             }
             GatewayCommand::Answer(_) => {}
             GatewayCommand::Ask(key) => drop(self.proxy.send(proxy::ProxyCommand::Ask(key))),
-            GatewayCommand::NodePorts(blocks) => self.outside = proxy::outside::addresses(&blocks),
+            GatewayCommand::NodePorts(blocks) => self.outside = proxy::host_addresses::addresses(&blocks),
             GatewayCommand::Settled => {
                 let left: Vec<Key> = self.known.difference(&self.told).cloned().collect();
-                left.into_iter().for_each(|key| self.forget(key));
+                left.into_iter().for_each(|key| self.forget_session(key));
             }
         }
     }
 
-    fn note(&mut self, key: &Key, is_there: bool) {
+    fn record_session(&mut self, key: &Key, is_there: bool) {
         self.told.insert(key.clone());
         let _ = if is_there { self.known.insert(key.clone()) } else { self.known.remove(key) };
     }
 
     fn route(&mut self, key: Key, route: Route) {
-        self.note(&key, !route.leads_nowhere());
+        self.record_session(&key, !route.leads_nowhere());
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).lead(&key, &route);
         self.ingress.lead(&key, &route);
-        let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::doors(&route, &self.outside)));
+        let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::listeners_for(&route, &self.outside)));
     }
 
-    fn admit(&mut self, key: Key, entrance: Option<IngressRoute>) {
-        self.note(&key, entrance.is_some());
+    fn admit(&mut self, key: Key, ingress_route: Option<IngressRoute>) {
+        self.record_session(&key, ingress_route.is_some());
         let outbox = self.outbox.clone();
         let tell = || -> ingress::ListenersCallback {
             Box::new(move |report| {
@@ -389,16 +389,16 @@ impl Gateway {
                 }
             })
         };
-        self.ingress.admit(&key, entrance.map(Arc::new), &self.state, tell);
+        self.ingress.admit(&key, ingress_route.map(Arc::new), &self.state, tell);
     }
 
     fn expose(&mut self, key: Key, ports: &[HostPort]) {
-        self.note(&key, !ports.is_empty());
+        self.record_session(&key, !ports.is_empty());
         let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::of_pod(ports)));
     }
 
     /// Removes a key that the present leader does not know.
-    fn forget(&mut self, key: Key) {
+    fn forget_session(&mut self, key: Key) {
         match key.resource.0 {
             "services" => self.route(key, Route::default()),
             "pods" => self.expose(key, &[]),

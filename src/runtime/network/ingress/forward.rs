@@ -2,7 +2,7 @@
 
 use super::pool::EndpointBody;
 use super::{RequestRoute, SharedIngress};
-use crate::object::cause;
+use crate::object::io_error_text;
 use http_body_util::{Either, Empty, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -46,7 +46,7 @@ pub struct IngressClient {
 }
 
 impl IngressClient {
-    /// One by the door of this scheme and port.
+    /// One by the listener of this scheme and port.
     pub fn new(shared: Arc<SharedIngress>, client: SocketAddr, scheme: &'static str, port: u16) -> IngressClient {
         let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
         let told = [value(client.ip().to_string()), HeaderValue::from_static(scheme), port.into()];
@@ -72,7 +72,9 @@ async fn lead(mut request: Request<Incoming>, visit: &IngressClient) -> Result<I
         RequestRoute::Endpoints(places, is_h2) => (places.into_iter().map(SocketAddr::V4).collect(), is_h2),
         RequestRoute::Outside(name, port) => match tokio::net::lookup_host((name.as_str(), port)).await {
             Ok(places) => (places.collect(), false),
-            Err(error) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("{name}: {}", cause(error)))),
+            Err(error) => {
+                return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("{name}: {}", io_error_text(error))));
+            }
         },
     };
     let upgrade = upgrade(request.headers());

@@ -5,9 +5,9 @@ use super::super::super::relay;
 use super::super::worker_pool::WorkerPool;
 use super::forward::{self, IngressClient};
 use super::{ListenersCallback, SharedIngress, tls};
-use crate::object::cause;
+use crate::object::io_error_text;
 use crate::world::Report;
-use crate::world::entrance::{self, IngressListener};
+use crate::world::ingress_routes::{self, IngressListener};
 use crate::world::plan::{Route, RoutePort};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -35,13 +35,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// One client, until it goes.
 type ClientConnection = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The doors of the proxy.
+/// The listeners of the proxy.
 pub struct OpenIngressListeners {
     state: PathBuf,
     tell: ListenersCallback,
     /// Worker threads.
     hands: Rc<RefCell<WorkerPool>>,
-    told: entrance::IngressListeners,
+    told: ingress_routes::IngressListeners,
     address: Option<Ipv4Addr>,
     http: Option<(IngressListener, AbortHandle)>,
     https: Option<(IngressListener, AbortHandle)>,
@@ -55,7 +55,7 @@ impl OpenIngressListeners {
             state,
             tell,
             hands,
-            told: entrance::IngressListeners::default(),
+            told: ingress_routes::IngressListeners::default(),
             address: None,
             http: None,
             https: None,
@@ -65,10 +65,10 @@ impl OpenIngressListeners {
     /// Opens and closes what the Ingresses that are known now need, and tells when that changes anything.
     pub async fn adjust(&mut self, shared: &Arc<SharedIngress>) {
         let (address, is_secure) = {
-            let known = shared.known();
-            let mut all = known.entrances.values();
-            let is_secure = all.clone().any(|entrance| !entrance.certificates.is_empty());
-            (all.next().and_then(|entrance| entrance.address.parse().ok()), is_secure)
+            let known = shared.lock_state();
+            let mut all = known.ingress_routes.values();
+            let is_secure = all.clone().any(|ingress_route| !ingress_route.certificates.is_empty());
+            (all.next().and_then(|ingress_route| ingress_route.address.parse().ok()), is_secure)
         };
         if address != self.address {
             close(&mut self.http);
@@ -95,7 +95,7 @@ impl OpenIngressListeners {
         let door = |open: &Option<(IngressListener, AbortHandle)>| {
             open.as_ref().map(|(door, _)| door.clone()).unwrap_or_default()
         };
-        let now = entrance::IngressListeners { http: door(&self.http), https: door(&self.https) };
+        let now = ingress_routes::IngressListeners { http: door(&self.http), https: door(&self.https) };
         if now != self.told {
             self.lead_pods(address.or(before), &now);
             self.told = now.clone();
@@ -103,8 +103,8 @@ impl OpenIngressListeners {
         }
     }
 
-    /// Pods come in at the usual ports, wherever the doors are. A disk that refuses keeps only pods out.
-    fn lead_pods(&self, address: Option<Ipv4Addr>, doors: &entrance::IngressListeners) {
+    /// Pods come in at the usual ports, wherever the listeners are. A disk that refuses keeps only pods out.
+    fn lead_pods(&self, address: Option<Ipv4Addr>, doors: &ingress_routes::IngressListeners) {
         let Some(address) = address else { return };
         let lead = |port: u16, door: &IngressListener| RoutePort {
             name: "".into(),
@@ -141,7 +141,7 @@ async fn open(
                 let port = listener.local_addr().ok()?.port();
                 return Some((IngressListener { port, instead: instead.into() }, serve(listener, port)));
             }
-            Err(error) if instead.is_empty() => instead = format!("port {port}: {error}", error = cause(error)),
+            Err(error) if instead.is_empty() => instead = format!("port {port}: {error}", error = io_error_text(error)),
             Err(_) => {}
         }
     }
@@ -161,7 +161,7 @@ fn serve<F: Future<Output = ()> + 'static>(
     let meet = move |client: TcpStream, from: SocketAddr| {
         let _ = client.set_nodelay(true);
         let talk = talk.clone();
-        hands.borrow_mut().give(client, move |client| talk(client, from));
+        hands.borrow_mut().spawn_future(client, move |client| talk(client, from));
     };
     spawn_local(relay::accept(listener, meet)).abort_handle()
 }

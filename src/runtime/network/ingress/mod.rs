@@ -17,7 +17,7 @@ use super::{routes, worker_pool};
 use crate::network::ingress::table::{IngressTable, RouteMatch};
 use crate::object::{Key, Resource};
 use crate::world::Report;
-use crate::world::entrance::{BackendPort, IngressBackend, IngressRoute};
+use crate::world::ingress_routes::{BackendPort, IngressBackend, IngressRoute};
 use crate::world::plan::{Route, RoutePort};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -51,7 +51,7 @@ struct SharedIngress {
 #[derive(Default)]
 struct IngressState {
     routes: HashMap<Key, ServiceTarget>,
-    entrances: HashMap<Key, Arc<IngressRoute>>,
+    ingress_routes: HashMap<Key, Arc<IngressRoute>>,
     table: Arc<IngressTable>,
     certificates: tls::CertificateStore,
     affinity: SessionAffinity,
@@ -86,7 +86,7 @@ enum RequestRoute {
 impl IngressProxy {
     /// Takes in where a Service leads.
     pub fn lead(&self, service: &Key, route: &Route) {
-        let mut known = self.shared.known();
+        let mut known = self.shared.lock_state();
         let before = match route.leads_nowhere() {
             true => known.routes.remove(service),
             false => known.routes.insert(service.clone(), ServiceTarget::for_route(route.clone())),
@@ -94,26 +94,26 @@ impl IngressProxy {
         let has = |endpoint: &str| route.ports.iter().any(|port| port.endpoints.iter().any(|one| **one == *endpoint));
         let lost = before.iter().flat_map(|led| &led.route.ports).flat_map(|port| &port.endpoints);
         for endpoint in lost.filter(|endpoint| !has(endpoint)) {
-            self.shared.pools.iter().for_each(|pool| pool.forget(endpoint));
+            self.shared.pools.iter().for_each(|pool| pool.drop_endpoint(endpoint));
         }
     }
 
-    /// Takes in what an Ingress lets in; the first one opens the doors. `state` is the cluster's folder.
+    /// Takes in what an Ingress lets in; the first one opens the listeners. `state` is the cluster's folder.
     pub fn admit(
         &mut self,
         ingress: &Key,
-        entrance: Option<Arc<IngressRoute>>,
+        ingress_route: Option<Arc<IngressRoute>>,
         state: &Path,
         tell: impl FnOnce() -> ListenersCallback,
     ) {
         {
-            let mut known = self.shared.known();
-            known.certificates.put(ingress, entrance.as_deref());
-            match entrance {
-                None => known.entrances.remove(ingress),
-                Some(entrance) => known.entrances.insert(ingress.clone(), entrance),
+            let mut known = self.shared.lock_state();
+            known.certificates.put(ingress, ingress_route.as_deref());
+            match ingress_route {
+                None => known.ingress_routes.remove(ingress),
+                Some(ingress_route) => known.ingress_routes.insert(ingress.clone(), ingress_route),
             };
-            if known.entrances.is_empty() && self.changed.is_none() {
+            if known.ingress_routes.is_empty() && self.changed.is_none() {
                 return;
             }
         }
@@ -132,7 +132,7 @@ impl IngressProxy {
             let mut doors = listeners::OpenIngressListeners::new(state, tell);
             while changes.recv().await.is_some() {
                 while changes.try_recv().is_ok() {}
-                shared.known().renew();
+                shared.lock_state().renew();
                 doors.adjust(&shared).await;
             }
         };
@@ -143,7 +143,7 @@ impl IngressProxy {
 }
 
 impl SharedIngress {
-    fn known(&self) -> MutexGuard<'_, IngressState> {
+    fn lock_state(&self) -> MutexGuard<'_, IngressState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,22 +154,23 @@ impl SharedIngress {
 
     /// Decides the destination of a request.
     fn way(&self, host: &str, path: &str, client: IpAddr) -> RequestRoute {
-        let known = self.known();
+        let known = self.lock_state();
         let table = known.table.clone();
         match table.find(host, path) {
             RouteMatch::Nothing => RequestRoute::Nowhere,
             RouteMatch::Unknown => RequestRoute::Nobody("its backend is a resource, which nothing here serves".into()),
-            RouteMatch::Service(backend) => known.behind(backend, client, ALIASES),
+            RouteMatch::Service(backend) => known.choose_endpoint(backend, client, ALIASES),
         }
     }
 }
 
 impl IngressState {
     fn renew(&mut self) {
-        self.table = Arc::new(IngressTable::new(self.entrances.iter().map(|(key, entrance)| (key, &**entrance))));
+        self.table =
+            Arc::new(IngressTable::new(self.ingress_routes.iter().map(|(key, ingress_route)| (key, &**ingress_route))));
     }
 
-    fn behind(&self, backend: &IngressBackend, client: IpAddr, aliases: usize) -> RequestRoute {
+    fn choose_endpoint(&self, backend: &IngressBackend, client: IpAddr, aliases: usize) -> RequestRoute {
         let name = &backend.service.name;
         let Some(ServiceTarget { route, places }) = self.routes.get(&backend.service) else {
             return RequestRoute::Nobody(format!("there is no Service {name:?}"));
@@ -191,9 +192,11 @@ impl IngressState {
             };
             return match (number, inside(&route.alias)) {
                 (Some(number), None) => RequestRoute::Outside(route.alias.to_string(), number),
-                (Some(number), Some(service)) if aliases > 0 => {
-                    self.behind(&IngressBackend { service, port: BackendPort::Number(number) }, client, aliases - 1)
-                }
+                (Some(number), Some(service)) if aliases > 0 => self.choose_endpoint(
+                    &IngressBackend { service, port: BackendPort::Number(number) },
+                    client,
+                    aliases - 1,
+                ),
                 (Some(_), Some(_)) => RequestRoute::Nobody(format!("Service {name:?} is a name for a name, and so on")),
                 (None, _) => no_port(),
             };
@@ -230,7 +233,7 @@ mod tests {
     fn way(known: &IngressState, service: &str) -> String {
         let service = Key::new(Resource("services"), "shop", service);
         let backend = IngressBackend { service, port: BackendPort::Number(80) };
-        match known.behind(&backend, IpAddr::V4(Ipv4Addr::LOCALHOST), ALIASES) {
+        match known.choose_endpoint(&backend, IpAddr::V4(Ipv4Addr::LOCALHOST), ALIASES) {
             RequestRoute::Nowhere => "nowhere".into(),
             RequestRoute::Nobody(why) => why,
             RequestRoute::Endpoints(places, _) => format!("{places:?}"),

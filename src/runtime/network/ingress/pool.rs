@@ -68,13 +68,13 @@ impl EndpointSender {
 }
 
 impl EndpointPool {
-    fn kept(&self) -> MutexGuard<'_, IdleConnections> {
+    fn lock_idle(&self) -> MutexGuard<'_, IdleConnections> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes what is kept for an endpoint that has left.
-    pub fn forget(&self, endpoint: &str) {
-        let mut kept = self.kept();
+    pub fn drop_endpoint(&self, endpoint: &str) {
+        let mut kept = self.lock_idle();
         if !kept.is_empty()
             && let Ok(endpoint) = endpoint.parse()
         {
@@ -107,12 +107,12 @@ impl EndpointPool {
                     },
                 };
                 if let EndpointSender::Second(shared) = &sender {
-                    self.keep(place, EndpointSender::Second(shared.clone()));
+                    self.put_back(place, EndpointSender::Second(shared.clone()));
                 }
                 let mut failed = match sender.send(request).await {
                     Ok(response) => {
                         if let EndpointSender::First(_) = sender {
-                            self.keep(place, sender);
+                            self.put_back(place, sender);
                         }
                         return Ok(response);
                     }
@@ -133,7 +133,7 @@ impl EndpointPool {
     }
 
     fn take_idle(&self, place: &SocketAddr) -> Option<EndpointSender> {
-        let mut all = self.kept();
+        let mut all = self.lock_idle();
         let kept = all.get_mut(place)?;
         for _ in 0..TRIED.min(kept.len()) {
             let sender = kept.pop_front()?;
@@ -150,8 +150,8 @@ impl EndpointPool {
         None
     }
 
-    fn keep(&self, place: SocketAddr, sender: EndpointSender) {
-        let mut all = self.kept();
+    fn put_back(&self, place: SocketAddr, sender: EndpointSender) {
+        let mut all = self.lock_idle();
         let kept = all.entry(place).or_default();
         kept.push_back(sender);
         // As many as should be kept are free, and this one more.

@@ -2,7 +2,7 @@
 
 use crate::network::ingress::table::is_host;
 use crate::object::Key;
-use crate::world::entrance::{IngressCertificate, IngressRoute};
+use crate::world::ingress_routes::{IngressCertificate, IngressRoute};
 use rustls::crypto::ring::{default_provider, sign::any_supported_type};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -24,8 +24,8 @@ type CertificateForHosts = (Vec<crate::object::Str>, Arc<CertifiedKey>);
 
 impl CertificateStore {
     /// Takes in those of an Ingress, in place of those that it had. What cannot be read is not shown.
-    pub fn put(&mut self, ingress: &Key, entrance: Option<&IngressRoute>) {
-        let certificates = entrance.into_iter().flat_map(|entrance| &entrance.certificates);
+    pub fn put(&mut self, ingress: &Key, ingress_route: Option<&IngressRoute>) {
+        let certificates = ingress_route.into_iter().flat_map(|ingress_route| &ingress_route.certificates);
         let read = |one: &IngressCertificate| Some((one.hosts.clone(), Arc::new(read(one)?)));
         let read: Vec<CertificateForHosts> = certificates.filter_map(read).collect();
         match read.is_empty() {
@@ -82,6 +82,6 @@ impl std::fmt::Debug for CertificateResolver {
 
 impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.known().certificates.find(hello.server_name())
+        self.0.lock_state().certificates.find(hello.server_name())
     }
 }

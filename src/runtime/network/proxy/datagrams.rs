@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 /// After so long without a datagram a client is forgotten (conntrack: 30 s, 120 s for streams).
 const IDLE: Duration = Duration::from_secs(60);
-/// Clients of one door at the same time.
+/// Clients of one listener at the same time.
 const CLIENTS: usize = 1024;
 /// The largest datagram.
 const LONGEST: usize = 65_535;
@@ -32,7 +32,7 @@ struct UdpSession {
     task: AbortHandle,
 }
 
-/// The sessions of a door end with it.
+/// The sessions of a listener end with it.
 struct UdpSessionTable(UdpSessions);
 
 impl Drop for UdpSessionTable {
@@ -52,7 +52,7 @@ pub async fn serve(socket: UdpSocket, places: impl Fn(SocketAddr) -> EndpointCho
         let known = table.0.borrow().get(&client).filter(is_there).map(UdpSession::touch);
         let socket = match known {
             Some(socket) => Some(socket),
-            None => begin(&door, &table.0, client, choice, &affinity).await.ok(),
+            None => open_flow(&door, &table.0, client, choice, &affinity).await.ok(),
         };
         if let Some(socket) = socket {
             let _ = socket.send(&bytes[..length]).await;
@@ -68,7 +68,7 @@ impl UdpSession {
 }
 
 /// Leads a client to an endpoint, in place of where it was led before.
-async fn begin(
+async fn open_flow(
     door: &Rc<UdpSocket>,
     table: &UdpSessions,
     client: SocketAddr,
@@ -95,7 +95,7 @@ async fn begin(
     Ok(socket)
 }
 
-/// Carries answers back, until nothing was said for a while or nobody is there any more. The door is closed without it.
+/// Carries answers back, until nothing was said for a while or nobody is there any more. The listener is closed without it.
 async fn answer(
     door: Weak<UdpSocket>,
     table: UdpSessions,

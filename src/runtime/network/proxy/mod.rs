@@ -2,19 +2,19 @@
 //! their node ports on localhost) and where pods want ports of the machine, and carries connections and datagrams to where they lead.
 //! Pods do not come this way, but for datagrams whose answers have to come from where they were sent.
 //!
-//! What listens somewhere goes on listening while it is led elsewhere: a client never meets a closed door for that.
+//! What listens somewhere goes on listening while it is led elsewhere: a client is never refused because of that.
 //! Where it may not listen (a port below 1024 without root, one that is taken) it says so, and tries again now and then.
 
 mod datagrams;
-pub mod outside;
+pub mod host_addresses;
 
 use super::super::{ports, relay};
 use super::affinity::SessionAffinity;
 use super::routes::{self, EndpointChoice};
 use super::tables::NetworkTables;
 use super::worker_pool::WorkerPool;
-use crate::object::{Key, cause};
-use crate::world::entrance::{BlockedListener, HostPort};
+use crate::object::{Key, io_error_text};
+use crate::world::ingress_routes::{BlockedListener, HostPort};
 use crate::world::plan::Route;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -37,9 +37,9 @@ pub type ProxyCommands = UnboundedSender<ProxyCommand>;
 
 /// Commands to the proxy.
 pub enum ProxyCommand {
-    /// The doors that somebody wants.
+    /// The listeners that routes want.
     Open(Key, Vec<ProxyListener>),
-    /// It is to tell how it stands with somebody's doors, even where nothing has changed.
+    /// It is to tell how it stands with a route's listeners, even where nothing has changed.
     Ask(Key),
 }
 
@@ -80,7 +80,7 @@ impl ProxyContext {
 pub struct ProxyListener {
     place: ListenAddress,
     to: ProxyTarget,
-    /// Whether anybody is there to be led to: else clients are refused at the door.
+    /// Whether anybody is there to be led to: else clients are refused.
     is_used: bool,
 }
 
@@ -103,7 +103,7 @@ enum ProxyTarget {
 }
 
 /// Returns the external listeners of a Service: its node ports on localhost, and on these addresses.
-pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<ProxyListener> {
+pub fn listeners_for(route: &Route, outside: &[Ipv4Addr]) -> Vec<ProxyListener> {
     let addresses: Vec<Ipv4Addr> = route.addresses().filter_map(|address| address.parse().ok()).collect();
     let Some(service) = addresses.first().copied() else { return Vec::new() };
     let ports = route.ports.iter().filter(|port| matches!(&*port.protocol, "TCP" | "UDP"));
@@ -211,8 +211,8 @@ impl WantedListeners {
         }
         let is_taken = error.kind() == io::ErrorKind::AddrInUse && !place.is_udp;
         match is_taken.then(|| ports::holder_at(*place.at.ip(), place.at.port())).flatten() {
-            Some(holder) => format!("{}: {holder} listens there", cause(error)),
-            None => cause(error),
+            Some(holder) => format!("{}: {holder} listens there", io_error_text(error)),
+            None => io_error_text(error),
         }
     }
 
@@ -262,7 +262,9 @@ impl ListenAddress {
                     SocketAddr::V4(place) => choice.taken(&affinity, place),
                     SocketAddr::V6(_) => {}
                 };
-                hands.borrow_mut().give(client, |client| async { drop(relay::carry(client, places, met).await) });
+                hands
+                    .borrow_mut()
+                    .spawn_future(client, |client| async { drop(relay::carry(client, places, met).await) });
             };
             spawn_local(relay::accept(listener, meet))
         };
@@ -278,16 +280,17 @@ impl ListenAddress {
     ) -> impl Fn(SocketAddr) -> EndpointChoice + use<> {
         let is_tcp = !self.is_udp;
         let text = move |service: Ipv4Addr| {
-            tables.look();
+            tables.refresh();
             tables.text(routes::FOLDER, service.to_string()).unwrap_or_default()
         };
         move |client| match (to.get(), client.ip()) {
             (ProxyTarget::Pod(place), _) => EndpointChoice::pick_endpoint(vec![place], 0),
             (ProxyTarget::Service(service, port), IpAddr::V4(client)) => {
-                routes::choose(&text(service), port, is_tcp, client, routes::chance()).preferred(&affinity)
+                routes::choose(&text(service), port, is_tcp, client, routes::random_number()).preferred(&affinity)
             }
             (ProxyTarget::Node(service, port), IpAddr::V4(client)) => {
-                routes::choose_for_node(&text(service), port, is_tcp, client, routes::chance()).preferred(&affinity)
+                routes::choose_for_node(&text(service), port, is_tcp, client, routes::random_number())
+                    .preferred(&affinity)
             }
             (_, IpAddr::V6(_)) => EndpointChoice::default(),
         }

@@ -70,13 +70,13 @@ pub fn answer(
     }
     let IpAddr::V4(client) = client.ip() else { return None };
     let forward = |aliases| Some(DnsAnswer::Ask(ForwardedQuery { asked: bytes.to_vec(), is_stream, aliases }));
-    let found = locked(directory).ask(&question.qname.to_string(), kind(question), completes.then_some(client));
+    let found = locked(directory).lookup(&question.qname.to_string(), kind(question), completes.then_some(client));
     match found {
         DnsReply::Elsewhere => forward(Vec::new()),
         DnsReply::Alias(names) => forward(names),
         DnsReply::NoSuchName => only(RCODE::NameError),
         DnsReply::Records(mut records) => {
-            turn(&mut records, routes::chance());
+            rotate_records(&mut records, routes::random_number());
             reply(&packet, RCODE::NoError, &records, limit).ok().map(DnsAnswer::Known)
         }
     }
@@ -106,7 +106,7 @@ fn limit(asked: &Packet, is_stream: bool) -> usize {
 }
 
 /// Each address has its turn to be the first, which most programs take (CoreDNS' `loadbalance`).
-fn turn(records: &mut [DnsRecord], chance: u64) {
+fn rotate_records(records: &mut [DnsRecord], chance: u64) {
     let first = records.iter().position(|record| matches!(record, DnsRecord::A(_))).unwrap_or(records.len());
     let addresses = &mut records[first..];
     if !addresses.is_empty() {
@@ -433,7 +433,7 @@ mod tests {
             .map(|chance| {
                 let mut records = vec![DnsRecord::Cname("db".into())];
                 records.extend(addresses(3));
-                turn(&mut records, chance);
+                rotate_records(&mut records, chance);
                 assert_eq!(records[0], DnsRecord::Cname("db".into()));
                 let DnsRecord::A(first) = records[1] else { panic!() };
                 first

@@ -10,7 +10,7 @@ mod upstream;
 use super::super::relay;
 use super::{routes, socket_calls};
 use crate::network::names::DnsDirectory;
-use crate::world::entrance;
+use crate::world::ingress_routes;
 use crate::world::plan::{Route, RoutePort};
 use message::{DnsAnswer, ForwardedQuery};
 use std::io;
@@ -42,7 +42,7 @@ pub type SharedDirectory = Arc<Mutex<DnsDirectory>>;
 /// Starts answering, and leads the cluster's pods here: at a port of its own, and where the machine allows it at the cluster's
 /// address for names, for programs that believe only who was asked. It ends with the process.
 pub fn start(state: &Path, network: u8, directory: &SharedDirectory) -> io::Result<()> {
-    let usual = entrance::resolver(network);
+    let usual = ingress_routes::resolver(network);
     let own = ResolverListener::at_any_port()?;
     lead(state, &own)?;
     message::locked(directory).serve_at(usual);
@@ -63,7 +63,7 @@ pub fn start(state: &Path, network: u8, directory: &SharedDirectory) -> io::Resu
 
 /// Returns the address at which the cluster's resolver answers the rest of the machine; `None` while it does not run.
 pub fn found(state: &Path, network: u8) -> Option<SocketAddrV4> {
-    let usual = SocketAddrV4::new(entrance::resolver(network), routes::DNS_PORT);
+    let usual = SocketAddrV4::new(ingress_routes::resolver(network), routes::DNS_PORT);
     let text = std::fs::read_to_string(state.join(routes::FOLDER).join(routes::DNS)).unwrap_or_default();
     let own = routes::choose(&text, routes::DNS_PORT, false, Ipv4Addr::LOCALHOST, 0).endpoints;
     std::iter::once(usual).chain(own).find(|place| socket_calls::is_bound_here(*place.ip(), place.port()))
@@ -154,7 +154,7 @@ async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<ResolverCon
             Some(DnsAnswer::Ask(forward)) => {
                 let (socket, means) = (socket.clone(), means.clone());
                 spawn_local(async move {
-                    if let Some(reply) = means.ask(&forward).await {
+                    if let Some(reply) = means.query_upstream(&forward).await {
                         let _ = socket.send_to(&reply, client).await;
                     }
                 });
@@ -179,7 +179,7 @@ async fn talk(
         timeout(IDLE, stream.read_exact(&mut bytes)).await??;
         let reply = match message::answer(&bytes, client, &means.directory, true, completes) {
             Some(DnsAnswer::Known(reply)) => Some(reply),
-            Some(DnsAnswer::Ask(forward)) => means.ask(&forward).await,
+            Some(DnsAnswer::Ask(forward)) => means.query_upstream(&forward).await,
             None => None,
         };
         let Some(reply) = reply else { return Ok(()) };
@@ -189,9 +189,9 @@ async fn talk(
 
 impl ResolverContext {
     /// Asks the machine's resolver; returns SERVFAIL when it does not answer.
-    async fn ask(&self, forward: &ForwardedQuery) -> Option<Vec<u8>> {
+    async fn query_upstream(&self, forward: &ForwardedQuery) -> Option<Vec<u8>> {
         let said = match self.asked.try_acquire() {
-            Ok(_asked) => upstream::ask(forward, self.usual).await,
+            Ok(_asked) => upstream::query(forward, self.usual).await,
             Err(_) => None,
         };
         said.or_else(|| message::failure(forward))

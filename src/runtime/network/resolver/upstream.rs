@@ -18,19 +18,19 @@ const CUT: u8 = 0x02;
 
 /// Returns the answer of the machine's servers; `None` when none answers. `own` is the address of the cluster's
 /// resolver.
-pub async fn ask(forward: &ForwardedQuery, own: Ipv4Addr) -> Option<Vec<u8>> {
+pub async fn query(forward: &ForwardedQuery, own: Ipv4Addr) -> Option<Vec<u8>> {
     if forward.aliases.is_empty() {
-        return said(&forward.asked, forward.is_stream, own).await;
+        return read_answer(&forward.asked, forward.is_stream, own).await;
     }
     let query = message::question_of_alias(forward)?;
-    let mut answered = said(&query, forward.is_stream, own).await;
+    let mut answered = read_answer(&query, forward.is_stream, own).await;
     if answered.as_ref().is_some_and(|bytes| bytes.get(2).is_some_and(|flags| flags & CUT != 0)) {
-        answered = said(&query, true, own).await.or(answered);
+        answered = read_answer(&query, true, own).await.or(answered);
     }
     message::aliased(forward, answered.as_deref())
 }
 
-async fn said(question: &[u8], is_stream: bool, own: Ipv4Addr) -> Option<Vec<u8>> {
+async fn read_answer(question: &[u8], is_stream: bool, own: Ipv4Addr) -> Option<Vec<u8>> {
     for server in servers(own) {
         let place = SocketAddr::new(server, routes::DNS_PORT);
         let asked = async {

@@ -5,7 +5,7 @@
 //! the sidecar, not even a time, because the next commit would have to wait for the disk. Hints may be late, doubled or
 //! lost; the log is the truth.
 
-use super::place::StorePath;
+use super::state_path::StorePath;
 use super::{OpenMode, Store};
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};

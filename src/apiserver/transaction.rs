@@ -7,17 +7,17 @@ use crate::object::{Key, Object, Resource, Time};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A consistent state that can be read and changed: a store's transaction, or the overlay of a beat.
+/// A consistent state that can be read and changed: a store's transaction, or the overlay of a tick.
 pub trait Transaction {
     /// One object.
     fn get(&self, key: &Key) -> ApiResult<Option<Object>>;
 
-    /// The same, to be looked at only: not copied where the ledger has it at hand.
-    fn see(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
+    /// The same, to be looked at only: not copied where the transaction has it at hand.
+    fn get_shared(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
         Ok(self.get(key)?.map(Arc::new))
     }
 
-    /// An object that was seen, to be changed. What comes next is that it is put; nothing may fail in between. So the ledger need not keep it,
+    /// An object that was seen, to be changed. What comes next is that it is put; nothing may fail in between. So the transaction need not keep it,
     /// and it need not be copied.
     fn take_object(&mut self, _key: &Key, seen: Arc<Object>) -> Object {
         Arc::unwrap_or_clone(seen)
@@ -33,7 +33,7 @@ pub trait Transaction {
 
     /// The revision of an object; cheaper than reading it.
     fn revision(&self, key: &Key) -> ApiResult<Option<u64>> {
-        Ok(self.see(key)?.map(|object| object.revision()))
+        Ok(self.get_shared(key)?.map(|object| object.revision()))
     }
 
     /// A label of an object, where it and its object are there; cheaper than reading the object.
@@ -43,10 +43,10 @@ pub trait Transaction {
 
     /// Returns the fields that decide whether a pod may be bound; cheaper than reading the pod.
     fn prospect(&self, pod: &Key) -> ApiResult<Option<BindPreconditions>> {
-        Ok(self.see(pod)?.map(|pod| BindPreconditions::from_pod(&pod)))
+        Ok(self.get_shared(pod)?.map(|pod| BindPreconditions::from_pod(&pod)))
     }
 
-    /// Keeps a pod as bound without reading it whole. Where a ledger cannot, nothing is kept and this is false.
+    /// Keeps a pod as bound without reading it whole. Where a transaction cannot, nothing is kept and this is false.
     fn bind_in_text(&mut self, _pod: &Key, _binding: &Binding) -> bool {
         false
     }

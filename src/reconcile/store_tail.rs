@@ -109,7 +109,7 @@ fn wake_pods(world: &World, place: usize, queue: &mut WorkQueue, change: queuein
         if is_other(change) {
             queue.add((place, row.key.clone()), now);
         } else if change.after.is_none_or(|row| row.pod().is_some_and(|pod| pod.node.is_some())) {
-            queue.waiting.forget(&row.key);
+            queue.waiting.forget_pod(&row.key);
         }
     }
     for (key, at) in queue.waiting.woken(world, change, now) {

@@ -1,7 +1,7 @@
 //! Sources of data for config maps and secrets: literals, files, folders, env files.
 
 use crate::cli::{CliResult, Failure, input};
-use crate::object::cause;
+use crate::object::io_error_text;
 use std::path::Path;
 
 /// Flags that say so.
@@ -67,7 +67,7 @@ pub fn check_keys(data: &DataEntries, kind: &str, name: &str) -> CliResult {
 fn reading<'a>(path: &'a str) -> impl Fn(std::io::Error) -> Failure + 'a {
     move |error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::plain(format!("error reading {path}: no such file or directory")),
-        _ => Failure::plain(format!("error reading {path}: {error}", error = cause(error))),
+        _ => Failure::plain(format!("error reading {path}: {error}", error = io_error_text(error))),
     }
 }
 

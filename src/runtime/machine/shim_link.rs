@@ -61,7 +61,7 @@ impl ShimLink {
     /// The answers that have come, and what becomes of the connection.
     pub fn read(&mut self) -> (Vec<ShimAnswer>, LinkState) {
         let mut block = [0; 64 * 1024];
-        let mut fate = loop {
+        let mut link_state = loop {
             match rustix::net::recv(&self.socket, &mut block[..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => break LinkState::Gone,
                 Ok((read, _)) => self.inbox.extend_from_slice(&block[..read]),
@@ -74,19 +74,21 @@ impl ShimLink {
         let mut from = 0;
         while let Some(end) = memchr::memchr(b'\n', &self.inbox[from..]) {
             match serde_json::from_slice(&self.inbox[from..from + end]) {
-                Ok(ShimAnswer::State(ShimRecord { version, .. })) if version != VERSION => fate = LinkState::Foreign,
+                Ok(ShimAnswer::State(ShimRecord { version, .. })) if version != VERSION => {
+                    link_state = LinkState::Foreign
+                }
                 Ok(answer) => {
                     self.greeted |= matches!(answer, ShimAnswer::State(_));
                     answers.push(answer);
                 }
-                Err(_) => fate = LinkState::Foreign,
+                Err(_) => link_state = LinkState::Foreign,
             }
             from += end + 1;
         }
         self.inbox.drain(..from);
         if self.inbox.len() > LONGEST {
-            fate = LinkState::Foreign;
+            link_state = LinkState::Foreign;
         }
-        (answers, fate)
+        (answers, link_state)
     }
 }

@@ -64,7 +64,7 @@ impl KustomizationRoot {
     }
 
     /// The folder of a base or a component.
-    pub fn below(&self, files: &dyn FileAccess, path: &str) -> BuildResult<KustomizationRoot> {
+    pub fn enter(&self, files: &dyn FileAccess, path: &str) -> BuildResult<KustomizationRoot> {
         if Path::new(path).is_absolute() {
             return Err(format!("new root '{path}' cannot be absolute"));
         }

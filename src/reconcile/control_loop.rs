@@ -1,4 +1,4 @@
-//! The loop around the beats: one thread that waits for a hint, a report, a signal or a due moment, and then beats.
+//! The loop around the ticks: one thread that waits for a hint, a report, a signal or a due moment, and then ticks.
 
 pub use crate::apiserver::api::HEARD;
 
@@ -128,7 +128,7 @@ pub struct ControlLoop {
     _manifests: Option<ManifestWatch>,
     /// The user wants it to end.
     stopping: bool,
-    /// Whether others may have written since the last beat.
+    /// Whether others may have written since the last tick.
     told: bool,
     /// More of the log than is kept was there when it was last looked at.
     compacting: bool,
@@ -149,7 +149,7 @@ impl ControlLoop {
         let lacks: Vec<_> = node::lacks(pod_network, is_none || runtime::process::can_be_held()).collect();
         let local = match &settings.node {
             Some(capacity) => {
-                insist(|| Ok(node::register(&mut api, capacity, &lacks)?))
+                retry_while_busy(|| Ok(node::register(&mut api, capacity, &lacks)?))
                     .context("cannot register this machine as a node")?;
                 let reports = outbox.clone();
                 let report = Box::new(move |report| drop(reports.send(WakeUp::Report(report))));
@@ -195,9 +195,9 @@ impl ControlLoop {
         control.plane.world.settings.eviction = control.settings.eviction.clone();
         control.plane.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
         for lack in &lacks {
-            control.plane.say(Time::now(), lack.told);
+            control.plane.log_text(Time::now(), lack.told);
         }
-        insist(|| control.note_profiles())?;
+        retry_while_busy(|| control.note_profiles())?;
         control.files = Files::identify(control.api.store().path());
         control.plane.take_manifests(&files, Time::now());
         control.load()?;
@@ -216,7 +216,7 @@ impl ControlLoop {
              they are not touched (their processes are in the control groups below {})",
             first.display()
         );
-        self.plane.say(Time::now(), &text);
+        self.plane.log_text(Time::now(), &text);
     }
 
     /// Returns a sender for wake-ups, mostly signals.
@@ -236,47 +236,47 @@ impl ControlLoop {
     }
 
     /// Runs until the user stops it, or until it has converged.
-    pub fn run(&mut self, until: RunUntil, narrator: &mut LogSink<'_>) -> anyhow::Result<RunEnd> {
-        let ending = self.run_unsynced(until, narrator)?;
+    pub fn run(&mut self, until: RunUntil, log_sink: &mut LogSink<'_>) -> anyhow::Result<RunEnd> {
+        let ending = self.run_unsynced(until, log_sink)?;
         self.api.store_mut().sync()?;
         Ok(ending)
     }
 
-    /// Keeps time and does one beat. A panic that no single object can be blamed for counts as a commit of unknown outcome: everything
+    /// Keeps time and does one tick. A panic that no single object can be blamed for counts as a commit of unknown outcome: everything
     /// is read anew.
-    fn tick(&mut self, narrator: &mut LogSink<'_>) -> Result<bool, TickError> {
+    fn try_tick(&mut self, log_sink: &mut LogSink<'_>) -> Result<bool, TickError> {
         let ticked = contain(|| {
             self.check_place()?;
             self.keep_time()?;
-            self.beat(narrator)
+            self.run_tick(log_sink)
         });
         ticked.unwrap_or_else(|panic| Err(TickError::Panicked(panic)))
     }
 
-    fn run_unsynced(&mut self, until: RunUntil, narrator: &mut LogSink<'_>) -> anyhow::Result<RunEnd> {
+    fn run_unsynced(&mut self, until: RunUntil, log_sink: &mut LogSink<'_>) -> anyhow::Result<RunEnd> {
         let started = Time::now();
         loop {
             self.take_reports();
             if self.stopping {
                 return Ok(RunEnd::Stopped);
             }
-            let beaten = self.tick(narrator);
-            self.told |= beaten.is_err();
-            let busy = match beaten {
+            let ticked = self.try_tick(log_sink);
+            self.told |= ticked.is_err();
+            let busy = match ticked {
                 Ok(busy) => {
-                    self.note_turn(narrator);
+                    self.note_turn(log_sink);
                     busy
                 }
                 Err(TickError::Panicked(panic)) => {
-                    say(narrator, format!("{panic}; reading everything anew"));
+                    log_text(log_sink, format!("{panic}; reading everything anew"));
                     std::thread::sleep(AFTER_PANIC);
                     self.reopen()?;
                     true
                 }
                 Err(TickError::Deposed) => return Ok(RunEnd::Deposed),
-                Err(TickError::Store(error)) => self.bear(&error, narrator)?,
+                Err(TickError::Store(error)) => self.handle_store_error(&error, log_sink)?,
                 Err(TickError::Unknown(error)) => {
-                    say(narrator, format!("{error}; reading everything anew"));
+                    log_text(log_sink, format!("{error}; reading everything anew"));
                     self.reopen()?;
                     true
                 }
@@ -285,7 +285,7 @@ impl ControlLoop {
                 // Something that is tried again and again keeps it busy for ever; the time is over all the same.
                 let is_late = Time::now().duration_since(started) >= patience;
                 if (is_late || !busy)
-                    && let Some(ending) = self.judge(is_late)
+                    && let Some(ending) = self.check_end(is_late)
                 {
                     return Ok(ending);
                 }
@@ -305,23 +305,23 @@ impl ControlLoop {
                     RunUntil::Stopped => None,
                 };
                 if let Some(tell) = self.settings.on_idle {
-                    tell(Idle { revision: self.plane.world.revision, next: self.plane.queue.next() });
+                    tell(Idle { revision: self.plane.world.revision, next: self.plane.queue.next_due() });
                 }
                 self.wait(deadline);
             }
         }
     }
 
-    /// One beat and its effects. True when there may be more to do at once.
-    fn beat(&mut self, narrator: &mut LogSink<'_>) -> Result<bool, TickError> {
+    /// One tick and its effects. True when there may be more to do at once.
+    fn run_tick(&mut self, log_sink: &mut LogSink<'_>) -> Result<bool, TickError> {
         let mut chance = api::random;
         let (now, epoch) = (Time::now(), self.leadership.epoch);
         let told = std::mem::take(&mut self.told);
-        let pulse = TickInput { now, epoch, budget: TickBudget::default(), chance: &mut chance, told };
-        let (done, busy) = self.plane.beat(self.api.store_mut(), pulse, narrator)?;
+        let input = TickInput { now, epoch, budget: TickBudget::default(), chance: &mut chance, told };
+        let (done, busy) = self.plane.tick(self.api.store_mut(), input, log_sink)?;
         // Restarted containers may run before the commit is durable: a power loss would end them too. Other effects
         // wait for the disk.
-        let goes_ahead = |effect: &Effect| tick::restarts(effect) || matches!(effect, Effect::Police { .. });
+        let goes_ahead = |effect: &Effect| tick::restarts(effect) || matches!(effect, Effect::SetNetworkPolicy { .. });
         let (first, then): (Vec<Effect>, Vec<Effect>) = done.effects.into_iter().partition(goes_ahead);
         self.carry_out(first);
         self.api.store_mut().wake_watchers();
@@ -329,16 +329,16 @@ impl ControlLoop {
         std::thread::yield_now();
         self.make_durable(!busy || !then.is_empty())?;
         self.carry_out(then);
-        // The first beat has planned the routes of Services.
+        // The first tick has planned the routes of Services.
         let network = self.plane.world.settings.network;
         self.machine.iter_mut().for_each(|machine| machine.answer_names(network));
         if !busy {
-            self.machine.iter_mut().for_each(Machine::settle);
+            self.machine.iter_mut().for_each(Machine::run_deferred);
         }
         Ok(busy)
     }
 
-    /// Syncs what was committed: at once, or beside the next beats when it has waited for long enough.
+    /// Syncs what was committed: at once, or beside the next ticks when it has waited for long enough.
     fn make_durable(&mut self, at_once: bool) -> Result<(), TickError> {
         let store = self.api.store_mut();
         match store.unsynced_since() {
@@ -353,7 +353,7 @@ impl ControlLoop {
         let Some(machine) = &mut self.machine else { return };
         // Network policies are in force before a pod's first process runs.
         let (first, then): (Vec<Effect>, Vec<Effect>) =
-            effects.into_iter().partition(|effect| matches!(effect, Effect::Police { .. }));
+            effects.into_iter().partition(|effect| matches!(effect, Effect::SetNetworkPolicy { .. }));
         for effect in first.into_iter().chain(then) {
             let now = self.plane.world.now;
             self.plane.carry_out(machine, now, &effect);
@@ -406,7 +406,7 @@ impl ControlLoop {
             }
             self.note_heartbeat(now)?;
         }
-        // Step by step, beside the beats.
+        // Step by step, beside the ticks.
         if due.heartbeat || self.compacting {
             self.compacting = self.api.store_mut().compact(&Retention::usual(now), COMPACTED)? == COMPACTED;
         }
@@ -427,20 +427,20 @@ impl ControlLoop {
         let epoch = self.leadership.epoch;
         let mut txn = self.api.store_mut().write(tick::PATIENCE)?;
         if tick::epoch_of(&txn)? != Some(epoch) {
-            // The beat sees it, too, and ends the run.
+            // The tick sees it, too, and ends the run.
             return Ok(());
         }
         txn.set_meta(HEARD, &now.to_string())?;
         txn.commit().map(|_| ()).or_else(|error| {
-            // A lost heartbeat is no harm; the next beat sees whether the store is.
+            // A lost heartbeat is no harm; the next tick sees whether the store is.
             drop(error);
             Ok(())
         })
     }
 
     /// Whether a one-shot run is over.
-    fn judge(&self, out_of_time: bool) -> Option<RunEnd> {
-        let (unmet, is_quiet) = self.plane.judge(Time::now());
+    fn check_end(&self, out_of_time: bool) -> Option<RunEnd> {
+        let (unmet, is_quiet) = self.plane.check_convergence(Time::now());
         let is_settled = is_quiet && (out_of_time || self.unproven().is_none());
         if is_settled && unmet.is_empty() {
             return Some(RunEnd::Converged);
@@ -456,7 +456,7 @@ impl ControlLoop {
 
     /// Waits for the next wake-up or due moment.
     fn wait(&mut self, deadline: Option<Time>) {
-        let next = deadline.map_or(self.plane.next(), |deadline| deadline.min(self.plane.next()));
+        let next = deadline.map_or(self.plane.next_due(), |deadline| deadline.min(self.plane.next_due()));
         let pause = next.duration_since(Time::now()).max(SignedDuration::ZERO).unsigned_abs();
         match self.inbox.recv_timeout(pause) {
             Ok(wake) => self.handle_wake(wake, Time::now()),
@@ -466,18 +466,18 @@ impl ControlLoop {
     }
 
     /// A store that is busy or full is waited for; anything else ends the run.
-    fn bear(&mut self, error: &StoreError, narrator: &mut LogSink<'_>) -> anyhow::Result<bool> {
+    fn handle_store_error(&mut self, error: &StoreError, log_sink: &mut LogSink<'_>) -> anyhow::Result<bool> {
         match error {
             StoreError::Expired { .. } => {
                 self.reopen()?;
                 Ok(true)
             }
             StoreError::Busy { holder_pid, .. } => {
-                self.note_blocked(*holder_pid, narrator);
+                self.note_blocked(*holder_pid, log_sink);
                 Ok(false)
             }
             StoreError::Full { .. } => {
-                say(narrator, error.to_string());
+                log_text(log_sink, error.to_string());
                 std::thread::sleep(Duration::from_millis(200));
                 Ok(false)
             }
@@ -486,24 +486,24 @@ impl ControlLoop {
     }
 
     /// Logs who holds the write lock, once for each holder. It is waited for without an end.
-    fn note_blocked(&mut self, holder: Option<u32>, narrator: &mut LogSink<'_>) {
+    fn note_blocked(&mut self, holder: Option<u32>, log_sink: &mut LogSink<'_>) {
         let (since, known) = *self.blocked.get_or_insert((Instant::now(), None));
         if known != Some(holder) {
             let path = self.api.store().path().display().to_string();
-            say(narrator, format!("waiting to write to {path}: {} holds its write lock", name_holder(holder)));
+            log_text(log_sink, format!("waiting to write to {path}: {} holds its write lock", name_holder(holder)));
         }
         self.blocked = Some((since, Some(holder)));
     }
 
     /// Logs that the write lock is free again, when it was waited for.
-    fn note_turn(&mut self, narrator: &mut LogSink<'_>) {
+    fn note_turn(&mut self, log_sink: &mut LogSink<'_>) {
         if let Some((since, _)) = self.blocked.take() {
-            say(narrator, format!("the write lock is free again, after {} s", since.elapsed().as_secs().max(1)));
+            log_text(log_sink, format!("the write lock is free again, after {} s", since.elapsed().as_secs().max(1)));
         }
     }
 
     fn reopen(&mut self) -> anyhow::Result<()> {
-        insist(|| {
+        retry_while_busy(|| {
             self.api = Api::open(&self.settings.state, OpenMode::Existing, "reconcile")?;
             Ok(self.api.store_mut().reopen(Duration::from_secs(10))?)
         })?;
@@ -518,11 +518,11 @@ impl ControlLoop {
 
     /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store, and tell that they were
     /// stopped. Asked to stop once more it is less patient: then what still runs is killed.
-    pub fn stop_pods(&mut self, narrator: &mut LogSink<'_>) -> anyhow::Result<usize> {
+    pub fn stop_pods(&mut self, log_sink: &mut LogSink<'_>) -> anyhow::Result<usize> {
         self.stopping = false;
         if self.machine.is_some() {
             let patience = self.plane.close(Time::now()).saturating_add(SignedDuration::from_secs(10));
-            self.run(RunUntil::Closed(patience), narrator)?;
+            self.run(RunUntil::Closed(patience), log_sink)?;
         }
         let Some(local) = &mut self.machine else { return Ok(0) };
         let now = Time::now();
@@ -564,7 +564,7 @@ fn wal_of(state: &Path) -> PathBuf {
 }
 
 /// Repeats an attempt as long as another process holds the write lock.
-pub fn insist<T>(mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub fn retry_while_busy<T>(mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     loop {
         match attempt() {
             Err(error) if is_busy(&error) => {}
@@ -590,6 +590,6 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-fn say(narrator: &mut LogSink<'_>, text: String) {
-    narrator(&LogLine { at: Time::now(), by: "reconcile", about: None, text, weight: LogLevel::Deed });
+fn log_text(log_sink: &mut LogSink<'_>, text: String) {
+    log_sink(&LogLine { at: Time::now(), by: "reconcile", about: None, text, weight: LogLevel::Deed });
 }

@@ -4,7 +4,7 @@
 //! back, so there a process that is forked for just this goes, and what it starts is a child of its parent's all the same.
 //! Only for processes of one thread.
 
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -37,7 +37,8 @@ impl PidNamespace {
             let (theirs, ours) = (of_processes(&process.to_string())?, of_processes("self")?);
             Ok((fstat(&theirs)?.st_ino != fstat(&ours)?.st_ino).then_some(PidNamespace::Known(theirs)))
         };
-        open().map_err(|error: Errno| format!("cannot open its process namespace: {error}", error = cause(error)))
+        open()
+            .map_err(|error: Errno| format!("cannot open its process namespace: {error}", error = io_error_text(error)))
     }
 
     /// Whether what begins there is its first process.

@@ -1,4 +1,4 @@
-//! The overlay of a beat as a ledger: writes are staged in the World, so that the next plan sees them.
+//! The overlay of a tick as a transaction: writes are staged in the World, so that the next plan sees them.
 
 use crate::apiserver::bind::{BindPreconditions, Binding};
 use crate::apiserver::{ApiResult, Transaction};
@@ -7,13 +7,13 @@ use crate::world::World;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The World with the writes of this beat on top.
+/// The World with the writes of this tick on top.
 pub struct Overlay<'a> {
     /// The picture that plans see.
     pub world: &'a mut World,
     /// Revision given to the last staged write; the real one is given at the commit.
     pub revision: u64,
-    /// The last states of what this beat removes.
+    /// The last states of what this tick removes.
     pub last: &'a mut HashMap<Key, Arc<Object>>,
     /// Whether this is all that a plan wants written: nothing that comes after it is refused, and takes it back.
     pub alone: bool,
@@ -26,7 +26,7 @@ impl Transaction for Overlay<'_> {
         Ok(self.world.get(key).map(|row| row.object()))
     }
 
-    fn see(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
+    fn get_shared(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
         Ok(self.world.get(key).map(|row| self.world.opened(row)))
     }
 

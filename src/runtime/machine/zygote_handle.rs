@@ -12,12 +12,12 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// A nursery that belongs to one thread; started when it is first needed, and again if it dies.
+/// A zygote that belongs to one thread; started when it is first needed, and again if it dies.
 #[derive(Default)]
 pub struct ZygoteHandle(Option<(OwnedFd, Pid)>);
 
 impl ZygoteHandle {
-    /// Asks for a shim and gives the connection to it: it can be spoken to at once. None when the nursery is busy.
+    /// Asks for a shim and gives the connection to it: it can be spoken to at once. None when the zygote is busy.
     pub fn shim(&mut self, context: &MachineContext, uid: &str) -> Result<Option<OwnedFd>> {
         let path = folder::pod(&context.state, uid);
         folder::private_folder(&path)?;
@@ -28,13 +28,13 @@ impl ZygoteHandle {
             match send(control, path.as_os_str().as_bytes(), &theirs) {
                 Ok(()) => return Ok(Some(ours)),
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => return Ok(None),
-                Err(_) => self.bury(),
+                Err(_) => self.reap_zygote(),
             }
         }
         anyhow::bail!("the process that shims come from ends at once")
     }
 
-    /// Starts the nursery if there is none.
+    /// Starts the zygote if there is none.
     pub fn control(&mut self, context: &MachineContext) -> Result<&OwnedFd> {
         if self.0.is_none() {
             let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -46,7 +46,7 @@ impl ZygoteHandle {
         Ok(control)
     }
 
-    fn bury(&mut self) {
+    fn reap_zygote(&mut self) {
         if let Some((control, child)) = self.0.take() {
             drop(control);
             let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
@@ -57,7 +57,7 @@ impl ZygoteHandle {
 impl Drop for ZygoteHandle {
     /// It ends when its connection does; its shims stay.
     fn drop(&mut self) {
-        self.bury();
+        self.reap_zygote();
     }
 }
 

@@ -11,7 +11,7 @@ use crate::object::{Key, Object};
 use crate::world::Propagation;
 
 /// Deletes, waits until the object is gone, creates.
-pub fn make(
+pub fn recreate(
     context: &mut CommandContext,
     kind: &'static Kind,
     key: &Key,
@@ -20,15 +20,15 @@ pub fn make(
 ) -> CliResult<Applied> {
     let how = DeleteOptions { grace: None, propagation: Propagation::Background, uid: None, revision: None };
     if options.dry_run {
-        let made = context.api_for(true)?.write(true, |ledger| {
-            delete(ledger, kind, key, &how)?;
-            create(ledger, kind, object, options)
+        let made = context.api_for(true)?.write(true, |txn| {
+            delete(txn, kind, key, &how)?;
+            create(txn, kind, object, options)
         })?;
         return Ok(Applied::from_reply(Done::Configured, made));
     }
     let patience = Deadline::new(context, None)?;
-    context.api()?.write(false, |ledger| delete(ledger, kind, key, &how))?;
-    while context.look(|ledger| ledger.exists(key))? && patience.wait() {}
-    let made = context.api()?.write(false, |ledger| create(ledger, kind, object, options))?;
+    context.api()?.write(false, |txn| delete(txn, kind, key, &how))?;
+    while context.read_view(|txn| txn.exists(key))? && patience.wait() {}
+    let made = context.api()?.write(false, |txn| create(txn, kind, object, options))?;
     Ok(Applied::from_reply(Done::Configured, made))
 }

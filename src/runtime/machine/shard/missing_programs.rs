@@ -54,7 +54,7 @@ impl Absent {
     }
 
     /// Forgets the attempts of a pod, or those of one of its containers.
-    pub fn forget(&mut self, pod: &Str, container: Option<&Str>) {
+    pub fn forget_pod(&mut self, pod: &Str, container: Option<&Str>) {
         let is_meant = |(uid, name, _): &Attempt| uid == pod && container.is_none_or(|container| container == name);
         for group in &mut self.groups {
             group.attempts.retain(|attempt| !is_meant(attempt));
@@ -99,8 +99,8 @@ mod tests {
         {
             absent.add(&start(uid, image));
         }
-        absent.forget(&"d".into(), None);
-        absent.forget(&"b".into(), Some(&"another".into()));
+        absent.forget_pod(&"d".into(), None);
+        absent.forget_pod(&"b".into(), Some(&"another".into()));
         assert_eq!(absent.groups.len(), 2);
         assert!(absent.found(&environment).is_empty(), "it is not time yet");
         let program = folder.path().join("server");
@@ -110,7 +110,7 @@ mod tests {
         let found = absent.found(&environment);
         assert_eq!(found, [("a".into(), "c".into(), 3), ("b".into(), "c".into(), 3)]);
         assert!(absent.due().is_some(), "the other one is still looked for");
-        absent.forget(&"c".into(), None);
+        absent.forget_pod(&"c".into(), None);
         assert!(absent.due().is_none());
     }
 }

@@ -4,7 +4,7 @@
 //! (there, a group that holds processes may not hand controllers down). So whatever bounds this process bounds its pods.
 
 use super::{CgroupBranch, CgroupTree};
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::fs::{Access, access};
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -30,13 +30,13 @@ pub fn tree(root: &Path, name: &str) -> Result<CgroupTree, String> {
     let read = |file: &str| {
         let path = root.join(file);
         fs::read_to_string(&path)
-            .map_err(|error| format!("cannot read {}: {error}", path.display(), error = cause(error)))
+            .map_err(|error| format!("cannot read {}: {error}", path.display(), error = io_error_text(error)))
     };
     let mounts = mounts(root, &read("proc/self/mountinfo")?);
     let own = read("proc/self/cgroup")?;
     let mut reasons = Vec::new();
     for mounted in mounts.iter().filter(|mounted| mounted.unified) {
-        match two(mounted, &own, name) {
+        match find_v2_branch(mounted, &own, name) {
             Ok(branch) => return Ok(CgroupTree { branches: vec![branch], unified: true }),
             Err(why) => reasons.push(why),
         }
@@ -94,11 +94,12 @@ fn find_branch(mounted: &MountedHierarchy, own: &str, name: &str) -> Result<Opti
         return Err(format!("this process's {first} cgroup is not below {}", mounted.at.display()));
     };
     let base = folder.join(name);
-    make(&base).map_err(|why| format!("the {first} cgroup {} is not ours to divide: {why}", folder.display()))?;
+    create_folder(&base)
+        .map_err(|why| format!("the {first} cgroup {} is not ours to divide: {why}", folder.display()))?;
     Ok(Some(CgroupBranch { controllers, base }))
 }
 
-fn two(mounted: &MountedHierarchy, own: &str, name: &str) -> Result<CgroupBranch, String> {
+fn find_v2_branch(mounted: &MountedHierarchy, own: &str, name: &str) -> Result<CgroupBranch, String> {
     let own = own_folder(mounted, own, str::is_empty)
         .ok_or_else(|| format!("this process's cgroup is not below {}", mounted.at.display()))?;
     let mut last = String::new();
@@ -106,10 +107,10 @@ fn two(mounted: &MountedHierarchy, own: &str, name: &str) -> Result<CgroupBranch
         match divide(folder) {
             Ok(controllers) => {
                 let base = folder.join(name);
-                make(&base).map_err(|why| format!("cannot make {}: {why}", base.display()))?;
+                create_folder(&base).map_err(|why| format!("cannot make {}: {why}", base.display()))?;
                 let enable = format!("+{}", controllers.join(" +"));
                 fs::write(base.join("cgroup.subtree_control"), enable).map_err(|error| {
-                    format!("cannot hand controllers down in {}: {error}", base.display(), error = cause(error))
+                    format!("cannot hand controllers down in {}: {error}", base.display(), error = io_error_text(error))
                 })?;
                 return Ok(CgroupBranch { controllers, base });
             }
@@ -131,18 +132,18 @@ fn divide(folder: &Path) -> Result<Vec<&'static str>, String> {
     }
     for file in [folder.to_owned(), folder.join("cgroup.procs")] {
         access(&file, Access::WRITE_OK)
-            .map_err(|error| format!("not delegated to this user: {error}", error = cause(error)))?;
+            .map_err(|error| format!("not delegated to this user: {error}", error = io_error_text(error)))?;
     }
     let control = folder.join("cgroup.subtree_control");
     let enabled = read("cgroup.subtree_control");
     if !controllers.iter().all(|wanted| listed(&enabled, wanted)) {
         fs::write(&control, format!("+{}", controllers.join(" +")))
-            .map_err(|error| format!("it cannot hand controllers down: {error}", error = cause(error)))?;
+            .map_err(|error| format!("it cannot hand controllers down: {error}", error = io_error_text(error)))?;
     }
     Ok(controllers)
 }
 
-fn make(folder: &Path) -> std::io::Result<()> {
+fn create_folder(folder: &Path) -> std::io::Result<()> {
     match fs::DirBuilder::new().mode(0o755).create(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}

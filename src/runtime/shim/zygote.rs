@@ -1,12 +1,12 @@
-//! The nursery: one small process that shims are forked from.
+//! The zygote: one small process that shims are forked from.
 //!
 //! Executing this binary again for every pod would cost each shim a millisecond of relocations, and the memory that they dirty.
 //! A fork of a process that has one thread and three megabytes costs a tenth, and its pages stay shared.
-//! The nursery serves one control plane and ends with it. Shims are not its business once they are born.
+//! The zygote serves one control plane and ends with it. Shims are not its business once they are born.
 
 use super::super::spawn::nothing;
 use super::super::view::base_mounts::BaseMountsState;
-use crate::object::cause;
+use crate::object::io_error_text;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::setsid;
 use std::io::{self, IoSliceMut};
@@ -55,10 +55,10 @@ fn born(folder: &[u8], leader: OwnedFd, mut ground: BaseMountsState) -> io::Resu
     std::env::set_current_dir(Path::new(std::ffi::OsStr::from_bytes(folder)))?;
     // Nobody listens: what ends a shim is left where its pod's other traces are.
     super::serve(leader, ground)
-        .inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n", error = cause(error)))))
+        .inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n", error = io_error_text(error)))))
 }
 
-/// Whether the children of this process wait to be reaped. Those of the nursery, the shims, do not.
+/// Whether the children of this process wait to be reaped. Those of the zygote, the shims, do not.
 fn reap_children(wait: bool) {
     let action = if wait { libc::SIG_DFL } else { libc::SIG_IGN };
     // SAFETY: both are dispositions that run no code.

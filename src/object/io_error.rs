@@ -7,7 +7,7 @@ use std::fmt::Display;
 const NUMBER: &str = " (os error ";
 
 /// An error of the machine, maybe with words before it, for people.
-pub fn cause(error: impl Display) -> String {
+pub fn io_error_text(error: impl Display) -> String {
     let mut text = error.to_string();
     while let Some(at) = text.find(NUMBER) {
         let end = text[at..].find(')').map_or(text.len(), |end| at + end + 1);
@@ -25,7 +25,7 @@ pub fn cause(error: impl Display) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::cause;
+    use super::io_error_text;
     use std::io::Error;
 
     #[test]
@@ -39,12 +39,15 @@ mod tests {
         ];
         for (number, expected) in table {
             let error = Error::from_raw_os_error(number);
-            assert_eq!(cause(&error), expected);
-            assert_eq!(cause(format!("open /tmp/x: {error}")), format!("open /tmp/x: {expected}"));
-            assert_eq!(cause(format!("open: {error}; bind: {error}")), format!("open: {expected}; bind: {expected}"));
+            assert_eq!(io_error_text(&error), expected);
+            assert_eq!(io_error_text(format!("open /tmp/x: {error}")), format!("open /tmp/x: {expected}"));
+            assert_eq!(
+                io_error_text(format!("open: {error}; bind: {error}")),
+                format!("open: {expected}; bind: {expected}")
+            );
         }
         for text in ["", "Deployment \"web\": not found", "IO: 3", "unexpected end of file"] {
-            assert_eq!(cause(text), text);
+            assert_eq!(io_error_text(text), text);
         }
     }
 }

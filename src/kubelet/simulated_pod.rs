@@ -74,7 +74,7 @@ pub fn pretend(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &
 }
 
 /// When time alone will change what is pretended.
-pub fn wake(pod: &LocalPod) -> Option<Time> {
+pub fn next_wake(pod: &LocalPod) -> Option<Time> {
     if !pod.simulated {
         return None;
     }
@@ -127,16 +127,16 @@ pub fn hold_back(pod: &mut LocalPod) {
     if !names_any {
         return;
     }
-    let held = held(pod);
+    let held = held_containers(pod);
     if !held.is_empty() && !is_carefree(pod) {
         // Without its volumes there is no pod at all on the machine.
         pod.facts = pod.facts.take().filter(|_| held.len() < pod.members.len());
-        held.into_iter().for_each(|place| pod.members[place].forget(pod.world.now));
+        held.into_iter().for_each(|place| pod.members[place].reset(pod.world.now));
     }
 }
 
 /// The containers that could not have been started, by their place: all of them where a volume is missing.
-fn held(pod: &mut LocalPod) -> Vec<usize> {
+fn held_containers(pod: &mut LocalPod) -> Vec<usize> {
     let has_begun = |member: &PodContainer| member.old.as_ref().is_some_and(|old| !waits(old));
     if !pod.members.iter().any(has_begun) {
         let facts = pod.facts.take();

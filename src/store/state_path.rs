@@ -94,7 +94,7 @@ impl StorePath {
     /// Refuses what is not a plain file of our own with one name; says whether there is one.
     pub fn check_file(&self) -> Result<bool, OpenError> {
         let path = self.file();
-        let Some(found) = look(path)? else { return Ok(false) };
+        let Some(found) = stat_path(path)? else { return Ok(false) };
         let foreign = |what: &str| OpenError::Foreign { path: path.into(), what: what.into() };
         let unsafe_ = |what: &str| OpenError::Unsafe { path: path.into(), what: what.into() };
         match FileType::from_raw_mode(found.st_mode as RawMode) {
@@ -120,7 +120,7 @@ impl StorePath {
         if found.st_size == 0 {
             return Err(foreign("the file is empty"));
         }
-        if look(&self.neighbour("-journal"))?.is_some() {
+        if stat_path(&self.neighbour("-journal"))?.is_some() {
             return Err(foreign("a rollback journal lies beside it, which kloop never writes"));
         }
         if found.st_mode as RawMode & 0o077 != 0 {
@@ -152,7 +152,7 @@ impl StorePath {
 }
 
 /// Returns the metadata of a path without following a link.
-pub(super) fn look(path: &Path) -> Result<Option<Stat>, StoreError> {
+pub(super) fn stat_path(path: &Path) -> Result<Option<Stat>, StoreError> {
     match lstat(path) {
         Ok(found) => Ok(Some(found)),
         Err(Errno::NOENT) => Ok(None),

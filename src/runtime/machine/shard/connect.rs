@@ -1,12 +1,12 @@
 //! The way to a pod's shim: dial it; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
 //!
-//! Never: asks anything of a shim but what the pod's wishes need. Start reading at [`Shard::pursue`].
+//! Never: asks anything of a shim but what the pod's pending requests need. Start reading at [`Shard::pursue`].
 
 use super::super::super::probe::{self, ProbeFinding};
 use super::super::super::wire::{self, RecordedState, ShimRecord, ShimRequest, VERSION};
 use super::super::super::{folder, image, reap_dead_shim};
 use super::super::facts;
-use super::super::link::ShimLink;
+use super::super::shim_link::ShimLink;
 use super::{BUSY, OVERDUE, SELDOM, Shard, ShardCommand, TRIES, pod_mut};
 use crate::object::Str;
 use crate::world::{AttemptEnd, Report};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Instant;
 
 impl Shard {
-    /// Does what the pod's wishes need next.
+    /// Does what the pod's pending requests need next.
     pub(super) fn pursue(&mut self, uid: &Str) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if let Some(link) = &mut pod.link {
@@ -63,7 +63,7 @@ impl Shard {
         }
         match reap_dead_shim::take_over(std::slice::from_ref(&path), self.context.epoch).pop() {
             Some((_, record)) => self.without_shim(uid, &record),
-            None if record.is_some_and(|record| record.epoch > self.context.epoch) => self.forget(uid),
+            None if record.is_some_and(|record| record.epoch > self.context.epoch) => self.forget_pod(uid),
             None if is_foreign => self.give_up(uid),
             None => self.not_reached(uid),
         }
@@ -133,13 +133,13 @@ impl Shard {
 
     pub(super) fn removed(&mut self, uid: &Str) {
         if let Ok(tree) = &self.context.limits {
-            tree.forget(uid);
+            tree.forget_pod(uid);
         }
-        self.forget(uid);
+        self.forget_pod(uid);
         (self.context.report)(Report::Removed { pod_uid: uid.clone() });
     }
 
-    pub(super) fn forget(&mut self, uid: &Str) {
+    pub(super) fn forget_pod(&mut self, uid: &Str) {
         if let Some(link) = self.pods.remove(uid).and_then(|pod| pod.link) {
             self.tokens.remove(&link.token);
         }
@@ -148,7 +148,7 @@ impl Shard {
     pub(super) fn spawn(&mut self, uid: &Str) {
         let pod = pod_mut(&mut self.pods, uid);
         let shim = match pod.tries {
-            0..TRIES => self.nursery.shim(&self.context, uid).map_err(|error| format!("{error:#}")),
+            0..TRIES => self.zygote.shim(&self.context, uid).map_err(|error| format!("{error:#}")),
             _ => Err("its shim ends at once, again and again".to_owned()),
         };
         pod.unborn = matches!(shim, Ok(None));
@@ -165,7 +165,7 @@ impl Shard {
             }
             Err(why) => {
                 let starts = std::mem::take(&mut pod.starts);
-                self.forget(uid);
+                self.forget_pod(uid);
                 for launch in starts {
                     let message = format!("cannot start the pod's shim: {why}");
                     let refusal = image::ImageRefusal { reason: "CreateContainerError", message };
@@ -200,7 +200,7 @@ impl Shard {
         let Some(link) = self.hang_up(uid) else { return };
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if pod.leaving && pod.starts.is_empty() && !pod.removing {
-            self.forget(uid);
+            self.forget_pod(uid);
             return;
         }
         if link.greeted && link.since.elapsed() >= SELDOM {

@@ -16,7 +16,7 @@ const SPEC: [&str; 7] = [
 
 /// Returns the namespace and the spec fields of a pod that constrain or rank nodes. Numeric requests are index fields
 /// of the row.
-pub fn wishes(pod: &Object) -> Object {
+pub fn scheduling_spec(pod: &Object) -> Object {
     let mut spec = Map::new();
     let mut keep = |field: &str, value: Value| spec.insert(field.to_owned(), value);
     for field in SPEC {
@@ -35,7 +35,7 @@ pub fn wishes(pod: &Object) -> Object {
 
 /// The same as text.
 pub(super) fn text(pod: &Object) -> Str {
-    wishes(pod).0.to_string().into()
+    scheduling_spec(pod).0.to_string().into()
 }
 
 /// Whether a volume is a claim, by name or ephemeral.

@@ -115,7 +115,7 @@ fn run(told: &Receiver<WatchCommand>, mut eyes: FileWatcher, report: impl Fn(Rep
         loop {
             let mut folders = BTreeSet::new();
             for (image, (files, known)) in &mut images {
-                let found = look(files, &mut folders);
+                let found = digest_files(files, &mut folders);
                 if known.as_ref() != Some(&found) {
                     *known = Some(found.clone());
                     report(Report::Sources { image: image.clone(), files: files.clone(), sources: found });
@@ -148,7 +148,7 @@ fn wait_for_quiet(
 }
 
 /// Reads the files that patterns stand for, and notes the folders that they are looked for in.
-fn look(files: &FilePatterns, folders: &mut BTreeSet<PathBuf>) -> SourceDigests {
+fn digest_files(files: &FilePatterns, folders: &mut BTreeSet<PathBuf>) -> SourceDigests {
     let mut found = BTreeSet::new();
     for glob in &files.globs {
         let (base, glob) = match glob.strip_prefix('/') {
@@ -280,7 +280,7 @@ mod tests {
         let look = |globs: &[&str]| {
             let globs =
                 FilePatterns { folder: folder.clone(), globs: globs.iter().map(|glob| glob.to_string()).collect() };
-            super::look(&globs, &mut BTreeSet::new())
+            super::digest_files(&globs, &mut BTreeSet::new())
         };
         for (globs, files) in [
             (&["*.py"][..], 1),
