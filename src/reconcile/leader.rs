@@ -5,6 +5,7 @@
 
 use super::tick::{EPOCH, PATIENCE};
 use crate::apiserver::api::HEARD;
+use crate::object::Time;
 use crate::runtime::folder;
 use crate::store::{Store, StoreRead};
 use anyhow::Context;
@@ -25,6 +26,10 @@ pub struct Leadership {
 /// A leader whose heartbeat has not changed for so long is taken for stopped (SIGSTOP, a debugger, a frozen control group). It sends one
 /// every 10 s.
 const LEASE: Duration = Duration::from_secs(30);
+
+/// Part of the lease that every standby waits, however old the heartbeat is when the standby first sees it: after a suspend of the machine
+/// the leader needs up to 10 s for its next heartbeat.
+const LEAST_WAIT: Duration = Duration::from_secs(12);
 
 /// Waits for its turn to lead.
 #[derive(Default)]
@@ -70,12 +75,21 @@ impl Standby {
     fn is_overdue(&mut self, heartbeat: Option<String>, now: Instant) -> bool {
         match &self.heartbeat {
             Some((known, since)) if *known == heartbeat => now.duration_since(*since) >= LEASE,
-            _ => {
-                self.heartbeat = Some((heartbeat, now));
+            known => {
+                let age = if known.is_none() { age_of(heartbeat.as_deref(), Time::now()) } else { Duration::ZERO };
+                self.heartbeat = Some((heartbeat, now.checked_sub(age).unwrap_or(now)));
                 false
             }
         }
     }
+}
+
+/// The part of the lease that had passed when a standby first saw this heartbeat, by the time that the heartbeat itself tells. The wall
+/// clock may be wrong, so at least [`LEAST_WAIT`] is left.
+fn age_of(heartbeat: Option<&str>, now: Time) -> Duration {
+    let sent = heartbeat.and_then(|text| text.parse::<Time>().ok());
+    let age = sent.and_then(|sent| Duration::try_from(now.duration_since(sent)).ok()).unwrap_or_default();
+    age.min(LEASE - LEAST_WAIT)
 }
 
 /// Puts a new lock file, locked by this process, in the place of one that a stopped process holds. When that one goes on, its epoch is
@@ -136,6 +150,21 @@ mod tests {
         let mut txn = store.write(Duration::from_secs(60)).unwrap();
         txn.set_meta(HEARD, text).unwrap();
         txn.commit().unwrap();
+    }
+
+    #[test]
+    fn standby_that_starts_late_believes_the_heartbeat_but_for_the_least_wait() {
+        let now: Time = "2026-01-01T00:10:00Z".parse().unwrap();
+        let age = |text| age_of(text, now).as_secs();
+        assert_eq!(age(Some("2026-01-01T00:09:55Z")), 5);
+        assert_eq!(age(Some("2026-01-01T00:00:00Z")), 18, "12 s of the lease are left");
+        assert_eq!((age(Some("2026-01-01T00:11:00Z")), age(Some("no time")), age(None)), (0, 0, 0));
+        let mut standby = Standby::default();
+        let old = Some("2026-01-01T00:00:00Z".to_owned());
+        let start = Instant::now();
+        assert!(!standby.is_overdue(old.clone(), start));
+        assert!(!standby.is_overdue(old.clone(), start + Duration::from_secs(11)));
+        assert!(standby.is_overdue(old, start + Duration::from_secs(12)));
     }
 
     #[test]
