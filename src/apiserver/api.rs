@@ -10,6 +10,7 @@ use crate::kinds::custom::DEFINITIONS;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime;
 use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead, StoredObject, Txn};
+use std::iter::Peekable;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +23,12 @@ const TRIES: usize = 32;
 
 /// Approximate time that a command with many objects holds the write lock before it lets others write.
 const HOLD: Duration = Duration::from_millis(20);
+
+/// Attempts of one write: in the last one its validation compiles the patterns itself, under the lock.
+const ATTEMPTS: u32 = 3;
+
+/// Patterns that are compiled ahead of one write at most: all of them are still kept when it is made again.
+const MOST_DEFERRED: usize = 1000;
 
 /// One in so many commands compacts the log of the store,
 const TIDIED: u64 = 8;
@@ -143,49 +150,43 @@ impl Api {
         look(&ReadView { snapshot: &snapshot, now: self.outside.now() })
     }
 
-    /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise.
+    /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed
+    /// patterns of definitions that were not compiled.
     pub fn write<T>(
         &mut self,
         dry_run: bool,
-        write: impl FnOnce(&mut dyn Transaction) -> ApiResult<T>,
+        mut write: impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
-        let mut write_txn = self.begin_write()?;
-        let done = write(&mut write_txn)?;
-        if !dry_run {
-            write_txn.commit()?;
-            self.wrote = true;
+        for attempt in 1.. {
+            let mut txn = self.begin_write(attempt)?;
+            let outcome = write(&mut txn);
+            let missing = std::mem::take(&mut txn.missing_patterns);
+            if missing.is_empty() {
+                let done = outcome?;
+                if !dry_run {
+                    txn.commit()?;
+                    self.wrote = true;
+                }
+                return Ok(done);
+            }
+            drop(txn);
+            kinds::custom::compile_patterns(&missing);
         }
-        Ok(done)
+        Err(Status::new(Reason::InternalError, "too many attempts to write; this is a bug"))
     }
 
     /// Runs the next of several writes that do not need each other as one transaction, as many as are made in a moment: waiting
     /// for the turn and for the disk takes longer than a write. One that is refused is undone alone. Gives what came of each;
-    /// where the transaction cannot be kept, none was made. A dry run undoes each before the next.
+    /// where the transaction cannot be kept, none was made. A dry run undoes each before the next. It may do none of them when the next
+    /// one needs patterns of definitions that were not compiled: they are by then.
     pub fn write_next<I, T, E: From<Status>>(
         &mut self,
         dry_run: bool,
-        items: &mut impl Iterator<Item = I>,
-        mut write: impl FnMut(&mut dyn Transaction, &I) -> std::result::Result<T, E>,
+        items: &mut Peekable<impl Iterator<Item = I>>,
+        write: impl FnMut(&mut dyn Transaction, &I) -> std::result::Result<T, E>,
     ) -> Vec<(I, std::result::Result<T, E>)> {
         let mut done = Vec::new();
-        let kept = self.begin_write().and_then(|mut write_txn| {
-            let start = Instant::now();
-            while start.elapsed() < HOLD {
-                let part = write_txn.txn.begin_part().map_err(|error| refused(&error))?;
-                let Some(item) = items.next() else {
-                    write_txn.txn.end_part(part, true).map_err(|error| refused(&error))?;
-                    break;
-                };
-                let outcome = write(&mut write_txn, &item);
-                let is_kept = outcome.is_ok() && !dry_run;
-                done.push((item, outcome));
-                write_txn.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
-                if !is_kept {
-                    write_txn.holdings = None;
-                }
-            }
-            if dry_run { Ok(()) } else { write_txn.commit() }
-        });
+        let kept = self.write_some(dry_run, items, write, &mut done);
         self.wrote |= !dry_run;
         if let Err(status) = kept {
             // Whoever asks again and again comes to an end.
@@ -197,6 +198,36 @@ impl Api {
         done
     }
 
+    /// The transaction of [`Api::write_next`]: adds the outcome of each write to `done`.
+    fn write_some<I, T, E: From<Status>>(
+        &mut self,
+        dry_run: bool,
+        items: &mut Peekable<impl Iterator<Item = I>>,
+        mut write: impl FnMut(&mut dyn Transaction, &I) -> std::result::Result<T, E>,
+        done: &mut Vec<(I, std::result::Result<T, E>)>,
+    ) -> ApiResult<()> {
+        let mut txn = self.begin_write(1)?;
+        let start = Instant::now();
+        let mut missing = Vec::new();
+        while start.elapsed() < HOLD && missing.is_empty() {
+            let Some(item) = items.peek() else { break };
+            let part = txn.txn.begin_part().map_err(|error| refused(&error))?;
+            let outcome = write(&mut txn, item);
+            missing = std::mem::take(&mut txn.missing_patterns);
+            let is_kept = outcome.is_ok() && !dry_run && missing.is_empty();
+            txn.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
+            if !is_kept {
+                txn.holdings = None;
+            }
+            if missing.is_empty() {
+                done.extend(items.next().map(|item| (item, outcome)));
+            }
+        }
+        let kept = if dry_run { Ok(()) } else { txn.commit() };
+        kinds::custom::compile_patterns(&missing);
+        kept
+    }
+
     /// After a command that wrote: compacts the log of the store a little now and then, since a control plane that would do it may not run.
     pub fn tidy(&mut self) {
         if self.wrote && self.outside.random().is_multiple_of(TIDIED) {
@@ -205,7 +236,8 @@ impl Api {
         }
     }
 
-    fn begin_write(&mut self) -> ApiResult<WriteTxn<'_>> {
+    /// Begins a transaction. Patterns are compiled without the lock in the first attempts of a write ([`ATTEMPTS`]).
+    fn begin_write(&mut self, attempt: u32) -> ApiResult<WriteTxn<'_>> {
         let actor = self.actor.clone();
         let txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
         let network = network_of(&txn);
@@ -217,6 +249,8 @@ impl Api {
             network,
             wrote: false,
             holdings: None,
+            defers: attempt < ATTEMPTS,
+            missing_patterns: Vec::new(),
         })
     }
 }
@@ -273,6 +307,10 @@ pub struct WriteTxn<'a> {
     wrote: bool,
     /// Allocations of Services, once they are needed.
     holdings: Option<Rc<ServiceAllocations>>,
+    /// Whether a write that needs patterns that are not compiled is made again.
+    defers: bool,
+    /// Those that the last write needed.
+    missing_patterns: Vec<String>,
 }
 
 /// The resource of nodes.
@@ -418,6 +456,12 @@ impl Transaction for WriteTxn<'_> {
         Ok(Arc::new(last))
     }
 
+    fn defer_patterns(&mut self, patterns: Vec<String>) -> bool {
+        let is_deferred = self.defers && patterns.len() <= MOST_DEFERRED;
+        self.missing_patterns = if is_deferred { patterns } else { Vec::new() };
+        is_deferred
+    }
+
     fn now(&self) -> Time {
         self.now
     }
@@ -459,9 +503,9 @@ mod tests {
             if *name == "b" { Err(Status::new(Reason::Conflict, "no")) } else { Ok(()) }
         };
         for (dry_run, kept) in [(true, vec![]), (false, vec!["a", "c"])] {
-            let mut names = ["a", "b", "a", "c"].into_iter();
+            let mut names = ["a", "b", "a", "c"].into_iter().peekable();
             let mut done = Vec::new();
-            while names.len() > 0 {
+            while names.peek().is_some() {
                 done.extend(api.write_next(dry_run, &mut names, write));
             }
             let went: Vec<bool> = done.iter().map(|(_, outcome)| outcome.is_ok()).collect();
@@ -473,10 +517,64 @@ mod tests {
         assert_eq!(api.read(|read| read.revision()).unwrap(), before + 2);
     }
 
+    /// A definition of a kind whose objects have a text of this pattern, stored and known.
+    fn define_boats(api: &mut Api, group: &str, pattern: &str) -> &'static kinds::Kind {
+        let schema = json!({"type": "object", "properties": {"name": {"type": "string", "pattern": pattern}}});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("boats.{group}")},
+            "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+        });
+        let kind = kinds::by_resource(DEFINITIONS).unwrap();
+        let options = WriteOptions::default();
+        let made = api.write(false, |txn| create(txn, kind, &Object(definition.clone()), &options)).unwrap();
+        kinds::custom::learn(&made.object.0.to_string()).unwrap()
+    }
+
+    #[test]
+    fn patterns_are_compiled_between_two_attempts_of_a_write() {
+        let mut api = Api::in_memory("test").unwrap();
+        let kind = define_boats(&mut api, "patterns.dev", "^first-[a-z]+$");
+        let boat = |name: &str, text: &str| {
+            let metadata = json!({"name": name, "namespace": "default"});
+            Object(json!({"apiVersion": "patterns.dev/v1", "kind": "Boat", "metadata": metadata, "name": text}))
+        };
+        let options = WriteOptions::default();
+        let mut attempts = Vec::new();
+        for name in ["a", "b"] {
+            api.write(false, |txn| {
+                attempts.push(name);
+                create(txn, kind, &boat(name, "first-x"), &options)
+            })
+            .unwrap();
+        }
+        assert_eq!(attempts, ["a", "a", "b"], "the first write was made again once its pattern was compiled");
+        let refused = api.write(false, |txn| create(txn, kind, &boat("c", "other"), &options)).unwrap_err();
+        assert_eq!(refused.reason, Reason::Invalid);
+    }
+
+    #[test]
+    fn several_writes_go_on_after_the_patterns_of_one_are_compiled() {
+        let mut api = Api::in_memory("test").unwrap();
+        let kind = define_boats(&mut api, "several.dev", "^second-[a-z]+$");
+        let options = WriteOptions::default();
+        let mut names = ["second-a", "wrong", "second-b"].into_iter().peekable();
+        let mut done = Vec::new();
+        while names.peek().is_some() {
+            done.extend(api.write_next(false, &mut names, |txn, name: &&str| {
+                let metadata = json!({"name": name, "namespace": "default"});
+                let body = json!({"apiVersion": "several.dev/v1", "kind": "Boat", "metadata": metadata, "name": name});
+                create(txn, kind, &Object(body), &options).map(|_| ())
+            }));
+        }
+        let kept: Vec<(&str, bool)> = done.iter().map(|(name, outcome)| (*name, outcome.is_ok())).collect();
+        assert_eq!(kept, [("second-a", true), ("wrong", false), ("second-b", true)]);
+    }
+
     #[test]
     fn what_cannot_be_kept_is_told_of_each_that_was_tried_and_no_other_is_passed_over() {
         let mut api = Api::in_memory("test").unwrap();
-        let mut names = ["a", "b", "c"].into_iter();
+        let mut names = ["a", "b", "c"].into_iter().peekable();
         api.store_mut().pretend(Some(InjectedFault::LostCommit));
         let done = api.write_next(false, &mut names, |write_txn, name: &&str| {
             // The time of one transaction is over with the second.

@@ -42,7 +42,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     admission::mutate(txn, &mut request)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
-    check(kind, body.api_version(), &object, None)?;
+    check(txn, kind, body.api_version(), &object, None)?;
     check_free(txn, kind, &key)?;
     let mut request =
         AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
@@ -144,7 +144,14 @@ pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut
 }
 
 /// Checks metadata and the kind's own rules, by the version that the object was written in; all errors at once.
-pub fn check(kind: &Kind, api_version: &str, object: &Object, old: Option<&Object>) -> ApiResult<()> {
+pub fn check(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    api_version: &str,
+    object: &Object,
+    old: Option<&Object>,
+) -> ApiResult<()> {
+    custom::defer_patterns(txn, kind, api_version, object)?;
     let mut errors = kinds::metadata::validate_metadata(object, old, kind);
     errors.extend(kind.wrongs(api_version, object, old));
     refuse(kind, object, &errors)

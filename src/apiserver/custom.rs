@@ -5,7 +5,7 @@ use super::ApiResult;
 use super::transaction::Transaction;
 use crate::kinds::Kind;
 use crate::kinds::custom::{self, CustomDefinition, DEFINITIONS};
-use crate::object::{Key, Reason, Status, Str};
+use crate::object::{Key, Object, Reason, Status, Str};
 use crate::store::{OpenMode, Store, StoreError, StoreRead};
 use std::collections::HashMap;
 use std::path::Path;
@@ -80,4 +80,14 @@ pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind>
     let learnt: &'static Kind = custom::learn(&definition.0.to_string()).ok_or_else(gone)?;
     learnt.custom.into_iter().for_each(ready);
     Ok(learnt)
+}
+
+/// Ends a write of a custom resource whose validation needs patterns that are not compiled yet, where the transaction makes it again
+/// with them: nothing is compiled under the write lock.
+pub fn defer_patterns(txn: &mut dyn Transaction, kind: &Kind, api_version: &str, object: &Object) -> ApiResult<()> {
+    let missing = kind.custom.map(|custom| custom.missing_patterns(api_version, object)).unwrap_or_default();
+    if missing.is_empty() || !txn.defer_patterns(missing) {
+        return Ok(());
+    }
+    Err(Status::new(Reason::InternalError, "the patterns of the definition are not compiled yet; this is a bug"))
 }

@@ -67,6 +67,12 @@ pub trait Transaction {
     /// Takes an object away; `last` is its last state, which watchers are told.
     fn remove(&mut self, key: &Key, last: Object) -> ApiResult<Arc<Object>>;
 
+    /// Takes patterns that the validation of this write needs and that are not compiled. True when they will be compiled once the lock
+    /// is free, and the write is made again then; otherwise the validation compiles them.
+    fn defer_patterns(&mut self, _patterns: Vec<String>) -> bool {
+        false
+    }
+
     /// The time that goes into the objects.
     fn now(&self) -> Time;
 

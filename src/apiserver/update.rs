@@ -66,7 +66,7 @@ pub fn update(
             if kind.custom.is_some() {
                 let mut object = Object::clone(&old);
                 object.set(&["status"], status.clone().unwrap_or_default());
-                check(kind, body.api_version(), &object, Some(&old))?;
+                check(txn, kind, body.api_version(), &object, Some(&old))?;
             }
             let noted = match part.written_by(options.manager.as_ref()) {
                 Some(manager) => StatusOwnership::By(manager),
@@ -200,7 +200,7 @@ fn whole(
     let mut request =
         AdmissionRequest { kind, object: &mut object, old: Some(old), warnings, dry_run: options.dry_run };
     admission::mutate(txn, &mut request)?;
-    check(kind, body.api_version(), request.object, Some(old))?;
+    check(txn, kind, body.api_version(), request.object, Some(old))?;
     admission::validate(txn, &mut request)?;
     if part == UpdatePart::Main {
         warn(kind, body.api_version(), &object, warnings);

@@ -13,7 +13,7 @@ pub fn change(
     context: &mut CommandContext,
     target: &Target,
     dry_run: DryRun,
-    edit: impl FnOnce(&mut Object) -> CliResult,
+    mut edit: impl FnMut(&mut Object) -> CliResult,
 ) -> CliResult<WriteReply> {
     if dry_run == DryRun::Client {
         let mut object = target.object.clone();

@@ -114,7 +114,7 @@ impl Preview {
     /// Writes to the copy as a user does.
     pub fn write<T>(
         &mut self,
-        write: impl FnOnce(&mut dyn Transaction) -> crate::apiserver::ApiResult<T>,
+        write: impl FnMut(&mut dyn Transaction) -> crate::apiserver::ApiResult<T>,
     ) -> crate::apiserver::ApiResult<T> {
         self.simulation.write(write)
     }

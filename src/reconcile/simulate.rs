@@ -124,7 +124,7 @@ impl Simulation {
     }
 
     /// Writes as a user does, through the API server.
-    pub fn write<T>(&mut self, write: impl FnOnce(&mut dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
+    pub fn write<T>(&mut self, write: impl FnMut(&mut dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let now = self.now();
         self.api.outside().set(now);
         self.api.write(false, write)

@@ -463,7 +463,7 @@ impl Scene {
             "ownerReferences": [reference]}});
         let kind = kinds::by_kind("v1", "ConfigMap").unwrap();
         self.tell(format!("user creates {name} below {owner}"));
-        let done = self.sim.write(|txn| create::create(txn, kind, &Object(body), &WriteOptions::default()));
+        let done = self.sim.write(|txn| create::create(txn, kind, &Object(body.clone()), &WriteOptions::default()));
         if let Err(status) = done {
             self.refused(&status);
         }

@@ -55,7 +55,7 @@ fn restart_object(args: &Args, context: &mut CommandContext, target: &Target, dr
                 object.name()
             )));
         }
-        object.set(&RESTARTED_AT, now);
+        object.set(&RESTARTED_AT, now.clone());
         Ok(())
     })?;
     args.change.print_change(context, target.kind, &reply.object, "restarted", dry_run)

@@ -71,7 +71,7 @@ fn undo_object(args: &Args, context: &mut CommandContext, target: &Target, dry_r
         }
         skipped = object.value_at(&["spec", "template"]).is_some_and(|now| without_hash(now) == template);
         if !skipped {
-            object.set(&["spec", "template"], template);
+            object.set(&["spec", "template"], template.clone());
             if to.object.kind() == "ReplicaSet" {
                 restore_annotations(object, &to.object);
             }

@@ -124,7 +124,7 @@ impl SetFlags {
 }
 
 /// Change of an object.
-type ObjectEdit = Box<dyn FnOnce(&mut Object) -> CliResult>;
+type ObjectEdit = Box<dyn FnMut(&mut Object) -> CliResult>;
 
 /// Names of a verb in its messages.
 #[derive(Clone, Copy)]

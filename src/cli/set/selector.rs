@@ -36,7 +36,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             if kind.resource != "services" {
                 return Err(Failure::plain(format!("selector for {} is not supported", kind.kind)));
             }
-            object.set(&["spec", "selector"], pairs);
+            object.set(&["spec", "selector"], pairs.clone());
             Ok(())
         });
         Ok(edit)

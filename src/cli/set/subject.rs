@@ -70,7 +70,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
                 return Err(Failure::plain("setting subjects is only supported for RoleBinding/ClusterRoleBinding"));
             }
             let mut all = object.items(&["subjects"]).to_vec();
-            all.extend(subjects.into_iter().filter(|subject| !object.items(&["subjects"]).contains(subject)));
+            all.extend(subjects.iter().filter(|subject| !object.items(&["subjects"]).contains(subject)).cloned());
             object.set(&["subjects"], all);
             Ok(())
         });

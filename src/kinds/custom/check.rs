@@ -5,6 +5,10 @@ use super::schema::has_flag;
 use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::Object;
 use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Pattern of the format `uuid`.
+const UUID: &str = "^(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
 
 /// Validates an object against a schema.
 pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
@@ -29,6 +33,30 @@ pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
         errors.invalid(&FieldPath::root("<nil>"), Value::Null, detail);
     }
     errors.0
+}
+
+/// Collects the patterns that [`check`] may match against texts of this value.
+pub fn collect_patterns<'s>(schema: &'s Value, value: &Value, patterns: &mut BTreeSet<&'s str>) {
+    if value.is_string() {
+        patterns.extend(schema["pattern"].as_str());
+        patterns.extend((schema["format"] == "uuid").then_some(UUID));
+    }
+    for word in ["allOf", "anyOf", "oneOf"] {
+        schema[word].as_array().into_iter().flatten().for_each(|one| collect_patterns(one, value, patterns));
+    }
+    if schema["not"].is_object() {
+        collect_patterns(&schema["not"], value, patterns);
+    }
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect_patterns(&schema["items"], item, patterns)),
+        Value::Object(map) => {
+            for (name, value) in map {
+                let of_name = schema["properties"].get(name.as_str());
+                collect_patterns(of_name.unwrap_or(&schema["additionalProperties"]), value, patterns);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Whether anything in a schema has rules in CEL.
@@ -120,7 +148,7 @@ fn has_format(format: &str, text: &str) -> bool {
         "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
         "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
-        "uuid" => pattern::matches("^(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$", text),
+        "uuid" => pattern::matches(UUID, text),
         "email" => text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty()),
         _ => true,
     }

@@ -20,7 +20,7 @@ use crate::object::{Object, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Resource of the definitions.
@@ -187,6 +187,13 @@ pub fn learn(text: &str) -> Option<&'static Kind> {
             known.insert(resource.0, kind);
             Some(kind)
         }
+    }
+}
+
+/// Compiles patterns of schemas for the validations to come: large ones take some hundredths of a second, in which no lock should be held.
+pub fn compile_patterns(patterns: &[String]) {
+    for pattern in patterns {
+        pattern::compile_and_keep(pattern);
     }
 }
 
@@ -370,6 +377,15 @@ impl CustomDefinition {
             }
         }
         Ok(new)
+    }
+
+    /// The patterns that the validation of an object needs and that are not compiled yet. See [`compile_patterns`].
+    pub fn missing_patterns(&'static self, api_version: &str, object: &Object) -> Vec<String> {
+        let mut patterns = BTreeSet::new();
+        self.schema(api_version)
+            .into_iter()
+            .for_each(|schema| check::collect_patterns(schema, &object.0, &mut patterns));
+        pattern::not_compiled(patterns)
     }
 
     /// Validates an object by the schema of its version.

@@ -11,8 +11,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// The largest estimated size of one pattern's program, in states: about 5 MB and some hundredths of a second to compile.
 pub const MOST_STATES: usize = 50_000;
-/// The largest estimated size of all patterns of one schema. They are compiled by the first write of an object, under the write lock:
-/// this takes about a tenth of a second.
+/// The largest estimated size of all patterns of one schema. The first write of an object compiles those that it needs, without the write
+/// lock: this takes about a tenth of a second at most.
 pub const MOST_STATES_OF_A_SCHEMA: usize = 200_000;
 /// Go's bound of a repetition, and of repetitions in each other.
 const MOST_REPEATS: usize = 1000;
@@ -48,16 +48,25 @@ static COMPILED: LazyLock<Mutex<HashMap<String, Option<Arc<Regex>>>>> = LazyLock
 /// Whether a text matches a pattern. A pattern that cannot be compiled was refused with its definition, and matches everything.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let known = COMPILED.lock().unwrap_or_else(PoisonError::into_inner).get(pattern).cloned();
-    let compiled = known.unwrap_or_else(|| {
-        let compiled = compile(pattern).map(Arc::new);
-        let mut all = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST_KEPT {
-            all.clear();
-        }
-        all.insert(pattern.to_owned(), compiled.clone());
-        compiled
-    });
+    let compiled = known.unwrap_or_else(|| compile_and_keep(pattern));
     compiled.is_none_or(|regex| regex.is_match(text))
+}
+
+/// The patterns of these that this process has not compiled yet.
+pub fn not_compiled<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Vec<String> {
+    let compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    patterns.into_iter().filter(|pattern| !compiled.contains_key(*pattern)).map(str::to_owned).collect()
+}
+
+/// Compiles a pattern and keeps it for later matches.
+pub fn compile_and_keep(pattern: &str) -> Option<Arc<Regex>> {
+    let compiled = compile(pattern).map(Arc::new);
+    let mut all = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.len() >= MOST_KEPT {
+        all.clear();
+    }
+    all.insert(pattern.to_owned(), compiled.clone());
+    compiled
 }
 
 fn compile(pattern: &str) -> Option<Regex> {
