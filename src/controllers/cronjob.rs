@@ -18,7 +18,7 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 const MANY: usize = 100;
 
 /// The loop of CronJobs.
-pub const LOOP: Loop = Loop { name: "cronjob-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "cronjob-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     Loop::owner_or_self(ROOT, "CronJob", row)

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The loop of definitions.
-pub const LOOP: Loop = Loop { name: "customresourcedefinition-controller", root: DEFINITIONS.0, concerns, plan };
+pub const LOOP: Loop =
+    Loop { name: "customresourcedefinition-controller", root: DEFINITIONS.0, concerns, plan, ..Loop::BASE };
 
 /// A definition concerns those of its group, which may want the same names; an object concerns a definition that goes.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {

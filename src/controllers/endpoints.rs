@@ -15,7 +15,7 @@ const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const MOST: usize = 1000;
 
 /// The loop of Endpoints.
-pub const LOOP: Loop = Loop { name: "endpoint-controller", root: backends::SERVICES, concerns, plan };
+pub const LOOP: Loop = Loop { name: "endpoint-controller", root: backends::SERVICES, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {

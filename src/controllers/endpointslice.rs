@@ -17,7 +17,8 @@ const OWN_LABELS: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
 const MOST: usize = 100;
 
 /// The loop of EndpointSlices.
-pub const LOOP: Loop = Loop { name: "endpointslice-controller", root: backends::SERVICES, concerns, plan };
+pub const LOOP: Loop =
+    Loop { name: "endpointslice-controller", root: backends::SERVICES, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {

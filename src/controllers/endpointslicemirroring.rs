@@ -21,7 +21,7 @@ const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 const MOST: usize = 1000;
 
 /// The loop of Endpoints that people write.
-pub const LOOP: Loop = Loop { name: "endpointslicemirroring-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "endpointslicemirroring-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
     let name = match row.key.resource.0 {

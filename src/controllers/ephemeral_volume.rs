@@ -9,7 +9,7 @@ const ROOT: &str = "pods";
 const CLAIMS: &str = "persistentvolumeclaims";
 
 /// The loop of pods with ephemeral volumes.
-pub const LOOP: Loop = Loop { name: "ephemeral-volume-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "ephemeral-volume-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {

@@ -11,7 +11,7 @@ use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use std::sync::Arc;
 
 /// The loop of the garbage collector.
-pub const LOOP: Loop = Loop { name: "garbage-collector-controller", root: "*", concerns, plan };
+pub const LOOP: Loop = Loop { name: "garbage-collector-controller", root: "*", concerns, plan, ..Loop::BASE };
 
 /// Finalizer of an owner that waits for its blocking dependents.
 const FOREGROUND: &str = "foregroundDeletion";

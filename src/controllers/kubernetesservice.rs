@@ -9,7 +9,7 @@ const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
 
 /// The loop, by the name of the part of the API server that does it.
-pub const LOOP: Loop = Loop { name: "kubernetesservice-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "kubernetesservice-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 /// The Service as a new cluster with this network has it.
 pub fn service(network: u8) -> Object {

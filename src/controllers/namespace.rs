@@ -13,7 +13,7 @@ const ROOT: &str = "namespaces";
 const FINALIZER: &str = "kubernetes";
 
 /// The loop of namespaces.
-pub const LOOP: Loop = Loop { name: "namespace-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "namespace-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == ROOT {

@@ -18,7 +18,7 @@ const KEPT: usize = 12_500;
 const QUARANTINE: i64 = 40;
 
 /// The loop that collects lost pods.
-pub const LOOP: Loop = Loop { name: "pod-garbage-collector", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "pod-garbage-collector", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let of = |name: &str| Key::new(Resource(ROOT), "", name);

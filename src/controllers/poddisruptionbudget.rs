@@ -24,7 +24,7 @@ const UNMANAGED: &str = "Pods selected by this PodDisruptionBudget were found to
     of the PDB to an integer value.";
 
 /// The loop of PodDisruptionBudgets.
-pub const LOOP: Loop = Loop { name: "controllermanager", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "controllermanager", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == ROOT {

@@ -17,7 +17,7 @@ const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
 const VOLUME_IN_USE: &str = "kubernetes.io/pv-protection";
 
 /// The loop of claims and volumes.
-pub const LOOP: Loop = Loop { name: "persistentvolume-controller", root: CLAIMS, concerns, plan };
+pub const LOOP: Loop = Loop { name: "persistentvolume-controller", root: CLAIMS, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {

@@ -16,7 +16,7 @@ const ROOT: &str = "replicasets.apps";
 const FAILURE: &str = "ReplicaFailure";
 
 /// The loop of ReplicaSets.
-pub const LOOP: Loop = Loop { name: "replicaset-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "replicaset-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     pods::concerned(world, ROOT, "ReplicaSet", &["pods"], row)

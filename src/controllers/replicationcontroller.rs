@@ -8,7 +8,7 @@ use crate::world::{Loop, Plan, Row, World};
 const ROOT: &str = "replicationcontrollers";
 
 /// The loop of ReplicationControllers.
-pub const LOOP: Loop = Loop { name: "replication-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "replication-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     pods::concerned(world, ROOT, "ReplicationController", &["pods"], row)

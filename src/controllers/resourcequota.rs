@@ -10,7 +10,7 @@ use std::sync::Arc;
 const ROOT: &str = "resourcequotas";
 
 /// The loop of ResourceQuotas.
-pub const LOOP: Loop = Loop { name: "resourcequota-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "resourcequota-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {

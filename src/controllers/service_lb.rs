@@ -8,7 +8,7 @@ use serde_json::json;
 const ROOT: &str = "services";
 
 /// The loop, by its name in Kubernetes.
-pub const LOOP: Loop = Loop { name: "service-lb-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "service-lb-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 /// Addresses of load balancers are 127.N.192.1 to 127.N.254.254.
 const FIRST_THIRD: u32 = 192;

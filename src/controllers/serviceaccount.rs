@@ -9,7 +9,7 @@ const ACCOUNT: &str = "default";
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// The loop that furnishes namespaces.
-pub const LOOP: Loop = Loop { name: "serviceaccount-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "serviceaccount-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
     match (row.key.resource.0, &*row.key.name) {

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 const ROOT: &str = "jobs.batch";
 
 /// The loop that removes finished Jobs.
-pub const LOOP: Loop = Loop { name: "ttl-after-finished-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "ttl-after-finished-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == ROOT { vec![row.key.clone()] } else { Vec::new() }

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// The loop of claims that want a new volume.
-pub const LOOP: Loop = Loop { name: "local-provisioner", root: CLAIMS, concerns, plan };
+pub const LOOP: Loop = Loop { name: "local-provisioner", root: CLAIMS, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let waits = |claim: &&Arc<Row>| storage::is_open(claim);

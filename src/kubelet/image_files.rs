@@ -8,11 +8,15 @@ use super::image::MANIFEST_DIR;
 use crate::kinds::image::RESOURCE;
 use crate::object::{Key, Object};
 use crate::world::plan::FilePatterns;
-use crate::world::{Effect, Loop, Plan, Row, SourceDigests, World, WriteVerb};
+use crate::world::{AppliedReport, Effect, Loop, Plan, Row, SourceDigests, World, WriteVerb};
 use serde_json::{Value, json};
 
 /// The loop.
-pub const LOOP: Loop = Loop { name: "image-controller", root: RESOURCE, concerns, plan };
+pub const LOOP: Loop = Loop { name: "image-controller", root: RESOURCE, concerns, plan, reports, ..Loop::BASE };
+
+fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
+    if let AppliedReport::Image(key) = report { vec![key.clone()] } else { Vec::new() }
+}
 
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
     Loop::owner_or_self(RESOURCE, "Image", row)

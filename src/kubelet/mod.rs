@@ -46,17 +46,31 @@ mod invariants;
 mod machine;
 
 use crate::object::{Key, Str};
-use crate::world::{Loop, NodeFacts, Phase, Plan, Row, World};
+use crate::world::{AppliedReport, Loop, NodeFacts, Phase, Plan, Row, World};
 use pod::LocalPod;
 
 /// The kubelet's loop.
-pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan };
+pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan, reports, ..Loop::BASE };
 
 /// The loop of nodes that run out of something.
 pub const PRESSURE: Loop = eviction::LOOP;
 
 /// The loop of the watched files of images.
 pub const IMAGES: Loop = image_files::LOOP;
+
+/// Reports about a pod make it due; of its usage only when its throttling is to be told. Pods wait until it is known what their image's
+/// watched files hold, whether or not that is to be written.
+fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
+    match report {
+        AppliedReport::Pod(key) => vec![key.clone()],
+        AppliedReport::Usage(key) => {
+            let is_told = world.facts.pods.named(key).any(|(_, pod)| pod.is_to_be_told_throttled());
+            is_told.then(|| key.clone()).into_iter().collect()
+        }
+        AppliedReport::Image(key) => world.get(key).map(|row| concerns(world, row)).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
 
 /// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready, which may wait for it, and
 /// those that name it, which may show it in a volume. A claim concerns pods that may wait for it, and so does an Image object.

@@ -7,12 +7,19 @@
 use super::routes::tell_blocked;
 use crate::object::{Key, Object};
 use crate::world::ingress_routes::HostPort;
-use crate::world::{Effect, Loop, Plan, Row, World};
+use crate::world::{AppliedReport, Effect, Loop, Plan, Row, World};
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The loop.
-pub const LOOP: Loop = Loop { name: "hostport-controller", root: "pods", concerns, plan };
+pub const LOOP: Loop = Loop { name: "hostport-controller", root: "pods", concerns, plan, reports, ..Loop::BASE };
+
+fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
+    match report {
+        AppliedReport::Blocked(key) if key.resource == "pods" => vec![key.clone()],
+        _ => Vec::new(),
+    }
+}
 
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
     if needs_host_port(row) { vec![row.key.clone()] } else { Vec::new() }

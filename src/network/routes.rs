@@ -3,11 +3,18 @@
 use crate::object::{Key, Object, Str};
 use crate::world::plan::{HeadlessEndpoint, Route, RoutePort};
 use crate::world::resources::SIMULATED;
-use crate::world::{Effect, EventType, Loop, Memory, Plan, Row, SERVICE_NAME, SLICES, World};
+use crate::world::{AppliedReport, Effect, EventType, Loop, Memory, Plan, Row, SERVICE_NAME, SLICES, World};
 use serde_json::Value;
 
 /// The loop, by the name that people know.
-pub const LOOP: Loop = Loop { name: "kube-proxy", root: SERVICES, concerns, plan };
+pub const LOOP: Loop = Loop { name: "kube-proxy", root: SERVICES, concerns, plan, reports, ..Loop::BASE };
+
+fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
+    match report {
+        AppliedReport::Blocked(key) if key.resource == SERVICES => vec![key.clone()],
+        _ => Vec::new(),
+    }
+}
 
 const SERVICES: &str = "services";
 

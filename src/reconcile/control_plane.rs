@@ -16,7 +16,8 @@ use crate::runtime::contain::contain;
 use crate::store::{Store, StoreError, StoreRead};
 use crate::world::pressure::ResourceLevels;
 use crate::world::{
-    ClusterSettings, ContainerState, Effect, EventType, Loop, NodeFacts, PlannedEvent, PodFacts, Report, Row, World,
+    AppliedReport, ClusterSettings, ContainerState, Effect, EventType, Loop, NodeFacts, PlannedEvent, PodFacts, Report,
+    Row, World,
 };
 use jiff::SignedDuration;
 
@@ -210,49 +211,46 @@ impl ControlPlane {
     }
 
     fn apply_report(&mut self, report: Report, now: Time) {
-        let text = activity_log::of_report(&self.world.facts, &report);
-        let is_usage = matches!(report, Report::Usage { .. });
-        if let Report::SharedNetwork(network) = report {
-            let text = "another cluster that runs on this machine has them as well, and some of its pods or Services may have the same";
-            return self.log_text(
-                now,
-                &format!("addresses 127.{network}.0.0/16: {text} address; make one of the two clusters anew"),
-            );
-        }
-        if let Report::NotDiscarded { why } = report {
-            return self.log_text(now, &format!("{why}; kloop tries again"));
-        }
-        let is_about_doors = matches!(report, Report::Doors(_));
-        if let Report::Blocked { about, .. } = &report {
-            let by = if about.resource == "pods" { &crate::network::HOST_PORTS } else { &crate::network::LOOP };
-            let about = about.clone();
-            self.world.facts.apply_report(report);
-            return self.queue(by.name, about, now);
-        }
-        let taken = self.world.facts.apply_report(report);
-        if is_about_doors {
-            // Every Ingress tells where it answers.
-            let ingresses: Vec<Key> =
-                self.world.list(crate::network::INGRESS.root).map(|row| row.key.clone()).collect();
-            ingresses.into_iter().for_each(|key| self.queue(crate::network::INGRESS.name, key, now));
-        }
-        let Some(key) = taken else { return };
-        if is_usage {
-            if self.world.facts.pods.named(&key).any(|(_, pod)| pod.is_to_be_told_throttled()) {
-                self.queue_pod(key.clone(), now);
+        match &report {
+            Report::SharedNetwork(network) => {
+                let text = format!(
+                    "addresses 127.{network}.0.0/16: another cluster that runs on this machine has them as well, and some of its \
+                     pods or Services may have the same address; make one of the two clusters anew"
+                );
+                return self.log_text(now, &text);
             }
-            self.queue_autoscalers(&key.namespace, now);
-            return self.queue_pressed(now);
+            Report::NotDiscarded { why } => return self.log_text(now, &format!("{why}; kloop tries again")),
+            _ => {}
         }
-        let by = if key.resource == "pods" { crate::kubelet::LOOP.name } else { crate::kubelet::IMAGES.name };
-        let about = Some(key.clone());
-        self.news.extend(text.map(|text| LogLine { at: now, by, about, text, weight: LogLevel::Deed }));
-        if by == crate::kubelet::IMAGES.name {
-            // Pods wait until it is known what their image's watched files hold, whether or not that is to be written.
-            let pods = self.world.get(&key).map(|row| (crate::kubelet::LOOP.concerns)(&self.world, row));
-            pods.into_iter().flatten().for_each(|pod| self.queue_pod(pod, now));
+        let text = activity_log::of_report(&self.world.facts, &report);
+        let of_key: fn(Key) -> AppliedReport = match &report {
+            Report::Usage { .. } => AppliedReport::Usage,
+            Report::Blocked { .. } => AppliedReport::Blocked,
+            Report::Sources { .. } | Report::Build { .. } => AppliedReport::Image,
+            _ => AppliedReport::Pod,
+        };
+        let (about, is_about_listeners) = (report.blocked_object(), matches!(report, Report::Doors(_)));
+        let key = self.world.facts.apply_report(report).or(about);
+        let applied = match key.clone() {
+            Some(key) => of_key(key),
+            None if is_about_listeners => AppliedReport::IngressListeners,
+            None => return,
+        };
+        if let (Some(by), Some(text)) = (self.queue_reported(&applied, now), text) {
+            self.news.push(LogLine { at: now, by, about: key, text, weight: LogLevel::Deed });
         }
-        self.queue(by, key, now);
+    }
+
+    /// Makes due what each loop takes of an applied report; gives the name of the first loop that takes it.
+    fn queue_reported(&mut self, applied: &AppliedReport, now: Time) -> Option<&'static str> {
+        let mut by = None;
+        for (place, each) in self.loops.iter().enumerate() {
+            for key in (each.reports)(&self.world, applied) {
+                by = by.or(Some(each.name));
+                self.queue.add((place, key), now);
+            }
+        }
+        by
     }
 
     /// Takes in what the folder of static pods' manifests holds. What is wrong with it is told once.
@@ -284,8 +282,9 @@ impl ControlPlane {
             self.world.now = now;
             node::send_heartbeats(&mut self.world, self.local.as_deref());
             self.recorder.prune(&self.world);
-            for pod in self.queue.waiting.left_over(now) {
-                self.queue(crate::scheduler::LOOP.name, pod, now);
+            if let Some(place) = self.loops.iter().position(|each| each.wait_filter.is_some()) {
+                let late = self.queue.waiting.left_over(now);
+                late.into_iter().for_each(|key| self.queue.add((place, key), now));
             }
         }
         if due.resync {
@@ -299,20 +298,8 @@ impl ControlPlane {
     pub fn measured(&mut self, levels: ResourceLevels, now: Time) {
         let lines = self.world.settings.eviction.clone();
         if self.world.facts.pressure.update(levels, &lines, now) {
-            self.queue_nodes(now);
+            self.queue_reported(&AppliedReport::Pressure, now);
         }
-    }
-
-    fn queue_pressed(&mut self, now: Time) {
-        if self.world.facts.pressure.due(&self.world.settings.eviction).is_some() {
-            self.queue_nodes(now);
-        }
-    }
-
-    fn queue_nodes(&mut self, now: Time) {
-        let ours = self.world.facts.nodes.iter().filter(|(_, facts)| facts.ours && !facts.simulated);
-        let nodes: Vec<Key> = ours.map(|(name, _)| Key::new(Resource("nodes"), "", name)).collect();
-        nodes.into_iter().for_each(|node| self.queue(crate::kubelet::PRESSURE.name, node, now));
     }
 
     /// The next moment at which something is due by the clock.
@@ -353,15 +340,6 @@ impl ControlPlane {
         let known: Vec<Key> = known.chain(self.world.facts.statics.keys().cloned()).collect();
         for key in known {
             self.queue_pod(key, now);
-        }
-    }
-
-    /// Usage matters only for autoscalers.
-    fn queue_autoscalers(&mut self, namespace: &str, now: Time) {
-        let autoscalers = &crate::controllers::horizontalpodautoscaler::LOOP;
-        let Some(place) = self.loops.iter().position(|each| each.name == autoscalers.name) else { return };
-        for row in self.world.list_in(autoscalers.root, namespace) {
-            self.queue.add((place, row.key.clone()), now);
         }
     }
 

@@ -6,9 +6,8 @@ use crate::kinds::custom::{self, DEFINITIONS};
 use crate::object::{Key, Time};
 use crate::runtime::contain::contain;
 use crate::scheduler;
-use crate::scheduler::queueing_hints::{self, is_other};
 use crate::store::{ChangeKind, StoreError, StoreRead};
-use crate::world::{Loop, Row, World};
+use crate::world::{Loop, Row, RowChange, WaitFilter, World};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -84,14 +83,9 @@ fn update_kinds(change: &ChangeKind) {
 pub fn concern(world: &World, loops: &[&Loop], queue: &mut WorkQueue, before: Option<&Arc<Row>>, key: &Key, now: Time) {
     let after = world.get(key);
     for (place, each) in loops.iter().enumerate() {
-        if each.name == scheduler::LOOP.name {
-            wake_pods(
-                world,
-                place,
-                queue,
-                queueing_hints::RowChange { before: before.map(|row| &**row), after: after.map(|row| &**row) },
-                now,
-            );
+        if let Some(filter) = each.wait_filter {
+            let change = RowChange { before: before.map(|row| &**row), after: after.map(|row| &**row) };
+            wake_waiting(world, (place, each.root, filter), queue, change, now);
             continue;
         }
         for row in [before, after].into_iter().flatten() {
@@ -103,16 +97,22 @@ pub fn concern(world: &World, loops: &[&Loop], queue: &mut WorkQueue, before: Op
     }
 }
 
-/// The scheduler's pods wait for what could help them; everything else is no news to them.
-fn wake_pods(world: &World, place: usize, queue: &mut WorkQueue, change: queueing_hints::RowChange<'_>, now: Time) {
-    if let Some(row) = change.after.or(change.before).filter(|row| row.pod().is_some()) {
-        if is_other(change) {
+/// Makes the keys of a loop due that a change could help, and the changed one itself where its loop's filter says so.
+fn wake_waiting(
+    world: &World,
+    (place, root, filter): (usize, &str, &WaitFilter),
+    queue: &mut WorkQueue,
+    change: RowChange<'_>,
+    now: Time,
+) {
+    if let Some(row) = change.after.or(change.before).filter(|row| row.key.resource == root) {
+        if (filter.is_due)(change) {
             queue.add((place, row.key.clone()), now);
-        } else if change.after.is_none_or(|row| row.pod().is_some_and(|pod| pod.node.is_some())) {
+        } else if (filter.is_done)(change) {
             queue.waiting.forget_pod(&row.key);
         }
     }
-    for (key, at) in queue.waiting.woken(world, change, now) {
+    for (key, at) in queue.waiting.woken(world, filter, change, now) {
         queue.add((place, key), at);
     }
 }

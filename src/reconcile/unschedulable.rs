@@ -2,9 +2,8 @@
 //! their backoff. A pod that is to be looked at is in [`Queue`](super::queue::WorkQueue), with all other keys.
 
 use crate::object::{Key, Str, Time};
-use crate::scheduler::queueing_hints::{RowChange, helps};
-use crate::world::World;
 use crate::world::plan::SchedulingWait;
+use crate::world::{RowChange, WaitFilter, World};
 use jiff::SignedDuration;
 use std::collections::{BTreeSet, HashMap};
 
@@ -76,10 +75,10 @@ impl UnschedulablePods {
 
     /// The pods that a change could help, each with the moment from which it may be looked at. One that others made room for need not
     /// wait any longer.
-    pub fn woken(&mut self, world: &World, change: RowChange<'_>, now: Time) -> Vec<(Key, Time)> {
+    pub fn woken(&mut self, world: &World, filter: &WaitFilter, change: RowChange<'_>, now: Time) -> Vec<(Key, Time)> {
         let is_helped = |group: &UnschedulableGroup| {
             let example = group.pods.first().and_then(|key| world.get(key));
-            example.is_none_or(|row| helps(world, &group.hold, row, change))
+            example.is_none_or(|row| (filter.helps)(world, &group.hold, row, change))
         };
         let helped: Vec<Str> =
             self.groups.iter().filter(|(_, group)| is_helped(group)).map(|(name, _)| name.clone()).collect();
@@ -111,6 +110,7 @@ impl UnschedulablePods {
 mod tests {
     use super::*;
     use crate::object::Resource;
+    use crate::scheduler::queueing_hints::WAIT_FILTER;
     use crate::world::Row;
     use serde_json::json;
 
@@ -135,11 +135,18 @@ mod tests {
         let mut waiting = UnschedulablePods::default();
         for pause in [1, 2, 4, 8, 10, 10] {
             waiting.park(&key, hold("a"), time_at(100));
-            assert_eq!(waiting.woken(&world, change, time_at(100)), [(key.clone(), time_at(100 + pause))]);
-            assert!(waiting.woken(&world, change, time_at(100)).is_empty(), "it is in the other queue");
+            assert_eq!(
+                waiting.woken(&world, &WAIT_FILTER, change, time_at(100)),
+                [(key.clone(), time_at(100 + pause))]
+            );
+            assert!(waiting.woken(&world, &WAIT_FILTER, change, time_at(100)).is_empty(), "it is in the other queue");
         }
         waiting.park(&key, hold("a"), time_at(100));
-        assert_eq!(waiting.woken(&world, change, time_at(500)), [(key.clone(), time_at(500))], "long enough ago");
+        assert_eq!(
+            waiting.woken(&world, &WAIT_FILTER, change, time_at(500)),
+            [(key.clone(), time_at(500))],
+            "long enough ago"
+        );
         waiting.forget_pod(&key);
         waiting.park(&key, hold("a"), time_at(100));
         assert_eq!((waiting.left_over(time_at(399)), waiting.left_over(time_at(400))), (vec![], vec![key.clone()]));

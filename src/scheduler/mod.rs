@@ -36,7 +36,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The loop.
-pub const LOOP: Loop = Loop { name: "default-scheduler", root: "pods", concerns, plan };
+pub const LOOP: Loop = Loop {
+    name: "default-scheduler",
+    root: "pods",
+    concerns,
+    plan,
+    wait_filter: Some(&queueing_hints::WAIT_FILTER),
+    ..Loop::BASE
+};
 
 /// A pod that waits for a node. Which other changes could help it is known by [`queueing_hints`].
 fn concerns(_: &World, row: &Row) -> Vec<Key> {

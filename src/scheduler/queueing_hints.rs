@@ -12,7 +12,7 @@ use super::volumes::{BINDING, RESTRICTIONS, ZONE};
 use crate::object::Str;
 use crate::world::plan::SchedulingWait;
 use crate::world::storage;
-use crate::world::{PodTerm, Row, World};
+use crate::world::{PodTerm, Row, RowChange, WaitFilter, World};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -72,18 +72,17 @@ pub fn wakers(hold: &SchedulingWait) -> Vec<&'static str> {
     wakers
 }
 
-/// A row that changed: as it was and as it is.
-#[derive(Clone, Copy)]
-pub struct RowChange<'a> {
-    /// None when it was not there.
-    pub before: Option<&'a Row>,
-    /// None when it is gone.
-    pub after: Option<&'a Row>,
+/// The rules by which pods without a node wait.
+pub const WAIT_FILTER: WaitFilter = WaitFilter { is_due: is_changed_pod, is_done: has_node_or_is_gone, helps };
+
+/// Whether a pod was bound, or is gone.
+fn has_node_or_is_gone(change: RowChange<'_>) -> bool {
+    change.after.is_none_or(|row| row.pod().is_some_and(|pod| pod.node.is_some()))
 }
 
 /// Whether a waiting pod must be tried again because the pod itself changed. A change of its status alone does not
 /// count.
-pub fn is_other(change: RowChange<'_>) -> bool {
+fn is_changed_pod(change: RowChange<'_>) -> bool {
     let Some(after) = change.after.filter(|row| super::waits_for_node(row)) else { return false };
     let Some(before) = change.before else { return true };
     let nominated = |row: &Row| row.pod().and_then(|pod| pod.nominated.clone());
@@ -95,7 +94,7 @@ pub fn is_other(change: RowChange<'_>) -> bool {
 }
 
 /// Whether a change could make pods with the same reasons schedulable.
-pub fn helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
+fn helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
     let Some(row) = change.after.or(change.before) else { return false };
     let held_by = |plugin: &str| hold.causes.contains(plugin);
     if held_by(LIMITS) && volume_limits::MINDS.contains(&row.key.resource.0) {
@@ -349,7 +348,7 @@ mod tests {
         let mut told = pod("p", "1", Value::Null, json!({}));
         told["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False"}]});
         let told = row(told);
-        assert!(is_other(RowChange { before: None, after: Some(&plain) }));
-        assert!(!is_other(RowChange { before: Some(&plain), after: Some(&told) }));
+        assert!(is_changed_pod(RowChange { before: None, after: Some(&plain) }));
+        assert!(!is_changed_pod(RowChange { before: Some(&plain), after: Some(&told) }));
     }
 }

@@ -1,5 +1,6 @@
 //! The shape that controllers, the scheduler and the kubelet share: a [`Loop`].
 
+use super::plan::SchedulingWait;
 use super::{Plan, Row, World};
 use crate::object::Key;
 
@@ -20,9 +21,60 @@ pub struct Loop {
     pub concerns: fn(&World, &Row) -> Vec<Key>,
     /// Returns the plan for one root object, which may no longer exist.
     pub plan: fn(&World, &Key) -> Plan,
+    /// The keys of its root that a report of the machine makes due. Called after the report was applied to the facts.
+    pub reports: fn(&World, &AppliedReport) -> Vec<Key>,
+    /// Decides which changes end the wait of keys that were planned in vain; none where no key waits ([`Plan`]).
+    pub wait_filter: Option<&'static WaitFilter>,
+}
+
+/// A report of the machine, as loops see it once it was applied to the facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppliedReport {
+    /// Something of a pod's containers, volumes or ports is different.
+    Pod(Key),
+    /// An image was built, or its watched files have changed.
+    Image(Key),
+    /// The resource usage of a pod was measured.
+    Usage(Key),
+    /// The listeners of a Service or of a pod that could not be opened have changed.
+    Blocked(Key),
+    /// The listeners of the Ingress proxy have changed.
+    IngressListeners,
+    /// The resource levels of this machine cross a threshold of eviction, or have crossed it until now.
+    Pressure,
+}
+
+/// A row that changed: as it was and as it is.
+#[derive(Clone, Copy)]
+pub struct RowChange<'a> {
+    /// None when it was not there.
+    pub before: Option<&'a Row>,
+    /// None when it is gone.
+    pub after: Option<&'a Row>,
+}
+
+/// The rules of a loop whose keys wait for what could help them, instead of being planned at each change. client-go has no such queue;
+/// kube-scheduler does (KEP-4247: queueing hints).
+pub struct WaitFilter {
+    /// Whether a change of a row of the root makes its own key due.
+    pub is_due: fn(RowChange<'_>) -> bool,
+    /// Whether a row of the root needs no plan any more.
+    pub is_done: fn(RowChange<'_>) -> bool,
+    /// Whether a change could help the keys that wait for the same, of which one row is given.
+    pub helps: fn(&World, &SchedulingWait, &Row, RowChange<'_>) -> bool,
 }
 
 impl Loop {
+    /// A loop without name and plan that takes no reports and whose keys never wait: what most loops share.
+    pub const BASE: Loop = Loop {
+        name: "",
+        root: "",
+        concerns: |_, _| Vec::new(),
+        plan: |_, _| Plan::default(),
+        reports: |_, _| Vec::new(),
+        wait_filter: None,
+    };
+
     /// The keys to look at by default: the row itself, and the roots that own it as controller.
     pub fn owner_or_self(root: &'static str, kind: &str, row: &Row) -> Vec<Key> {
         if row.key.resource == root {

@@ -31,7 +31,7 @@ pub mod usage;
 pub mod volume;
 pub mod workload;
 
-pub use control::Loop;
+pub use control::{AppliedReport, Loop, RowChange, WaitFilter};
 pub use facts::{
     AttemptEnd, ContainerFacts, ContainerState, Facts, NodeFacts, OrderedStop, PodFacts, Pods, ProbeFacts, ProbeKind,
     ProbeResult, SourceDigests, StaticPod, WatchedFiles,

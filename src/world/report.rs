@@ -146,6 +146,11 @@ pub enum Report {
 }
 
 impl Report {
+    /// The Service or the pod that a report about its listeners names.
+    pub fn blocked_object(&self) -> Option<Key> {
+        if let Report::Blocked { about, .. } = self { Some(about.clone()) } else { None }
+    }
+
     /// The pod that it is about.
     pub fn pod_uid(&self) -> Option<&Str> {
         match self {

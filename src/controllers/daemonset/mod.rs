@@ -26,7 +26,7 @@ const ROOT: &str = "daemonsets.apps";
 const TEMPLATE_GENERATION: &str = "pod-template-generation";
 
 /// The loop of DaemonSets.
-pub const LOOP: Loop = Loop { name: "daemonset-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "daemonset-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {

@@ -23,7 +23,7 @@ const ROOT: &str = "deployments.apps";
 const SETS: &str = "replicasets.apps";
 
 /// The loop of Deployments.
-pub const LOOP: Loop = Loop { name: "deployment-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "deployment-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == "pods" {

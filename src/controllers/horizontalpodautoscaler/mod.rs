@@ -12,7 +12,7 @@ use super::status;
 use crate::kinds;
 use crate::object::{Key, Object, time};
 use crate::world::facts::AutoscalerMemory;
-use crate::world::{Effect, EventType, Loop, Memory, Plan, PodFacts, Row, World, WriteVerb};
+use crate::world::{AppliedReport, Effect, EventType, Loop, Memory, Plan, PodFacts, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -29,7 +29,15 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
 const MEMORY: SignedDuration = SignedDuration::from_hours(1);
 
 /// The loop of HorizontalPodAutoscalers.
-pub const LOOP: Loop = Loop { name: "horizontal-pod-autoscaler", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "horizontal-pod-autoscaler", root: ROOT, concerns, plan, reports, ..Loop::BASE };
+
+/// The autoscalers beside a pod whose usage was measured.
+fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
+    match report {
+        AppliedReport::Usage(pod) => world.list_in(ROOT, &pod.namespace).map(|row| row.key.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == ROOT {

@@ -36,7 +36,7 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const MANAGER: &str = "kubernetes.io/job-controller";
 
 /// The loop of Jobs.
-pub const LOOP: Loop = Loop { name: "job-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "job-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     concerned(world, ROOT, "Job", &["pods"], row)

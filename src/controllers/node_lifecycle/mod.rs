@@ -37,7 +37,7 @@ const PRESSURES: [(&str, &str); 4] = [
 ];
 
 /// The loop of nodes.
-pub const LOOP: Loop = Loop { name: "node-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "node-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 const ROOT: &str = "statefulsets.apps";
 
 /// The loop of StatefulSets.
-pub const LOOP: Loop = Loop { name: "statefulset-controller", root: ROOT, concerns, plan };
+pub const LOOP: Loop = Loop { name: "statefulset-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     pods::concerned(world, ROOT, "StatefulSet", &["pods", "controllerrevisions.apps"], row)

@@ -9,12 +9,23 @@ use super::rank::{self, EvictionCandidate};
 use crate::kinds::pod::qos_class;
 use crate::object::{Key, Resource, Time, time};
 use crate::world::pressure::{EvictionThreshold, PressureSignal};
-use crate::world::{Effect, EventType, Loop, Plan, Row, World, WriteVerb};
+use crate::world::{AppliedReport, Effect, EventType, Loop, Plan, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::json;
 
 /// The loop of nodes under pressure.
-pub const LOOP: Loop = Loop { name: "eviction-manager", root: "nodes", concerns, plan };
+pub const LOOP: Loop = Loop { name: "eviction-manager", root: "nodes", concerns, plan, reports, ..Loop::BASE };
+
+/// The nodes that this machine is, when the levels of its resources matter now.
+fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
+    let is_due = match report {
+        AppliedReport::Pressure => true,
+        AppliedReport::Usage(_) => world.facts.pressure.due(&world.settings.eviction).is_some(),
+        _ => false,
+    };
+    let ours = world.facts.nodes.iter().filter(|(_, facts)| is_due && facts.ours && !facts.simulated);
+    ours.map(|(name, _)| Key::new(Resource("nodes"), "", name)).collect()
+}
 
 /// So long answers about what pods use are waited for; then those that came have to do.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(2);

@@ -14,14 +14,22 @@ use crate::object::{Key, Object, Str};
 use crate::world::ingress_routes::{
     BackendPort, IngressBackend, IngressCertificate, IngressListener, IngressPath, IngressRoute,
 };
-use crate::world::{Effect, EventType, Loop, Plan, Row, World, WriteVerb};
+use crate::world::{AppliedReport, Effect, EventType, Loop, Plan, Row, World, WriteVerb};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The loop.
-pub const LOOP: Loop = Loop { name: "ingress-controller", root: INGRESSES, concerns, plan };
+pub const LOOP: Loop = Loop { name: "ingress-controller", root: INGRESSES, concerns, plan, reports, ..Loop::BASE };
+
+/// Every Ingress tells where it answers.
+fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
+    match report {
+        AppliedReport::IngressListeners => world.list(INGRESSES).map(|row| row.key.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
 
 /// `spec.controller` of the classes that are served here.
 pub const CONTROLLER: &str = "kloop.dev/ingress";

@@ -20,7 +20,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// The loop.
-pub const LOOP: Loop = Loop { name: "networkpolicy-controller", root: POLICIES, concerns, plan };
+pub const LOOP: Loop = Loop { name: "networkpolicy-controller", root: POLICIES, concerns, plan, ..Loop::BASE };
 
 const POLICIES: &str = "networkpolicies.networking.k8s.io";
 
