@@ -3,6 +3,11 @@
 // The documentation is for those who work on the crate: it links private items, too.
 #![allow(rustdoc::private_intra_doc_links)]
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../tests/skips.rs"]
+mod skips;
+
 pub mod apiserver;
 pub mod cli;
 pub mod controllers;

@@ -1,4 +1,7 @@
-//! all tests
+//! All tests that need the built binary or several modules.
+
+#[macro_use]
+mod skips;
 
 mod architecture;
 mod bad_input;

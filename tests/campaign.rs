@@ -72,7 +72,7 @@ impl Campaign {
 
     fn run(mut self) {
         if !tracer::is_possible() {
-            return eprintln!("SKIPPED: no process may be traced here, so none is killed at its system calls");
+            return skip!("no process may be traced here, so none is killed at its system calls");
         }
         println!("{} rounds from seed {}", self.rounds, self.seed);
         let begun = Instant::now();

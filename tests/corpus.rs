@@ -20,7 +20,7 @@ fn folder(name: &str) -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!("SKIPPED: no manifests at {} (set KLOOP_SHARED to the folder that has corpus/)", folder.display());
+    skip!("no manifests at {} (set KLOOP_SHARED to the folder that has corpus/)", folder.display());
     None
 }
 

@@ -66,7 +66,7 @@ pub fn folder(scenario: &str) -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!("SKIPPED: no recordings at {} (set KLOOP_SHARED to the folder that has golden/)", folder.display());
+    skip!("no recordings at {} (set KLOOP_SHARED to the folder that has golden/)", folder.display());
     None
 }
 

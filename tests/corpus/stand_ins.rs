@@ -95,7 +95,7 @@ fn yes(name: &str, patterns: &str, port: u16) -> String {
 fn can_be_others() -> bool {
     let can = rustix::process::geteuid().is_root() && std::path::Path::new(PYTHON).exists();
     if !can {
-        eprintln!("SKIPPED: only root runs containers as other users, and {PYTHON} is needed");
+        skip!("only root runs containers as other users, and {PYTHON} is needed");
     }
     can
 }
@@ -193,7 +193,7 @@ fn etcd_is_probed_over_grpc_where_it_is() {
          makes further pods of images of its own)"
     );
     if !std::path::Path::new("/usr/local/bin/etcd").exists() {
-        return eprintln!("SKIPPED: etcd (its command is /usr/local/bin/etcd; Debian's package has it in /usr/bin)");
+        return skip!("etcd (its command is /usr/local/bin/etcd; Debian's package has it in /usr/bin)");
     }
     let cluster = Cluster::new();
     let _plane = cluster.watch();

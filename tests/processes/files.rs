@@ -157,7 +157,7 @@ impl Drop for Mount {
 #[test]
 fn what_is_hidden_is_not_laid_out() {
     // A folder with something mounted in it is made anew by an ordinary user, entry by entry.
-    let Some(_mount) = Mount::in_tmp() else { return eprintln!("SKIPPED: nothing can be mounted in /tmp here") };
+    let Some(_mount) = Mount::in_tmp() else { return skip!("nothing can be mounted in /tmp here") };
     let _hidden = tempfile::Builder::new().prefix("kloop-hidden-").tempfile_in("/tmp").expect("a file");
     for cluster in clusters() {
         let _plane = cluster.watch();

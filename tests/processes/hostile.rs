@@ -53,7 +53,7 @@ fn who_stands_still_ends_all_the_same() {
 fn who_is_frozen_holds_up_nobody_else() {
     let cluster = Cluster::new();
     let Some(freezer) = Freezer::new(&cluster) else {
-        return eprintln!("SKIPPED: no control group can be made here, so nothing is frozen");
+        return skip!("no control group can be made here, so nothing is frozen");
     };
     let _plane = cluster.watch();
     cluster.apply(&pod("cold", "Always", 1, "while :; do sleep 0.1; done"));
@@ -147,7 +147,7 @@ fn in_namespaces(cluster: &Cluster, flags: &[&str], script: &str) -> Option<Said
     let mut probe = cluster.program("unshare");
     probe.args(unshare.get_args()).arg("true");
     if !probe.stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: no namespaces can be had here");
+        skip!("no namespaces can be had here");
         return None;
     }
     unshare.args(["python3", "-c", script, env!("CARGO_BIN_EXE_kloop")]);
@@ -329,7 +329,7 @@ fn a_deep_folder_is_removed_and_ends_no_control_plane() {
 fn a_folder_that_cannot_be_removed_is_told_and_removed_later() {
     let cluster = Cluster::new();
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("SKIPPED: only root can mount something in the way");
+        return skip!("only root can mount something in the way");
     }
     let _plane = cluster.watch();
     cluster.apply(&digger("stuck", "import os\nos.mkdir('/data/way')"));

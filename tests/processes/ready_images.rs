@@ -19,7 +19,7 @@ fn cluster_for(image: &str, programs: &[&str]) -> Option<Cluster> {
     if programs.iter().any(|program| has(program)) {
         return Some(Cluster::new());
     }
-    eprintln!("SKIPPED: {image}: this machine has none of {}", programs.join(", "));
+    skip!("{image}: this machine has none of {}", programs.join(", "));
     None
 }
 
@@ -126,7 +126,7 @@ fn interpreters_run_their_args_as_the_images_do() {
                 let found = run(&cluster, &format!("run-{number}"), image, args);
                 assert!(found.starts_with(said), "{image} {args}: {found}");
             }
-            false => eprintln!("SKIPPED: {image}: this machine has no {program}"),
+            false => skip!("{image}: this machine has no {program}"),
         }
     }
 }

@@ -248,7 +248,7 @@ fn who_asks_for_it_shares_memory_with_the_machine() {
         let name = format!("kloop-test-{}", std::process::id());
         let file = Path::new("/dev/shm").join(&name);
         if fs::write(&file, "of the machine\n").is_err() {
-            return eprintln!("SKIPPED: /dev/shm is not to be written to here");
+            return skip!("/dev/shm is not to be written to here");
         }
         let script = format!("cat /dev/shm/{name}");
         cluster.apply(&pod_with("shares", &format!("{ONCE}, hostIPC: true"), "", &script));
@@ -317,7 +317,7 @@ fn a_cluster_may_live_in_shared_memory() {
     let is_root = rustix::process::geteuid().is_root();
     for user in [None, Some(65534)].into_iter().filter(|user| user.is_none() || is_root) {
         let Ok(cluster) = Cluster::within(Path::new("/dev/shm")) else {
-            return eprintln!("SKIPPED: /dev/shm is not to be written to here");
+            return skip!("/dev/shm is not to be written to here");
         };
         let cluster = user.into_iter().fold(cluster, Cluster::given_to);
         let _plane = cluster.watch();

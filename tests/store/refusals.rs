@@ -127,7 +127,7 @@ fn the_folder_must_be_ours_alone() {
 #[test]
 fn another_users_file_or_folder_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can give a file away");
+        skip!("only root can give a file away");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

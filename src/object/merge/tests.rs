@@ -265,7 +265,7 @@ fn recorded_patches_lead_to_the_recorded_object() {
     let shared = std::env::var("KLOOP_SHARED").unwrap_or_else(|_| "../shared".into());
     let folder = std::path::Path::new(&shared).join("golden/patch-kinds");
     let Ok(conversation) = std::fs::read_to_string(folder.join("conversation.txt")) else {
-        eprintln!("SKIPPED: no golden recordings in {}", folder.display());
+        skip!("no golden recordings in {}", folder.display());
         return;
     };
     let file = std::fs::read_to_string(folder.join("dep.yaml")).unwrap();

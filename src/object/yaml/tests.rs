@@ -324,7 +324,7 @@ fn real_manifests_are_read() {
     let mut failed = Vec::new();
     while let Some(folder) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else {
-            eprintln!("SKIPPED: no corpus in {}", folder.display());
+            skip!("no corpus in {}", folder.display());
             continue;
         };
         for path in entries.flatten().map(|entry| entry.path()) {
@@ -355,7 +355,7 @@ fn shared() -> PathBuf {
 fn recorded(flags: &[&str], start: &str) -> Vec<(String, String)> {
     let golden = shared().join("golden");
     let Ok(folders) = std::fs::read_dir(&golden) else {
-        eprintln!("SKIPPED: no golden recordings in {}", golden.display());
+        skip!("no golden recordings in {}", golden.display());
         return Vec::new();
     };
     let mut blocks = Vec::new();

@@ -233,7 +233,7 @@ mod tests {
     fn socket(family: AddressFamily, kind: SocketType, call: SocketCall, asked: SocketAddr) -> Option<CallerSocket> {
         let made = net::socket(family, kind, None);
         if matches!(made, Err(Errno::AFNOSUPPORT)) {
-            eprintln!("SKIPPED: this machine has no {family:?}");
+            skip!("this machine has no {family:?}");
             return None;
         }
         Some(CallerSocket::new(made.unwrap(), call, asked))
