@@ -41,6 +41,9 @@ pub const NETWORK: &str = "network";
 /// The meta entry with the configuration of the scheduler's profiles, as JSON; empty for Kubernetes' own.
 pub const PROFILES: &str = "scheduler";
 
+/// The meta entry with the names of the controllers that the control plane does not run, separated by commas.
+pub const LEFT_OUT: &str = "left-out";
+
 /// The moment of the nodes' last heartbeat, in the store's metadata.
 pub const HEARD: &str = "heartbeat";
 

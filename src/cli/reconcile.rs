@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long)]
     no_local_node: bool,
     /// Controllers to run, by the names that --verbose shows, with or without -controller: '*' for all, 'foo' for the controller foo,
-    /// '-foo' to exclude it.
+    /// '-foo' to exclude it. The scheduler, the kubelet, and the loops for images, node pressure and the network always run.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
     /// Name of this machine's node [default: the host's name].

@@ -9,14 +9,15 @@ use crate::apiserver::api::NETWORK;
 use crate::apiserver::create::key_of;
 use crate::apiserver::read;
 use crate::object::{Key, Resource, Str, Time, time};
-use crate::reconcile::control_loop::HEARD;
+use crate::reconcile::control_loop::{HEARD, LEFT_OUT};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::why::{
     CauseChain, CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, LastActivity,
-    UnreportedExit, explain, unmet,
+    StoppedProcess, UnreportedExit, explain, unmet,
 };
 use crate::reconcile::{leader, store_tail};
 use crate::runtime::ports::{self, PortHolder};
+use crate::runtime::process::{self, ProcessIdentity};
 use crate::runtime::{GATEWAY, folder, has_gateway, logs, usage, wire};
 use crate::show::escape;
 use crate::store::Store;
@@ -94,6 +95,12 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let key = Key::new(Resource("namespaces"), "", name);
         context.read_view(|txn| read::exact(txn, &key))?;
     }
+    if nothing_named && context.existing()?.is_none() {
+        let state = context.state();
+        let text =
+            format!("there is no cluster yet: there is no file {}; kloop apply -f FILE makes one", state.display());
+        return Err(Failure::plain(text));
+    }
     let mut answers = Vec::new();
     if let Some(api) = context.existing()? {
         let (mut world, plane) = load_world(api.store())?;
@@ -145,11 +152,36 @@ fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
     let meta = |name: &str| crate::store::StoreRead::meta(&snapshot, name).ok().flatten();
     world.settings.network = meta(NETWORK).and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
     let heard: Option<Time> = meta(HEARD).and_then(|text| text.parse().ok());
-    let runs = leader::leader_of(store.home()).is_some();
+    let leader = leader::leader_of(store.home());
+    let runs = leader.is_some();
+    let stopped = leader.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| process::awaits_continue(*pid));
+    let left_out = meta(LEFT_OUT).unwrap_or_default();
+    let left_out = left_out.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let is_silent = runs && heard.is_some_and(|heard| now.duration_since(heard) > SILENT);
-    let lost = if runs && !is_silent { HashMap::new() } else { lost(&world, store) };
+    let lost = if runs && !is_silent && stopped.is_none() { HashMap::new() } else { lost(&world, store) };
+    let halted = halted(&world, store);
     let is_closed = world.list("ingresses.networking.k8s.io").next().is_some() && !has_gateway(store.home());
-    Ok((world, ControlPlaneState { runs, is_silent, heard, lost, is_closed, pretends: false }))
+    let plane =
+        ControlPlaneState { runs, is_silent, stopped, left_out, heard, lost, halted, is_closed, pretends: false };
+    Ok((world, plane))
+}
+
+/// The pods with a process on this machine that a signal such as SIGSTOP has stopped.
+fn halted(world: &World, store: &Store) -> HashMap<Str, StoppedProcess> {
+    let halted = |row: &Arc<Row>| {
+        row.pod().filter(|pod| pod.node.is_some() && !pod.phase.is_terminal())?;
+        let record = folder::read_record(&folder::pod(store.home(), row.body().local_uid()))?;
+        let record = Some(record).filter(|record| record.boot == process::boot_id())?;
+        let is_stopped = |process: &ProcessIdentity| process::awaits_continue(process.pid) && process.lives();
+        if let Some(shim) = record.shim.filter(is_stopped) {
+            return Some((row.uid.clone(), StoppedProcess::Shim(shim.pid)));
+        }
+        let processes = record.containers.iter().filter_map(|(name, known)| Some((name, known.process()?)));
+        let stopped = processes.filter(|(_, process)| is_stopped(process));
+        let stopped: BTreeMap<Str, i32> = stopped.map(|(name, process)| (name.as_str().into(), process.pid)).collect();
+        (!stopped.is_empty()).then(|| (row.uid.clone(), StoppedProcess::Containers(stopped)))
+    };
+    world.list("pods").filter_map(halted).collect()
 }
 
 /// The pods of this machine whose status says that they run, although they have no shim any more, or it has seen containers end.

@@ -1,12 +1,12 @@
 //! The loop around the ticks: one thread that waits for a hint, a report, a signal or a due moment, and then ticks.
 
-pub use crate::apiserver::api::HEARD;
+pub use crate::apiserver::api::{HEARD, LEFT_OUT};
 
 use super::control_plane::{ControlPlane, TickInput};
 use super::convergence::{self, Unmet};
 use super::leader::Leadership;
 use super::tick::{self, TickBudget, TickError};
-use super::{LogLevel, LogLine, LogSink, node};
+use super::{LogLevel, LogLine, LogSink, loops, node};
 use crate::apiserver::{Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
@@ -197,7 +197,7 @@ impl ControlLoop {
         for lack in &lacks {
             control.plane.log_text(Time::now(), lack.told);
         }
-        retry_while_busy(|| control.note_profiles())?;
+        retry_while_busy(|| control.note_settings())?;
         control.files = Files::identify(control.api.store().path());
         control.plane.take_manifests(&files, Time::now());
         control.load()?;
@@ -413,14 +413,21 @@ impl ControlLoop {
         Ok(())
     }
 
-    /// Others go by the same profiles: `why` and `plan`.
-    fn note_profiles(&mut self) -> anyhow::Result<()> {
+    /// Notes the settings that `why` and `plan` go by, too: the scheduler's profiles, and the controllers that do not run.
+    fn note_settings(&mut self) -> anyhow::Result<()> {
+        let left_out = loops::left_out(&self.settings.loops).join(",");
         let mut txn = self.api.store_mut().write(Duration::from_secs(10))?;
-        if txn.meta(api::PROFILES)?.unwrap_or_default() == self.settings.scheduler {
+        let mut is_news = false;
+        for (entry, text) in [(api::PROFILES, &self.settings.scheduler), (LEFT_OUT, &left_out)] {
+            if txn.meta(entry)?.unwrap_or_default() != *text {
+                txn.set_meta(entry, text)?;
+                is_news = true;
+            }
+        }
+        if !is_news {
             return Ok(());
         }
-        txn.set_meta(api::PROFILES, &self.settings.scheduler)?;
-        txn.commit().map(|_| ()).context("cannot note the scheduler's profiles")
+        txn.commit().map(|_| ()).context("cannot note the settings of this control plane")
     }
 
     fn note_heartbeat(&mut self, now: Time) -> Result<(), StoreError> {

@@ -13,8 +13,8 @@ pub fn all_loops() -> Vec<&'static Loop> {
 }
 
 /// The controllers that a list enables (kube-controller-manager's `--controllers`): `*` for all, `NAME` for one, `-NAME` for all but it,
-/// by names as `verbose` lines show them, with or without the ending `-controller`. Every other loop runs in any case. The error says
-/// which name is unknown, and which are known.
+/// by names as `verbose` lines show them, with or without the ending `-controller`. Every other loop always runs. The error names what
+/// is not a controller, and lists the controllers.
 pub fn chosen(list: &[String]) -> Result<Vec<&'static Loop>, String> {
     let is_controller = |each: &Loop| controllers::ALL.iter().any(|one| one.name == each.name);
     let is_meant = |word: &str, name: &str| word == name || word == short(name);
@@ -23,6 +23,9 @@ pub fn chosen(list: &[String]) -> Result<Vec<&'static Loop>, String> {
     if let Some(unknown) = unknown {
         let names: Vec<&str> = controllers::ALL.iter().map(|one| short(one.name)).collect();
         let names = names.join(", ");
+        if all_loops().iter().any(|each| is_meant(unknown, each.name)) {
+            return Err(format!("{unknown:?} always runs, only controllers can be left out: {names}"));
+        }
         return Err(format!("{unknown:?} is not in the list of known controllers: {names}"));
     }
     let runs = |each: &Loop| {
@@ -31,6 +34,12 @@ pub fn chosen(list: &[String]) -> Result<Vec<&'static Loop>, String> {
         !list.iter().any(is_out) && list.iter().any(is_in)
     };
     Ok(all_loops().into_iter().filter(|each| !is_controller(each) || runs(each)).collect())
+}
+
+/// The names of the controllers that are not among these loops.
+pub fn left_out(chosen: &[&Loop]) -> Vec<&'static str> {
+    let runs = |name: &str| chosen.iter().any(|each| each.name == name);
+    controllers::ALL.iter().map(|each| each.name).filter(|name| !runs(name)).collect()
 }
 
 /// A controller's name without its ending.
@@ -57,6 +66,13 @@ mod tests {
         assert_eq!(count(&["job", "deployment"]), Ok(most - 2));
         let refused = count(&["*", "-jobs"]).unwrap_err();
         assert!(refused.starts_with("\"jobs\" is not in the list of known controllers: "), "{refused}");
+        assert_eq!(left_out(&chosen(&["*".into(), "-job".into()]).unwrap()), ["job-controller"]);
+        assert!(left_out(&all_loops()).is_empty());
+        for name in ["kubelet", "default-scheduler", "kube-proxy", "networkpolicy", "image-controller"] {
+            let refused = count(&["*", &format!("-{name}")]).unwrap_err();
+            let words = format!("{name:?} always runs, only controllers can be left out: ");
+            assert!(refused.starts_with(&words) && refused.contains(" job, "), "{refused}");
+        }
         assert!(refused.contains(" job, ") && refused.contains(" deployment, "), "{refused}");
     }
 }

@@ -44,9 +44,19 @@ pub fn stat(pid: i32) -> Option<ProcessStat> {
 
 /// Whether a process was stopped by a signal, or a debugger has it.
 pub fn is_stopped(pid: i32) -> bool {
-    let line = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let end = line.iter().rposition(|byte| *byte == b')').unwrap_or(0);
-    matches!(line.get(end + 2), Some(b'T' | b't'))
+    matches!(state_letter(pid), Some(b'T' | b't'))
+}
+
+/// Whether a process was stopped by a signal, as SIGSTOP: SIGCONT makes it go on.
+pub fn awaits_continue(pid: i32) -> bool {
+    state_letter(pid) == Some(b'T')
+}
+
+/// The letter for the state of a process in `/proc/pid/stat`.
+fn state_letter(pid: i32) -> Option<u8> {
+    let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = line.iter().rposition(|byte| *byte == b')')?;
+    line.get(end + 2).copied()
 }
 
 /// The program's name stands in parentheses and may itself hold blanks and parentheses: count from the last one.

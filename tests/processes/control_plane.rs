@@ -541,3 +541,45 @@ fn a_backup_takes_the_place_of_a_state_that_was_lost() {
     assert_eq!(pids(&cluster, &pods), before, "no process was disturbed");
     assert_eq!(cluster.run(&["get", "configmap", "later"], "").code, 1, "it was made after the copy");
 }
+
+#[test]
+fn why_names_a_controller_that_was_left_out() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch_with(&["--controllers", "*,-job"]);
+    plane.until_says("ready: ");
+    cluster.apply(
+        r#"{apiVersion: batch/v1, kind: Job, metadata: {name: once}, spec: {template: {spec: {restartPolicy: Never,
+            containers: [{name: main, image: busybox, command: ["true"]}]}}}}"#,
+    );
+    let said = cluster.kloop("why job/once");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert!(said.out.contains("job-controller is not running: it was left out by --controllers"), "{}", said.out);
+    assert_eq!(plane.end("INT"), 0);
+    let whole = cluster.watch();
+    cluster.until_reads("job/once", "{.status.succeeded}", "1");
+    assert!(!cluster.kloop("why job/once").out.contains("left out"));
+    assert_eq!(whole.end("INT"), 0);
+}
+
+#[test]
+fn why_names_a_stopped_process() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&deployment("web", 1, 1000));
+    let pods = cluster.ready_pods("app=web", 1);
+    let main = cluster.pid(&pods[0]);
+    let shim = kloop::runtime::process::stat(main as i32).expect("it runs").parent as u32;
+    cluster.until("it has converged", || cluster.kloop("why").code == 0);
+    for (pid, what) in [(plane.pid(), "control plane"), (shim, "its shim, process"), (main, "container main")] {
+        signal(pid, "STOP");
+        let mend = format!("kill -CONT {pid}");
+        for line in ["why", "why deploy/web"] {
+            cluster.until(&format!("kloop {line} tells of the {what}"), || {
+                let said = cluster.kloop(line);
+                said.code == 1 && said.out.contains(what) && said.out.contains(&mend)
+            });
+        }
+        signal(pid, "CONT");
+        cluster.until("it goes on", || cluster.kloop("why deploy/web").code == 0);
+    }
+}

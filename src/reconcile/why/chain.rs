@@ -63,7 +63,27 @@ fn link(world: &mut World, row: &Arc<Row>, of: &ControlPlaneState) -> CauseLink 
         crate::kinds::image::RESOURCE => image::link(world, row, of),
         _ => workload::link(world, row, of),
     };
-    if row.is_deleting() { leaving(world, row, link) } else { link }
+    let link = if row.is_deleting() { leaving(world, row, link) } else { link };
+    left_out(world, row, link, of)
+}
+
+/// Names the controller that does not run, where it is the one that would act next.
+fn left_out(world: &mut World, row: &Row, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+    if of.left_out.is_empty() || !of.runs || link.standing == ConvergenceState::Stuck {
+        return link;
+    }
+    let is_responsible =
+        link.standing != ConvergenceState::Converged && of.left_out.iter().any(|name| *name == link.by);
+    let name = is_responsible.then_some(link.by).or_else(|| {
+        let root = row.key.resource.0;
+        dry_run::left_out(of)
+            .find(|each| each.root == root && dry_run::is_due(world, each, &row.key))
+            .map(|each| each.name)
+    });
+    let Some(name) = name else { return link };
+    let error = format!("{name} is not running: it was left out by --controllers");
+    let next = format!("end the control plane, and start one that runs {name}: kloop reconcile --watch");
+    CauseLink { error: Some(error), ..link }.stuck(next)
 }
 
 /// Explains a deletion in progress by the remaining finalizers.

@@ -2,7 +2,9 @@
 
 use super::ended::known_end;
 use super::last_activity::{EventSubject, last_told};
-use super::{CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, UnreportedExit};
+use super::{
+    CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, StoppedProcess, UnreportedExit,
+};
 use crate::kubelet;
 use crate::object::{Object, Time, time};
 use crate::world::{Row, World};
@@ -35,7 +37,7 @@ pub fn links(world: &World, row: &Row, of: &ControlPlaneState) -> Vec<CauseLink>
                 let ago = time::age(world.now.duration_since(at).as_secs().max(0));
                 ended_since(link, row, name, &format!("ended with code {code} {ago} ago"))
             }
-            _ => link,
+            _ => halted(link, of.halted.get(&row.uid), name),
         }
     };
     let all: Vec<CauseLink> = init.chain(main).map(link).collect();
@@ -74,6 +76,14 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str, of: &
         return one.terminated(link, &state["terminated"], runs_once, pod);
     }
     one.waiting(link, &state["waiting"], pod)
+}
+
+/// A container whose main process a signal has stopped runs on by its status, and does nothing.
+fn halted(link: CauseLink, stopped: Option<&StoppedProcess>, name: &str) -> CauseLink {
+    let Some(StoppedProcess::Containers(stopped)) = stopped else { return link };
+    let Some(pid) = stopped.get(name) else { return link };
+    let seen = format!("{}, but a signal has stopped its process {pid}", link.seen);
+    CauseLink { seen, limited: None, ..link }.stuck(format!("kill -CONT {pid}"))
 }
 
 /// One that has ended since its status was written: what becomes of it is for the loop to say, which does not run.

@@ -1,7 +1,7 @@
 //! Dry run of the loops: asks them for their next writes, passes these to the API server, and rolls them back.
 
 use super::super::{loops, tick};
-use super::autoscaler;
+use super::{ControlPlaneState, autoscaler};
 use crate::apiserver::create::PodTemplateCache;
 use crate::object::{Key, Time};
 use crate::runtime::contain::contain;
@@ -54,6 +54,19 @@ pub fn prospect(world: &mut World, key: &Key) -> DryRunResult {
         rehearse(world, each, key, &mut prospect);
     }
     prospect
+}
+
+/// The loops that the control plane leaves out and that can be asked here.
+pub fn left_out(of: &ControlPlaneState) -> impl Iterator<Item = &'static Loop> {
+    let is_out = |each: &&Loop| of.runs && of.left_out.iter().any(|name| name == each.name) && goes_by_objects(each);
+    loops::all_loops().into_iter().filter(is_out)
+}
+
+/// Whether a loop has anything to write for an object.
+pub fn is_due(world: &mut World, each: &'static Loop, key: &Key) -> bool {
+    let mut prospect = DryRunResult::default();
+    rehearse(world, each, key, &mut prospect);
+    !prospect.due.is_empty() || prospect.refused.is_some()
 }
 
 fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut DryRunResult) {

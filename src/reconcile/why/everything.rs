@@ -1,11 +1,11 @@
 //! Everything that is not as it was asked for, each cause told once.
 
 use super::chain::owners;
-use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, explain, plane};
+use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, dry_run, explain, plane};
 use crate::kinds::image;
 use crate::object::Key;
 use crate::reconcile::convergence;
-use crate::world::World;
+use crate::world::{Loop, World};
 use std::collections::BTreeSet;
 
 /// Resources without a status that shows when they are stuck, explained by their chain. Prerequisites of others come
@@ -31,21 +31,33 @@ pub fn unmet(world: &mut World, namespace: Option<&str>, of: &ControlPlaneState)
         answers.extend(explain(world, &key, of).filter(|answer| answer.standing() == ConvergenceState::Stuck));
     }
     let rows = BY_CHAIN.iter().flat_map(|resource| world.list(resource)).filter(|row| !row.is_deleting());
-    let others: Vec<Key> = rows.map(|row| row.key.clone()).filter(is_meant).collect();
+    let mut others: Vec<Key> = rows.map(|row| row.key.clone()).filter(is_meant).collect();
+    others.extend(awaiting_left_out(world, of).into_iter().filter(is_meant).filter(|key| !judged.contains(key)));
     for key in others {
         let answer = explain(world, &key, of).filter(|answer| answer.standing() == ConvergenceState::Stuck);
         answers.extend(answer.filter(|answer| answer.root_cause().is_some_and(|cause| !is_told(&answers, cause))));
     }
-    if answers.is_empty() && of.is_silent {
+    if answers.is_empty() && (of.is_silent || of.stopped.is_some()) {
         answers.push(CauseChain { about: PLANE.into(), links: vec![plane(of, world.now, false)], place: 0 });
     }
     answers
 }
 
-/// Returns the topmost owners of pods (or the pods) that have ended although their status says that they run; the store
-/// alone does not know.
+/// Returns the objects of other kinds for which a controller has something to do that does not run.
+fn awaiting_left_out(world: &mut World, of: &ControlPlaneState) -> Vec<Key> {
+    let loops: Vec<&Loop> = dry_run::left_out(of).filter(|each| !BY_CHAIN.contains(&each.root)).collect();
+    let mut found = Vec::new();
+    for each in loops {
+        let keys: Vec<Key> = world.list(each.root).map(|row| row.key.clone()).collect();
+        found.extend(keys.into_iter().filter(|key| dry_run::is_due(world, each, key)));
+    }
+    found
+}
+
+/// Returns the topmost owners of pods (or the pods) that have ended, or are stopped, although their status says that they run; the
+/// store alone does not know.
 fn lost(world: &World, of: &ControlPlaneState) -> BTreeSet<Key> {
-    let rows = of.lost.keys().filter_map(|uid| world.by_uid(uid));
+    let rows = of.lost.keys().chain(of.halted.keys()).filter_map(|uid| world.by_uid(uid));
     rows.map(|row| owners(world, row).first().unwrap_or(row).key.clone()).collect()
 }
 

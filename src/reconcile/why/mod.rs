@@ -65,10 +65,16 @@ pub struct ControlPlaneState {
     pub runs: bool,
     /// Whether it runs, but has kept nothing for longer than it ever should: it is stopped, or cannot write.
     pub is_silent: bool,
+    /// Its process, when a signal such as SIGSTOP has stopped it.
+    pub stopped: Option<i32>,
+    /// The controllers that it does not run, by name.
+    pub left_out: Vec<String>,
     /// When one was last heard of.
     pub heard: Option<Time>,
     /// Pods, by uid, of which processes have ended although their status, which nobody keeps, says that they run.
     pub lost: HashMap<Str, UnreportedExit>,
+    /// Pods, by uid, with a process on this machine that a signal has stopped.
+    pub halted: HashMap<Str, StoppedProcess>,
     /// Whether the process is gone that lets the machine in, although there is something to let in to.
     pub is_closed: bool,
     /// Whether pods are only pretended, as in a plan: nobody knows what they would use.
@@ -82,6 +88,15 @@ pub enum UnreportedExit {
     All,
     /// These containers, by name; the pod's shim has seen it.
     Some(BTreeMap<Str, ContainerExit>),
+}
+
+/// A process of a pod that a signal such as SIGSTOP has stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoppedProcess {
+    /// The pod's shim, with this pid.
+    Shim(i32),
+    /// The main processes of these containers, by name, with their pids.
+    Containers(BTreeMap<Str, i32>),
 }
 
 /// Exit of a container.
@@ -264,6 +279,12 @@ fn is_plane(link: &CauseLink) -> bool {
 /// The link about the control plane itself. That none runs keeps nothing from being as it was asked for; where something is missing,
 /// it is the first cause.
 fn plane(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink {
+    if let Some(pid) = plane.stopped {
+        let seen = format!("one runs, but a signal has stopped its process {pid}");
+        let link =
+            CauseLink { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..CauseLink::default() };
+        return link.stuck(format!("kill -CONT {pid}"));
+    }
     let ago = plane.heard.map(|heard| time::age((now.as_second() - heard.as_second()).max(0)));
     if let Some(ago) = ago.as_ref().filter(|_| plane.is_silent) {
         let seen = format!("one runs, but has kept nothing for {ago}");

@@ -3,7 +3,7 @@
 use super::chain::in_namespace;
 use super::ended::known_end;
 use super::last_activity::{last_told, port_unavailable};
-use super::{CauseLink, ControlPlaneState, ConvergenceState, UnreportedExit, name, placement};
+use super::{CauseLink, ControlPlaneState, ConvergenceState, StoppedProcess, UnreportedExit, name, placement};
 use crate::object::{Object, time};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
@@ -21,6 +21,11 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let is_ready = row.pod().is_some_and(|pod| pod.ready);
     let seen = if is_ready { format!("{phase} and Ready") } else { phase_text(&object, phase) };
     let link = CauseLink { wanted: wanted.into(), seen, ..CauseLink::from_row(row) };
+    if let Some(StoppedProcess::Shim(pid)) = of.halted.get(&row.uid) {
+        let seen =
+            format!("a signal has stopped its shim, process {pid}; its status, from before that, says {}", link.seen);
+        return CauseLink { seen, ..link }.stuck(format!("kill -CONT {pid}"));
+    }
     if row.is_deleting() {
         return ending(world, row, link);
     }

@@ -1,4 +1,6 @@
-use super::{CauseChain, ContainerExit, ControlPlaneState, ConvergenceState, UnreportedExit, explain, unmet};
+use super::{
+    CauseChain, ContainerExit, ControlPlaneState, ConvergenceState, StoppedProcess, UnreportedExit, explain, unmet,
+};
 use crate::kinds;
 use crate::object::{Key, Object, Time};
 use crate::reconcile::convergence::reachability;

@@ -141,3 +141,65 @@ fn a_pod_that_failed_tells_how_its_container_ended() {
         assert_eq!(answer.root_cause().and_then(|cause| cause.error.as_deref()), Some(expected), "{answer:#?}");
     }
 }
+
+fn runs_without(left_out: &[&str]) -> ControlPlaneState {
+    let left_out = left_out.iter().map(|name| (*name).to_owned()).collect();
+    ControlPlaneState { runs: true, left_out, ..ControlPlaneState::default() }
+}
+
+#[test]
+fn a_controller_that_is_left_out_is_the_cause() {
+    let template = json!({"metadata": {"labels": {"app": "p"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
+    let meta = json!({"name": "x", "generation": 1});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template,
+        "selector": {"matchLabels": {"app": "p"}}, "completions": 1, "parallelism": 1}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta,
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "p"}}, "template": template}});
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta,
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "p"}}}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    for (object, about, left_out) in [
+        (&job, "jobs.batch", "job-controller"),
+        (&deployment, "deployments.apps", "deployment-controller"),
+        (&budget, "poddisruptionbudgets.policy", "controllermanager"),
+    ] {
+        let mut world = world(&[node("True"), namespace.clone(), account.clone(), object.clone()]);
+        let key = Key::new(crate::object::Resource(about), "default", "x");
+        let plane = runs_without(&[left_out]);
+        let answer = explain(&mut world, &key, &plane).expect("it is there");
+        let link = &answer.links[answer.place];
+        let error = format!("{left_out} is not running: it was left out by --controllers");
+        assert_eq!((link.standing, link.error.as_deref()), (ConvergenceState::Stuck, Some(&*error)), "{answer:#?}");
+        assert!(answer.next().contains(&format!("start one that runs {left_out}")), "{}", answer.next());
+        assert_eq!(unmet(&mut world, None, &plane).len(), 1, "{about}");
+        // Without a control plane, and with one that runs everything, this is no cause.
+        for plane in [ControlPlaneState { runs: false, ..runs_without(&[left_out]) }, runs_without(&["ttl-controller"])]
+        {
+            let answer = explain(&mut world, &key, &plane).expect("it is there");
+            assert_eq!(answer.links[answer.place].error, None, "{answer:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_stopped_process_is_the_cause_with_the_command_that_continues_it() {
+    let mut runs = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
+    runs["status"]["phase"] = "Running".into();
+    runs["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    runs["status"]["containerStatuses"][0]["ready"] = true.into();
+    let key = Key::new(crate::object::Resource("pods"), "default", "p");
+    let halted =
+        |stopped: StoppedProcess| ControlPlaneState { halted: [("Pod-p".into(), stopped)].into(), ..runs_without(&[]) };
+    for (plane, what, next) in [
+        (halted(StoppedProcess::Shim(7)), "pod/p", "kill -CONT 7"),
+        (halted(StoppedProcess::Containers([("c".into(), 8)].into())), "container c", "kill -CONT 8"),
+        (ControlPlaneState { stopped: Some(9), ..runs_without(&[]) }, "control plane", "run: kill -CONT 9"),
+    ] {
+        let mut world = world(&[node("True"), runs.clone()]);
+        let answer = explain(&mut world, &key, &plane).expect("it is there");
+        assert_eq!(answer.root_cause().map(|link| &*link.what), Some(what), "{answer:#?}");
+        assert_eq!(answer.next(), next);
+        assert_eq!(unmet(&mut world, None, &plane).len(), 1, "{what}");
+    }
+}
