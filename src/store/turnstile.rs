@@ -118,6 +118,21 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_with_the_turn_is_not_taken_for_the_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.db");
+        let mut store = crate::store::Store::open(&path, crate::store::OpenMode::Create).unwrap();
+        let writer = rusqlite::Connection::open(&path).unwrap();
+        writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+        // As if another process had the turn and waited for the writer.
+        let turn = turnstile(&dir).acquire(Duration::ZERO).unwrap();
+        turn.0.write.write_all_at(format!("{:<10}\n", u32::MAX).as_bytes(), 0).unwrap();
+        let error = store.write(Duration::from_millis(3)).err().unwrap();
+        let StoreError::Busy { holder_pid, .. } = error else { panic!("{error}") };
+        assert_eq!(holder_pid, Some(std::process::id()));
+    }
+
+    #[test]
     fn a_greedy_writer_lets_the_waiting_one_in() {
         let dir = tempfile::tempdir().unwrap();
         let (greedy, waiting) = (turnstile(&dir), turnstile(&dir));

@@ -41,7 +41,14 @@ impl Store {
         if self.trouble.take_if(|trouble| *trouble == InjectedFault::Busy).is_some() {
             return Err(StoreError::Busy { holder_pid: None, waited: patience });
         }
-        let turn = self.turnstile.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose()?;
+        let turn = self.turnstile.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose();
+        let turn = turn.map_err(|error| match error {
+            // Who has the turn may itself wait, for another program: SQLite's lock shows who writes.
+            StoreError::Busy { holder_pid, waited } => {
+                StoreError::Busy { holder_pid: self.holder_of_wal().or(holder_pid), waited }
+            }
+            other => other,
+        })?;
         // Ours wait at the turnstile; this waits for a foreign program such as `sqlite3`.
         let left = patience.saturating_sub(start.elapsed());
         let begun = self.query(|connection| {
@@ -52,7 +59,7 @@ impl Store {
         });
         match begun {
             Err(StoreError::Busy { .. }) => {
-                let holder_pid = super::holder::of_wal(&self.place.neighbour("-shm"));
+                let holder_pid = self.holder_of_wal();
                 return Err(StoreError::Busy { holder_pid, waited: start.elapsed() });
             }
             begun => begun?,
@@ -67,6 +74,11 @@ impl Store {
             txn.counter = txn.begun;
         }
         Ok(txn)
+    }
+
+    /// The process that holds SQLite's write lock, where that can be known.
+    fn holder_of_wal(&self) -> Option<u32> {
+        super::holder::of_wal(&self.place.neighbour("-shm"))
     }
 }
 
