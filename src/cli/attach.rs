@@ -79,13 +79,16 @@ pub fn join(
     }
     // A container with a terminal is met in one, asked for or not; one that reads nothing is listened to only.
     let streams = SessionOptions { tty: has("tty"), stdin: wish.stdin && has("stdin"), ..wish }.streams(context);
+    // To a container that was started for this, the end of a file or a pipe is the end of its input, and its output is awaited.
+    let types_end = replay && has("tty") && streams.stdin && !streams.terminal;
+    let mode = AttachMode { streams, replay, types_end };
     let state = context.api()?.store().home().to_owned();
     let ready = || {
         if !wish.quiet {
             context.print_notice(PROMPT);
         }
     };
-    match session::attach(&state, pod.local_uid(), container, AttachMode { streams, replay }, ready)? {
+    match session::attach(&state, pod.local_uid(), container, mode, ready)? {
         SessionEnd::Missing => Ok(AttachResult::Missing),
         SessionEnd::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
         SessionEnd::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),

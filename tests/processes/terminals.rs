@@ -303,3 +303,24 @@ fn the_shell_of_the_fixture_answers() {
     screen.until_shows("kept\r\n");
     screen.close();
 }
+
+#[test]
+fn run_in_a_terminal_shows_the_output_when_standard_input_is_none() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.until("it leads", || cluster.kloop("get nodes --no-headers").out.contains(" Ready "));
+    let script = "echo first; until test -e /tmp/go; do sleep 0.05; done; echo last; exit 7";
+    let line = ["run", "a", "-it", "--rm", "-q", "--image=busybox", "--restart=Never", "--", "sh", "-c", script];
+    let session = cluster.background(&line);
+    cluster.until("its input has ended", || cluster.kloop("exec a -- touch /tmp/go").code == 0);
+    let code = session.ended();
+    let said = session.said();
+    assert!(said.contains("first\r\nlast\r\n") && code == 7, "{code}: {said}");
+    // Programs read the end of a pipe, also in the middle of a line.
+    for (name, typed) in [("b", "echo a$((1+1))b\n"), ("c", "echo a$((1+1))b")] {
+        let line = ["run", name, "-it", "--rm", "-q", "--image=busybox", "--restart=Never", "--", "sh"];
+        let said = cluster.run(&line, typed);
+        assert!(said.out.contains("a2b\r\n") && said.code == 0, "{}{}", said.out, said.err);
+    }
+    cluster.nothing_is_left();
+}

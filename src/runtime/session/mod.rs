@@ -105,6 +105,9 @@ pub struct AttachMode {
     pub streams: SessionStreams,
     /// Whether what it has written before comes first.
     pub replay: bool,
+    /// For a container with a terminal: the end of our standard input is typed as Ctrl-D, and the outputs are shown until the container
+    /// ends. Otherwise the session ends with our standard input.
+    pub types_end: bool,
 }
 
 /// Attaches our standard input, output and error to a running container; `ready` is called when we are.
@@ -116,7 +119,7 @@ pub fn attach(
     ready: impl FnOnce(),
 ) -> io::Result<SessionEnd> {
     let Some(mut shim) = ShimConnection::connect(state, uid, container)? else { return Ok(SessionEnd::Missing) };
-    let AttachMode { streams, replay } = joining;
+    let AttachMode { streams, replay, types_end } = joining;
     let mut copies = Vec::new();
     let mut lay = |own: BorrowedFd, is_output: bool| -> io::Result<OwnedFd> {
         let (theirs, copy) = laid(own, is_output)?;
@@ -125,6 +128,9 @@ pub fn attach(
     };
     let input = if streams.stdin { lay(stdin(), false)? } else { spawn::nothing()? };
     let pipes = [input, lay(stdout(), true)?, lay(stderr(), true)?];
+    if types_end {
+        copies.iter_mut().filter(|copy| !copy.is_output).for_each(|copy| copy.types_end = true);
+    }
     let attach = AttachRequest { container: container.to_owned(), stdin: streams.stdin, replay };
     shim.send_request(ShimRequest::Attach(attach), pipes)?;
     match shim.next_answer()? {
@@ -287,6 +293,8 @@ impl ShimConnection {
         mut copies: Vec<CopyDirection>,
         terminal: Option<(&Terminal, ResizeCallback)>,
     ) -> io::Result<SessionEnd> {
+        // A shim ends an attachment to a terminal when its input is closed.
+        let mut held = Vec::new();
         loop {
             while let Some(answer) = self.read_answer()? {
                 if let Some(ended) = ended(&answer) {
@@ -312,7 +320,9 @@ impl ShimConnection {
             if copies.iter().any(|copy| copy.is_output && copy.broken) {
                 return Ok(SessionEnd::Told(SIGPIPE));
             }
-            copies.retain(|copy| !copy.over);
+            let (over, left): (Vec<_>, Vec<_>) = copies.into_iter().partition(|copy| copy.over);
+            copies = left;
+            held.extend(over.into_iter().filter(|copy| copy.types_end && !copy.broken));
             if let Some((terminal, fit)) = terminal.filter(|_| ready[1]) {
                 if let Some(signal) = terminal.heed() {
                     return Ok(SessionEnd::Told(signal));
