@@ -308,3 +308,22 @@ fn servers_listen() {
         cluster.nothing_is_left();
     }
 }
+
+#[test]
+fn mariadb_has_the_health_check_of_its_image() {
+    let Some(cluster) = cluster_for("mariadb", &["mariadbd"]) else { return };
+    let _plane = cluster.watch();
+    let env = "[{name: MARIADB_RANDOM_ROOT_PASSWORD, value: '1'}]";
+    let check = "[healthcheck.sh, --connect, --innodb_initialized]";
+    cluster.apply(&database("'mariadb:11'", env, "/var/lib/mysql", check));
+    cluster.ready_pods("app=db", 1);
+    let said = cluster.kloop("exec db-0 -- healthcheck.sh --connect --nonsense");
+    assert_eq!(said.err.lines().next(), Some("healthcheck.sh: unknown check --nonsense"), "{}", said.err);
+    // The login is kept with the data.
+    signal(cluster.pid("db-0"), "KILL");
+    cluster.until_reads("pod/db-0", "{.status.containerStatuses[0].restartCount}", "1");
+    cluster.ready_pods("app=db", 1);
+    assert!(!Path::new("/usr/local/bin/healthcheck.sh").exists(), "it is the container's own");
+    cluster.ok("delete statefulset db");
+    cluster.nothing_is_left();
+}
