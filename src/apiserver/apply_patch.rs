@@ -24,12 +24,7 @@ pub fn apply_patch(
     options: &WriteOptions,
 ) -> ApiResult<Applied> {
     let bad = |text: &str| Err(Status::new(Reason::BadRequest, text));
-    if manager.is_empty() {
-        return bad(
-            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
-        );
-    }
-    field_manager::check(manager, "PatchOptions")?;
+    field_manager::check_applier(manager)?;
     if config.value_at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
         return bad("metadata.managedFields must be nil");
     }

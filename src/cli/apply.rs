@@ -7,6 +7,7 @@ use crate::apiserver::apply::{self, Applied, ApplyOutcome as Done, with_last_app
 use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Key, Object, Reason, Status};
+use serde_json::Value;
 
 mod follow;
 mod last_applied;
@@ -146,13 +147,11 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     if args.pruning.prune && failures.is_empty() {
         prune::run(args, context, &applied, dry_run)?;
     }
-    if dry_run != DryRun::None {
-        applied.iter_mut().for_each(manifest_folder::remove);
-    }
     if let Some(mut printer) = args.change.print.printer()? {
-        let text = match &applied[..] {
-            [object] => printer.object(&object.0)?,
-            _ => printer.list(applied.iter().map(|object| object.0.clone()).collect())?,
+        let shown: Vec<Value> = applied.iter().map(|object| manifest_folder::cleaned(object).0).collect();
+        let text = match &shown[..] {
+            [object] => printer.object(object)?,
+            _ => printer.list(shown)?,
         };
         context.print(&text)?;
     }

@@ -8,7 +8,7 @@ use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{FieldValidation, WriteReply, read};
 use crate::object::{Object, Reason, Status};
 
-/// Changes the object as it stands now. With `--dry-run=client` the copy that was found is changed and nothing is written.
+/// Changes the object as it stands now. kubectl sends a patch for this, so that errors name the options of one. With `--dry-run=client` the copy that was found is changed and nothing is written.
 pub fn change(
     context: &mut CommandContext,
     target: &Target,
@@ -23,6 +23,7 @@ pub fn change(
     }
     let key = key_of(target.kind, &target.object);
     let options = context.options(FieldValidation::Warn, dry_run);
+    options.check_manager("PatchOptions")?;
     let mut failed = None;
     let done = context.api()?.write(options.dry_run, |txn| {
         let mut object = read::get(txn, &key)?;

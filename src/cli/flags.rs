@@ -159,11 +159,11 @@ impl PrintFlags {
         }
     }
 
-    /// Prints the object when a format was asked for, and the line otherwise.
+    /// Prints the object when a format was asked for, without the note of the manifest's folder, and the line otherwise.
     pub fn result(&self, context: &mut CommandContext, object: &Object, line: &str) -> CliResult {
         match self.printer()? {
             Some(printer) => {
-                let text = printer.continuing(context.printed).object(&object.0)?;
+                let text = printer.continuing(context.printed).object(&manifest_folder::cleaned(object).0)?;
                 context.printed += 1;
                 context.print(&text)
             }
@@ -187,9 +187,9 @@ impl ChangeFlags {
         self.write.dry_run(context)
     }
 
-    /// The manager that `--field-manager` names.
+    /// The manager that `--field-manager` names, also an empty one.
     pub fn field_manager(&self) -> Option<&str> {
-        self.write.field_manager.as_deref().filter(|name| !name.is_empty())
+        self.write.field_manager.as_deref()
     }
 
     /// Whether lines are told, rather than objects printed.
@@ -207,10 +207,7 @@ impl ChangeFlags {
         dry_run: DryRun,
     ) -> CliResult {
         let line = format!("{} {done}{}", context.name_of(kind, object), dry_run.suffix());
-        match dry_run {
-            DryRun::None => self.print.result(context, object, &line),
-            DryRun::Client | DryRun::Server => self.print.result(context, &manifest_folder::cleaned(object), &line),
-        }
+        self.print.result(context, object, &line)
     }
 }
 

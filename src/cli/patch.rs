@@ -7,7 +7,7 @@ use crate::apiserver::create::key_of;
 use crate::apiserver::patch::{self, PatchType};
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteOptions, WriteReply};
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind};
 use crate::object::{Object, Reason, Status, io_error_text, yaml};
 use serde_json::{Value, json};
 
@@ -123,6 +123,15 @@ fn patch_object(
     dry_run: DryRun,
 ) -> CliResult {
     let Target { kind, object } = target;
+    let is_local = args.local || dry_run == DryRun::Client;
+    let is_built_in = kinds::ALL.iter().any(|known| known.resource == kind.resource);
+    if is_local && !is_built_in && language == PatchType::Strategic {
+        return Err(Failure::plain(format!(
+            "strategic merge patch is not supported for {}, Kind={} locally, try --type merge",
+            kind.api_version(),
+            kind.kind,
+        )));
+    }
     if kind.custom.is_some() && language == PatchType::Strategic {
         return Err(Failure::plain(format!(
             "application/strategic-merge-patch+json is not supported by {}, Kind={}: {}",
@@ -131,7 +140,7 @@ fn patch_object(
             patch::UNKNOWN_FORMAT,
         )));
     }
-    if args.local || dry_run == DryRun::Client {
+    if is_local {
         let patched = Object(patch::patched(kind, object, language, change)?);
         return print_patched(
             args,

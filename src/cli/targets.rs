@@ -27,8 +27,18 @@ pub enum Targets {
 pub fn kind(name: &str) -> CliResult<&'static Kind> {
     kinds::by_name(name).ok_or_else(|| {
         let word = name.split('.').next().unwrap_or(name);
-        Failure::plain(format!("the server doesn't have a resource type {word:?}"))
+        Failure::plain(format!("the server doesn't have a resource type {word:?}{}", nearest_type(word)))
     })
+}
+
+/// A hint at the type that a misspelt name is closest to; nothing when none is close.
+fn nearest_type(word: &str) -> String {
+    let kinds: Vec<&'static Kind> = kinds::all_kinds().collect();
+    let mut known: Vec<String> = kinds.iter().map(|kind| kind.resource.plural().to_owned()).collect();
+    known.extend(kinds.iter().map(|kind| kind.singular()));
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let found = kinds::read::nearest(word, &known);
+    found.map_or_else(String::new, |found| format!("\nhint: did you mean {found:?}?"))
 }
 
 /// The kinds of `TYPE1,TYPE2`, categories such as `all` included.
@@ -163,6 +173,8 @@ pub struct Scope<'a> {
     pub all_namespaces: bool,
     /// `--local`: the objects of files as they are written there.
     pub local: bool,
+    /// With `local`: only of built-in kinds.
+    pub typed: bool,
     /// The verb acts without looking first, as kubectl's delete does: of a missing namespace it hears that the object is.
     pub blind: bool,
 }
@@ -242,7 +254,7 @@ pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<T
     if let Some(files) = scope.files
         && files.instead_of(scope.words)?
     {
-        return find_in_files(context, files, scope.local);
+        return find_in_files(context, files, scope);
     }
     let no_flags = SelectFlags::default();
     match parse(scope.words)? {
@@ -291,13 +303,13 @@ pub fn for_each_target(
 fn find_in_files(
     context: &mut CommandContext,
     flags: &FileFlags,
-    local: bool,
+    scope: &Scope<'_>,
 ) -> CliResult<(Vec<Target>, Vec<Failure>)> {
     let (manifests, mut failures) = files::read(flags)?;
     let mut found = Vec::new();
     for manifest in manifests {
-        let located = match local {
-            true => in_text(&manifest),
+        let located = match scope.local {
+            true => in_text(&manifest, scope.typed),
             false => named(context, &manifest).and_then(|(kind, key)| {
                 let object = context.read_view(|txn| read::get(txn, &key))?;
                 Ok(Target { kind, object })
@@ -312,10 +324,18 @@ fn find_in_files(
 }
 
 /// The object of a manifest as it is written, for a command that asks no cluster: its kind need not be known there.
-fn in_text(manifest: &Manifest) -> CliResult<Target> {
+fn in_text(manifest: &Manifest, typed: bool) -> CliResult<Target> {
     let object = manifest.object.clone();
     let is_named = !object.api_version().is_empty() && !object.kind().is_empty();
     let kind = match kinds::by_kind(object.api_version(), object.kind()) {
+        found if typed && is_named && found.is_none_or(|kind| kind.custom.is_some()) => {
+            return Err(Failure::plain(format!(
+                "unable to decode {:?}: no kind {:?} is registered for version {:?} in scheme \"pkg/scheme/scheme.go:28\"",
+                manifest.source,
+                object.kind(),
+                object.api_version(),
+            )));
+        }
         None if is_named => kinds::unknown::kind(object.api_version(), object.kind()),
         _ => kind_of(manifest)?,
     };

@@ -206,3 +206,68 @@ fn the_objects_go_with_their_definition_and_with_their_namespace() {
     let said = cluster.run(&["get", "backups"], "");
     assert_eq!(said.err.trim(), "error: the server doesn't have a resource type \"backups\"");
 }
+
+#[test]
+fn local_verbs_answer_as_kubectl_does_for_what_they_cannot_change() {
+    let cluster = Cluster::new();
+    let widget = "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: far, resourceVersion: '7'}, spec: {a: 1}}";
+    let service = "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 80}]}}";
+    let local = |words: &[&str], manifest: &str| {
+        let said = cluster.run(&[words, &["--local", "-f", "-", "-o", "json"]].concat(), manifest);
+        (said.out.split_whitespace().collect::<String>(), said.err)
+    };
+    let kept = r#""name":"w","namespace":"far","resourceVersion":"7"}"#;
+    for words in [
+        &["patch", "--type=merge", "-p", "{spec: {b: 2}}"][..],
+        &["patch", "--type=json", "-p", "[{op: add, path: /spec/b, value: 2}]"],
+        &["label", "x=y"],
+        &["annotate", "x=y"],
+    ] {
+        let (out, err) = local(words, widget);
+        assert!(out.contains(kept) && err.is_empty(), "{words:?}: {out}{err}");
+    }
+    let strategic =
+        "error: strategic merge patch is not supported for example.com/v1, Kind=Widget locally, try --type merge\n";
+    assert_eq!(local(&["patch", "-p", "{spec: {b: 2}}"], widget), (String::new(), strategic.to_owned()));
+    let undecoded = "error: unable to decode \"STDIN\": no kind \"Widget\" is registered for version \"example.com/v1\" in scheme \"pkg/scheme/scheme.go:28\"\n";
+    let without_pods = "error: service/s the object is not a pod or does not have a pod template: *v1.Service\n";
+    for words in [
+        &["set", "env", "A=B"][..],
+        &["set", "image", "a=b"],
+        &["set", "resources", "--limits=cpu=1"],
+        &["set", "serviceaccount", "a"],
+    ] {
+        assert_eq!(local(words, widget), (String::new(), undecoded.to_owned()), "{words:?}");
+        assert_eq!(local(words, service), (String::new(), without_pods.to_owned()), "{words:?}");
+    }
+    cluster.apply(service);
+    let said = cluster.kloop("set image service/s a=b");
+    assert_eq!(said.err, without_pods.replace("service/s", "services/s"));
+}
+
+#[test]
+fn the_folder_of_a_manifest_is_no_part_of_what_a_write_prints() {
+    let cluster = Cluster::new();
+    let text = |image: &str| {
+        format!(
+            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{selector: {{matchLabels: {{a: b}}}}, \
+             template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: main, image: {image}}}]}}}}}}}}"
+        )
+    };
+    let manifest = cluster.home().join("web.yaml");
+    std::fs::write(&manifest, text("./server")).unwrap();
+    let file = manifest.display();
+    cluster.ok(&format!("create -f {file}"));
+    assert!(cluster.ok("get deploy web -o yaml").contains("kloop.dev/manifest-dir: "), "it is a part of the object");
+    for line in [
+        format!("replace -f {file} -o yaml"),
+        format!("apply -f {file} -o yaml"),
+        format!("set image --local -f {file} main=./other -o yaml"),
+        "set image deployment/web main=./other -o yaml".to_owned(),
+        "label deployment/web x=y -o yaml".to_owned(),
+        "patch deployment/web -p {\"spec\":{\"replicas\":2}} -o yaml".to_owned(),
+    ] {
+        let said = cluster.ok(&line);
+        assert!(said.contains("image: ./") && !said.contains("kloop.dev/manifest-dir"), "kloop {line}\n{said}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::generate::GeneratorFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
+use crate::kinds::names;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -110,12 +111,54 @@ fn create_service(args: ServiceFlags, context: &mut CommandContext, kind: &str) 
     args.generate.create(context, body, Some(&format!("{kind} service")))
 }
 
-/// `80:8080`, `443`, `80:http`.
+/// `80:8080`, `443`, `80:http`. What follows a second colon is ignored, as kubectl does.
 fn port(text: &str) -> CliResult<Value> {
-    let (port, target) = text.split_once(':').unwrap_or((text, text));
-    let number = port
-        .parse::<u16>()
-        .map_err(|_| Failure::plain(format!("strconv.ParseUint: parsing {port:?}: invalid syntax")))?;
-    let target = target.parse::<u16>().map(Value::from).unwrap_or_else(|_| target.into());
+    let mut parts = text.split(':');
+    let port = parts.next().unwrap_or_default();
+    let number = port.parse::<u16>().map_err(|_| {
+        let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let why = if is_number { "value out of range" } else { "invalid syntax" };
+        Failure::plain(format!("strconv.ParseUint: parsing {port:?}: {why}"))
+    })?;
+    let target = match parts.next() {
+        None => number.into(),
+        Some(target) => {
+            let parsed = target.parse::<i64>();
+            let problems = parsed.as_ref().map_or_else(|_| names::port_name(target), |number| names::port(*number));
+            if !problems.is_empty() {
+                return Err(Failure::plain(problems.join(",")));
+            }
+            parsed.map_or_else(|_| target.into(), Value::from)
+        }
+    };
     Ok(json!({"name": text.replace(':', "-"), "port": number, "protocol": "TCP", "targetPort": target}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read_and_refused_as_kubectl_does() {
+        let charset = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
+        let told = |text: &str| match port(text) {
+            Ok(port) => port["targetPort"].to_string(),
+            Err(failure) => failure.to_string().replace("error: ", ""),
+        };
+        for (text, expected) in [
+            ("80", "80"),
+            ("0", "0"),
+            ("80:8080", "8080"),
+            ("80:http", "\"http\""),
+            ("80:x:y", "\"x\""),
+            ("80:x_y", charset),
+            ("80:", &format!("{charset},must contain at least one letter (a-z)")),
+            ("80:99999", "must be between 1 and 65535, inclusive"),
+            ("99999:80", "strconv.ParseUint: parsing \"99999\": value out of range"),
+            ("a:80", "strconv.ParseUint: parsing \"a\": invalid syntax"),
+            (":80", "strconv.ParseUint: parsing \"\": invalid syntax"),
+        ] {
+            assert_eq!(told(text), expected, "{text}");
+        }
+    }
 }

@@ -86,10 +86,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let words = SetVerbText { updated: "env", patched: "env update to pod template:" };
     let (pattern, overwrite) = (args.containers.clone(), args.overwrite);
+    let is_local = args.setting.local;
     args.setting.update(context, &resources, words, |_, target| {
         let (kind, variables, remove, pattern) = (target.kind, variables.clone(), remove.clone(), pattern.clone());
         let edit: ObjectEdit = Box::new(move |object| {
-            for container in containers_mut(pod_spec(kind, object)?, |name| matches(&pattern, name)) {
+            for container in containers_mut(pod_spec(kind, object, is_local)?, |name| matches(&pattern, name)) {
                 change(container, &variables, &remove, overwrite)?;
             }
             Ok(())
@@ -161,7 +162,7 @@ fn list(args: &Args, context: &mut CommandContext, resources: &[String]) -> CliR
     let (found, failures) = targets::find(context, &args.setting.scope(resources))?;
     for target in &found {
         let mut object = target.object.clone();
-        pod_spec(target.kind, &mut object)?;
+        pod_spec(target.kind, &mut object, args.setting.local)?;
         let Some(spec) = pod_spec_path(target.kind).and_then(|path| target.object.value_at(path)) else { continue };
         for container in containers(spec).filter(|one| matches(&args.containers, one["name"].as_str().unwrap_or(""))) {
             list_one(args, context, target, container)?;

@@ -46,9 +46,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain(text));
     }
     let words = SetVerbText { updated: "image", patched: "image update to pod template:" };
+    let is_local = args.setting.local;
     args.setting.update(context, &resources, words, |_, target| {
         let (kind, images) = (target.kind, images.clone());
-        let edit: ObjectEdit = Box::new(move |object| set(kind, object, &images));
+        let edit: ObjectEdit = Box::new(move |object| set(kind, object, &images, is_local));
         Ok(edit)
     })
 }
@@ -58,8 +59,8 @@ fn resources_are_wrong(resources: &[String]) -> bool {
     crate::cli::targets::parse(resources).is_err()
 }
 
-fn set(kind: &Kind, object: &mut Object, images: &[(String, String)]) -> CliResult {
-    let spec = pod_spec(kind, object)?;
+fn set(kind: &Kind, object: &mut Object, images: &[(String, String)], is_local: bool) -> CliResult {
+    let spec = pod_spec(kind, object, is_local)?;
     let mut failures = Vec::new();
     for (wanted, image) in images {
         let found = containers_mut(spec, |name| wanted == "*" || wanted == name);
@@ -91,7 +92,7 @@ mod tests {
             "initContainers": [{"name": "init", "image": "c:1"}]}}}}));
         let images: Vec<(String, String)> =
             images.iter().map(|(name, image)| (name.to_string(), image.to_string())).collect();
-        set(kind, &mut object, &images)?;
+        set(kind, &mut object, &images, false)?;
         let image = |container: &serde_json::Value| container["image"].as_str().unwrap().to_owned();
         let spec = &object.0["spec"]["template"]["spec"];
         let all = ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array().unwrap());

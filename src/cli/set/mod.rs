@@ -81,7 +81,7 @@ impl SetFlags {
     }
 
     fn scope<'a>(&'a self, resources: &'a [String]) -> Scope<'a> {
-        Scope { local: self.local, ..self.scope.with_arguments(resources) }
+        Scope { local: self.local, typed: true, ..self.scope.with_arguments(resources) }
     }
 
     /// Changes each object and says `<name> <what> updated` of those that changed. `edit` may fail; `what` goes into the error
@@ -148,13 +148,16 @@ fn pod_spec_path(kind: &Kind) -> Option<&'static [&'static str]> {
     }
 }
 
-/// The pod spec of an object of a kind that has one.
-fn pod_spec<'a>(kind: &Kind, object: &'a mut Object) -> CliResult<&'a mut Value> {
+/// The pod spec of an object of a kind that has one. An error names the object as kubectl does: `service/s` in a local file, which has no
+/// resource, and `services/s` in the cluster.
+fn pod_spec<'a>(kind: &Kind, object: &'a mut Object, is_local: bool) -> CliResult<&'a mut Value> {
+    let place = if is_local { kind.qualified_singular() } else { kind.resource.plural().to_owned() };
+    let name = format!("{place}/{}", object.name());
     let found =
         pod_spec_path(kind).and_then(|path| path.iter().try_fold(&mut object.0, |value, name| value.get_mut(*name)));
     found.ok_or_else(|| {
-        let name = format!("{}/", kind.qualified_singular());
-        Failure::plain(format!("{name} the object is not a pod or does not have a pod template: {}", kind.kind))
+        let found = format!("*{}.{}", kind.version, kind.kind);
+        Failure::plain(format!("{name} the object is not a pod or does not have a pod template: {found}"))
     })
 }
 

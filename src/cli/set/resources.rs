@@ -44,10 +44,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let wanted = [("limits", amounts(&args.limits)?), ("requests", amounts(&args.requests)?)];
     let words = SetVerbText { updated: "resource requirements", patched: "resources update to pod template" };
     let only = args.containers.clone();
+    let is_local = args.setting.local;
     args.setting.update(context, &args.words, words, |_, target| {
         let (kind, wanted, only) = (target.kind, wanted.clone(), only.clone());
         let edit: ObjectEdit = Box::new(move |object| {
-            let found = containers_mut(pod_spec(kind, object)?, |name| only == "*" || only == name);
+            let found = containers_mut(pod_spec(kind, object, is_local)?, |name| only == "*" || only == name);
             if found.is_empty() {
                 return Err(Failure::plain(format!("unable to find container named {only}")));
             }

@@ -24,10 +24,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain("serviceaccount is required"));
     };
     let words = SetVerbText { updated: "serviceaccount", patched: "ServiceAccountName" };
+    let is_local = args.setting.local;
     args.setting.update(context, resources, words, |_, target| {
         let (kind, account) = (target.kind, account.clone());
         let edit: ObjectEdit = Box::new(move |object| {
-            let spec = pod_spec(kind, object)?;
+            let spec = pod_spec(kind, object, is_local)?;
             // The old name of the field follows the new one: a difference would count as a second wish.
             spec["serviceAccountName"] = account.as_str().into();
             spec["serviceAccount"] = account.as_str().into();
