@@ -1,6 +1,7 @@
 //! `KubeSchedulerConfiguration` (kubescheduler.config.k8s.io/v1): from a file's content to profiles. What has no effect here is refused.
 
-use crate::world::scheduler_profile::{SchedulerProfile, ScoredResource, ScoringShape, ScoringStrategy, WEIGHTS};
+use super::score::PLUGINS;
+use crate::world::scheduler_profile::{SchedulerProfile, ScoredResource, ScoringShape, ScoringStrategy};
 use serde_json::Value;
 
 /// Fields about a separate scheduler process or its speed: accepted without effect.
@@ -94,8 +95,8 @@ fn set(profile: &mut SchedulerProfile, point: &str, value: &Value, path: &str) -
             profile.without.extend(FILTERS.into_iter().filter(|plugin| meant(plugin)));
         }
         if at("score") {
-            let each = profile.weights.iter_mut().zip(WEIGHTS);
-            each.filter(|(_, (plugin, _))| meant(plugin)).for_each(|(weight, _)| *weight = 0);
+            let disabled = PLUGINS.iter().filter(|plugin| meant(plugin.name));
+            profile.weights.extend(disabled.map(|plugin| (plugin.name, 0)));
         }
         profile.preempts &= !(at("postFilter") && meant("DefaultPreemption"));
     }
@@ -115,8 +116,9 @@ fn set(profile: &mut SchedulerProfile, point: &str, value: &Value, path: &str) -
                 ));
             }
         };
-        if let Some(place) = WEIGHTS.iter().position(|(plugin, _)| at("score") && *plugin == name) {
-            profile.weights[place] = weight.unwrap_or(if point == "score" { 1 } else { WEIGHTS[place].1 });
+        if let Some(plugin) = PLUGINS.iter().find(|plugin| at("score") && plugin.name == name) {
+            let usual = if point == "score" { 1 } else { plugin.weight };
+            profile.weights.insert(plugin.name, weight.unwrap_or(usual));
         }
         profile.preempts |= at("postFilter") && name == "DefaultPreemption";
     }
@@ -127,7 +129,7 @@ fn set(profile: &mut SchedulerProfile, point: &str, value: &Value, path: &str) -
 fn known_plugin<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) -> ConfigResult<&'a str> {
     refuse_other_fields(value, path, fields)?;
     let name = text(&value["name"], &format!("{path}.name"), "")?;
-    let scores = || WEIGHTS.iter().any(|(plugin, _)| *plugin == name);
+    let scores = || PLUGINS.iter().any(|plugin| plugin.name == name);
     let there = match point {
         "filter" => FILTERS.contains(&name),
         "score" => scores(),
@@ -318,7 +320,8 @@ mod tests {
             "multiPoint": {"disabled": [{"name": "TaintToleration"}]},
         });
         let found = read(json!([{"schedulerName": "dense", "plugins": plugins}, {}])).unwrap();
-        assert_eq!(found[0].weights, [7, 0, 1, 0, 0, 0, 0]);
+        let weights: Vec<i64> = PLUGINS.iter().map(|plugin| found[0].weights[plugin.name]).collect();
+        assert_eq!(weights, [7, 0, 1, 0, 0, 0, 0]);
         assert_eq!(found[0].without, ["NodePorts", "TaintToleration"].into());
         assert!(!found[0].preempts && &*found[1].name == "default-scheduler");
     }

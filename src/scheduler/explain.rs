@@ -66,7 +66,7 @@ pub fn explain(world: &World, key: &Key) -> Vec<NodeVerdict> {
     let mut scores = score::parts(&asks, &fitting).into_iter();
     let verdict = |(node, hurdles): (&CandidateNode<'_>, Vec<PluginRefusal>)| NodeVerdict {
         node: node.row.key.name.clone(),
-        scores: if hurdles.is_empty() { scores.next().map(Vec::from).unwrap_or_default() } else { Vec::new() },
+        scores: if hurdles.is_empty() { scores.next().unwrap_or_default() } else { Vec::new() },
         hurdles,
     };
     candidates.iter().zip(hurdles).map(verdict).collect()

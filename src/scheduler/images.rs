@@ -4,6 +4,7 @@
 //! `status.images` differ.
 
 use super::filter::PodQuery;
+use super::score::RankedNode;
 use crate::world::NodeFields;
 use std::borrow::Cow;
 
@@ -11,8 +12,14 @@ use std::borrow::Cow;
 const LEAST: i64 = 23 * 1024 * 1024;
 const MOST: i64 = 1000 * 1024 * 1024;
 
-/// The score of the node that stands here, 0 to 100.
-pub fn score(asks: &PodQuery<'_>, slot: usize) -> i64 {
+/// The score of each node, 0 to 100. Most clusters know of no images, and their nodes are not looked at.
+pub fn scores(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
+    let scored = if asks.world.knows_images() { nodes } else { &[] };
+    scored.iter().map(|node| score(asks, node.slot)).collect()
+}
+
+/// The score of the node that stands here.
+fn score(asks: &PodQuery<'_>, slot: usize) -> i64 {
     let node =
         asks.world.node_cache().get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
     let Some(node) = node else { return 0 };

@@ -4,7 +4,7 @@ use super::filter::PodQuery;
 use super::nodes::CandidateNode;
 use super::{affinity, images, inter_pod_affinity, spread, tolerations};
 use crate::world::ResourceRequests;
-use crate::world::scheduler_profile::{ScoredResource, ScoringShape, WEIGHTS};
+use crate::world::scheduler_profile::{SchedulerProfile, ScoredResource, ScoringShape};
 
 /// Raw scores of a node, independent of other nodes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,8 +34,52 @@ impl RankedNode {
     }
 }
 
-/// The scores of the plugins, in the order of [`WEIGHTS`].
-type Scores = [i64; WEIGHTS.len()];
+/// A plugin that ranks nodes.
+pub struct ScorePlugin {
+    /// Its name in the scheduler's configuration.
+    pub name: &'static str,
+    /// Its weight in Kubernetes.
+    pub weight: i64,
+    /// Returns the score of each of these nodes, from 0 to 100 and in their order; none at all when it is 0 for all of them.
+    pub score: fn(&PodQuery<'_>, &[RankedNode]) -> Vec<i64>,
+}
+
+/// All plugins that rank nodes.
+pub static PLUGINS: [ScorePlugin; 7] = [
+    ScorePlugin { name: "NodeResourcesFit", weight: 1, score: |_, nodes| each(nodes, |node| node.fit.into()) },
+    ScorePlugin {
+        name: "NodeResourcesBalancedAllocation",
+        weight: 1,
+        score: |_, nodes| each(nodes, |node| node.balanced.into()),
+    },
+    ScorePlugin { name: "NodeAffinity", weight: 2, score: |_, nodes| preferred(nodes) },
+    ScorePlugin { name: "TaintToleration", weight: 3, score: |_, nodes| tolerated(nodes) },
+    ScorePlugin { name: "PodTopologySpread", weight: 2, score: spread::score::scores },
+    ScorePlugin { name: "InterPodAffinity", weight: 2, score: inter_pod_affinity::score::scores },
+    ScorePlugin { name: "ImageLocality", weight: 1, score: images::scores },
+];
+
+/// Returns the plugins that a profile does not disable, each with its weight there.
+fn weighted(profile: &SchedulerProfile) -> impl Iterator<Item = (&'static ScorePlugin, i64)> {
+    let weight = |plugin: &ScorePlugin| profile.weights.get(plugin.name).copied().unwrap_or(plugin.weight);
+    PLUGINS.iter().map(move |plugin| (plugin, weight(plugin))).filter(|(_, weight)| *weight != 0)
+}
+
+fn each(nodes: &[RankedNode], score: impl Fn(&RawScores) -> i64) -> Vec<i64> {
+    nodes.iter().map(|node| score(&node.raw_scores)).collect()
+}
+
+/// NodeAffinity: the weights of the preferred terms, in relation to the node that matches most.
+fn preferred(nodes: &[RankedNode]) -> Vec<i64> {
+    let most = nodes.iter().map(|node| i64::from(node.raw_scores.preferred)).max().unwrap_or(0);
+    if most > 0 { each(nodes, |node| i64::from(node.preferred) * 100 / most) } else { Vec::new() }
+}
+
+/// TaintToleration: the fewer taints the pod does not tolerate, in relation to the node that has most of them, the better.
+fn tolerated(nodes: &[RankedNode]) -> Vec<i64> {
+    let most = nodes.iter().map(|node| i64::from(node.raw_scores.disliked)).max().unwrap_or(0);
+    each(nodes, |node| if most > 0 { 100 - i64::from(node.disliked) * 100 / most } else { 100 })
+}
 
 /// Computes the raw scores of one node.
 pub fn raw_scores(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> RawScores {
@@ -52,37 +96,26 @@ pub fn best(asks: &PodQuery<'_>, nodes: &mut [RankedNode], seed: u64) -> Option<
     if let [only] = nodes {
         return Some(only.slot);
     }
-    let score = scores(asks, nodes);
-    nodes.iter_mut().enumerate().for_each(|(index, node)| node.total = score(index, node).iter().sum());
+    nodes.iter_mut().for_each(|node| node.total = 0);
+    for (plugin, weight) in weighted(&asks.profile) {
+        let scores = (plugin.score)(asks, nodes);
+        nodes.iter_mut().zip(scores).for_each(|(node, score)| node.total += weight * score);
+    }
     let best = nodes.iter().map(|node| node.total).max()?;
     let equals = || nodes.iter().filter(|node| node.total == best);
     equals().nth((seed % equals().count() as u64) as usize).map(|node| node.slot)
 }
 
 /// Returns the weighted score of each plugin for each node.
-pub fn parts(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<[(&'static str, i64); WEIGHTS.len()]> {
-    let score = scores(asks, nodes);
-    let named = |scores: Scores| std::array::from_fn(|plugin| (WEIGHTS[plugin].0, scores[plugin]));
-    nodes.iter().enumerate().map(|(index, node)| named(score(index, node))).collect()
-}
-
-/// The scores of each of these nodes, by its place among them.
-fn scores<'a>(asks: &'a PodQuery<'_>, nodes: &[RankedNode]) -> impl Fn(usize, &RankedNode) -> Scores + use<'a> {
-    let most = |of: fn(&RawScores) -> i32| i64::from(nodes.iter().map(|node| of(&node.raw_scores)).max().unwrap_or(0));
-    let (most_preferred, most_disliked) = (most(|node| node.preferred), most(|node| node.disliked));
-    let (spread, neighbours) = (spread::score::scores(asks, nodes), inter_pod_affinity::score::scores(asks, nodes));
-    let given = |scores: &[i64], index: usize| scores.get(index).copied().unwrap_or(0);
-    // Most fleets know of no images, and are not looked at for them.
-    let (weights, knows_images) = (asks.profile.weights, asks.world.knows_images());
-    move |index, RankedNode { slot, raw_scores, .. }| {
-        let (preferred, disliked) = (i64::from(raw_scores.preferred), i64::from(raw_scores.disliked));
-        let affinity = if most_preferred > 0 { preferred * 100 / most_preferred } else { 0 };
-        let taints = if most_disliked > 0 { 100 - disliked * 100 / most_disliked } else { 100 };
-        let images = if knows_images { images::score(asks, *slot) } else { 0 };
-        let (fit, balanced) = (raw_scores.fit.into(), raw_scores.balanced.into());
-        let scores = [fit, balanced, affinity, taints, given(&spread, index), given(&neighbours, index), images];
-        std::array::from_fn(|plugin| weights[plugin] * scores[plugin])
+pub fn parts(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<Vec<(&'static str, i64)>> {
+    let mut parts: Vec<Vec<(&'static str, i64)>> = nodes.iter().map(|_| Vec::new()).collect();
+    for (plugin, weight) in weighted(&asks.profile) {
+        let scores = (plugin.score)(asks, nodes);
+        for (index, part) in parts.iter_mut().enumerate() {
+            part.push((plugin.name, weight * scores.get(index).copied().unwrap_or(0)));
+        }
     }
+    parts
 }
 
 /// TaintToleration: how many soft taints the pod does not bear.

@@ -1,19 +1,8 @@
-//! A profile of the scheduler: by which plugins, weights and arguments the pods of one `schedulerName` are placed.
+//! A profile of the scheduler: with which changes to its plugins, weights and arguments the pods of one `schedulerName` are placed.
 
 use crate::object::Str;
 use serde_json::Value;
-use std::collections::BTreeSet;
-
-/// Plugins that rank nodes, with their weights in Kubernetes.
-pub const WEIGHTS: [(&str, i64); 7] = [
-    ("NodeResourcesFit", 1),
-    ("NodeResourcesBalancedAllocation", 1),
-    ("NodeAffinity", 2),
-    ("TaintToleration", 3),
-    ("PodTopologySpread", 2),
-    ("InterPodAffinity", 2),
-    ("ImageLocality", 1),
-];
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Scheduling settings of one `schedulerName`.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +11,8 @@ pub struct SchedulerProfile {
     pub name: Str,
     /// Disabled filter plugins.
     pub without: BTreeSet<&'static str>,
-    /// Weight of each plugin in [`WEIGHTS`]; zero when it is disabled.
-    pub weights: [i64; WEIGHTS.len()],
+    /// The weights of score plugins that are not the plugins' own; zero for one that is disabled.
+    pub weights: BTreeMap<&'static str, i64>,
     /// Whether pods of higher priority may preempt others.
     pub preempts: bool,
     /// Scoring strategy of NodeResourcesFit.
@@ -89,7 +78,7 @@ impl SchedulerProfile {
         SchedulerProfile {
             name: name.into(),
             without: BTreeSet::new(),
-            weights: WEIGHTS.map(|(_, weight)| weight),
+            weights: BTreeMap::new(),
             preempts: true,
             strategy: ScoringStrategy {
                 shape: ScoringShape::Least,
