@@ -7,6 +7,7 @@ mod churn;
 mod configuration;
 mod control_plane;
 mod custom;
+mod descriptors;
 mod disk;
 mod ending;
 mod exec;

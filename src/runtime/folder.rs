@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <state>/epoch                      the highest epoch that opened it: a shim of a lower one does not begin
+//! <state>/parked-<n>.sock            on which parked shims announce changes to a thread of the control plane
 //! <state>/pods.root/                 empty: containers with files of their own build them there, each in mounts that nobody else sees
 //! <state>/pods/<uid>/                0700; also the shim's lock (flock for as long as it lives) and its working folder
 //!                    record.json     start and exit of every container, by write and rename
@@ -19,10 +20,14 @@ use super::process::{self, ProcessIdentity};
 use super::wire::{ContainerRecord, PodName, RecordedState, ShimRecord};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat_with};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, sendto, socket_with,
+};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -141,6 +146,36 @@ pub fn dial(pod: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     connect(&socket, &address)?;
     Ok(socket)
+}
+
+/// Returns the name of the socket on which parked shims reach a thread of the control plane.
+pub fn announcement_socket(thread: usize) -> String {
+    format!("parked-{thread}.sock")
+}
+
+/// Binds the socket with this name in the state folder, in place of an earlier control plane's.
+pub fn bind_announcements(state: &Path, name: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(CWD, state, flags, Mode::empty())?;
+    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", folder.as_fd().as_raw_fd()))?;
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    // The socket's file gets the mode of the socket at bind, so that it is never open to others.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    match fs::remove_file(state.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Sends a pod's uid to the socket with this name. The working folder must be a pod's. Never waits.
+pub fn announce(name: &str, uid: &OsStr) -> io::Result<()> {
+    let address = SocketAddrUnix::new(format!("../../{name}"))?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sendto(&socket, uid.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &address)?;
+    Ok(())
 }
 
 /// The record in a pod's folder; none when there is none or it cannot be read. Another version's is read as far as it goes.
@@ -278,6 +313,20 @@ mod tests {
         let link = base.path().join("link");
         std::os::unix::fs::symlink(&open, &link).expect("linked");
         assert!(prepare(&link).is_err());
+    }
+
+    #[test]
+    fn announcement_socket_is_private_and_replaces_an_earlier_one() {
+        let base = tempfile::tempdir().expect("a folder");
+        // Longer than a socket's path may be.
+        let state = base.path().join("x".repeat(120));
+        fs::create_dir(&state).expect("made");
+        let name = announcement_socket(0);
+        let earlier = bind_announcements(&state, &name).expect("bound");
+        let _later = bind_announcements(&state, &name).expect("bound again");
+        assert_eq!(fs::metadata(state.join(&name)).expect("there").mode() & 0o777, 0o600);
+        drop(earlier);
+        assert!(state.join(name).exists());
     }
 
     #[test]

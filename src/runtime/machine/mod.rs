@@ -13,7 +13,7 @@ mod zygote_handle;
 use super::network::gateway::{GatewayCommand as Telling, link::GatewayLink};
 use super::network::publisher::{NetworkPublisher, PublishCommand as Notice};
 use super::wire::{ControlGroup, SoftBounds};
-use super::{build, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
+use super::{build, descriptors, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
 use crate::object::{Str, Time};
 use crate::world::limits::Limits;
 use crate::world::plan::FilePatterns;
@@ -22,7 +22,7 @@ use crate::world::start::StartImage;
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
 use removal::Remover;
-use shard::{Shard, ShardCommand, ShardInbox};
+use shard::{LinkBudget, Shard, ShardCommand, ShardInbox};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,7 +151,8 @@ impl Machine {
         machine.room.start(seen.state.clone(), move |report| (told.report)(report));
         for number in 0..SHARDS {
             let inbox = Arc::new(ShardInbox::new()?);
-            let shard = Shard::new(machine.context.clone(), inbox.clone())?;
+            let link_budget = LinkBudget::open(&machine.context.state, number, SHARDS)?;
+            let shard = Shard::new(machine.context.clone(), inbox.clone(), link_budget)?;
             let thread = std::thread::Builder::new().name(format!("machine-{number}")).spawn(move || shard.run())?;
             machine.inboxes.push(inbox);
             machine.threads.push(thread);
@@ -163,8 +164,11 @@ impl Machine {
     pub fn inventory(&mut self) -> HashMap<Str, PodFacts> {
         let folders = self.folders();
         let mut found = HashMap::new();
-        for (path, record) in reap_dead_shim::take_over(&folders, self.context.epoch) {
-            found.insert(uid_of(&path), facts::pod(&record));
+        // Each folder of a dead shim takes a descriptor while it is taken over.
+        for folders in folders.chunks((descriptors::soft_limit() / 4).max(1)) {
+            for (path, record) in reap_dead_shim::take_over(folders, self.context.epoch) {
+                found.insert(uid_of(&path), facts::pod(&record));
+            }
         }
         let alive: Vec<&PathBuf> = folders.iter().filter(|path| !found.contains_key(&uid_of(path))).collect();
         let (adopter, adopted) = channel();

@@ -19,6 +19,19 @@ pub enum LinkState {
     Foreign,
 }
 
+/// Progress of parking a shim.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum ParkState {
+    /// The shim reports on this connection.
+    Reporting,
+    /// The shim was asked to park. The connection is closed when it answers.
+    Asked,
+    /// The shim was asked to park and then asked for something else. The answer to the first request is still to come.
+    Withdrawn,
+    /// The shim is of an earlier version, which cannot be parked.
+    Impossible,
+}
+
 /// An open connection.
 pub struct ShimLink {
     /// Its socket.
@@ -29,6 +42,10 @@ pub struct ShimLink {
     pub since: Instant,
     /// The shim has said in our language who it is.
     pub greeted: bool,
+    /// When something was last sent or received.
+    pub used: Instant,
+    /// Progress of parking.
+    pub park_state: ParkState,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
 }
@@ -36,13 +53,37 @@ pub struct ShimLink {
 impl ShimLink {
     /// A connection on which nothing was said yet.
     pub fn new(socket: OwnedFd, token: u64) -> ShimLink {
-        ShimLink { socket, token, since: Instant::now(), greeted: false, inbox: Vec::new(), outbox: Vec::new() }
+        let now = Instant::now();
+        let (inbox, outbox) = (Vec::new(), Vec::new());
+        let park_state = ParkState::Reporting;
+        ShimLink { socket, token, since: now, greeted: false, used: now, park_state, inbox, outbox }
     }
 
     /// Queues a request and sends what the socket takes; the rest follows with [`ShimLink::flush`]. A broken socket shows when it is read.
+    /// A request to a shim that was asked to park has it report here again first.
     pub fn send(&mut self, epoch: u64, request: ShimRequest) {
+        if self.park_state == ParkState::Asked {
+            self.park_state = ParkState::Withdrawn;
+            self.outbox.extend(wire::line(&RequestEnvelope { epoch, request: ShimRequest::Hello(None) }));
+        }
+        self.queue(epoch, request);
+    }
+
+    /// Asks the shim to park and to announce later changes on this socket of the state folder.
+    pub fn ask_to_park(&mut self, epoch: u64, socket: &str) {
+        self.park_state = ParkState::Asked;
+        self.queue(epoch, ShimRequest::Park { socket: socket.to_owned() });
+    }
+
+    fn queue(&mut self, epoch: u64, request: ShimRequest) {
+        self.used = Instant::now();
         self.outbox.extend(wire::line(&RequestEnvelope { epoch, request }));
         self.flush();
+    }
+
+    /// Whether the shim reports here and has received every request.
+    pub fn can_park(&self) -> bool {
+        self.greeted && self.park_state == ParkState::Reporting && self.outbox.is_empty()
     }
 
     /// Sends what the socket takes; true when something is left.
@@ -70,6 +111,7 @@ impl ShimLink {
                 Err(_) => break LinkState::Gone,
             }
         };
+        self.used = Instant::now();
         let mut answers = Vec::new();
         let mut from = 0;
         while let Some(end) = memchr::memchr(b'\n', &self.inbox[from..]) {
@@ -90,5 +132,34 @@ impl ShimLink {
             link_state = LinkState::Foreign;
         }
         (answers, link_state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    #[test]
+    fn request_after_a_park_has_the_shim_report_again_first() {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let mut link = ShimLink::new(ours, 1);
+        assert!(!link.can_park(), "the shim has not greeted");
+        link.greeted = true;
+        assert!(link.can_park());
+        link.ask_to_park(7, "parked-0.sock");
+        assert!(!link.can_park(), "it was asked");
+        link.send(7, ShimRequest::Ping);
+        link.send(7, ShimRequest::Ping);
+        assert!(link.park_state == ParkState::Withdrawn && !link.can_park(), "the first answer is still to come");
+        let mut block = [0; 4096];
+        let (read, _) = rustix::net::recv(&theirs, &mut block[..], RecvFlags::empty()).unwrap();
+        let requests = block[..read].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let requests: Vec<RequestEnvelope> = requests.map(|line| serde_json::from_slice(line).unwrap()).collect();
+        let requests: Vec<&ShimRequest> = requests.iter().map(|envelope| &envelope.request).collect();
+        assert!(matches!(
+            requests[..],
+            [ShimRequest::Park { .. }, ShimRequest::Hello(None), ShimRequest::Ping, ShimRequest::Ping]
+        ));
     }
 }

@@ -10,6 +10,7 @@
 //! remove the pod.
 //! Shims are forked from the [`zygote`]. Start reading at [`Shim::run`].
 
+mod announcer;
 mod attach;
 mod bounds;
 mod client;
@@ -35,6 +36,7 @@ use crate::world::ingress_routes::UnboundPort;
 use crate::world::policy::DeniedConnection;
 pub use zygote::main;
 
+use announcer::Announcer;
 use attach::{AttachedClient, StdinPipe, WatchedFor};
 use bounds::ExceededBound;
 use client::ShimClient;
@@ -127,6 +129,8 @@ struct Shim {
     /// Connections that policies denied, and when that was last told.
     denied: HashMap<DeniedConnection, Instant>,
     clients: Vec<ShimClient>,
+    /// Announces changes while the control plane has parked this shim.
+    announcer: Option<Announcer>,
     listener: OwnedFd,
     signals: UnixStream,
     told_to_leave: Arc<AtomicBool>,
@@ -187,6 +191,7 @@ impl Shim {
             affinity: Rc::default(),
             denied: HashMap::new(),
             clients: vec![ShimClient::new(0, leader)],
+            announcer: None,
             signals,
             told_to_leave,
             log_buffers: LogBuffers::new(),
@@ -222,6 +227,7 @@ impl Shim {
             self.clients.retain(|client| !client.gone);
             self.end_sessions();
             self.settle_attached();
+            self.announce();
             self.spent.retain(|(_, until)| *until > Instant::now());
             if self.removing && self.is_empty() {
                 self.spent.clear();
@@ -237,6 +243,7 @@ impl Shim {
                 self.record.left = true;
                 self.save();
                 self.tell_all(&ShimAnswer::Leaving);
+                self.announce();
                 return Ok(());
             }
         }
@@ -355,6 +362,7 @@ impl Shim {
             .chain(waits)
             .chain(ripe)
             .chain(self.next_look)
+            .chain(self.announcer.as_ref().and_then(Announcer::due))
             .min()
     }
 
@@ -460,6 +468,16 @@ impl Shim {
     fn tell_all(&mut self, answer: &ShimAnswer) {
         for client in self.clients.iter_mut().filter(|client| client.subscribed) {
             client.send(answer);
+        }
+        if let Some(announcer) = &mut self.announcer {
+            announcer.note(answer);
+        }
+    }
+
+    fn announce(&mut self) {
+        if let Some(announcer) = &mut self.announcer {
+            // A pod's folder has its uid as its name.
+            announcer.announce(self.pod.file_name().unwrap_or_default());
         }
     }
 }

@@ -9,6 +9,7 @@ use super::super::wire::{
     RequestEnvelope, SessionRequest, ShimAnswer, ShimRequest, SoftBounds, now_nanos,
 };
 use super::super::{folder, pty, spawn, view, volumes};
+use super::announcer::Announcer;
 use super::launch::{self, LaunchContext, LaunchRefusal, PreparedAttempt, StartedAttempt};
 use super::successor::ExpectedStart;
 use super::{LiveContainer, Shim, tree};
@@ -71,8 +72,11 @@ impl Shim {
                 if let Some(client) = self.clients.iter_mut().find(|known| known.id == client) {
                     client.subscribed = true;
                     client.send(&ShimAnswer::State(self.record.clone()));
+                    let reports = self.announcer.take().map_or(Vec::new(), Announcer::into_reports);
+                    reports.iter().for_each(|report| client.send(report));
                 }
             }
+            ShimRequest::Park { socket } => self.park(client, socket),
             ShimRequest::Start(launch) => self.start(client, *launch),
             ShimRequest::Stop { container, attempt, grace } => self.stop(client, &container, attempt, grace),
             ShimRequest::Limit { container, attempt, groups, watched, limits } => {
@@ -95,6 +99,17 @@ impl Shim {
                 tree::kill_all();
             }
         }
+    }
+
+    fn park(&mut self, client: u64, socket: String) {
+        let Some(client) = self.clients.iter_mut().find(|known| known.id == client) else { return };
+        if !folder::is_plain_name(&socket) {
+            let why = format!("{socket:?} cannot be a socket's name");
+            return client.send(&ShimAnswer::Refused { why, start: None });
+        }
+        client.subscribed = false;
+        client.send(&ShimAnswer::Parked);
+        self.announcer = Some(Announcer::new(socket));
     }
 
     pub(super) fn send_to_client(&mut self, client: u64, answer: &ShimAnswer) {

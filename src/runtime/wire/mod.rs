@@ -74,6 +74,13 @@ pub enum ShimRequest {
     Ping,
     /// Brings the content of volumes up to date.
     Refresh(Vec<Volume>),
+    /// Ends the reports on this connection, so that the control plane can close it and save a descriptor. Answered by
+    /// [`ShimAnswer::Parked`]. From then on, until the next [`ShimRequest::Hello`], the shim announces each change by a datagram with
+    /// its pod's uid to the socket of this name in the state folder.
+    Park {
+        /// The name of the socket.
+        socket: String,
+    },
     /// Kills everything, deletes the pod's folder and ends the shim.
     Remove,
 }
@@ -300,7 +307,7 @@ pub struct TerminalSize {
 }
 
 /// Answers and reports of a shim.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, Clone)]
 pub enum ShimAnswer {
     /// Everything it knows.
     State(ShimRecord),
@@ -348,6 +355,8 @@ pub enum ShimAnswer {
         /// The container and the attempt, when it was a start.
         start: Option<(String, u32)>,
     },
+    /// Answers [`ShimRequest::Park`]: every earlier request was answered, and no report follows on this connection.
+    Parked,
     /// Nothing runs any more and nothing was asked for a while: the shim ends, its record stays.
     Leaving,
     /// Nothing is left of the pod, its folder included.
@@ -355,7 +364,7 @@ pub enum ShimAnswer {
 }
 
 /// End of a command beside a container.
-#[derive(Serialize, Deserialize, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub enum ExecOutcome {
     /// With this code.
     Exited(i32),

@@ -6,7 +6,7 @@
 use super::super::super::wire::{self, RecordedState, ShimAnswer, ShimRecord};
 use super::super::super::{image, probe};
 use super::super::facts;
-use super::super::shim_link::LinkState;
+use super::super::shim_link::{LinkState, ParkState};
 use super::{Shard, pod_mut};
 use crate::object::Str;
 use crate::world::Report;
@@ -63,8 +63,17 @@ impl Shard {
             }
             ShimAnswer::Denied(denial) => (self.context.report)(Report::Denied { pod_uid: uid.clone(), denial }),
             ShimAnswer::Unbound(port) => (self.context.report)(Report::Unbound { pod_uid: uid.clone(), port }),
-            // Another leader has taken over: it is for that one to act.
-            ShimAnswer::Refused { .. } => {}
+            // A shim of an earlier version does not understand the request to park. Otherwise another leader has taken over, and that one
+            // acts.
+            ShimAnswer::Refused { .. } => {
+                let link = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut());
+                if let Some(link) =
+                    link.filter(|link| matches!(link.park_state, ParkState::Asked | ParkState::Withdrawn))
+                {
+                    link.park_state = ParkState::Impossible;
+                }
+            }
+            ShimAnswer::Parked => self.parked(uid),
             // Those are for who attaches, which this is not.
             ShimAnswer::Pong | ShimAnswer::Attached | ShimAnswer::Detached => {}
             ShimAnswer::Leaving => pod_mut(&mut self.pods, uid).leaving = true,
@@ -76,7 +85,11 @@ impl Shard {
         for (name, container) in &record.containers {
             self.take_container(uid, name, container);
         }
-        let adopter = self.pods.get_mut(uid).and_then(|pod| pod.adopter.take());
+        let pod = self.pods.get_mut(uid);
+        let adopter = pod.and_then(|pod| {
+            pod.shim = record.shim;
+            pod.adopter.take()
+        });
         if let Some(adopter) = adopter {
             let _ = adopter.send((uid.clone(), record.clone()));
         }

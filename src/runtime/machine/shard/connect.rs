@@ -46,9 +46,10 @@ impl Shard {
             }
             return;
         }
-        if pod.clearing {
+        if pod.clearing || self.stays_parked(uid) {
             return;
         }
+        let pod = pod_mut(&mut self.pods, uid);
         if pod.unborn && !pod.removing {
             return self.spawn(uid);
         }
@@ -58,6 +59,9 @@ impl Shard {
         }
         let record = folder::read_record(&path);
         let is_foreign = record.as_ref().is_some_and(|record| record.version != VERSION);
+        if !is_foreign && !self.has_room() {
+            return self.wait_for_room(uid);
+        }
         if let (false, Ok(socket)) = (is_foreign, folder::dial(&path)) {
             return self.connect(uid, socket);
         }
@@ -98,6 +102,7 @@ impl Shard {
     /// Takes a record as the last word of a pod without a shim.
     pub(super) fn settled(&mut self, uid: &Str, record: &ShimRecord) {
         let pod = pod_mut(&mut self.pods, uid);
+        pod.deferred.clear();
         for (_, probe) in pod.execs.drain() {
             (self.context.report)(probe::answer(&probe, ProbeFinding::unknown("the container has ended")));
         }
@@ -146,6 +151,10 @@ impl Shard {
     }
 
     pub(super) fn spawn(&mut self, uid: &Str) {
+        if !self.has_room() {
+            pod_mut(&mut self.pods, uid).unborn = true;
+            return self.wait_for_room(uid);
+        }
         let pod = pod_mut(&mut self.pods, uid);
         let shim = match pod.tries {
             0..TRIES => self.zygote.shim(&self.context, uid).map_err(|error| format!("{error:#}")),
@@ -185,10 +194,20 @@ impl Shard {
         if epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(token), flags).is_err() {
             return self.not_reached(uid);
         }
+        // Answers to commands come on the connection on which they were asked for.
+        let is_deferred =
+            |id: u64| pod.deferred.iter().any(|request| matches!(request, ShimRequest::Exec(exec) if exec.id == id));
+        for (_, probe) in pod.execs.extract_if(|id, _| !is_deferred(*id)) {
+            let result = ProbeFinding::unknown("the connection to the pod's shim was lost");
+            (self.context.report)(probe::answer(&probe, result));
+        }
         let mut link = ShimLink::new(socket, token);
         link.send(self.context.epoch, ShimRequest::Hello(pod.name.clone()));
         for launch in &pod.starts {
             link.send(self.context.epoch, ShimRequest::Start(Box::new(launch.clone())));
+        }
+        for request in pod.deferred.drain(..) {
+            link.send(self.context.epoch, request);
         }
         pod.link = Some(link);
         self.tokens.insert(token, uid.clone());

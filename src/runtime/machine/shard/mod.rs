@@ -2,16 +2,20 @@
 //!
 //! A pod has pending requests (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
+//! Where there are more pods than descriptors for connections, [`parking`] closes the connections of idle ones.
 
 mod answers;
 mod connect;
 mod missing_programs;
+mod parking;
 
 use connect::end_shim;
 use missing_programs::Absent;
+pub use parking::LinkBudget;
 
 use super::super::contain::contain;
 use super::super::probe::ProbeFinding;
+use super::super::process::ProcessIdentity;
 use super::super::wire::{ExecRequest, LaunchRequest, PodName, ShimRecord, ShimRequest};
 use super::super::{build, folder, image, probe, usage, wire};
 use super::MachineContext;
@@ -32,6 +36,8 @@ use std::time::{Duration, Instant};
 
 /// The eventfd's token; connections count from 1.
 const WAKE: u64 = 0;
+/// Token of the socket on which parked shims announce changes.
+const ANNOUNCEMENT: u64 = u64::MAX;
 /// Between the first attempts to reach a shim that holds its lock but does not answer; doubled each time.
 const RETRY: Duration = Duration::from_millis(20);
 /// Between attempts at most.
@@ -98,6 +104,14 @@ struct ShardPod {
     /// Attempts last heard to run.
     running: BTreeMap<String, u32>,
     execs: HashMap<u64, Box<ProbeRun>>,
+    /// Requests that could not be sent, because its shim was parked.
+    deferred: Vec<ShimRequest>,
+    /// The shim's process.
+    shim: Option<ProcessIdentity>,
+    /// The shim announces its next change, and has no connection until then.
+    parked: bool,
+    /// It is in the queue for a connection.
+    queued: bool,
     removing: bool,
     /// Its folder is being removed; nothing runs in it.
     clearing: bool,
@@ -152,6 +166,7 @@ pub struct Shard {
     /// Pods to look at again, by when.
     later: BTreeSet<(Instant, Str)>,
     zygote: ZygoteHandle,
+    link_budget: LinkBudget,
     /// Attempts that wait for the build of their image, by pod and container.
     building: HashMap<(Str, Str), u32>,
     /// Attempts whose log tells of a build that has failed.
@@ -162,9 +177,14 @@ pub struct Shard {
 
 impl Shard {
     /// A shard that takes its orders from this inbox.
-    pub fn new(context: Arc<MachineContext>, inbox: Arc<ShardInbox>) -> rustix::io::Result<Shard> {
+    pub fn new(
+        context: Arc<MachineContext>,
+        inbox: Arc<ShardInbox>,
+        link_budget: LinkBudget,
+    ) -> rustix::io::Result<Shard> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, link_budget.socket(), epoll::EventData::new_u64(ANNOUNCEMENT), epoll::EventFlags::IN)?;
         let (pods, tokens) = (HashMap::new(), HashMap::new());
         let mut zygote = ZygoteHandle::default();
         // Started ahead of the first pod. If that fails, the first pod says why.
@@ -178,6 +198,7 @@ impl Shard {
             next: 1,
             later: BTreeSet::new(),
             zygote,
+            link_budget,
             building: HashMap::new(),
             unbuilt: HashSet::new(),
             absent: Absent::default(),
@@ -187,6 +208,7 @@ impl Shard {
     /// Works until told to quit.
     pub fn run(mut self) {
         loop {
+            self.balance_links();
             self.listen();
             self.retry();
             for (pod_uid, container, attempt) in self.absent.found(&self.context.environment) {
@@ -222,6 +244,8 @@ impl Shard {
             let token = event.data.u64();
             if token == WAKE {
                 let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8][..]);
+            } else if token == ANNOUNCEMENT {
+                self.read_announcements();
             } else if let Some(uid) = self.tokens.get(&token).cloned() {
                 self.contain(&Subject::of_pod(&uid), |shard| shard.read_answers(&uid));
             }
@@ -229,7 +253,8 @@ impl Shard {
     }
 
     fn timeout(&self) -> Option<Timespec> {
-        let due = self.later.first().map(|(at, _)| *at).into_iter().chain(self.absent.due()).min();
+        let due = self.later.first().map(|(at, _)| *at);
+        let due = due.into_iter().chain(self.absent.due()).chain(self.link_budget.due()).min();
         let left = due.map(|at| at.saturating_duration_since(Instant::now()));
         let left = if self.inbox.is_empty() { left } else { Some(Duration::ZERO) };
         left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
@@ -428,10 +453,8 @@ impl Shard {
     /// One that cannot be reached now is asked again later.
     fn resize(&mut self, uid: &Str, container: &str, attempt: u32, limits: Box<Limits>) {
         let (groups, watched) = (self.context.groups(uid, container, &limits), self.context.watched(&limits));
-        if let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) {
-            let container = container.to_owned();
-            link.send(self.context.epoch, ShimRequest::Limit { container, attempt, groups, watched, limits });
-        }
+        let container = container.to_owned();
+        self.send_or_defer(uid, ShimRequest::Limit { container, attempt, groups, watched, limits });
     }
 
     fn measure(&self, uid: &Str) {
@@ -442,9 +465,7 @@ impl Shard {
 
     /// A pod without a shim has nobody who reads: its next start lays everything out.
     fn refresh(&mut self, uid: &Str, volumes: Vec<Volume>) {
-        if let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) {
-            link.send(self.context.epoch, ShimRequest::Refresh(volumes));
-        }
+        self.send_or_defer(uid, ShimRequest::Refresh(volumes));
     }
 
     fn refuse(&self, uid: &Str, container: &str, attempt: u32, refusal: image::ImageRefusal) {
@@ -458,13 +479,14 @@ impl Shard {
     }
 
     fn exec(&mut self, probe: Box<ProbeRun>) {
-        let pod = self.pods.entry(probe.pod_uid.clone()).or_default();
-        let Some(link) = &mut pod.link else {
+        let uid = probe.pod_uid.clone();
+        let pod = self.pods.entry(uid.clone()).or_default();
+        if !pod.is_reachable() {
             return (self.context.report)(probe::answer(
                 &probe,
                 ProbeFinding::unknown("the pod's shim is not reachable"),
             ));
-        };
+        }
         let (container, attempt) = (probe.container.to_string(), probe.attempt);
         let timeout = (probe.timeout_seconds.max(1) as u64).saturating_mul(1000);
         self.next += 1;
@@ -472,7 +494,7 @@ impl Shard {
         let argv = probe::command(&probe.handler);
         let exec = ExecRequest { id: self.next, container, attempt, argv, timeout, keeps_leftovers };
         pod.execs.insert(exec.id, probe);
-        link.send(self.context.epoch, ShimRequest::Exec(Box::new(exec)));
+        self.send_or_defer(&uid, ShimRequest::Exec(Box::new(exec)));
     }
 }
 

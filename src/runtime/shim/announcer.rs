@@ -1,0 +1,101 @@
+//! Announces changes to a control plane that has parked this shim.
+//!
+//! Knows: the reports that nobody has received, and when to announce again. An announcement is a datagram with the pod's uid; it is
+//! repeated, less and less often, until the control plane connects. So it may get lost, and the control plane may be replaced.
+
+use super::super::folder;
+use super::super::wire::ShimAnswer;
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
+
+/// Pause after the first announcement that nobody took; doubled each time.
+const RETRY: Duration = Duration::from_millis(20);
+/// Pause after one that was taken.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest pause.
+const SELDOM: Duration = Duration::from_secs(30);
+/// Maximum number of reports to keep; the record holds everything else.
+const MOST: usize = 64;
+
+/// Announces changes on one socket of the state folder.
+pub struct Announcer {
+    socket: String,
+    reports: Vec<ShimAnswer>,
+    due: Option<Instant>,
+    pause: Duration,
+}
+
+impl Announcer {
+    /// One that has nothing to announce.
+    pub fn new(socket: String) -> Announcer {
+        Announcer { socket, reports: Vec::new(), due: None, pause: RETRY }
+    }
+
+    /// Notes a report. The ones that the record does not hold are kept for the next connection.
+    pub fn note(&mut self, report: &ShimAnswer) {
+        if matches!(report, ShimAnswer::Denied(_) | ShimAnswer::Unbound(_)) && self.reports.len() < MOST {
+            self.reports.push(report.clone());
+        }
+        self.due.get_or_insert_with(Instant::now);
+    }
+
+    /// Returns the moment of the next announcement.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Announces a change when that is due.
+    pub fn announce(&mut self, uid: &OsStr) {
+        if self.due.is_none_or(|due| due > Instant::now()) {
+            return;
+        }
+        if folder::announce(&self.socket, uid).is_ok() {
+            self.pause = self.pause.max(PATIENCE);
+        }
+        self.due = Some(Instant::now() + self.pause);
+        self.pause = SELDOM.min(self.pause * 2);
+    }
+
+    /// Returns the reports that the record does not hold.
+    pub fn into_reports(self) -> Vec<ShimAnswer> {
+        self.reports
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::ingress_routes::UnboundPort;
+
+    #[test]
+    fn announcer_repeats_less_and_less_often_until_it_is_dropped() {
+        let mut announcer = Announcer::new("nobody-is-here.sock".into());
+        announcer.announce(OsStr::new("u"));
+        assert_eq!(announcer.due(), None, "nothing has changed");
+        let mut pauses = Vec::new();
+        for _ in 0..16 {
+            announcer.due = None;
+            announcer.note(&ShimAnswer::Leaving);
+            let before = Instant::now();
+            announcer.announce(OsStr::new("u"));
+            pauses.push(announcer.due().expect("announced again").duration_since(before));
+            announcer.note(&ShimAnswer::Leaving);
+            assert!(announcer.due().expect("due") > before, "a second change does not hurry");
+        }
+        assert!(pauses.windows(2).all(|pair| pair[0] < pair[1] + RETRY), "{pauses:?}");
+        assert!(pauses[0] >= RETRY && pauses[15] >= SELDOM, "{pauses:?}");
+    }
+
+    #[test]
+    fn announcer_keeps_only_reports_that_the_record_does_not_hold() {
+        let mut announcer = Announcer::new("nobody-is-here.sock".into());
+        let port = UnboundPort { port: 80, is_udp: false, holder: None };
+        for _ in 0..2 * MOST {
+            announcer.note(&ShimAnswer::Unbound(port.clone()));
+            announcer.note(&ShimAnswer::Leaving);
+        }
+        let reports = announcer.into_reports();
+        assert_eq!(reports.len(), MOST);
+        assert!(reports.iter().all(|report| matches!(report, ShimAnswer::Unbound(_))));
+    }
+}
