@@ -5,7 +5,7 @@
 //! namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200).
 
 use super::claim::without_owner;
-use super::pods::{self, BURST};
+use super::pods;
 use crate::object::{Key, Object, OwnerRef};
 use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use std::sync::Arc;
@@ -17,6 +17,8 @@ pub const LOOP: Loop = Loop { name: "garbage-collector-controller", root: "*", c
 const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer of an owner whose dependents are to be orphaned.
 const ORPHAN: &str = "orphan";
+/// Maximum number of dependents that one plan releases from their owner.
+const RELEASES: usize = 50;
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let mut keys = Vec::new();
@@ -28,7 +30,8 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
         keys.push(row.key.clone());
     }
     let owners = row.owners.iter().filter_map(|owner| world.by_uid(&owner.uid));
-    keys.extend(owners.filter(|owner| waits_for_dependents(owner)).map(|owner| owner.key.clone()));
+    let in_deletion = |owner: &&Arc<Row>| owner.is_deleting() && (has(owner, FOREGROUND) || has(owner, ORPHAN));
+    keys.extend(owners.filter(in_deletion).map(|owner| owner.key.clone()));
     keys
 }
 
@@ -128,37 +131,31 @@ fn warn_of_foreign_owner(world: &World, row: &Row, owner: &OwnerRef, plan: &mut 
     }
 }
 
-/// Takes the references to this owner out of its dependents, then lets the owner go.
+/// Takes the references to this owner out of its dependents, some at a time, then lets the owner go.
 fn orphan_dependents(world: &World, row: &Row, plan: &mut Plan) {
-    let dependents: Vec<&Arc<Row>> = world.dependents(&row.uid).collect();
-    for dependent in dependents.iter().take(BURST) {
+    let mut dependents = world.dependents(&row.uid);
+    for dependent in dependents.by_ref().take(RELEASES) {
         plan.write(WriteVerb::Update(without_owner(dependent, &row.uid)), "its owner is deleted and leaves it behind");
     }
-    if dependents.len() <= BURST {
+    // Otherwise these writes make the owner due again.
+    if dependents.next().is_none() {
         remove_finalizer(row, ORPHAN, "all dependents are left behind", plan);
     }
 }
 
 /// Lets an owner go when no dependent blocks it any more. The dependents' own plans delete them.
 fn await_dependents(world: &World, row: &Row, plan: &mut Plan) {
-    let blocks = |dependent: &&Arc<Row>| {
-        dependent.owners.iter().any(|owner| *owner.uid == *row.uid && owner.block_owner_deletion)
-    };
-    let blocking: Vec<&Arc<Row>> = world.dependents(&row.uid).filter(blocks).collect();
-    let Some(first) = blocking.first() else {
+    let blocking = world.blocking_dependents(&row.uid);
+    let Some((blocking, first)) = blocking.and_then(|keys| Some((keys, keys.first()?))) else {
         return remove_finalizer(row, FOREGROUND, "no dependent is left that blocks the deletion", plan);
     };
-    plan.wait(format!("waiting for {} dependents to be deleted, the first is {}", blocking.len(), first.key));
+    plan.wait(format!("waiting for {} dependents to be deleted, the first is {first}", blocking.len()));
     // Owners that own each other would block each other forever.
-    for dependent in blocking.iter().filter(|dependent| in_circle(world, row, dependent)).take(BURST) {
+    let owners = row.owners.iter().filter_map(|owner| world.by_uid(&owner.uid));
+    let in_circle = owners.filter(|owner| waits_for_dependents(owner) && blocking.contains(&owner.key));
+    for dependent in in_circle.take(RELEASES) {
         plan.write(WriteVerb::Update(unblocked(dependent, &row.uid)), "owners wait for each other in a circle");
     }
-}
-
-fn in_circle(world: &World, row: &Row, dependent: &Row) -> bool {
-    waits_for_dependents(dependent)
-        && row.owners.iter().any(|owner| *owner.uid == *dependent.uid)
-        && world.dependents(&dependent.uid).any(|back| back.uid == row.uid)
 }
 
 fn unblocked(dependent: &Row, uid: &str) -> Object {
@@ -240,6 +237,51 @@ mod tests {
         cluster.patch("configmaps", "child", json!({"metadata": {"finalizers": null}}));
         cluster.settle();
         assert_eq!(maps(&cluster), "half other");
+    }
+
+    /// A ConfigMap that waits for so many dependents, which finalizers hold.
+    fn owner_that_waits_for(dependents: usize) -> Cluster {
+        let mut cluster = cluster("");
+        map(&mut cluster, "owner", &[]);
+        for number in 0..dependents {
+            let name = format!("held-{number}");
+            map(&mut cluster, &name, &[("owner", true)]);
+            cluster.patch("configmaps", &name, json!({"metadata": {"finalizers": ["x.dev/hold"]}}));
+        }
+        cluster.delete("configmaps", "owner", Propagation::Foreground);
+        cluster.settle();
+        cluster
+    }
+
+    #[test]
+    fn release_of_one_dependent_costs_the_same_whatever_their_number() {
+        let cost = |dependents: usize| {
+            let cluster = owner_that_waits_for(dependents);
+            let (owner, held) = (cluster.key("configmaps", "owner"), cluster.key("configmaps", "held-7"));
+            let row = cluster.world.get(&held).unwrap().clone();
+            let before = cluster.world.lookups.get();
+            assert_eq!(concerns(&cluster.world, &row), [held, owner.clone()]);
+            let plan = plan(&cluster.world, &owner);
+            assert!(plan.waits[0].contains(&format!("{dependents} dependents")), "{:?}", plan.waits);
+            cluster.world.lookups.get() - before
+        };
+        assert_eq!(cost(20), cost(200), "rows looked up among 20 dependents, and among 200");
+    }
+
+    #[test]
+    fn orphaning_releases_all_dependents_some_at_a_time() {
+        let mut cluster = cluster("");
+        map(&mut cluster, "owner", &[]);
+        (0..3 * RELEASES + 1).for_each(|number| map(&mut cluster, &format!("child-{number}"), &[("owner", true)]));
+        cluster.settle();
+        cluster.delete("configmaps", "owner", Propagation::Orphan);
+        let owner = cluster.key("configmaps", "owner");
+        let first = plan(&cluster.world, &owner);
+        assert_eq!(first.writes.len(), RELEASES);
+        cluster.settle();
+        assert!(cluster.world.get(&owner).is_none(), "the owner has gone");
+        let children = cluster.world.list("configmaps").filter(|row| row.key.name.starts_with("child-"));
+        assert_eq!(children.filter(|row| row.owners.is_empty()).count(), 3 * RELEASES + 1);
     }
 
     #[test]

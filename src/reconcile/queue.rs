@@ -7,13 +7,17 @@ use super::unschedulable::UnschedulablePods;
 use crate::object::{Key, Time};
 use jiff::SignedDuration;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// First pause after a failure; doubled each time (client-go: ItemExponentialFailureRateLimiter).
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_millis(5);
 
 /// Longest pause after failures.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(1000);
+
+/// Maximum number of keys that enter the queue at once. More of them wait in a backlog, so that the change of one object that concerns
+/// many neither takes long nor delays the keys of others.
+const FAN_OUT: usize = 500;
 
 /// A key of a loop; the loop by its place in the table.
 pub type Item = (usize, Key);
@@ -58,6 +62,8 @@ pub struct WorkQueue {
     /// Due keys, highest priority first.
     due: BTreeSet<(Reverse<QueuePriority>, Time, u64, Item)>,
     failures: HashMap<Item, u32>,
+    /// Keys of a loop that have not entered the queue, and since when they are due.
+    backlog: VecDeque<(usize, std::vec::IntoIter<Key>, Time)>,
     /// Pods that no node could take.
     pub waiting: UnschedulablePods,
     sequence: u64,
@@ -78,6 +84,28 @@ impl WorkQueue {
         self.sequence += 1;
         self.places.insert(item.clone(), (at, self.sequence));
         self.order.insert((at, self.sequence, item));
+    }
+
+    /// Looks at all keys that a change concerns. When there are many, most enter the queue as [`WorkQueue::pop`] takes others out.
+    pub fn add_all(&mut self, place: usize, keys: Vec<Key>, at: Time) {
+        let mut keys = keys.into_iter();
+        keys.by_ref().take(FAN_OUT).for_each(|key| self.add((place, key), at));
+        if keys.len() > 0 {
+            self.backlog.push_back((place, keys, at));
+        }
+    }
+
+    /// Takes keys from the backlog: many when little is due, else one, so that each key has its turn.
+    fn take_from_backlog(&mut self) {
+        let count = if self.order.len() + self.due.len() < FAN_OUT { FAN_OUT } else { 1 };
+        for _ in 0..count {
+            let Some((place, keys, at)) = self.backlog.front_mut() else { return };
+            let (place, at) = (*place, *at);
+            match keys.next() {
+                Some(key) => self.add((place, key), at),
+                None => drop(self.backlog.pop_front()),
+            }
+        }
     }
 
     /// Notes a panic about a key, to be logged with the next tick. The first are kept.
@@ -114,6 +142,7 @@ impl WorkQueue {
 
     /// The most important key that is due, taken out, if it is among those that are meant.
     pub fn pop(&mut self, now: Time, among: DueFilter, rank: impl Fn(&Key) -> QueuePriority) -> Option<Item> {
+        self.take_from_backlog();
         while let Some((at, sequence, item)) = self.order.pop_first() {
             if at > now {
                 self.order.insert((at, sequence, item));
@@ -141,7 +170,8 @@ impl WorkQueue {
 
     /// When the next key is due.
     pub fn next_due(&self) -> Option<Time> {
-        self.due.first().map(|(_, at, _, _)| *at).or_else(|| self.order.first().map(|(at, _, _)| *at))
+        let next = self.due.first().map(|(_, at, _, _)| *at).or_else(|| self.order.first().map(|(at, _, _)| *at));
+        next.into_iter().chain(self.backlog.front().map(|(_, _, at)| *at)).min()
     }
 
     /// Whether anything is due.
@@ -225,6 +255,34 @@ mod tests {
         let begun = DueFilter { begun: true, ..ALL };
         let order = [ALL, begun, begun, ALL].map(|among| queue.pop(time_at(9), among, rank));
         assert_eq!(order, [Some(item("important9")), Some(item("begun")), None, Some(item("new"))]);
+    }
+
+    #[test]
+    fn keys_of_a_large_fan_out_enter_the_queue_some_at_a_time() {
+        let mut queue = WorkQueue::default();
+        let keys: Vec<Key> = (0..10 * FAN_OUT).map(|number| item(&number.to_string()).1).collect();
+        queue.add_all(0, keys.clone(), time_at(1));
+        assert_eq!(queue.places.len(), FAN_OUT);
+        queue.add(item("other"), time_at(1));
+        assert!(queue.is_due(time_at(1)) && !queue.is_due(time_at(0)));
+        let mut found: Vec<Key> = Vec::new();
+        while let Some((_, key)) = queue.pop(time_at(1), ALL, any) {
+            assert!(queue.places.len() <= 2 * FAN_OUT);
+            found.push(key);
+        }
+        assert!(found.iter().position(|key| *key.name == *"other").is_some_and(|at| at <= 2 * FAN_OUT));
+        assert_eq!(found.len(), keys.len() + 1);
+        assert!(!queue.is_due(time_at(1)) && queue.next_due().is_none());
+    }
+
+    #[test]
+    fn a_key_of_the_backlog_has_its_turn_beside_many_others() {
+        let mut queue = WorkQueue::default();
+        let keys = |of: &str, count: usize| (0..count).map(|number| item(&format!("{of}{number}")).1).collect();
+        queue.add_all(0, keys("a", FAN_OUT + 1), time_at(1));
+        (0..FAN_OUT).for_each(|number| queue.add(item(&format!("b{number}")), time_at(1)));
+        queue.pop(time_at(1), ALL, any);
+        assert!(queue.backlog.iter().all(|(_, keys, _)| keys.len() == 0), "the last key waits in the queue itself");
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub fn concern(world: &World, loops: &[&Loop], queue: &mut WorkQueue, before: Op
         }
         for row in [before, after].into_iter().flatten() {
             match contain(|| (each.concerns)(world, row)) {
-                Ok(roots) => roots.into_iter().for_each(|root| queue.add((place, root), now)),
+                Ok(roots) => queue.add_all(place, roots, now),
                 Err(text) => queue.note_fault(Fault { by: each.name, about: row.key.clone(), text }),
             }
         }

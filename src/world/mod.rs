@@ -132,6 +132,11 @@ pub struct World {
     by_key: HashMap<Key, Arc<Row>>,
     /// Dependents by the uid of an owner.
     dependents: HashMap<Str, BTreeSet<Key>>,
+    /// Those of them that block the deletion of that owner.
+    blocking_dependents: HashMap<Str, BTreeSet<Key>>,
+    /// Number of rows that were looked up by their key.
+    #[cfg(test)]
+    pub lookups: std::cell::Cell<usize>,
     /// The nodes that are not Ready.
     unready: BTreeSet<Key>,
     /// Pods by the node they are bound to; unbound ones under the empty name.
@@ -172,6 +177,9 @@ impl World {
             rows: BTreeMap::new(),
             by_key: HashMap::new(),
             dependents: HashMap::new(),
+            blocking_dependents: HashMap::new(),
+            #[cfg(test)]
+            lookups: std::cell::Cell::default(),
             unready: BTreeSet::new(),
             by_node: HashMap::new(),
             node_cache: node_cache::NodeCache::default(),
@@ -190,6 +198,8 @@ impl World {
 
     /// The row of one object.
     pub fn get(&self, key: &Key) -> Option<&Arc<Row>> {
+        #[cfg(test)]
+        self.lookups.update(|count| count + 1);
         self.by_key.get(key)
     }
 
@@ -235,6 +245,11 @@ impl World {
     /// Rows that name this uid as an owner, in order of their keys.
     pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.dependents.get(uid).into_iter().flatten().filter_map(|key| self.get(key))
+    }
+
+    /// Returns the keys of the rows that name this uid as an owner and block its deletion; `None` when there are none.
+    pub fn blocking_dependents(&self, uid: &str) -> Option<&BTreeSet<Key>> {
+        self.blocking_dependents.get(uid)
     }
 
     /// Returns rows of one resource whose controlling owner has this uid.
@@ -315,6 +330,9 @@ impl World {
         let known = |owners: &Row| owners.owners == row.owners;
         for owner in row.owners.iter().filter(|_| !before.is_some_and(known)) {
             self.dependents.entry(owner.uid.as_str().into()).or_default().insert(row.key.clone());
+            if owner.block_owner_deletion {
+                self.blocking_dependents.entry(owner.uid.as_str().into()).or_default().insert(row.key.clone());
+            }
         }
         if row.node().is_some_and(|node| node.ready != Some(true)) {
             self.unready.insert(row.key.clone());
@@ -349,6 +367,7 @@ impl World {
         let stays = |owners: &Row| owners.owners == row.owners;
         for owner in row.owners.iter().filter(|_| !after.is_some_and(stays)) {
             drop_from(&mut self.dependents, &owner.uid, &row.key);
+            drop_from(&mut self.blocking_dependents, &owner.uid, &row.key);
         }
         self.unready.remove(&row.key);
         if let Some(pod) = row.pod() {
