@@ -37,7 +37,7 @@ spec:
     cluster
 }
 
-/// What is wrong with an answer; empty when all is well.
+/// The problems of an answer; empty when all is well.
 fn wrong(cluster: &Cluster, before: &[u8], said: &Said, code: i32, expected: &str) -> String {
     let mut wrong = String::new();
     if said.code != code {

@@ -48,7 +48,7 @@ struct Campaign {
     /// Exit codes of the pods that run once, by name.
     once: BTreeMap<String, u8>,
     jobs: Vec<String>,
-    /// How often each system call was the last.
+    /// The number of times that each system call was the last.
     calls: BTreeMap<&'static str, usize>,
 }
 
@@ -223,7 +223,7 @@ impl Campaign {
         for (uid, lives) in truth::lives(&self.cluster) {
             let alive = lives.iter().filter(|life| truth::still_lives(&uid, life)).count();
             if self.victim != Victim::Shim {
-                // What was deleted at once had no time to say that it lives.
+                // A workload that was deleted at once had no time to record its start.
                 assert!(lives.len() <= 1, "{uid} was started again: {lives:?}");
             }
             match pods.get(uid.as_str()) {
@@ -260,7 +260,7 @@ impl Campaign {
         assert!(lives.len() <= 1, "{name} is not restarted: {lives:?}");
         let told = pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"].as_i64();
         let truth = lives.last().and_then(|life| life.end).map(i64::from);
-        // Whoever dies with its shim before the record is written has an end that nobody knows.
+        // The end of a process that dies with its shim before the record is written is unknown.
         let unknown = self.victim == Victim::Shim && told == Some(137);
         assert!(
             told == truth || unknown,

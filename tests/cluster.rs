@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what has to come. Only a failing test ever waits that long.
+/// Longest time that a test waits for a condition. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a command said.
+/// The output of a command.
 #[derive(Debug)]
 pub struct Said {
     /// Standard output.
@@ -31,7 +31,7 @@ pub struct Said {
 pub struct Cluster {
     home: tempfile::TempDir,
     planes: RefCell<Vec<Child>>,
-    /// Who runs it, when not the one who runs the tests.
+    /// The user that runs it, when it is not the user of the tests.
     user: Option<u32>,
 }
 
@@ -209,7 +209,7 @@ impl Cluster {
         })
     }
 
-    /// What a pod's folder is named after: its uid, or for a static pod the hash of its manifest.
+    /// The name of a pod's folder: its uid, or for a static pod the hash of its manifest.
     fn local_uid(&self, pod: &str) -> String {
         let said =
             self.read(&format!("pod/{pod}"), "{.metadata.annotations.kubernetes\\.io/config\\.mirror}/{.metadata.uid}");
@@ -234,7 +234,7 @@ impl Cluster {
         self.wait_for(&format!("{pod} has a process"), || self.pids(pod).into_values().next())
     }
 
-    /// What a container of a pod has written so far, all attempts, without the times.
+    /// The output of a container of a pod so far, all attempts, without the times.
     pub fn log(&self, pod: &str, container: &str) -> String {
         let uid = self.local_uid(pod);
         let folder = self.pods_folder().join(uid).join(container);
@@ -347,7 +347,7 @@ impl Plane<'_> {
         self.cluster.planes.borrow()[self.number].id()
     }
 
-    /// What it has printed so far.
+    /// Its output so far.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.path).expect("output")
     }

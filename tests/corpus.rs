@@ -77,7 +77,7 @@ fn make_way(txn: &mut dyn Transaction, body: &Value) {
     }
 }
 
-/// What a strict `apply` makes of one object; `create` where there is no name to apply to.
+/// The result of a strict `apply` of one object; of `create` when the object has no name.
 fn admit(txn: &mut dyn Transaction, kind: &Kind, body: &Value) -> Result<(), Status> {
     make_way(txn, body);
     let mut object = Object(body.clone());
@@ -128,7 +128,7 @@ fn every_manifest_is_accepted_or_refused_with_a_reason() {
             for body in objects.iter().filter(|body| !is_template(body)) {
                 let (version, kind) =
                     (body["apiVersion"].as_str().unwrap_or_default(), body["kind"].as_str().unwrap_or_default());
-                // What another file defined stays known to this process, but not to the cluster.
+                // A kind that another file defined stays known to this process, but not to the cluster.
                 let known = kinds::by_kind(version, kind).filter(|kind| custom::current(txn, kind).is_ok());
                 match known.map(|kind| admit(txn, kind, body)) {
                     None => unknown.push(format!("{version} {kind}")),

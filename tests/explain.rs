@@ -9,7 +9,7 @@ fn kloop(state: &Path, words: &str) -> Output {
     kloop.args(words.split_whitespace()).env("KLOOP_STATE", state).env_remove("COMPLETE").output().expect("kloop")
 }
 
-/// What differs in the answers to the questions of a scenario, and how many there were.
+/// The differences in the answers to the questions of a scenario, and the number of questions.
 fn differences(scenario: &str, state: &Path) -> (usize, String) {
     let (mut asked, mut wrong) = (0, String::new());
     for Step { command, stdout, stderr, code, .. } in golden::steps(scenario) {

@@ -58,7 +58,7 @@ pub fn recordings() -> Option<PathBuf> {
     folder("")
 }
 
-/// Where the recordings of a scenario are; says loudly that the caller's test is skipped when they are not there.
+/// The folder of a scenario's recordings; says that the caller's test is skipped when there is none.
 pub fn folder(scenario: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("KLOOP_SHARED").map(PathBuf::from);
     let beside = shared.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
@@ -116,7 +116,7 @@ pub fn conversation(scenario: &str) -> Vec<Part> {
     parts
 }
 
-/// What a line outside a command's record is.
+/// The kind of a line outside a command's record.
 fn between(line: &str) -> Option<Part> {
     if line == "~ settle" {
         return Some(Part::Settle);

@@ -53,7 +53,7 @@ fn kind_of(body: &Value) -> Option<&'static Kind> {
     kinds::by_kind(body["apiVersion"].as_str()?, body["kind"].as_str()?)
 }
 
-/// What the server makes of a body before it is checked.
+/// The body as the server decodes it, before it is checked.
 fn created(kind: &Kind, mut body: Value) -> Result<Object, String> {
     if kind.namespaced && body["metadata"].get("namespace").is_none() {
         body["metadata"]["namespace"] = "default".into();
@@ -78,7 +78,7 @@ fn created(kind: &Kind, mut body: Value) -> Result<Object, String> {
     Ok(object)
 }
 
-/// What kubectl prints about the creation of an object from a file; empty when all is well.
+/// Text that kubectl prints about the creation of an object from a file; empty when all is well.
 fn refusal(kind: &Kind, name: &str, body: Value) -> String {
     let object = match created(kind, body) {
         Ok(object) => object,
@@ -93,7 +93,7 @@ fn refusal(kind: &Kind, name: &str, body: Value) -> String {
     told(kind, &object, None)
 }
 
-/// What kubectl prints about an object that does not hold; empty when all is well.
+/// Text that kubectl prints about an invalid object; empty when all is well.
 fn told(kind: &Kind, object: &Object, old: Option<&Object>) -> String {
     let mut errors = kinds::validate_metadata(object, old, kind);
     errors.extend((kind.validate)(object, old));
@@ -118,7 +118,7 @@ fn refused(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> String
     .replace(UID, "<uid>")
 }
 
-/// How many of a scenario's refusals are worded alike, of those about kinds of the catalogue.
+/// The number of a scenario's refusals that are worded alike, of those about kinds of the catalogue.
 fn refusals_alike(scenario: &str) -> (usize, usize) {
     let Some(folder) = golden::folder(scenario) else { return (0, 0) };
     let (mut alike, mut all) = (0, 0);
@@ -127,7 +127,7 @@ fn refusals_alike(scenario: &str) -> (usize, usize) {
         let Some(name) = command.strip_prefix("kubectl create -f ") else { continue };
         let [body] = file(&folder, name).try_into().unwrap_or([Value::Null]);
         let Some(kind) = kind_of(&body) else { continue };
-        // What kubectl refuses itself, and namespaces that are not there, are no business of the catalogue.
+        // Refusals by kubectl itself, and missing namespaces, do not concern the catalogue.
         if step.stderr.starts_with("error: ") || step.stderr.contains("(NotFound)") {
             continue;
         }
@@ -145,7 +145,7 @@ fn refusals_alike(scenario: &str) -> (usize, usize) {
     (alike, all)
 }
 
-/// How many of a scenario's patches of single objects are refused or let through alike, of those about some resources.
+/// The number of a scenario's patches of single objects that are refused or accepted alike, of those about some resources.
 ///
 /// As JSON merge patches, which is what they come to for resources without lists that merge by key.
 fn changes_alike(scenario: &str) -> (usize, usize) {
@@ -225,7 +225,7 @@ fn every_file(folder: &Path) -> Vec<Value> {
     names.iter().filter(|name| name.ends_with(".yaml")).flat_map(|name| file(folder, name)).collect()
 }
 
-/// How many objects of a scenario are stored alike, of those that were printed as YAML.
+/// The number of objects of a scenario that are stored alike, of those that were printed as YAML.
 fn stored_alike(scenario: &str) -> (usize, usize) {
     let Some(folder) = golden::folder(scenario) else { return (0, 0) };
     let mut stored = Vec::new();
@@ -309,7 +309,7 @@ fn names_and_scopes_are_those_of_api_resources() {
     let Some(table) = steps.iter().find(|step| step.command == "kubectl api-resources") else { return };
     let row = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let recorded: Vec<Vec<String>> = table.stdout.lines().skip(1).map(row).collect();
-    // What is ours comes last: Kubernetes has no such group.
+    // kloop's own group comes last: Kubernetes has none like it.
     let (theirs, ours): (Vec<&Kind>, Vec<&Kind>) =
         kinds::ALL.iter().partition(|kind| kind.resource.group() != "kloop.dev");
     assert!(kinds::ALL.iter().rev().zip(&ours).all(|(last, ours)| last.resource == ours.resource));
@@ -353,7 +353,7 @@ fn nothing_known_is_refused_for_being_null() {
     }
 }
 
-/// What admission adds to a pod, which its later refusals show.
+/// The fields that admission adds to a pod, which its later refusals show.
 fn admit(object: &mut Object) {
     if object.kind() != "Pod" {
         return;

@@ -69,7 +69,7 @@ fn pod(name: &str, restart: &str, grace: u32, script: &str) -> String {
     pod_with(name, &format!("restartPolicy: {restart}, terminationGracePeriodSeconds: {grace}"), "", script)
 }
 
-/// What pods say that run once and end soon.
+/// The output of pods that run once and end soon.
 const ONCE: &str = "restartPolicy: Never, terminationGracePeriodSeconds: 1";
 
 /// A Pod as [`pod`] makes one; `spec` and `container` are what it says beyond that, as YAML in a line: `field: value, field: value`.
@@ -146,7 +146,7 @@ fn web(replicas: usize) -> String {
     servers("web", replicas, "") + &service("web", "ports: [{port: 80, targetPort: 8080}]")
 }
 
-/// What an HTTP server answers at a place; none when nobody does.
+/// The answer of an HTTP server at an address; none when nothing answers.
 fn fetch(place: &str) -> Option<String> {
     let mut stream = TcpStream::connect(place).ok()?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;

@@ -26,21 +26,21 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How many conversations are replayed at once.
+/// The number of conversations that are replayed at once.
 const AT_ONCE: usize = 2;
 
-/// What the recording of a CronJob did without showing it: waited for the first success, and suspended it then.
+/// The actions of the recording of a CronJob that it does not show: it waited for the first success, and suspended it then.
 const UNTIL_FIRED: &str = "kubectl wait --for=jsonpath='{.status.lastSuccessfulTime}' cronjob/tick --timeout=100s && \
      kubectl patch cronjob tick -p '{\"spec\":{\"suspend\":true}}'";
 
-/// How the answers of one conversation compare.
+/// The comparison of one conversation's answers.
 #[derive(Default)]
 struct Count {
     steps: usize,
     exact: usize,
     soft: usize,
     code: usize,
-    /// What differs, for people.
+    /// The differences, as text.
     differences: String,
 }
 
@@ -112,7 +112,7 @@ fn replay(folder: &Path, scenario: &str) -> Count {
             Part::Settle if !cluster.settle() => count.differences.push_str("~ settle took too long\n\n"),
             Part::Settle => {}
             Part::Run(step) => {
-                // What a recorded command said was masked too.
+                // The output of a recorded command was masked too.
                 let command = step.command.replace("<time>", "2026-01-01T00:00:00Z");
                 let answer = cluster.run(&command, &step.stdin);
                 if ["node-commands", "preemption"].contains(&scenario) {

@@ -341,7 +341,7 @@ fn the_child_gets_its_environment_and_three_descriptors_and_nothing_else() {
         "HOSTNAME=p",
         "SigBlk:\t0000000000000000",
         "SigIgn:\t0000000000000000",
-        // What root starts may change who it is, unless the manifest says otherwise.
+        // A process that root starts may change its user, unless the manifest says otherwise.
         if rustix::process::geteuid().is_root() { "NoNewPrivs:\t0" } else { "NoNewPrivs:\t1" },
         "0022",
     ] {

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what has to appear. Only a failing test ever waits that long.
+/// Longest time that a test waits for a text to appear. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `kloop` in a terminal of its own.

@@ -116,7 +116,7 @@ impl Cluster {
     }
 }
 
-/// What a command of a scenario printed.
+/// The output of a command of a scenario.
 fn recorded(scenario: &str, command: &str) -> String {
     let step = golden::steps(scenario).into_iter().find(|step| step.command == command);
     step.unwrap_or_else(|| panic!("no step {command}")).stdout
@@ -137,7 +137,7 @@ fn same_words(scenario: &str, command: &str, ours: &str) {
     assert_eq!(words(ours), words(&recorded(scenario, command)), "{scenario}: {command}");
 }
 
-/// What the service account's admission adds to a pod.
+/// The fields that the admission of service accounts adds to a pod.
 fn admit(cluster: &mut Cluster, name: &str, token: &str) {
     let pod = cluster.get("pods", "default", name).expect("a pod");
     let mount = json!({"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true});
@@ -169,7 +169,7 @@ fn admit(cluster: &mut Cluster, name: &str, token: &str) {
     cluster.patch("pods", name, patch);
 }
 
-/// What the recordings' kubelet says of a pod with one container state for all.
+/// The status of the recordings' kubelet for a pod with one container state for all.
 fn run(cluster: &mut Cluster, name: &str, phase: &str, state: Value, ready: bool, restarts: i64) {
     let pod = cluster.get("pods", "default", name).expect("a pod");
     let statuses = |field: &str, state: &Value, ready: bool| -> Value {
@@ -498,7 +498,7 @@ fn output_formats() {
         } else {
             continue;
         };
-        // What the shell makes of the quotes.
+        // The words as the shell reads the quotes.
         let output = rest.replace(['\'', '"'], "");
         let output = match rest.split_once('=') {
             Some((name, text)) if text.starts_with('\'') => format!("{name}={}", text.trim_end().trim_matches('\'')),

@@ -192,7 +192,7 @@ impl Api {
         let kept = self.write_some(dry_run, items, write, &mut done);
         self.wrote |= !dry_run;
         if let Err(status) = kept {
-            // Whoever asks again and again comes to an end.
+            // A caller that repeats until all is done comes to an end.
             if done.is_empty() {
                 done.extend(items.next().map(|item| (item, Err(status.clone().into()))));
             }
@@ -234,7 +234,7 @@ impl Api {
     /// After a command that wrote: compacts the log of the store a little now and then, since a control plane that would do it may not run.
     pub fn tidy(&mut self) {
         if self.wrote && self.outside.random().is_multiple_of(TIDIED) {
-            // Where others write at the moment, the next command does it.
+            // If others write at the moment, the next command does it.
             let _ = self.store.compact(&Retention::usual(self.outside.now()), COMPACTED);
         }
     }

@@ -1,6 +1,6 @@
 //! Lists in pages: all pages of a list show things as they stood when its first one was read.
 //!
-//! What has changed since is taken back by the log: the first entry of an object after a revision knows what it was at that revision.
+//! Changes since that revision are undone by the log: the first entry of an object after a revision knows what it was at that revision.
 
 use super::api::{Api, refused};
 use super::read::ListSelection;

@@ -224,7 +224,7 @@ pub fn main() -> ExitCode {
     if let Err(failure) = globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
         return context.finish(Err(failure));
     }
-    // Whoever opens a cluster learns of its custom kinds, which the words may name. What is wrong with it the verb tells.
+    // The words may name custom kinds, which are known once the cluster is open. The verb reports an error in opening it.
     let _ = context.existing();
     let outcome = cli.verb.run(&mut context);
     let code = context.finish(outcome);

@@ -72,7 +72,7 @@ pub struct Args {
 /// For so long throttling is looked at: ten of the kernel's periods.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Whoever runs keeps a heartbeat every ten seconds; who has kept none for so long is gone to the others (the lease of a node).
+/// A control plane writes a heartbeat every ten seconds; after so long without one it counts as gone (the lease of a node).
 const SILENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(40);
 
 /// So many of a log's last lines are shown.

@@ -148,7 +148,7 @@ fn plans_of_absurdly_large_objects_are_bounded() {
     let mut largest = 0;
     for spec in ALL {
         let is_root = |key: &&Key| spec.root == "*" && *key.name == *"orphaning" || key.resource == spec.root;
-        // Of the many alike a few will do.
+        // A few of many equal objects are enough.
         let is_alike =
             |key: &&Key| key.name.rsplit_once('-').is_some_and(|(_, end)| end.len() > 1 && end.parse::<u32>().is_ok());
         for key in roots.iter().filter(is_root).filter(|key| !is_alike(key)) {

@@ -13,7 +13,7 @@ const RESET_SECONDS: i64 = 600;
 /// Seconds from the end of an attempt to the start of the next: none after the first attempt and after one that ran for 10 minutes,
 /// then 10, 20, 40 ... 300.
 ///
-/// How far the pauses have grown is seen from the pause before this attempt; the attempt's number bounds it, so that a
+/// The pause before this attempt shows how far the pauses have grown; the attempt's number bounds it, so that a
 /// control plane that was away for an hour does not count as a long pause.
 pub fn restart(settings: &ClusterSettings, attempt: u32, ended: &AttemptEnd, last: Option<&AttemptEnd>) -> i64 {
     let ran = ended.started.map_or(0, |started| ended.finished.duration_since(started).as_secs());

@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(machine.container("c")["state"]["waiting"]["message"], message);
         machine.run_to(200);
         let starts = ["0", "10", "30", "70", "150"].map(|second| format!("{second} start c#0"));
-        assert_eq!(machine.told(), starts);
+        assert_eq!(machine.take_messages(), starts);
         machine.act("c", ContainerBehaviour::Stay).run_to(320);
         assert_eq!(machine.summary(), "Running c+=running/0");
         assert_eq!(machine.reasons()[..5], ["Pulling", "Failed", "Failed", "BackOff", "Failed"]);
@@ -287,7 +287,7 @@ mod tests {
             machine.world.settings.closing = false;
             machine.run_to(7);
             assert_eq!(machine.summary(), "Running c+=running/0", "{policy}: it does not count as a failure");
-            assert_eq!(machine.told(), ["0 start c#0", "5 stop c in 30", "5 c ends 143", "6 start c#0"]);
+            assert_eq!(machine.take_messages(), ["0 start c#0", "5 stop c in 30", "5 c ends 143", "6 start c#0"]);
         }
     }
 
@@ -310,10 +310,10 @@ mod tests {
         let spec = json!({"initContainers": init, "containers": [{"name": "c", "image": "a"}]});
         let mut machine = TestMachine::new(pod(spec));
         machine.act("i", ContainerBehaviour::Exit(1, 0)).run_to(5);
-        machine.told();
+        machine.take_messages();
         machine.reboot();
         machine.run_to(10);
-        assert_eq!(machine.told(), ["5 start i#1", "6 i ends 0", "6 start c#1"]);
+        assert_eq!(machine.take_messages(), ["5 start i#1", "6 i ends 0", "6 start c#1"]);
         assert_eq!(machine.summary(), "Running i+=Completed/1 c+=running/1");
     }
 

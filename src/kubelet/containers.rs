@@ -358,7 +358,7 @@ mod tests {
     fn crash_loop_by_kubernetes_clock() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
         machine.act("c", ContainerBehaviour::Exit(1, 7)).run_to(1300);
-        let starts: Vec<_> = machine.told().into_iter().filter(|line| line.contains("start")).collect();
+        let starts: Vec<_> = machine.take_messages().into_iter().filter(|line| line.contains("start")).collect();
         let expected = [
             "0 start c#0",
             "1 start c#1",
@@ -383,9 +383,9 @@ mod tests {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
         machine.act("c", ContainerBehaviour::Exit(1, 1)).run_to(100);
         machine.act("c", ContainerBehaviour::Exit(600, 1)).run_to(155);
-        machine.told();
+        machine.take_messages();
         machine.act("c", ContainerBehaviour::Exit(1, 1)).run_to(800);
-        let starts: Vec<_> = machine.told().into_iter().filter(|line| line.contains("start")).collect();
+        let starts: Vec<_> = machine.take_messages().into_iter().filter(|line| line.contains("start")).collect();
         assert_eq!(starts, ["755 start c#6", "766 start c#7", "787 start c#8"]);
     }
 
@@ -417,7 +417,7 @@ mod tests {
             changed.0["spec"]["containers"][0]["image"] = "a:2".into();
             machine.put("pods", changed.0);
             machine.run_to(10);
-            assert_eq!(machine.told(), ["0 start c#0", "5 stop c in 30", "5 c ends 143", "5 start c#1"]);
+            assert_eq!(machine.take_messages(), ["0 start c#0", "5 stop c in 30", "5 c ends 143", "5 start c#1"]);
             assert_eq!(machine.summary(), "Running c+=running/1", "{policy}");
             assert_eq!(machine.container("c")["image"], "a:2");
             let told = "Container c definition changed, will be restarted";
@@ -435,14 +435,14 @@ mod tests {
         changed.0["spec"]["ephemeralContainers"] = json!([{"name": "d", "image": "a:1"}]);
         machine.put("pods", changed.0);
         machine.act("d", ContainerBehaviour::Exit(2, 3)).run_to(20);
-        assert_eq!(machine.told(), ["0 start i#0", "5 start d#0", "7 d ends 3"]);
+        assert_eq!(machine.take_messages(), ["0 start i#0", "5 start d#0", "7 d ends 3"]);
         let status = machine.status()["ephemeralContainerStatuses"].clone();
         assert_eq!(status[0]["state"]["terminated"]["exitCode"], 3);
         assert_eq!((&status[0]["ready"], &status[0]["restartCount"]), (&json!(false), &json!(0)));
         assert_eq!(machine.condition("Initialized"), "ContainersNotInitialized");
         machine.reboot();
         machine.run_to(30);
-        assert!(machine.told().iter().all(|line| !line.contains("start d")), "once is once");
+        assert!(machine.take_messages().iter().all(|line| !line.contains("start d")), "once is once");
     }
 
     #[test]
@@ -472,7 +472,7 @@ mod tests {
         );
         assert_eq!(machine.condition("Initialized"), "ContainersNotInitialized");
         machine.run_to(60);
-        let story = machine.told();
+        let story = machine.take_messages();
         assert_eq!(
             story,
             [

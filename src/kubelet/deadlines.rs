@@ -36,7 +36,7 @@ mod tests {
         machine.act("c", ContainerBehaviour::Stubborn).run_to(22);
         assert_eq!(machine.status()["phase"], "Running", "no phase is final while anything runs");
         machine.run_to(60);
-        assert_eq!(machine.told(), ["0 start c#0", "20 stop c in 5", "25 c ends 137"]);
+        assert_eq!(machine.take_messages(), ["0 start c#0", "20 stop c in 5", "25 c ends 137"]);
         assert_eq!(machine.summary(), "Failed c=Error/0");
         assert_eq!(machine.status()["reason"], "DeadlineExceeded");
         assert_eq!(machine.reasons().last(), Some(&"DeadlineExceeded"));

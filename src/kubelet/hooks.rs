@@ -149,11 +149,11 @@ mod tests {
     fn a_container_runs_when_its_post_start_hook_has_succeeded() {
         let mut machine = machine_with(json!({"postStart": exec()}));
         machine.settle();
-        assert_eq!(machine.told(), ["0 start c#0", "0 poststart ok"]);
+        assert_eq!(machine.take_messages(), ["0 start c#0", "0 poststart ok"]);
         assert_eq!(machine.summary(), "Running c+=running/0");
         machine.restart();
         machine.run_to(60);
-        assert_eq!(machine.told(), [""; 0], "not again while it runs");
+        assert_eq!(machine.take_messages(), [""; 0], "not again while it runs");
         let mut machine = machine_with(json!({"postStart": {"sleep": {"seconds": 7}}}));
         machine.run_to(6);
         assert_eq!(
@@ -178,7 +178,7 @@ mod tests {
             "3 poststart fails",
             "3 prestop ok",
         ];
-        assert_eq!(machine.told(), expected);
+        assert_eq!(machine.take_messages(), expected);
         let event = |reason: &str| {
             machine.events.iter().find(|event| event.reason == reason).map(|event| event.message.clone())
         };
@@ -196,10 +196,10 @@ mod tests {
         for (seconds, expected) in table {
             let mut machine = machine_with(json!({"preStop": {"sleep": {"seconds": seconds}}}));
             machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
-            machine.told();
+            machine.take_messages();
             machine.delete(30);
             machine.run_to(100);
-            assert_eq!(machine.told(), expected);
+            assert_eq!(machine.take_messages(), expected);
             assert_eq!(machine.reasons().iter().filter(|reason| **reason == "Killing").count(), 1);
         }
     }
@@ -208,11 +208,11 @@ mod tests {
     fn a_failed_pre_stop_hook_is_told_and_the_stop_goes_on() {
         let mut machine = machine_with(json!({"preStop": exec()}));
         machine.probe("prestop", false).run_to(10);
-        machine.told();
+        machine.take_messages();
         machine.delete(30);
         machine.settle();
         assert_eq!(
-            machine.told(),
+            machine.take_messages(),
             ["10 prestop fails", "10 stop c in 30", "10 c ends 143", "10 remove uid-p", "10 deleted"]
         );
         assert!(

@@ -364,26 +364,26 @@ mod tests {
         let pod_of_a = || pod(json!({"containers": [{"name": "c", "image": "a:1"}]}));
         let mut refused = TestMachine::new(pod_of_a());
         refused.act("c", ContainerBehaviour::Refuse("ErrImagePull")).run_to(40);
-        assert_eq!(refused.told().last().map(String::as_str), Some("30 start c#0"));
+        assert_eq!(refused.take_messages().last().map(String::as_str), Some("30 start c#0"));
         refused.run_to(45);
         refused.report(Report::Findable { pod_uid: "uid-p".into(), container: "c".into(), attempt: 0 });
         refused.run_to(50);
-        assert_eq!(refused.told(), ["45 start c#0"], "its program has come");
+        assert_eq!(refused.take_messages(), ["45 start c#0"], "its program has come");
         refused.run_to(200);
-        assert_eq!(refused.told(), ["125 start c#0"], "once more for one repair, and the pauses go on");
+        assert_eq!(refused.take_messages(), ["125 start c#0"], "once more for one repair, and the pauses go on");
         for object in [object(1), object(2)] {
             refused.put(RESOURCE, object);
             refused.settle();
-            assert_eq!(refused.told(), ["200 start c#0"], "an Image object says something else");
+            assert_eq!(refused.take_messages(), ["200 start c#0"], "an Image object says something else");
         }
         let mut crashing = TestMachine::new(pod_of_a());
         crashing.put(RESOURCE, object(1));
         crashing.act("c", ContainerBehaviour::Exit(1, 1)).run_to(50);
-        let last = crashing.told().into_iter().rfind(|line| line.contains("start"));
+        let last = crashing.take_messages().into_iter().rfind(|line| line.contains("start"));
         assert_eq!(last.as_deref(), Some("33 start c#3"));
         crashing.put(RESOURCE, object(2));
         crashing.act("c", ContainerBehaviour::Stay).run_to(51);
-        assert!(crashing.told().contains(&"50 start c#4".to_owned()));
+        assert!(crashing.take_messages().contains(&"50 start c#4".to_owned()));
         assert_eq!(crashing.summary(), "Running c+=running/4");
     }
 }

@@ -39,7 +39,7 @@ fn plan(world: &World, key: &Key) -> Plan {
             plan.wait("its watched files are being read");
             return plan;
         }
-        Some(Some(seen)) => told(seen),
+        Some(Some(seen)) => digests_as_json(seen),
     };
     let mut fresh = object.as_ref().clone();
     match status {
@@ -56,7 +56,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-fn told(sources: &SourceDigests) -> Value {
+fn digests_as_json(sources: &SourceDigests) -> Value {
     let mut told = json!({"digest": &*sources.digest, "files": sources.files});
     if !sources.message.is_empty() {
         told["message"] = sources.message.as_str().into();

@@ -128,7 +128,7 @@ fn an_attempt_whose_order_was_lost_is_ordered_again_under_its_number() {
     // The control plane dies between the commit and the start.
     machine.put("pods", machine.with_status(&object).0);
     machine.settle();
-    assert_eq!(machine.told(), ["0 start c#0"]);
+    assert_eq!(machine.take_messages(), ["0 start c#0"]);
     assert_eq!(machine.summary(), "Running c+=running/0");
 }
 

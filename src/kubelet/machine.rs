@@ -199,7 +199,7 @@ impl TestMachine {
     }
 
     /// Returns the log since the last call.
-    pub fn told(&mut self) -> Vec<String> {
+    pub fn take_messages(&mut self) -> Vec<String> {
         std::mem::take(&mut self.story)
     }
 

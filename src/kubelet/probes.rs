@@ -248,7 +248,7 @@ mod tests {
         machine.run_to(14);
         assert_eq!(machine.condition("Ready"), "ContainersNotReady");
         machine.run_to(15);
-        assert_eq!(machine.told(), ["0 start c#0", "5 readiness ok", "15 readiness ok"]);
+        assert_eq!(machine.take_messages(), ["0 start c#0", "5 readiness ok", "15 readiness ok"]);
         assert_eq!(machine.condition("Ready"), "True");
         machine.probe("readiness", false).run_to(36);
         assert_eq!(machine.condition("Ready"), "True", "two failures are not three");
@@ -272,7 +272,7 @@ mod tests {
             "3 start c#1",
             "3 liveness fails",
         ];
-        assert_eq!(machine.told(), expected);
+        assert_eq!(machine.take_messages(), expected);
         assert_eq!(machine.summary(), "Running c+=running/1");
         let told: Vec<_> = machine.events.iter().map(|event| &*event.message).skip(3).take(3).collect();
         let killing = "Container c failed liveness probe, will be restarted";
@@ -324,7 +324,7 @@ mod tests {
         let probe = http(json!({"failureThreshold": 1, "terminationGracePeriodSeconds": 2}));
         let mut machine = probed(json!({"livenessProbe": probe}));
         machine.act("c", ContainerBehaviour::Stubborn).probe("liveness", false).run_to(1);
-        assert!(machine.told().contains(&"0 stop c in 2".to_owned()));
+        assert!(machine.take_messages().contains(&"0 stop c in 2".to_owned()));
     }
 
     #[test]
@@ -334,10 +334,10 @@ mod tests {
             "livenessProbe": http(json!({})), "readinessProbe": http(json!({})),
         }));
         machine.probe("startup", false).run_to(3);
-        assert_eq!(machine.told(), ["0 start c#0", "0 startup fails", "2 startup fails"]);
+        assert_eq!(machine.take_messages(), ["0 start c#0", "0 startup fails", "2 startup fails"]);
         assert_eq!(machine.container("c")["started"], false);
         machine.probe("startup", true).run_to(5);
-        assert_eq!(machine.told(), ["4 startup ok", "4 liveness ok", "4 readiness ok"]);
+        assert_eq!(machine.take_messages(), ["4 startup ok", "4 liveness ok", "4 readiness ok"]);
         assert_eq!(machine.container("c")["started"], true);
         assert_eq!(machine.condition("Ready"), "True");
     }
@@ -346,7 +346,7 @@ mod tests {
     fn startup_that_never_succeeds_restarts() {
         let mut machine = probed(json!({"startupProbe": http(json!({"failureThreshold": 2, "periodSeconds": 2}))}));
         machine.probe("startup", false).run_to(2);
-        let story = machine.told();
+        let story = machine.take_messages();
         assert_eq!(story[..4], ["0 start c#0", "0 startup fails", "2 startup fails", "2 stop c in 7"]);
         assert!(machine.reasons().contains(&"Killing"));
     }
@@ -365,6 +365,6 @@ mod tests {
     fn a_probe_that_is_not_answered_is_asked_again() {
         let mut machine = probed(json!({"livenessProbe": http(json!({}))}));
         machine.act("c", ContainerBehaviour::Deaf).run_to(13);
-        assert_eq!(machine.told(), ["0 start c#0", "0 liveness ok", "6 liveness ok", "12 liveness ok"]);
+        assert_eq!(machine.take_messages(), ["0 start c#0", "0 liveness ok", "6 liveness ok", "12 liveness ok"]);
     }
 }

@@ -1,6 +1,6 @@
 //! In-place resize: the bounds of a running container follow its spec, without a restart unless its `resizePolicy` wants one.
 //!
-//! What a container may use is what the machine last confirmed ([`ContainerFacts::limits`](crate::world::ContainerFacts)); of one that
+//! The limits of a container are those that the machine last confirmed ([`ContainerFacts::limits`](crate::world::ContainerFacts)); of one that
 //! ran before this control plane did, status tells it.
 
 use super::pod::{AttemptState, LocalPod, PodContainer};
@@ -173,7 +173,7 @@ mod tests {
         let container = json!({"name": "c", "image": "a", "resizePolicy": policy, "resources": {"limits": {"cpu": "1", "memory": "64Mi"}}});
         let mut machine = TestMachine::new(pod(json!({"containers": [container]})));
         machine.run_to(5);
-        machine.told();
+        machine.take_messages();
         machine
     }
 
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(machine.container("c")["resources"]["limits"]["cpu"], "1");
         resize(&mut machine, json!({"cpu": "2", "memory": "64Mi"}));
         machine.settle();
-        assert_eq!(machine.told(), ["5 resize c#0 Some(2000)"]);
+        assert_eq!(machine.take_messages(), ["5 resize c#0 Some(2000)"]);
         assert_eq!(machine.condition("PodResizeInProgress"), "True");
         assert_eq!(machine.container("c")["resources"]["limits"]["cpu"], "1", "not yet");
         let limits = Box::new(machine.resizes.pop().unwrap());
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(machine.condition("PodResizeInProgress"), "False", "the condition is gone");
         machine.restart();
         machine.settle();
-        assert_eq!(machine.told(), [""; 0], "status tells the next control plane what holds");
+        assert_eq!(machine.take_messages(), [""; 0], "status tells the next control plane what holds");
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         let mut machine = limited(json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]));
         resize(&mut machine, json!({"cpu": "1", "memory": "32Mi"}));
         machine.run_to(6);
-        assert_eq!(machine.told(), ["5 stop c in 30", "5 c ends 143", "5 start c#1"]);
+        assert_eq!(machine.take_messages(), ["5 stop c in 30", "5 c ends 143", "5 start c#1"]);
         assert_eq!(machine.container("c")["resources"]["limits"]["memory"], "32Mi");
     }
 }

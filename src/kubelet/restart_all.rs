@@ -99,7 +99,7 @@ mod tests {
             let mut machine = machine(policy);
             machine.act("i", ContainerBehaviour::Exit(1, 0)).act("side", ContainerBehaviour::Exit(5, 8)).run_to(3);
             assert_eq!(machine.condition("AllContainersRestarting"), "False");
-            machine.told();
+            machine.take_messages();
             machine.run_to(6);
             let waits = "main=RestartingAllContainers/1 side=RestartingAllContainers/1";
             assert_eq!(machine.summary(), format!("Running i=running/1 {waits}"));
@@ -113,7 +113,7 @@ mod tests {
                 "7 start main#1",
                 "7 start side#1",
             ];
-            assert_eq!(machine.told(), story, "{policy}");
+            assert_eq!(machine.take_messages(), story, "{policy}");
             assert_eq!(machine.summary(), "Running i+=Completed/1 main+=running/1 side+=running/1");
             assert_eq!(machine.container("side")["lastState"]["terminated"]["exitCode"], 8);
             assert_eq!(machine.condition("AllContainersRestarting"), "False");
@@ -126,9 +126,10 @@ mod tests {
         machine.act("side", ContainerBehaviour::Exit(2, 7)).act("i", ContainerBehaviour::Exit(0, 0)).run_to(3);
         assert_eq!(machine.summary(), "Running i+=Completed/0 main+=running/0 side+=running/1");
         machine.act("side", ContainerBehaviour::Exit(2, 8)).run_to(5);
-        machine.told();
+        machine.take_messages();
         machine.run_to(70);
-        let starts: Vec<String> = machine.told().into_iter().filter(|line| line.contains("start side")).collect();
+        let starts: Vec<String> =
+            machine.take_messages().into_iter().filter(|line| line.contains("start side")).collect();
         assert_eq!(starts, ["14 start side#2", "36 start side#3"]);
     }
 

@@ -5,7 +5,7 @@
 //! Annotations (under `kloop.dev/simulate-` or `fake/`) make them behave otherwise: `exit: "N"` ends a pod that never restarts with
 //! code N after a second, `ready: "false"` is never ready, `crash: "true"` ends with code 1 as soon as it is started, and is
 //! restarted by Kubernetes' clock (`fake/crash` stands still in CrashLoopBackOff, as the recordings have it).
-//! What a pod cannot start without, its ConfigMaps and Secrets, it waits for as on a machine ([`hold_back`]).
+//! A pod waits for its ConfigMaps and Secrets as on a machine ([`hold_back`]).
 
 use super::container_status::api_time;
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};

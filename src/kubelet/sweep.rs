@@ -30,10 +30,10 @@ mod tests {
     fn what_a_forgotten_pod_left_is_ended() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.run_to(5);
-        machine.told();
+        machine.take_messages();
         machine.world.remove(&key("p"));
         machine.settle();
-        assert_eq!(machine.told(), ["5 remove uid-p"]);
+        assert_eq!(machine.take_messages(), ["5 remove uid-p"]);
         assert!(machine.world.facts.pods.get("uid-p").is_none());
     }
 
@@ -42,12 +42,12 @@ mod tests {
         let spec = json!({"containers": [{"name": "c", "image": "a"}]});
         let mut machine = TestMachine::new(pod(spec.clone()));
         machine.run_to(5);
-        machine.told();
+        machine.take_messages();
         let mut again = pod(spec);
         again["metadata"]["uid"] = "uid-new".into();
         machine.put("pods", again);
         machine.settle();
-        assert_eq!(machine.told(), ["5 remove uid-p", "5 start c#0"]);
+        assert_eq!(machine.take_messages(), ["5 remove uid-p", "5 start c#0"]);
         assert_eq!(machine.summary(), "Running c+=running/0");
         assert!(machine.world.facts.pods.get("uid-new").is_some());
     }

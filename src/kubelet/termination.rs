@@ -188,12 +188,12 @@ mod tests {
         let mut machine =
             TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}, {"name": "d", "image": "a"}]})));
         machine.run_to(10);
-        machine.told();
+        machine.take_messages();
         machine.delete(30);
         machine.settle();
         let expected =
             ["10 stop c in 30", "10 stop d in 30", "10 c ends 143", "10 d ends 143", "10 remove uid-p", "10 deleted"];
-        assert_eq!(machine.told(), expected);
+        assert_eq!(machine.take_messages(), expected);
         assert!(is_gone(&machine));
         assert_eq!(machine.reasons().iter().filter(|reason| **reason == "Killing").count(), 2);
     }
@@ -202,7 +202,7 @@ mod tests {
     fn sidecars_end_after_containers_in_reverse_with_what_is_left_of_the_grace() {
         let mut machine = TestMachine::new(with_sidecars());
         machine.act("c", ContainerBehaviour::Stubborn).act("s2", ContainerBehaviour::Stubborn).run_to(10);
-        machine.told();
+        machine.take_messages();
         machine.delete(8);
         machine.run_to(100);
         let expected = [
@@ -216,13 +216,13 @@ mod tests {
             "20 remove uid-p",
             "20 deleted",
         ];
-        assert_eq!(machine.told(), expected);
+        assert_eq!(machine.take_messages(), expected);
         let mut machine = TestMachine::new(with_sidecars());
         machine.run_to(10);
-        machine.told();
+        machine.take_messages();
         machine.delete(30);
         machine.run_to(100);
-        let stops: Vec<_> = machine.told().into_iter().filter(|line| line.contains("stop")).collect();
+        let stops: Vec<_> = machine.take_messages().into_iter().filter(|line| line.contains("stop")).collect();
         assert_eq!(stops, ["10 stop c in 30", "10 stop s2 in 30", "10 stop s1 in 30"]);
     }
 
@@ -232,11 +232,11 @@ mod tests {
         pod["spec"]["initContainers"][0]["lifecycle"] = json!({"preStop": {"exec": {"command": ["true"]}}});
         let mut machine = TestMachine::new(pod);
         machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
-        machine.told();
+        machine.take_messages();
         machine.delete(8);
         machine.run_to(100);
         let expected = ["10 prestop ok", "10 stop c in 8", "18 c ends 137", "18 stop s1 in 2", "18 stop s2 in 2"];
-        assert_eq!(machine.told()[..5], expected);
+        assert_eq!(machine.take_messages()[..5], expected);
         let killing = machine.events.iter().filter(|event| event.reason == "Killing");
         assert_eq!(killing.count(), 3, "each is told once");
     }
@@ -245,14 +245,14 @@ mod tests {
     fn a_second_delete_may_only_shorten() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
-        machine.told();
+        machine.take_messages();
         machine.delete(30);
         machine.run_to(12);
         machine.delete(40);
         machine.run_to(14);
         machine.delete(3);
         machine.run_to(100);
-        let story = machine.told();
+        let story = machine.take_messages();
         assert_eq!(story[..3], ["10 stop c in 30", "14 stop c in 3", "17 c ends 137"]);
         assert!(is_gone(&machine));
     }
@@ -263,14 +263,14 @@ mod tests {
         for late in [300, 900, 60_000] {
             let mut machine = TestMachine::new(with_sidecars());
             machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
-            machine.told();
+            machine.take_messages();
             machine.world.now += SignedDuration::from_millis(700);
             machine.delete(5);
             machine.world.now += SignedDuration::from_millis(late);
             machine.settle();
-            assert!(machine.told()[0].ends_with("stop c in 5"), "late by {late} ms");
+            assert!(machine.take_messages()[0].ends_with("stop c in 5"), "late by {late} ms");
             machine.settle();
-            assert_eq!(machine.told(), [""; 0], "not anew");
+            assert_eq!(machine.take_messages(), [""; 0], "not anew");
         }
     }
 
@@ -280,12 +280,12 @@ mod tests {
         let mut machine =
             TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a", "lifecycle": hook}]})));
         machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
-        machine.told();
+        machine.take_messages();
         machine.delete(30);
         machine.run_to(20);
         machine.restart();
         machine.run_to(100);
-        let stops: Vec<_> = machine.told().into_iter().filter(|line| line.contains("stop c")).collect();
+        let stops: Vec<_> = machine.take_messages().into_iter().filter(|line| line.contains("stop c")).collect();
         assert_eq!(stops, ["41 stop c in 2"]);
     }
 
@@ -294,14 +294,14 @@ mod tests {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.delete(30);
         machine.settle();
-        assert_eq!(machine.told(), ["0 deleted"]);
+        assert_eq!(machine.take_messages(), ["0 deleted"]);
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.run_to(5);
         machine.reboot();
         machine.delete(30);
-        machine.told();
+        machine.take_messages();
         machine.settle();
-        assert_eq!(machine.told(), ["5 deleted"]);
+        assert_eq!(machine.take_messages(), ["5 deleted"]);
     }
 
     #[test]
@@ -321,12 +321,12 @@ mod tests {
     fn a_pod_that_does_not_end_is_removed_by_force() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.run_to(5);
-        machine.told();
+        machine.take_messages();
         machine.delete(5);
         // The machine hears the stop and never answers.
         machine.act("c", ContainerBehaviour::Deaf);
         machine.run_to(100);
-        assert_eq!(machine.told(), ["5 stop c in 5", "13 remove uid-p", "13 deleted"]);
+        assert_eq!(machine.take_messages(), ["5 stop c in 5", "13 remove uid-p", "13 deleted"]);
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         spec["spec"]["restartPolicy"] = "Never".into();
         let mut machine = TestMachine::new(spec);
         machine.act("c", ContainerBehaviour::Exit(3, 0)).run_to(60);
-        let stops: Vec<_> = machine.told().into_iter().filter(|line| line.contains("stop")).collect();
+        let stops: Vec<_> = machine.take_messages().into_iter().filter(|line| line.contains("stop")).collect();
         assert_eq!(stops, ["3 stop s2 in 30", "3 stop s1 in 30"]);
         assert_eq!(machine.status()["phase"], "Succeeded");
     }

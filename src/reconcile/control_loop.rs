@@ -132,7 +132,7 @@ pub struct ControlLoop {
     told: bool,
     /// More of the log than is kept was there when it was last looked at.
     compacting: bool,
-    /// Which files the store is.
+    /// The files of the store.
     files: Files,
     /// Since when the write lock was held by others, and the holder that was logged.
     blocked: Option<(Instant, Option<Option<u32>>)>,

@@ -1,7 +1,7 @@
 //! A whole cluster that is only pretended: the real API server over a store in memory, the real loops and ticks, a machine that
 //! pretends, and a clock that is moved by hand. Everything follows from the seed and from what is called, byte for byte.
 //!
-//! What can go wrong between a control plane and its machine can be made to go wrong here: crashes between a commit and its
+//! Faults between a control plane and its machine can be injected here: crashes between a commit and its
 //! effects, reports that come late, twice, in another order or not at all, shims that die, clocks that jump.
 //! Start reading at [`Simulation::tick`].
 

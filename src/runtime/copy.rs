@@ -51,7 +51,7 @@ impl ContainerFilesystem {
 
     /// Copies a file or a folder to a path of ours; gives the links that were left out. A link is no file: it is left out, too.
     pub fn copy_out(&self, path: &Path, to: &Path) -> io::Result<Vec<SkippedLink>> {
-        let missing = |error| said("Cannot stat", path, error);
+        let missing = |error| describe_error("Cannot stat", path, error);
         let itself = OFlags::PATH | OFlags::NOFOLLOW;
         let found = self.open(path, itself).map_err(missing)?;
         let name = path.file_name().unwrap_or_default();
@@ -59,8 +59,9 @@ impl ContainerFilesystem {
             let at = if to.is_dir() { to.join(name) } else { to.to_owned() };
             return Ok(vec![SkippedLink { at, to: link_of(&found, c"") }]);
         }
-        let from =
-            self.open(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|error| said("Cannot open", path, error))?;
+        let from = self
+            .open(path, OFlags::RDONLY | OFlags::NONBLOCK)
+            .map_err(|error| describe_error("Cannot open", path, error))?;
         let mut links = Vec::new();
         match kind(&from)? {
             FileType::Directory => take_folder(from, to, &mut links)?,
@@ -83,7 +84,7 @@ impl ContainerFilesystem {
             return self.put_at(&to, &name.unwrap_or_default(), from);
         }
         let parent = path.parent().unwrap_or(Path::new("/"));
-        let to = self.open(parent, folder).map_err(|error| said("Cannot open", parent, error))?;
+        let to = self.open(parent, folder).map_err(|error| describe_error("Cannot open", parent, error))?;
         let name = path.file_name().ok_or_else(|| io::Error::other(format!("{}: no name", path.display())))?;
         self.put_at(&to, name, from)
     }
@@ -99,10 +100,10 @@ impl ContainerFilesystem {
         if found.is_dir() {
             match mkdirat(folder, name, mode) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(said("Cannot mkdir", Path::new(name), error)),
+                Err(error) => return Err(describe_error("Cannot mkdir", Path::new(name), error)),
             }
             let inner = openat(folder, name, flags | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-                .map_err(|error| said("Cannot open", Path::new(name), error))?;
+                .map_err(|error| describe_error("Cannot open", Path::new(name), error))?;
             self.set_owner(&inner);
             for entry in fs::read_dir(from)? {
                 let entry = entry?;
@@ -114,7 +115,8 @@ impl ContainerFilesystem {
             return Ok(());
         }
         let flags = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NONBLOCK;
-        let to = openat(folder, name, flags, mode).map_err(|error| said("Cannot open", Path::new(name), error))?;
+        let to =
+            openat(folder, name, flags, mode).map_err(|error| describe_error("Cannot open", Path::new(name), error))?;
         let mut target = File::from(to.try_clone()?);
         io::copy(&mut File::open(from)?, &mut target)?;
         if !target.metadata()?.is_file() {
@@ -187,7 +189,7 @@ fn take_folder(from: OwnedFd, to: &Path, links: &mut Vec<SkippedLink>) -> io::Re
 fn take_file(from: OwnedFd, to: &Path) -> io::Result<()> {
     let from = File::from(from);
     let found = from.metadata()?;
-    // Whoever swapped the file for something else meanwhile gets nothing copied.
+    // A file that was swapped for something else meanwhile is not copied.
     if !found.is_file() {
         return Ok(());
     }
@@ -219,7 +221,7 @@ impl fmt::Display for CopyRefusal {
 
 impl std::error::Error for CopyRefusal {}
 
-fn said(what: &str, path: &Path, error: Errno) -> io::Error {
+fn describe_error(what: &str, path: &Path, error: Errno) -> io::Error {
     // Tar has the kernel's words as they are.
     let error = io::Error::from(error).to_string();
     let words = error.split(" (os error").next().unwrap_or(&error);

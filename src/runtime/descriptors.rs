@@ -29,7 +29,7 @@ pub fn soft_limit() -> usize {
 /// Gives a process that was just started the limit that this one was started with.
 pub fn give_back(pid: Pid) {
     if let Some(original) = ORIGINAL.get() {
-        // Where that is not permitted, the process keeps the higher limit.
+        // If that is not permitted, the process keeps the higher limit.
         let _ = prlimit(Some(pid), Resource::Nofile, *original);
     }
 }

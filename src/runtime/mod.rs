@@ -73,7 +73,7 @@ pub fn with_large_stack(run: fn() -> ExitCode) -> ExitCode {
         return run();
     }
     match std::thread::Builder::new().stack_size(ENOUGH).spawn(run) {
-        // What it had to say of a panic was said.
+        // The panic was reported already.
         Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
         Err(_) => run(),
     }

@@ -125,7 +125,7 @@ pub fn fork<'a>(
                 // SAFETY: as below.
                 unsafe { libc::_exit(127) }
             }
-            // Where only the parent can signal a process, nothing could after the parent's death.
+            // If only the parent can signal a process, nothing can after the parent's death.
             let bound = space.is_some_and(PidNamespace::is_new) || !process::can_be_held();
             let become_it = || match prepare() {
                 Ok(program) => match become_ready(&program) {

@@ -1,6 +1,6 @@
 //! OpenAPI documents: what kubectl validates and explains by. One for each version of a group, and an index of them.
 //!
-//! Of the operations they tell what clients look for: the kinds that can be patched, and that unknown fields are reported.
+//! They list the operations that clients look for: the kinds that can be patched, and that unknown fields are reported.
 
 use super::discovery::ApiGroup;
 use super::form::AnswerForm;

@@ -149,7 +149,7 @@ fn bindings(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeRes
     binding(api, request, Key::new(Resource("pods"), namespace, &name))
 }
 
-/// Whoever is let in may do everything.
+/// An authenticated client may do everything.
 fn review(request: &ApiRequest, kind: &str, status: Value) -> ServeResult {
     if request.method != "POST" {
         return Err(not_allowed());

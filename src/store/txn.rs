@@ -43,7 +43,7 @@ impl Store {
         }
         let turn = self.turnstile.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose();
         let turn = turn.map_err(|error| match error {
-            // Who has the turn may itself wait, for another program: SQLite's lock shows who writes.
+            // The process that has the turn may itself wait for another program: SQLite's lock shows which one writes.
             StoreError::Busy { holder_pid, waited } => {
                 StoreError::Busy { holder_pid: self.holder_of_wal().or(holder_pid), waited }
             }

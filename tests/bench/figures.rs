@@ -1,4 +1,4 @@
-//! What a user waits for, on the built binary: commands, pods from `apply` to running, restarts, and what idling costs.
+//! Times that a user waits for, on the built binary: commands, pods from `apply` to running, restarts, and what idling costs.
 //!
 //! `cargo bench --bench figures [-- commands|up|restarts|adopt|edit|exec|lives|idle]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
 
@@ -215,7 +215,7 @@ fn bring_up(count: usize) {
     println!("{count} pods from apply to all Ready in the status {:16} {:8.1} ms", "", milliseconds(start.elapsed()));
 }
 
-/// How many threads there are on this machine.
+/// The number of threads on this machine.
 fn tasks() -> usize {
     let load = fs::read_to_string("/proc/loadavg").expect("loadavg");
     let total = load.split([' ', '/']).nth(4).and_then(|total| total.parse().ok());
@@ -228,7 +228,7 @@ fn restarts(times: usize) {
     cluster.watch();
     cluster.apply("web.yaml", &cluster.deployment(times));
     until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == times.to_string());
-    // What has run for a while is what crashes: its successor waits beside it.
+    // The container that crashes has run for a while: its successor waits beside it.
     until(|| {
         let mut victims = processes(&cluster.marker()).into_iter();
         victims.all(|victim| children(parent(victim)).count() == 2)

@@ -7,9 +7,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the server says to each request: about as much as a small page of an API.
+/// The server's answer to each request: about as much as a small page of an API.
 const BODY: usize = 256;
-/// What is written at once when bytes are counted.
+/// The bytes of one write when bytes are counted.
 const PIECE: usize = 64 << 10;
 
 /// Keeps this process on one core: the first that it may use.
@@ -75,7 +75,7 @@ pub fn client(words: &[String]) {
     }
 }
 
-/// How long each measurement takes. Short ones, often: the machine is never quiet for long.
+/// The duration of each measurement. Short ones, often: the machine is never quiet for long.
 const SPAN: Duration = Duration::from_millis(500);
 
 /// Lets threads do something again and again; the times that it took.

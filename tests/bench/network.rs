@@ -1,4 +1,4 @@
-//! What the pod network costs, on the built binary, always against direct loopback in the same run: both ways in turn, several
+//! The cost of the pod network, on the built binary, always against direct loopback in the same run: both ways in turn, several
 //! rounds, the best of each, since the machine is seldom quiet.
 //!
 //! `cargo bench --bench network [-- connects|traffic|outside|ingress|scale|death]`. What nginx and HAProxy do with the same load is told
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Rounds of each comparison.
 const ROUNDS: usize = 9;
-/// Where the server listens; in pods, and for the direct way outside of them.
+/// The address of the server; in pods, and for the direct way outside of them.
 const PORT: u16 = 18_080;
 
 fn main() {
@@ -89,7 +89,7 @@ impl Stage {
         Stage { cluster, pod, service }
     }
 
-    /// What a client in the pod measures.
+    /// The figures of a client in the pod.
     fn inside(&self, line: &str) -> Vec<f64> {
         let program = this();
         let words = line.split(' ');
@@ -103,7 +103,7 @@ fn connects_to(place: &str) -> bool {
     std::net::TcpStream::connect(place).is_ok()
 }
 
-/// What a client outside of pods measures.
+/// The figures of a client outside of pods.
 fn outside_client(line: &str) -> Vec<f64> {
     let output = Command::new(this()).arg("client").args(line.split(' ')).output().expect("a client");
     numbers(&String::from_utf8_lossy(&output.stdout))
@@ -217,7 +217,7 @@ fn connects() {
     run(" with 3 policies", 1);
 }
 
-/// What is connected: requests over kept connections, and bytes. Both ends stay on one core: else their luck with cores decides, by
+/// The traffic: requests over kept connections, and bytes. Both ends stay on one core: else their luck with cores decides, by
 /// a factor of two, and not the way between them.
 fn traffic() {
     let stage = Stage::of("--pinned, serve");
@@ -238,7 +238,7 @@ fn traffic() {
 /// nginx' module for TCP, where it is none of its built-in ones.
 const STREAM: &str = "ngx_stream_module.so";
 
-/// Where nginx may have modules; `NGINX_MODULES` says where else.
+/// Folders where nginx may have modules; `NGINX_MODULES` names another.
 fn modules() -> impl Iterator<Item = PathBuf> {
     let said = std::env::var_os("NGINX_MODULES").map(PathBuf::from);
     said.into_iter().chain(["/usr/lib/nginx/modules", "/usr/share/nginx/modules"].map(PathBuf::from))
@@ -371,7 +371,7 @@ fn ingress() {
 
 const SERVICES: usize = 5_000;
 const ENDPOINTS: usize = 10;
-/// Where all endpoints listen that somebody wrote.
+/// The address of all endpoints that were written by hand.
 const BEHIND: u16 = PORT + 40;
 /// Changes that are measured.
 const CHANGES: usize = 200;
@@ -525,7 +525,7 @@ fn death() {
 }
 
 fn kill_each(cluster: &Cluster, what: &str) {
-    // Who comes back is not ready for a while. Each of 5,000 Services would be seven variables of each pod.
+    // A pod that comes back is not ready for a while. Each of 5,000 Services would be seven variables of each pod.
     let ready = "readinessProbe: {exec: {command: [\"true\"]}, initialDelaySeconds: 5, periodSeconds: 1}";
     cluster.apply(&format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 40, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: \

@@ -1,4 +1,4 @@
-//! What pods cost on the machine itself: from effects to running processes, a restart, a shim's memory, a log's speed.
+//! The cost of pods on the machine itself: from effects to running processes, a restart, a shim's memory, a log's speed.
 //!
 //! `cargo bench --bench pods`, or only parts of it: `cargo bench --bench pods -- bursts restarts flood`.
 

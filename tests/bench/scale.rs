@@ -1,4 +1,4 @@
-//! What size costs: placing pods on thousands of nodes, whole Deployments on simulated nodes, rollouts, a lost node.
+//! The cost of size: placing pods on thousands of nodes, whole Deployments on simulated nodes, rollouts, a lost node.
 //!
 //! `cargo bench --bench scale [-- place|spread|anti|affinity|preempt|churn|unfit|stuck|whole|rollout|lost|curve [PODS [NODES]]]`. The control
 //! plane's own parts over a file on disk: what is counted is committed durably. Each case runs in a process of its own, so that its
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What is measured when nothing is named: case, pods, nodes.
+/// The measurements when none is named: case, pods, nodes.
 const ALL: [(&str, usize, usize); 16] = [
     ("place", 10_000, 5000),
     ("place", 50_000, 5000),
@@ -302,7 +302,7 @@ fn important(cpu: &str) -> Value {
     json!({"priorityClassName": "high", "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "500Mi"}}}]})
 }
 
-/// How often a more important pod comes (scheduler_perf: `churn` with `intervalMilliseconds: 200`).
+/// The interval at which a more important pod comes (scheduler_perf: `churn` with `intervalMilliseconds: 200`).
 const EACH: Duration = Duration::from_millis(200);
 
 /// Pods are placed while important ones come; gives how many did.

@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::mpsc::Sender;
 
-/// Who is killed.
+/// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Victim {
     /// The program itself.
@@ -25,7 +25,7 @@ pub enum Victim {
     Group,
 }
 
-/// How a hunt ended.
+/// The result of a hunt.
 #[derive(Debug)]
 pub struct Catch {
     /// The system call that was not entered any more; none when the program ended before.
@@ -44,7 +44,7 @@ const BOUNDARIES: &[(libc::c_long, &str)] = calls! {
     SYS_exit_group
 };
 
-/// What older names they have where the machine knows them.
+/// Their older names, on machines that have those.
 #[cfg(target_arch = "x86_64")]
 const OLD_BOUNDARIES: &[(libc::c_long, &str)] = calls! {
     SYS_open SYS_unlink SYS_rename SYS_symlink SYS_mkdir SYS_rmdir SYS_fork SYS_vfork SYS_dup2 SYS_chmod
@@ -52,7 +52,7 @@ const OLD_BOUNDARIES: &[(libc::c_long, &str)] = calls! {
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_BOUNDARIES: &[(libc::c_long, &str)] = &[];
 
-/// What is known of a thread.
+/// The known state of a thread.
 struct Seen {
     process: Pid,
     inside: bool,

@@ -1,4 +1,4 @@
-//! What workloads themselves say of their lives: the oracle that kloop cannot talk into anything.
+//! The workloads' own records of their lives: an oracle that does not depend on kloop.
 //!
 //! Each pod has one file, named by its uid, outside of what kloop writes. A process holds its lock while it lives and appends a line
 //! at its start and one at an end of its own making. A second live process of the same container finds the lock taken and says so.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// How every workload begins. Descriptor 9 holds the lock and is not passed on. Its number is that of its process namespace, which the next
+/// The start of every workload. Descriptor 9 holds the lock and is not passed on. Its number is that of its process namespace, which the next
 /// life may have again; when it was born is known to nobody else.
 const OPENING: &str = r#"
 exec 9>>"/truth/$POD"
@@ -17,7 +17,7 @@ read -r stat < /proc/$$/stat; set -- $stat
 echo "start $$ ${22}" >&9
 "#;
 
-/// What comes before every server, and has to: it says so in a file beside.
+/// The init container that has to run before every server: it notes its run in a file.
 const BEFORE: &str = r#"echo "init $$" >> "/order/$POD""#;
 
 /// The script of a server: counts into its log until it is asked to end.
@@ -61,7 +61,7 @@ pub fn spec(cluster: &Cluster, script: &str, restart: &str, round: usize) -> ser
     })
 }
 
-/// How often the init container of a pod has run.
+/// The number of runs of a pod's init container.
 pub fn beginnings(cluster: &Cluster, uid: &str) -> usize {
     fs::read_to_string(cluster.home().join("order").join(uid)).map_or(0, |text| text.lines().count())
 }

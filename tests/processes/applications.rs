@@ -137,7 +137,7 @@ fn switch(cluster: &Cluster) {
 
 #[test]
 fn elections_and_canaries_for_an_ordinary_user_as_well() {
-    // Who is one already has tried it by the tests before.
+    // An ordinary user has tried this in the tests before.
     if rustix::process::geteuid().is_root() {
         elect(&Cluster::of_user(65_534));
         switch(&Cluster::of_user(65_534));

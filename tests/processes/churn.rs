@@ -50,7 +50,7 @@ impl Left {
     }
 }
 
-/// How many control groups bear the name of one of these pods.
+/// The number of control groups that bear the name of one of these pods.
 fn groups(folder: &Path, uids: &[String], depth: usize) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -112,7 +112,7 @@ fn what_is_suspended_as_a_whole_goes_on_as_a_whole() {
     let pods = cluster.ready_pods("app=web", 3);
     let everybody: Vec<u32> = cluster.processes().into_iter().chain([plane.pid()]).collect();
     everybody.iter().for_each(|pid| signal(*pid, "STOP"));
-    // What is asked for meanwhile is kept.
+    // Requests in the meantime are kept.
     cluster.ok("scale deploy/web --replicas=4");
     everybody.iter().for_each(|pid| signal(*pid, "CONT"));
     let after = cluster.ready_pods("app=web", 4);

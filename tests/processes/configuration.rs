@@ -1,4 +1,4 @@
-//! What containers are told, and what happens when it is not there.
+//! The configuration of containers, and containers whose configuration is missing.
 
 use super::pod;
 use crate::cluster::Cluster;

@@ -170,7 +170,7 @@ fn the_objects_go_with_their_definition_and_with_their_namespace() {
     cluster.ok("wait --for=condition=Established crd/backups.example.kloop.dev");
     cluster.ok("create namespace team");
     cluster.apply("{apiVersion: example.kloop.dev/v1, kind: Backup, metadata: {name: theirs, namespace: team}, spec: {schedule: 0 3 * * *}}");
-    // What an object owns goes with it.
+    // The dependents of an object go with it.
     let uid = cluster.read("bk/nightly", "{.metadata.uid}");
     let owner = format!("{{apiVersion: example.kloop.dev/v1, kind: Backup, name: nightly, uid: {uid}}}");
     cluster
@@ -179,7 +179,7 @@ fn the_objects_go_with_their_definition_and_with_their_namespace() {
     assert_eq!(cluster.ok("get bk -A -o name").lines().count(), 2);
     cluster.ok("delete bk nightly");
     cluster.until("the owned one is gone", || !cluster.ok("get configmaps -o name").contains("owned"));
-    // What is built in does not go with a definition of the same name.
+    // Objects of a built-in kind do not go with a definition of the same name.
     let (definition, _) = fixture().split_once("\n---\n").map(|(one, more)| (one.to_owned(), more.to_owned())).unwrap();
     cluster.apply(
         &definition

@@ -51,7 +51,7 @@ fn pods_beyond_the_limit_of_descriptors_are_served() {
     ends.iter().chain(deaths).for_each(|pod| until_restarted(&cluster, pod, "1"));
     assert_descriptors_are_left(&plane);
 
-    // What ends while nobody watches is seen by the next control plane, which asks all shims.
+    // The next control plane asks all shims, and sees the containers that ended in the meantime.
     plane.end("KILL");
     let ended = cluster.pid(&pods[30]);
     signal(ended, "KILL");

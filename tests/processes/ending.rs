@@ -1,4 +1,4 @@
-//! How pods end: asked first, then forced, and always whole.
+//! Ends of pods: a stop signal first, then SIGKILL, and always all processes.
 
 use super::{deployment, on_host_files, pod};
 use crate::cluster::{Cluster, is_alive};

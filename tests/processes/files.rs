@@ -1,4 +1,4 @@
-//! Whose files containers see: the machine's under a layer of their own, unless somebody says otherwise.
+//! The file system of containers: the machine's files under a layer of their own, unless the Image says otherwise.
 
 use super::{ONCE, deployment, on_host_files, pod, pod_with};
 use crate::cluster::Cluster;

@@ -14,7 +14,7 @@ fn web(name: &str, ports: &str, fields: &str) -> String {
 
 const PORTS: &str = "ports: [{name: http, port: 8000, targetPort: 8080}, {name: udp, port: 5300, protocol: UDP}]";
 
-/// What the server says on a connection.
+/// The answer of the server on a connection.
 fn ask(stream: &TcpStream) -> Option<String> {
     let mut writer = stream;
     writer.write_all(b"GET / HTTP/1.1\r\nHost: any\r\n\r\n").ok()?;
@@ -27,7 +27,7 @@ fn fetch(place: &str) -> Option<String> {
     ask(&TcpStream::connect(place).ok()?)
 }
 
-/// What a pod says to a script.
+/// The output of a script in a pod.
 fn run(cluster: &Cluster, pod: &str, script: &str) -> String {
     cluster.run(&["exec", pod, "--", "python3", "-c", script], "").out
 }
@@ -39,7 +39,7 @@ fn services_and_names_outlive_the_control_plane() {
 
 #[test]
 fn for_an_ordinary_user_as_well() {
-    // Who is one already has tried it by the test before.
+    // An ordinary user has tried this in the test before.
     if rustix::process::geteuid().is_root() {
         outlive(&Cluster::of_user(65_534));
     }
@@ -63,7 +63,7 @@ fn outlive(cluster: &Cluster) {
     assert_eq!(ask(&open).as_deref(), Some("web"), "what is connected stays connected");
     assert_eq!(fetch(&place).as_deref(), Some("web"), "without a control plane");
     assert_eq!(run(cluster, "web", name), address, "its name is known without a control plane");
-    // What goes meanwhile is gone with the next one, which takes the gateway over.
+    // Services that are deleted meanwhile are gone with the next control plane, which takes the gateway over.
     cluster.apply(&web("other", "", &PORTS.replace("8000", "8001")));
     cluster.ok("delete service web");
     let plane = cluster.watch();
@@ -164,7 +164,7 @@ fn a_port_that_was_freed_while_no_gateway_lived_is_told() {
     cluster.until("it answers", || fetch(&place).as_deref() == Some("web"));
 }
 
-/// What the server says to a datagram.
+/// The answer of the server to a datagram.
 fn send(place: &str) -> Option<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
     socket.set_read_timeout(Some(Duration::from_secs(20))).ok()?;

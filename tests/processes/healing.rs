@@ -1,4 +1,4 @@
-//! What dies comes back.
+//! Processes that die are started again.
 
 use super::{deployment, pod};
 use crate::cluster::{Cluster, is_alive, signal};

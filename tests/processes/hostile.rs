@@ -480,7 +480,7 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("readable").flatten() {
             let Ok(found) = entry.metadata() else { continue };
-            // What the test itself has made for the output of a command.
+            // Files that the test itself made for the output of a command.
             if entry.file_name().to_string_lossy().starts_with("background-") || found.is_symlink() {
                 continue;
             }

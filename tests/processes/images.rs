@@ -186,7 +186,7 @@ fn a_change_of_the_sources_restarts_those_who_use_them_once() {
     assert!(cluster.ok("describe pod say").contains(event));
     assert_eq!(cluster.read("pod/say", "{.status.containerStatuses[0].lastState.terminated.exitCode}"), "143");
     assert_eq!(cluster.pid("other"), other, "who does not use them goes on");
-    // What has not changed while no control plane ran restarts nothing, what has is seen by the next one.
+    // A file that has not changed while no control plane ran restarts nothing; the next control plane sees one that has.
     let (running, pid) = (cluster.read("pod/say", IMAGE_ID), cluster.pid("say"));
     plane.end("KILL");
     let plane = cluster.watch();
@@ -209,7 +209,7 @@ fn what_runs_goes_on_until_its_successor_is_built() {
     let _plane = cluster.watch();
     let folder = folder(&cluster);
     let source = |text: &str| script(&folder.join("source"), text);
-    // Whoever builds waits for a word, so that it can be looked at meanwhile.
+    // The build waits for a word, so that it can be looked at meanwhile.
     let build = "#!/bin/sh\necho building $(cat source)\nuntil [ -e go ]; do sleep 0.02; done\ngrep -q bad source && exit 3\n\
                  printf '#!/bin/sh\\necho %s; exec sleep 600\\n' \"$(cat source)\" > made.new; chmod +x made.new; mv made.new made.sh\n";
     script(&folder.join("build.sh"), build);

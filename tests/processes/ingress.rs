@@ -23,7 +23,7 @@ fn ingress(name: &str, spec: &str) -> String {
     format!("apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: {name}}}\nspec: {spec}\n")
 }
 
-/// Where an Ingress says that it answers: over HTTP, and over HTTPS when it has certificates.
+/// The addresses at which an Ingress answers: over HTTP, and over HTTPS when it has certificates.
 fn places(cluster: &Cluster, name: &str, count: usize) -> Vec<String> {
     cluster.wait_for("the Ingress tells where it answers", || {
         let status = "{.status.loadBalancer.ingress[0].ip} {.status.loadBalancer.ingress[0].ports[*].port}";
@@ -54,7 +54,7 @@ fn hosts_and_paths_lead_to_services() {
 
 #[test]
 fn for_an_ordinary_user_as_well() {
-    // Who is one already has tried it by the test before.
+    // An ordinary user has tried this in the test before.
     if rustix::process::geteuid().is_root() {
         let cluster = Cluster::of_user(65_534);
         lead(&cluster);
@@ -291,7 +291,7 @@ fn the_shop_answers() {
 
 #[test]
 fn the_shop_answers_for_an_ordinary_user_as_well() {
-    // Who is one already has tried it by the test before.
+    // An ordinary user has tried this in the test before.
     if rustix::process::geteuid().is_root() {
         sell(&Cluster::of_user(65_534));
     }
@@ -318,7 +318,7 @@ fn sell(cluster: &Cluster) {
     cluster.nothing_is_left();
 }
 
-/// What a client of HTTP/2 comes to that trusts this certificate only and sends two cookies; none when the proxy does not speak HTTP/2.
+/// The result of a client of HTTP/2 that trusts this certificate only and sends two cookies; none when the proxy does not speak HTTP/2.
 fn second(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<(u16, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -374,7 +374,7 @@ async fn serve_second(listener: tokio::net::TcpListener) {
     }
 }
 
-/// What a client of gRPC is told at a place, and the status after it.
+/// The answer to a client of gRPC at an address, and the status after it.
 async fn call(place: &str, host: &str) -> Option<(String, String)> {
     let stream = tokio::net::TcpStream::connect(place).await.ok()?;
     let (mut sender, connection) = h2::client::handshake(stream).await.ok()?;
@@ -413,7 +413,7 @@ fn servers_of_grpc_are_spoken_to_in_http_2() {
     cluster.until("the call is answered, with its status", || {
         runtime.block_on(call(&place, "cart.example")).as_ref() == Some(&wanted)
     });
-    // Who speaks the older protocol is answered as well.
+    // Clients of the older protocol are answered as well.
     let (code, said) = runtime.block_on(async {
         let place = place.clone();
         tokio::task::spawn_blocking(move || get(&place, "cart.example", "/plain")).await.unwrap().unwrap()

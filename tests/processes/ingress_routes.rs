@@ -1,4 +1,4 @@
-//! How the rest of the machine meets the pods' network: Services' addresses, node ports and forwarded ports, and who has which port.
+//! Access to the pods' network from the rest of the machine: Services' addresses, node ports and forwarded ports, and who has which port.
 
 use super::{fetch, servers, service, web};
 use crate::cluster::Cluster;
@@ -226,9 +226,9 @@ fn a_port_that_the_machine_has_is_explained() {
         let why = cluster.run(&["why", "pod/late"], "").out;
         why.contains(&format!("port {port}: ")) && why.contains(&told)
     });
-    // Of a pod's containers it is told which has it; who is alone has no others.
+    // The message names the container of the pod that has it; a pod of one container has no others.
     let twice = serde_json::Value::from("import socket; [socket.create_server(('', 9191)) for _ in range(2)]");
-    // What it says names no port.
+    // Its message names no port.
     let silent = serde_json::Value::from("import socket, time; time.sleep(1); socket.socket().bind(('', 9191))");
     let once =
         serde_json::Value::from("import socket, time; server = socket.create_server(('', 9191)); time.sleep(1000)");

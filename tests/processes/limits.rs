@@ -1,4 +1,4 @@
-//! What containers may use, enforced by control groups where this machine has some.
+//! Limits of containers, enforced by control groups on machines that have them.
 
 use super::{ONCE, on_host_files, pod_with};
 use crate::cluster::Cluster;
@@ -75,7 +75,7 @@ fn of_ordinary_user() -> Cluster {
 fn without_control_groups_memory_is_watched() {
     let cluster = of_ordinary_user();
     let _plane = cluster.watch();
-    // What it starts counts, and who stays within its limit is left alone.
+    // Child processes count, and a container within its limit is left alone.
     cluster.apply(&pod("hog", "{limits: {memory: 32Mi}}", "sleep 1000 & tail /dev/zero; echo on"));
     cluster.apply(&pod("calm", "{limits: {memory: 32Mi}}", "exec sleep 1000"));
     cluster.until_reads("pod/hog", "{.status.phase}", "Failed");
@@ -165,7 +165,7 @@ fn a_cpu_limit_that_holds_a_container_back_is_told() {
     };
     cluster.apply(&probed("slow", "{limits: {cpu: 50m}}"));
     cluster.apply(&probed("free", "{}"));
-    // Who looks sees it; an event tells of it once a probe has failed.
+    // `describe` shows it; an event tells of it once a probe has failed.
     cluster.until("it is described", || cluster.ok("describe pod slow").contains("    Throttled:      in "));
     cluster.until("an event tells", || cluster.ok("events --for pod/slow").contains("CPUThrottling"));
     let why = cluster.kloop("why pod/slow").out;
@@ -203,7 +203,7 @@ fn top_tells_what_runs() {
     assert_eq!((said.code, &*said.err), (1, missing));
     let node = cluster.ok("top node --no-headers");
     assert!(node.contains('%') && !node.contains("<unknown>"), "{node}");
-    // Of a node that was added beside this machine it is what its own pods use.
+    // For a node that was added beside this machine it is the usage of its own pods.
     cluster.ok("node add small --cpu 10m --memory 1Mi");
     let node = cluster.ok("top node small --no-headers");
     assert_eq!(node.split_whitespace().collect::<Vec<_>>(), ["small", "0m", "0%", "0Mi", "0%"]);
@@ -286,7 +286,7 @@ fn a_running_container_is_resized_in_place() {
     let change = r#"{"spec":{"containers":[{"name":"main","resources":{"requests":{"memory":"96Mi"},"limits":{"memory":"96Mi"}}}]}}"#;
     let refused = cluster.run(&["patch", "pod", "web", "-p", change], "");
     assert!(refused.err.contains("pod updates may not change fields other than"), "{}", refused.err);
-    // Whoever looks into it meanwhile stands in nobody's way.
+    // A reader that looks into it meanwhile blocks nothing.
     cluster.ok("debug web --image busybox -c peek -- sleep 1000");
     let said = cluster.run(&["patch", "pod", "web", "--subresource", "resize", "-p", change], "");
     assert_eq!((said.code, &*said.out), (0, "pod/web patched\n"), "{}", said.err);

@@ -36,7 +36,7 @@ fn following_goes_on_across_restarts_and_ends_with_the_pod() {
     cluster.until("the next attempt speaks", || cluster.kloop("logs talker").out == "second\n");
     assert_eq!(cluster.ok("logs -p talker"), "one\ntwo\nthree\n");
     assert_eq!(cluster.ok("logs -p talker --tail=1"), "three\n");
-    // Who begins now follows the attempt that runs.
+    // A client that begins now follows the attempt that runs.
     let later = cluster.background(&["logs", "-f", "talker"]);
     later.until_says("second\n");
     cluster.ok("delete pod talker");
@@ -57,7 +57,7 @@ fn following_ends_with_the_last_attempt() {
     follower.until_says("life 1\n");
     touch(&cluster, "go");
     assert_eq!((follower.ended(), follower.said().as_str()), (0, "life 1\nlife 2\n"));
-    // Of a pod that is never started again the only attempt is the last.
+    // The only attempt of a pod that is never restarted is the last.
     cluster.apply(&pod("once", "Never", 1, "echo once; exit 3"));
     cluster.until_reads("pod/once", "{.status.phase}", "Failed");
     assert_eq!(cluster.ok("logs -f once"), "once\n");

@@ -43,7 +43,7 @@ fn asker(name: &str, spec: Value, script: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string()
 }
 
-/// What the script says.
+/// The output of the script.
 fn said(cluster: &Cluster, name: &str, spec: Value, script: &str) -> String {
     cluster.apply(&asker(name, spec, script));
     cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Succeeded");
@@ -79,7 +79,7 @@ fn answers_are_whole_over_both_protocols() {
 
 #[test]
 fn for_an_ordinary_user_as_well() {
-    // Who is one already has tried it by the test before.
+    // An ordinary user has tried this in the test before.
     if rustix::process::geteuid().is_root() {
         answers_are_whole(&Cluster::of_user(65_534));
     }
@@ -127,7 +127,7 @@ fn pods_ask_whom_their_policy_says() {
     let found = "1 1\n";
     assert_eq!(said(&cluster, "first", json!({}), script), found);
     if rustix::process::geteuid().is_root() {
-        // Who has a search path of its own means what it asks.
+        // A pod with a search path of its own gets no short names.
         let absolute = said(&cluster, "absolute", json!({}), "print(names('web.'))");
         assert!(!absolute.contains('1'), "{absolute}");
     }

@@ -25,7 +25,7 @@ fn replicas_share_a_port_and_their_service_leads_to_each() {
 
 #[test]
 fn for_an_ordinary_user_as_well() {
-    // Who is one already has tried it by the test before.
+    // An ordinary user has tried this in the test before.
     if rustix::process::geteuid().is_root() {
         replicas_share_a_port(Cluster::of_user(65_534));
     }
@@ -213,7 +213,7 @@ fn low_ports_answer_whoever_names_them_with_each_datagram() {
 
 #[test]
 fn low_ports_answer_an_ordinary_user_as_well() {
-    // Who is one already has tried it by the test before.
+    // An ordinary user has tried this in the test before.
     if rustix::process::geteuid().is_root() {
         low_ports_answer(&Cluster::of_user(65_534));
     }

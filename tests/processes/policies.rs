@@ -52,7 +52,7 @@ fn policy(name: &str, spec: &str) -> String {
     format!("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}}}\nspec: {spec}\n")
 }
 
-/// What a client comes to when it tries places.
+/// The results of a client that tries several addresses.
 fn tries(cluster: &Cluster, client: &str, places: &[String]) -> String {
     let asked = places.iter().map(|place| format!("{place}\n")).collect::<String>();
     let said = cluster.run(&["exec", "-i", client, "--", "python3", "-u", "-c", CLIENT], &asked);
@@ -66,7 +66,7 @@ fn who_may_connect_to_whom() {
 
 #[test]
 fn for_an_ordinary_user_as_well() {
-    // Who is one already has tried it by the test before.
+    // An ordinary user has tried this in the test before.
     if rustix::process::geteuid().is_root() {
         enforce(&Cluster::of_user(65_534));
     }
@@ -123,7 +123,7 @@ fn enforce(cluster: &Cluster) {
     assert!(!cluster.ok("describe pod stranger").contains(":65535"));
     let why = cluster.run(&["why", "pod/stranger"], "").out;
     assert!(why.contains("was denied: no ingress rule"), "{why}");
-    // What may go out; the server still answers datagrams.
+    // The traffic that may go out; the server still answers datagrams.
     cluster.apply(&policy(
         "inside",
         "{podSelector: {}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: server}}}]}]}",
@@ -141,7 +141,7 @@ fn enforce(cluster: &Cluster) {
     let around = ["127.0.0.1", "0.0.0.0", &own].map(|place| format!("udp {place} {port}"));
     until("friend", &around, &format!("{no} {no} {no}"));
     until("server", &["tcp", "udp"].map(|protocol| format!("{protocol} 127.0.0.1 8080")), "hello hello");
-    // Whoever asks there from every address is answered.
+    // A client from any address is answered there.
     let bound = "import socket; client = socket.socket(type=socket.SOCK_DGRAM); client.bind(('', 0)); client.settimeout(60); client.sendto(b'hello', \
                  ('127.0.0.1', 8080)); print(client.recv(9).decode())";
     let said = cluster.run(&["exec", "server", "--", "python3", "-c", bound], "");

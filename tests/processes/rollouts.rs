@@ -205,7 +205,7 @@ fn versions(replicas: usize) -> String {
     servers("web", replicas, more) + &service("web", "type: NodePort, ports: [{port: 8080}]") + ingress
 }
 
-/// What a client comes to: the version that answered, or what went wrong.
+/// The result of a client: the version that answered, or the error.
 fn visit(place: &str) -> Result<String, String> {
     let mut stream = TcpStream::connect(place).map_err(|error| format!("connect: {error}"))?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").map_err(|error| format!("write: {error}"))?;

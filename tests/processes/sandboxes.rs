@@ -48,7 +48,7 @@ assert libc.prctl(22, 2, struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addre
 os.execv(sys.argv[2], sys.argv[2:])
 "#;
 
-/// What is told where pods are on the machine's network, and where no process can be held.
+/// The events of a machine whose pods are on its own network, and of one where no process can be held.
 const NO_NETWORK: &str = "pods are on the machine's network";
 const NOT_HELD: &str = "kloop hold no process";
 
@@ -121,7 +121,7 @@ fn watch<'a>(cluster: &'a Cluster, refused: &[(libc::c_long, i32)]) -> Plane<'a>
 
 fn runs_without(cluster: &Cluster, refused: &[(libc::c_long, i32)], told: &[&str]) {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-    // What it leaves behind when it is killed has hidden itself.
+    // The process that it leaves behind when it is killed has hidden itself.
     let script = serde_json::json!(format!(
         "import http.server, subprocess\nsubprocess.Popen([\"sh\", \"-c\", \"sleep 1000 & sleep 1000\"], start_new_session=True)\n\
          http.server.ThreadingHTTPServer((\"\", {port}), http.server.SimpleHTTPRequestHandler).serve_forever()"

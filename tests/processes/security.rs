@@ -1,4 +1,4 @@
-//! What a container may do, what it is called, and where it leaves its last words.
+//! Rights of containers, their host names, and their termination messages.
 
 use super::{ONCE, on_host_files, pod_with};
 use crate::cluster::Cluster;
@@ -135,7 +135,7 @@ fn another_user_has_another_home_and_everybody_what_is_given_to_all() {
     }
 }
 
-/// What every file below a folder holds that tells of a word; links and sockets are not read.
+/// The content of every file below a folder that contains a word; links and sockets are not read.
 fn tells(folder: &std::path::Path, word: &[u8], found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

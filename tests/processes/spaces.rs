@@ -1,4 +1,4 @@
-//! Whose processes containers see, and what becomes of them all when the first one ends.
+//! The processes that containers see, and their end when the first one ends.
 
 use super::{on_host_files, pod_with};
 use crate::cluster::{Cluster, is_alive, signal};
@@ -12,7 +12,7 @@ pub fn clusters() -> Vec<Cluster> {
     if is_root { vec![Cluster::new(), Cluster::of_user(65534)] } else { vec![Cluster::new()] }
 }
 
-/// Of two containers, `main` and `beside`.
+/// A pod of two containers, `main` and `beside`.
 fn pod(name: &str, spec: &str) -> String {
     let beside = "  - {name: beside, image: busybox, command: [sleep, '1000']}\n";
     pod_with(name, &format!("terminationGracePeriodSeconds: 5{spec}"), "", STAYS) + beside
@@ -23,7 +23,7 @@ fn space(cluster: &Cluster, pod: &str, container: &str) -> String {
     cluster.ok(&format!("exec {pod} -c {container} -- readlink /proc/self/ns/pid"))
 }
 
-/// What a shell says that runs a script behind these words.
+/// The output of a shell that runs a script after these words.
 fn shell(cluster: &Cluster, words: &[&str], script: &str) -> String {
     let said = cluster.run(&[words, &["--", "sh", "-c", script]].concat(), "");
     assert_eq!(said.code, 0, "{words:?}: {}", said.err);

@@ -55,7 +55,7 @@ fn attached_to_a_shell_in_a_terminal() {
         screen.types("\u{3}");
         screen.types("echo twi$((0))ce\n");
         screen.until_shows("twi0ce");
-        // Whoever closes the window leaves the container alone.
+        // Closing the window leaves the container alone.
         screen.close();
         let screen = Screen::run(&cluster, &["attach", "-it", "box"]);
         screen.until_raw();
@@ -116,7 +116,7 @@ fn attached_without_a_terminal() {
     for name in ["once", "often", "deaf"] {
         cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Running");
     }
-    // What is read once ends with the first one who was attached.
+    // Input that is read once ends with the first client that was attached.
     let said = cluster.run(&["attach", "-i", "once"], "one\ntwo\n");
     assert_eq!((&*said.out, said.code), ("got one\ngot two\n", 0), "{}", said.err);
     assert!(said.err.ends_with(&format!("{PROMPT}over\n")), "{}", said.err);
@@ -124,7 +124,7 @@ fn attached_without_a_terminal() {
     cluster.until("it was read", || cluster.log("often", "main") == "got three\n");
     assert_eq!(cluster.run(&["attach", "-iq", "often"], "four\n").code, 0);
     cluster.until("it is still open", || cluster.log("often", "main") == "got three\ngot four\n");
-    // Of what reads nothing there is something to hear all the same.
+    // A container that reads no input shows its output all the same.
     let deaf = cluster.background(&["attach", "-it", "deaf"]);
     deaf.until_says(PROMPT);
     assert_eq!(cluster.run(&["exec", "deaf", "--", "sh", "-c", "kill -TERM 1"], "").code, 0);
@@ -242,7 +242,7 @@ fn a_container_is_added_to_a_running_pod_to_look_into_it() {
     assert_eq!(cluster.read("pod/box", "{.status.phase}"), "Running");
     let described = cluster.ok("describe pod box");
     assert!(described.contains("Ephemeral Containers:\n  look:\n"), "{described}");
-    // What was added stays as it is, and is not started again.
+    // A container that was added stays as it is, and is not started again.
     let said = cluster.kloop("debug box --image=other -c look");
     let told = "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"look\" may not be changed";
     assert!(said.code == 1 && said.err.contains(told), "{}", said.err);

@@ -1,4 +1,4 @@
-//! What containers see of files: volumes where they belong, changes as they come, and nothing that stays behind.
+//! The files that containers see: volumes at their paths, changes as they come, and nothing that stays behind.
 
 use super::{ONCE, on_host_files, pod, pod_with};
 use crate::cluster::Cluster;

@@ -1,4 +1,4 @@
-//! What people see of things that live: rows as they change, pages that describe them, and probes that open and close the door.
+//! Views of running objects: rows as they change, descriptions, and probes that make pods ready and unready.
 
 use super::{deployment, on_host_files, pod};
 use crate::cluster::Cluster;
@@ -155,10 +155,10 @@ fn the_cluster_follows_its_manifests() {
     follower.until_says("configmap/b created");
     config("a", "two");
     cluster.until_reads("configmap/a", "{.data.k}", "two");
-    // What was changed by hand goes back.
+    // A change by hand is undone.
     cluster.ok("patch configmap b -p {\"data\":{\"k\":\"mine\"}}");
     cluster.until_reads("configmap/b", "{.data.k}", "one");
-    // What is broken is told, and nothing is pruned as long as it is.
+    // A broken manifest is reported, and nothing is pruned as long as it is broken.
     std::fs::write(folder.join("below/c.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: 7}")
         .unwrap();
     std::fs::remove_file(folder.join("b.yaml")).unwrap();
@@ -168,7 +168,7 @@ fn the_cluster_follows_its_manifests() {
     follower.until_says("configmap/b pruned");
     follower.until_says("configmap/c created");
     assert!(!follower.said().contains("unchanged"), "{}", follower.said());
-    // What is taken out goes, of whatever kind and namespace it is.
+    // An object that was taken out is deleted, of any kind and in any namespace.
     let team = "{apiVersion: v1, kind: Namespace, metadata: {name: team}}";
     let account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: team}}";
     std::fs::write(folder.join("team.yaml"), format!("{team}\n---\n{account}")).unwrap();

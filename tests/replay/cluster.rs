@@ -11,23 +11,23 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long one settling may take.
+/// Longest time for the cluster to settle.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long one command may take.
+/// Longest time for one command.
 const LONGEST: &str = "60";
 
-/// What a loop wants to do sooner than this is waited for, in milliseconds.
+/// Work of a loop that is due sooner than this is waited for, in milliseconds.
 const SOON: i64 = 3000;
 
-/// What a command came to.
+/// The result of a command.
 pub struct Answer {
     pub stdout: String,
     pub stderr: String,
     pub code: i32,
 }
 
-/// What the control plane said last about having nothing to do: at which revision, until when, and when it said so.
+/// The control plane's last notice that nothing is left to do: at which revision, until when, and the time of the notice.
 type Idle = Arc<Mutex<Option<(u64, i64, Instant)>>>;
 
 /// A cluster; dropped, nothing of it is left.
@@ -106,7 +106,7 @@ impl Cluster {
         run(self.dir.path(), command, stdin)
     }
 
-    /// What the control plane said on standard error, when it is not there any more.
+    /// The standard error of the control plane, when it has ended.
     pub fn died(&mut self) -> Option<String> {
         self.control.try_wait().ok().flatten()?;
         let mut said = String::new();

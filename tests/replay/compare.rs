@@ -1,4 +1,4 @@
-//! How near an answer is to the recorded one.
+//! Compares an answer with the recorded one.
 
 use regex::Regex;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 static RECORDED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<r\d+>").expect("pattern"));
 static SAID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<r:\w+>").expect("pattern"));
 
-/// How near.
+/// The degree of agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Match {
     /// Different.
@@ -18,7 +18,7 @@ pub enum Match {
     Exact,
 }
 
-/// Which random letters of ours are which recorded ones.
+/// Maps our random letters to the recorded ones.
 #[derive(Default)]
 pub struct Letters(HashMap<String, String>);
 

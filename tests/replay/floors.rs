@@ -1,4 +1,4 @@
-//! How many steps of each conversation have to be exact, and which conversations are left out.
+//! The number of steps of each conversation that have to be exact, and the conversations that are left out.
 
 /// Conversations that are not replayed, and why.
 pub const OUT_OF_SCOPE: &[(&str, &str)] = &[("auth-can-i", "authorization")];
@@ -79,7 +79,7 @@ pub fn out_of_scope(scenario: &str) -> Option<&'static str> {
     OUT_OF_SCOPE.iter().find(|(name, _)| *name == scenario).map(|(_, why)| *why)
 }
 
-/// How many steps of a conversation have to be exact.
+/// The number of steps of a conversation that have to be exact.
 pub fn of(scenario: &str) -> usize {
     FLOORS.iter().find(|(name, _)| *name == scenario).map_or(0, |(_, floor)| *floor)
 }

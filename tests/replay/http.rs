@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(\d+[smhdy])+$").expect("pattern"));
 
-/// Who asks, and what later requests need of earlier answers.
+/// The client, and the parts of earlier answers that later requests need.
 pub struct Client {
     address: String,
     token: String,
@@ -16,7 +16,7 @@ pub struct Client {
     token_of_list: Option<String>,
 }
 
-/// What came back.
+/// The response.
 pub struct Answer {
     code: u16,
     headers: Vec<(String, String)>,
@@ -24,7 +24,7 @@ pub struct Answer {
     pub body: String,
 }
 
-/// What the recording did without showing it.
+/// Actions of the recording that it does not show.
 pub fn prepare(scenario: &str, exchange: &Exchange, cluster: &Cluster) {
     if scenario != "raw-lists-watch" {
         return;

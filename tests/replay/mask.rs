@@ -1,4 +1,4 @@
-//! What differs between any two recordings is masked, as `golden/README.md` says.
+//! Masks parts that differ between any two recordings, as `golden/README.md` says.
 
 use regex::{Captures, Regex};
 use std::sync::LazyLock;
@@ -51,9 +51,9 @@ impl Masks {
         Masks { own }
     }
 
-    /// What kloop said. Random letters become `<r:LETTERS>`.
+    /// The answer of kloop. Random letters become `<r:LETTERS>`.
     pub fn said(&self, text: &str) -> String {
-        // What kloop says of itself, where kubectl says nothing.
+        // Lines of kloop's own that kubectl does not print.
         let own = |line: &str| line.starts_with("hint: ") || line.contains(": not supported by kloop yet: ");
         let lines = text.lines().filter(|line| !own(line));
         let text: String = lines.map(|line| format!("{line}\n")).collect();
@@ -81,7 +81,7 @@ impl Masks {
         self.recorded(&text)
     }
 
-    /// What was recorded: only hashes are left to mask.
+    /// The recorded answer: only hashes are left to mask.
     pub fn recorded(&self, text: &str) -> String {
         // A hash of digits alone is quoted in YAML.
         let text = LOG.replace_all(text, "W ");
@@ -115,7 +115,7 @@ fn tables(text: &str) -> String {
     out
 }
 
-/// Where the columns of a table start, their names, and how many blanks stand between them at least.
+/// The starts of a table's columns, their names, and the least number of blanks between them.
 struct Table {
     columns: Vec<(usize, String)>,
     gap: &'static str,

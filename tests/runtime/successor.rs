@@ -16,7 +16,7 @@ fn truth(rig: &Rig) -> PathBuf {
     rig.folder.path().join("truth")
 }
 
-/// What has run, in words.
+/// The containers that have run, as text.
 fn lives_noted(rig: &Rig) -> Vec<String> {
     fs::read_to_string(truth(rig)).unwrap_or_default().lines().map(str::to_owned).collect()
 }

@@ -93,7 +93,7 @@ fn starts_beside(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// What a pod leaves on the machine is left there (kubernetes 5657, containerd 9309).
+/// Remains of a pod stay on the machine (kubernetes 5657, containerd 9309).
 fn leaves_processes(world: &World, key: &Key) -> Plan {
     let mut plan = (kubelet::LOOP.plan)(world, key);
     if world.get(key).is_none() {
@@ -133,7 +133,7 @@ fn counts_twice(world: &World, key: &Key) -> Plan {
     })
 }
 
-/// What was counted is forgotten with its pod (kubernetes 81227, 78721).
+/// A finished pod is no longer counted once it is gone (kubernetes 81227, 78721).
 fn counts_fall(world: &World, key: &Key) -> Plan {
     let mut plan = (job::LOOP.plan)(world, key);
     let row = world.get(key).filter(|_| plan.is_empty());
@@ -302,14 +302,14 @@ fn never_trims(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Who lost its owners is never looked for (kubernetes 92743).
+/// Objects whose owners are gone are never collected (kubernetes 92743).
 fn leaves_orphans(world: &World, key: &Key) -> Plan {
     let mut plan = (garbage::LOOP.plan)(world, key);
     plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Delete { .. }));
     plan
 }
 
-/// What is deleted in the foreground does not wait for what it owns.
+/// An object that is deleted in the foreground does not wait for its dependents.
 fn waits_for_nobody(world: &World, key: &Key) -> Plan {
     let plan = (garbage::LOOP.plan)(world, key);
     let held = |row: &&std::sync::Arc<kloop::world::Row>| row.is_deleting();

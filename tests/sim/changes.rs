@@ -1,9 +1,9 @@
-//! What may change in an object from one write of it to the next, and what never does.
+//! The fields of an object that may change from one write to the next, and those that never do.
 
 use kloop::object::{Key, Object};
 use serde_json::Value;
 
-/// What may not change in an object, or only one way.
+/// Fields that may not change in an object, or only in one direction.
 pub fn compare(key: &Key, before: &Object, now: &Object) {
     assert_eq!(before.uid(), now.uid(), "{key}: the uid changed while it lived");
     assert_eq!(before.created(), now.created(), "{key}: the creation time changed");

@@ -9,10 +9,10 @@ use kloop::reconcile::loops;
 use kloop::world::Propagation;
 use serde_json::{Value, json};
 
-/// What somebody does.
+/// A user's action.
 type Act = fn(&mut Scene);
 
-/// What is done in a run, one after the other, each when the one before has settled.
+/// The actions of a run, one after the other, each when the one before has settled.
 type Script = &'static [Act];
 
 fn web(image: &str, replicas: i64) -> Value {
@@ -84,7 +84,7 @@ fn a_crash_after_any_commit_comes_to_nothing() {
     }
 }
 
-/// What is wanted last, and what was wanted before it.
+/// The last manifest, and the one before it.
 const PATHS: &[(&str, Act, Script)] = &[
     (
         "other images and sizes",

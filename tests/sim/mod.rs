@@ -53,7 +53,7 @@ fn play(scene: &mut Scene) {
     }
     scene.come_to_reason();
     assert!(scene.calm(120), "busy without an end");
-    // What lost its owner only now.
+    // Objects that lost their owner only now.
     scene.come_to_reason();
     settles(scene);
 }
@@ -103,7 +103,7 @@ fn kept() -> Vec<u64> {
     lines.map(|line| line.split_whitespace().next().unwrap().parse().expect("a seed")).collect()
 }
 
-/// What a run ended with, and the steps to it.
+/// The result of a run, and the steps to it.
 struct Fall {
     seed: u64,
     what: String,

@@ -16,7 +16,7 @@ use kloop::world::{Loop, ProbeKind, Propagation};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What may go wrong in a run.
+/// The faults of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chance {
     Beat,
@@ -59,7 +59,7 @@ const CHANCES: &[(usize, Chance)] = &[
     (5, Edit),
 ];
 
-/// What goes wrong besides in every third run.
+/// Additional faults of every third run.
 const TROUBLES: &[(usize, Chance)] = &[
     (3, Chance::Trouble(InjectedFault::Busy)),
     (1, Chance::Trouble(InjectedFault::LostCommit)),
@@ -71,17 +71,17 @@ pub struct Scene {
     pub sim: Simulation,
     pub dice: Dice,
     pub witness: Witness,
-    /// What users want, by their last word.
+    /// The users' last manifests.
     pub wanted: BTreeMap<Key, Value>,
     /// Steps so far, for a replay.
     pub story: Vec<String>,
-    /// How many simulated seconds have passed.
+    /// The simulated seconds that have passed.
     pub passed: i64,
     /// The tick after which the control plane crashes, before any of its effects is carried out.
     pub crash_at: Option<usize>,
     /// Ticks so far that wrote something.
     pub busy_beats: usize,
-    /// How often the wall clock was set.
+    /// The number of times that the wall clock was set.
     pub jumps: i64,
     is_full: bool,
     /// Every third run has workloads and troubles of its own.
@@ -168,7 +168,7 @@ impl Scene {
         scene
     }
 
-    /// What stands at the end, for a story.
+    /// The objects at the end, for a story.
     pub fn picture(&self) -> Vec<String> {
         let told = |resource: &str| {
             !matches!(resource, "events" | "nodes" | "configmaps" | "serviceaccounts" | "priorityclasses")
@@ -506,7 +506,7 @@ impl Scene {
         }
     }
 
-    /// Whoever asked for what cannot run takes it back; pauses end.
+    /// Users take back requests that cannot run; pauses end.
     pub fn come_to_reason(&mut self) {
         self.sim.budget.rows = 500;
         self.full_disk(false);

@@ -3,7 +3,7 @@
 use super::scene::Scene;
 use std::collections::HashMap;
 
-/// What one source may tell about one object at once, and after how many seconds it may tell one more (client-go: the spam filter).
+/// The number of events that one source may send about one object at once, and the seconds until it may send one more (client-go: the spam filter).
 const BURST: i64 = 25;
 const REFILL: i64 = 300;
 

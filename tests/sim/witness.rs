@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
-/// What has been seen.
+/// The observations so far.
 pub struct Witness {
     /// The fold of the log.
     pub world: World,
-    /// What the history comes to: equal runs have equal ones.
+    /// A digest of the history: equal runs have equal ones.
     pub hash: DefaultHasher,
     /// Rows written so far.
     pub rows: usize,
@@ -83,7 +83,7 @@ impl Witness {
             closed.extend((removed && key.resource == "namespaces").then(|| key.name.clone()));
             self.take(entry);
         }
-        // What went in one commit went together.
+        // Objects that were removed in one commit went together.
         for name in closed.iter().filter(|name| self.world.find("namespaces", "", name).is_none()) {
             let left = self.world.all_rows().find(|row| row.key.namespace == *name).map(|row| &row.key);
             assert!(left.is_none(), "C13: namespace {name} went before {left:?}");

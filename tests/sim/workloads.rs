@@ -1,4 +1,4 @@
-//! What users ask for in the runs: manifests, and how they are changed on the way.
+//! The users' manifests in the runs, and their changes on the way.
 
 use super::dice::Dice;
 use serde_json::{Value, json};

@@ -28,7 +28,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![6 => write, 2 => compact, 1 => Just(Step::Reopen)], 1..30)
 }
 
-/// What the store should hold.
+/// The expected content of the store.
 #[derive(Clone, Default)]
 struct Model {
     live: BTreeMap<Key, (u64, Str)>,

@@ -1,4 +1,4 @@
-//! What is refused, and that nothing in it changes.
+//! Files that the store refuses, and that stay as they are.
 
 use super::*;
 use kloop::store::{OpenError, StoreRead, StoredObject};

@@ -42,7 +42,7 @@ impl ManagerEntry {
     /// Whether it is the same manager in the same role.
     pub fn is_same(&self, other: &ManagerEntry) -> bool {
         let role = |entry: &ManagerEntry| (entry.operation, entry.manager.clone(), entry.subresource.clone());
-        // Whoever applies may change the version; whoever updates has fields in each.
+        // An apply may change the version; an update has fields in each.
         role(self) == role(other)
             && (self.operation == ManagerOperation::Apply || self.api_version == other.api_version)
     }

@@ -20,7 +20,7 @@ pub fn answer() -> Option<ExitCode> {
     let shell = std::env::var_os("KLOOP_COMPLETE").filter(|shell| !shell.is_empty())?;
     let given: Vec<OsString> = std::env::args_os().skip(1).skip_while(|arg| arg != "--").skip(1).collect();
     let shell = shell.to_str().unwrap_or_default();
-    // Whoever closed the pipe does not want to know.
+    // The reader has closed the pipe and needs no answer.
     let _ = std::io::stdout().write_all(lines(shell, given).as_bytes());
     Some(ExitCode::SUCCESS)
 }

@@ -61,7 +61,7 @@ impl CompletionState {
         kinds::all_kinds().map(|kind| kind.resource.plural().to_owned()).collect()
     }
 
-    /// Whoever opens a cluster learns of its custom kinds.
+    /// Reads the definitions of custom kinds when the cluster is opened.
     fn load_definitions(&self) {
         drop(self.open());
     }

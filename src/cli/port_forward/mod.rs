@@ -208,7 +208,7 @@ fn serve(target: &Rc<Target>, word: &str, remote: u16, here: SocketAddr, listene
     spawn_local(relay::serve(listener, places, failed))
 }
 
-/// Whoever listened may be gone; the connections go on.
+/// The client that read the output may be gone; the connections go on.
 fn print_line(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -1,6 +1,6 @@
 //! DaemonSets run one pod on every node that fits.
 //!
-//! Which nodes fit, and how a pod is tied to its node, is in `placement`; replacing pods of old templates is in `rolling`, how long
+//! `placement` selects the nodes and ties a pod to its node; replacing pods of old templates is in `rolling`, how long
 //! one that has ended waits for its successor in `retries`.
 
 mod placement;

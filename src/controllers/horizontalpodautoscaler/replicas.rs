@@ -85,7 +85,7 @@ pub fn propose(
     let known = groups.metrics.clone();
     let ratio = |metrics: &BTreeMap<String, i64>| ratio(metrics, &requests, target);
     let first = ratio(&known)?;
-    let (average, utilization) = told(&known, &requests, target);
+    let (average, utilization) = averages(&known, &requests, target);
     let proposal = |replicas| ReplicaProposal { replicas, utilization, average };
     let settled = |ratio: f64| (ratio - 1.0).abs() <= tolerance(hpa, ratio > 1.0);
     let counts_unready = !groups.unready.is_empty() && first > 1.0;
@@ -133,7 +133,7 @@ fn ratio(
     Ok(usage / target)
 }
 
-fn told(
+fn averages(
     metrics: &BTreeMap<String, i64>,
     requests: &BTreeMap<String, i64>,
     target: ResourceTarget,

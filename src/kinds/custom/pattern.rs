@@ -330,7 +330,7 @@ fn repetition(start: &str) -> Option<(usize, usize, Option<usize>)> {
     let number = |text: &str| -> Option<usize> {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let has_zeros = text.len() > 1 && text.starts_with('0');
-        // Whatever is too large for a number is too large for Go.
+        // A count that does not fit into a number is too large for Go.
         (is_number && !has_zeros).then(|| text.parse().unwrap_or(usize::MAX))
     };
     let inside = &start[1..end];

@@ -227,7 +227,7 @@ fn nested(schema: &Value, skips_any: bool, path: &FieldPath, states: &mut usize,
     }
 }
 
-/// Whatever the logic of the root speaks of is declared outside of it.
+/// Every field that the logic of the root names is declared outside of it.
 fn complete(logic: &Value, schema: &Value, at: &FieldPath, told: &FieldPath, errors: &mut FieldErrors) {
     let lists = LISTS.iter().flat_map(|word| {
         let list = logic[*word].as_array().into_iter().flatten().enumerate();

@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Result<ImagePattern<'_>, String> {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
         _ => (rest, None),
     };
-    // Whatever a star stands for, the rest has to look like an image.
+    // A star may stand for any text; the rest has to look like an image.
     reference::parse(&rest.replace('*', "x"))?;
     let is_digest = |digest: &str| {
         digest.split_once(':').is_some_and(|(algorithm, hex)| {

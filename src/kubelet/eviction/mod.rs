@@ -129,11 +129,11 @@ mod tests {
                 "containers": [{"name": "c", "image": "a", "resources": limits.clone()}]});
             let mut machine = TestMachine::new(pod(spec));
             machine.run_to(5);
-            let watched = machine.told().into_iter().filter(|line| line.contains("watch")).count();
+            let watched = machine.take_messages().into_iter().filter(|line| line.contains("watch")).count();
             assert_eq!(watched, 1, "once");
             machine.report(Report::Over { pod_uid: "uid-p".into(), of });
             machine.run_to(10);
-            assert_eq!(machine.told(), ["5 stop c in 1", "5 c ends 143"]);
+            assert_eq!(machine.take_messages(), ["5 stop c in 1", "5 c ends 143"]);
             assert_eq!(machine.summary(), "Failed c=Error/0");
             let status = machine.status();
             assert_eq!((&status["reason"], &status["message"]), (&json!("Evicted"), &json!(message)));
@@ -148,6 +148,6 @@ mod tests {
             "containers": [{"name": "c", "image": "a"}]});
         let mut machine = TestMachine::new(pod(spec));
         machine.run_to(5);
-        assert_eq!(machine.told(), ["0 start c#0"]);
+        assert_eq!(machine.take_messages(), ["0 start c#0"]);
     }
 }

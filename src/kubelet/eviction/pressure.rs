@@ -1,6 +1,6 @@
 //! A node that runs out of something: its conditions say so, and it ends pods, one at a time, until enough is left.
 //!
-//! What is left is measured with every heartbeat; what pods use is measured only once a line is crossed. The words are the kubelet's
+//! Free resources are measured with every heartbeat; the usage of pods only once a threshold is crossed. The words are the kubelet's
 //! (`pkg/kubelet/eviction`, `pkg/kubelet/nodestatus`).
 
 use super::super::pod::LocalPod;

@@ -1,7 +1,7 @@
 //! DNS configuration of a pod: `/etc/resolv.conf`, as the kubelet makes it of the pod's policy, its `dnsConfig` and the machine's
 //! own file.
 //!
-//! Where the cluster's resolver has a place at port 53, that is told to whoever uses it, because some programs believe only the server
+//! A resolver of the cluster that listens at port 53 is told to the pods that use it, because some programs believe only the server
 //! that they asked. Else a pod's shim leads its questions there, whatever server of the machine they are for; on the machine's network
 //! nobody does. Never: reads the machine's file. Start reading at [`file()`].
 

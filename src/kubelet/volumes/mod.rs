@@ -93,7 +93,7 @@ mod tests {
     }
 
     /// Returns `name: path mode content`, a line for each file.
-    fn told(files: &ContainerFiles) -> Vec<String> {
+    fn file_lines(files: &ContainerFiles) -> Vec<String> {
         lines(&files.volumes)
     }
 
@@ -197,7 +197,7 @@ mod tests {
         for (mut volume, expected) in cases {
             volume["name"] = "v".into();
             let mut machine = machine(json!([volume]));
-            assert_eq!(told(&started(&mut machine)), expected, "{volume}");
+            assert_eq!(file_lines(&started(&mut machine)), expected, "{volume}");
         }
     }
 
@@ -205,7 +205,7 @@ mod tests {
     fn a_token_names_its_pod() {
         let source = json!({"serviceAccountToken": {"path": "token", "audience": "vault"}});
         let mut machine = machine(json!([{"name": "v", "projected": {"sources": [source]}}]));
-        let claims = claims(&told(&started(&mut machine))[0]);
+        let claims = claims(&file_lines(&started(&mut machine))[0]);
         assert_eq!(claims["aud"], json!(["vault"]));
         assert_eq!(claims["sub"], "system:serviceaccount:default:default");
         assert_eq!(claims["kubernetes.io"]["pod"], json!({"name": "p", "uid": "uid-p"}));
@@ -225,7 +225,7 @@ mod tests {
             let source =
                 json!({"serviceAccountToken": {"path": "t", "audience": audience, "expirationSeconds": requested}});
             let mut machine = machine(json!([{"name": "v", "projected": {"sources": [source]}}]));
-            let first = claims(&told(&started(&mut machine))[0]);
+            let first = claims(&file_lines(&started(&mut machine))[0]);
             assert_eq!(first["exp"].as_i64(), first["iat"].as_i64().map(|issued| issued + lifetime), "{requested}");
             let before = machine.refreshes.len();
             machine.run_to(renewed.unwrap_or(90_000) - 1);
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn where_no_layer_can_be_had_it_is_told_once() {
-        let told = |spec: Value, annotation: Option<&str>, allowed: bool| {
+        let warning_text = |spec: Value, annotation: Option<&str>, allowed: bool| {
             let mut machine = TestMachine::new(pod(spec));
             machine.world.settings.private_files = allowed;
             if let Some(value) = annotation {
@@ -324,9 +324,11 @@ mod tests {
         let plain = json!({"containers": [{"name": "c", "image": "a"}]});
         let mut named = plain.clone();
         named["hostAliases"] = json!([{"ip": "1.2.3.4", "hostnames": ["far"]}]);
-        assert!(told(plain.clone(), None, false).starts_with("this machine lets no process have mounts of its own"));
-        assert_eq!(told(plain, Some("host"), false), "");
-        assert!(told(named, Some("host"), true).ends_with("; hostAliases has no effect"));
+        assert!(
+            warning_text(plain.clone(), None, false).starts_with("this machine lets no process have mounts of its own")
+        );
+        assert_eq!(warning_text(plain, Some("host"), false), "");
+        assert!(warning_text(named, Some("host"), true).ends_with("; hostAliases has no effect"));
     }
 
     #[test]
@@ -351,17 +353,17 @@ mod tests {
     fn a_change_is_brought_to_running_pods_once() {
         let mut machine = machine(json!([{"name": "v", "configMap": {"name": "cm"}}]));
         machine.run_to(5);
-        machine.told();
+        machine.take_messages();
         machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"a": "new"}}));
         let row = machine.world.find("configmaps", "default", "cm").unwrap().clone();
         assert_eq!((super::super::LOOP.concerns)(&machine.world, &row).len(), 1, "it wakes the pod");
         machine.run_to(10);
-        let story = machine.told();
+        let story = machine.take_messages();
         assert_eq!(story.len(), 1, "{story:?}");
         assert!(story[0].contains("a 644 3 bytes"), "{story:?}");
         machine.world.remove(&row.key);
         machine.run_to(20);
-        assert_eq!(machine.told(), Vec::<String>::new(), "what was mounted stays");
+        assert_eq!(machine.take_messages(), Vec::<String>::new(), "what was mounted stays");
         machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"a": "new"}}));
         machine.restart();
         machine.run_to(30);

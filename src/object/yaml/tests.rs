@@ -2,7 +2,7 @@ use super::*;
 use serde_json::json;
 use std::path::PathBuf;
 
-fn one(text: &str) -> Value {
+fn parse_one(text: &str) -> Value {
     let mut all = documents(text).unwrap();
     assert_eq!(all.len(), 1, "{text}");
     all.remove(0).value
@@ -50,9 +50,9 @@ fn plain_words_are_yaml_1_1() {
         ("1.2.3", json!("1.2.3")),
         ("|\n  a\n  b\n", json!("a\nb\n")),
     ] {
-        assert_eq!(one(&format!("a: {text}")), json!({ "a": wanted }), "{text}");
+        assert_eq!(parse_one(&format!("a: {text}")), json!({ "a": wanted }), "{text}");
     }
-    assert_eq!(one("y: 1\n1: 2\n1.5: 3\n~x: 4"), json!({"true": 1, "1": 2, "1.5": 3, "~x": 4}));
+    assert_eq!(parse_one("y: 1\n1: 2\n1.5: 3\n~x: 4"), json!({"true": 1, "1": 2, "1.5": 3, "~x": 4}));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn quoted_scalars_may_continue_on_lines_indented_less() {
         ("a:\n  b: {\n\tc: d, # e\n\tf: [\n\tg]}\n", json!({"a": {"b": {"c": "d", "f": ["g"]}}})),
         ("a:\n  # b: \"c\n  d: \"e\n f\"\n", json!({"a": {"d": "e f"}})),
     ] {
-        assert_eq!(one(text), wanted, "{text}");
+        assert_eq!(parse_one(text), wanted, "{text}");
     }
     // Lines are those of the file, before and after.
     let text = "a:\n  b: \"x\n y\"\n  c: 1\n";
@@ -81,15 +81,15 @@ fn quoted_scalars_may_continue_on_lines_indented_less() {
 #[test]
 fn many_quoted_scalars_indented_less_are_repaired_at_once() {
     let text: String = (0..1000).map(|index| format!("k{index}:\n  v: \"first\n second {index}\"\n")).collect();
-    assert_eq!(one(&text)["k999"]["v"], "first second 999");
+    assert_eq!(parse_one(&text)["k999"]["v"], "first second 999");
 }
 
 #[test]
 fn anchors_and_merge_keys() {
-    assert_eq!(one("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: *x")["b"], json!({"p": 1, "q": 3}));
-    assert_eq!(one("a: [&x {p: 1}, &y {p: 2, q: 2}]\nb: {q: 9, <<: [*x, *y]}")["b"], json!({"p": 1, "q": 9}));
-    assert_eq!(one("a: &k key\n*k : 1"), json!({"a": "key", "key": 1}));
-    assert_eq!(one("'<<': {a: 1}"), json!({"<<": {"a": 1}}));
+    assert_eq!(parse_one("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: *x")["b"], json!({"p": 1, "q": 3}));
+    assert_eq!(parse_one("a: [&x {p: 1}, &y {p: 2, q: 2}]\nb: {q: 9, <<: [*x, *y]}")["b"], json!({"p": 1, "q": 9}));
+    assert_eq!(parse_one("a: &k key\n*k : 1"), json!({"a": "key", "key": 1}));
+    assert_eq!(parse_one("'<<': {a: 1}"), json!({"<<": {"a": 1}}));
     assert_eq!(error("a: *x"), "yaml: line 1: unknown anchor 'x' referenced");
     assert_eq!(error("a: &x [*x]"), "yaml: line 1: anchor 'x' value contains itself");
     assert_eq!(error("a: {<<: 5}"), "yaml: line 1: map merge requires map or sequence of maps as the value");
@@ -122,9 +122,9 @@ fn documents_are_parted_on_lines_of_dashes() {
 fn json_is_read_whole() {
     let text =
         "{\n\t\"a\\/b\": \"\\ud83c\\udf89\\u00e9\",\n\t\"n\": [1.0, 1e3, -0, true, null],\n\t\"t\": \"a\\tb\"\n}";
-    assert_eq!(one(text), json!({"a/b": "🎉é", "n": [1, 1000, 0, true, null], "t": "a\tb"}));
+    assert_eq!(parse_one(text), json!({"a/b": "🎉é", "n": [1, 1000, 0, true, null], "t": "a\tb"}));
     let long = format!("{{\"{}\": 1}}", "k".repeat(5000));
-    assert_eq!(one(&long).as_object().unwrap().len(), 1);
+    assert_eq!(parse_one(&long).as_object().unwrap().len(), 1);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn hostile_texts_are_refused_quickly() {
     }
     assert!(error(&bomb).contains("excessive aliasing"));
     let many = format!("a: &a {{b: c}}\nl: [{}]", "*a, ".repeat(20_000));
-    assert_eq!(one(&many)["l"].as_array().unwrap().len(), 20_000);
+    assert_eq!(parse_one(&many)["l"].as_array().unwrap().len(), 20_000);
 
     // A map of one key takes the room of eleven.
     let maps = format!("[{}]", "{a: 1},".repeat(MAX_BYTES / 7 - 1));
@@ -177,7 +177,7 @@ fn hostile_texts_are_refused_quickly() {
     let namespaces = "{apiVersion: v1, kind: Namespace, metadata: {name: n}}\n---\n".repeat(10_000);
     assert_eq!(documents(&namespaces).unwrap().len(), 10_000);
     let key = "k".repeat(60_000);
-    assert_eq!(one(&format!("{{\"{key}\": 1}}"))[&key], 1);
+    assert_eq!(parse_one(&format!("{{\"{key}\": 1}}"))[&key], 1);
 
     let large = format!("a: {}", "x".repeat(MAX_BYTES));
     assert_eq!(error(&large), format!("yaml: line 1: the document is larger than {MAX_BYTES} bytes"));
@@ -287,7 +287,7 @@ fn writes_texts_as_go_yaml() {
     ] {
         let text = to_yaml(&json!({ "k": value }));
         assert_eq!(text, format!("k: {wanted}\n"), "{value}");
-        assert_eq!(one(&text), json!({ "k": value }), "{value}");
+        assert_eq!(parse_one(&text), json!({ "k": value }), "{value}");
     }
 }
 
@@ -306,7 +306,7 @@ fn writes_collections_as_go_yaml() {
         (json!({key.as_str(): {"a": [1]}}), &format!("? {key}\n: a:\n  - 1\n")),
     ] {
         assert_eq!(to_yaml(&value), wanted);
-        assert!(value.is_null() || one(wanted) == value, "{wanted}");
+        assert!(value.is_null() || parse_one(wanted) == value, "{wanted}");
     }
 }
 
@@ -336,7 +336,7 @@ fn real_manifests_are_read() {
                 match documents(&text) {
                     Ok(documents) => {
                         for document in documents {
-                            assert_eq!(one(&to_yaml(&document.value)), document.value, "{}", path.display());
+                            assert_eq!(parse_one(&to_yaml(&document.value)), document.value, "{}", path.display());
                         }
                     }
                     Err(error) => failed.push(format!("{}: {error}", path.display())),

@@ -32,7 +32,7 @@ pub fn explain(world: &mut World, key: &Key, of: &ControlPlaneState) -> Option<C
 /// kubelet, cannot be asked here.
 fn show_panic(world: &World, link: &mut CauseLink) {
     let told = link.about.as_ref().and_then(|subject| last_activity::told_of(world, subject, INTERNAL_ERROR));
-    // Whatever was done after it says that the loop goes on.
+    // Anything that was done after it shows that the loop goes on.
     let is_newest = |told: &LastActivity| link.last.as_ref().is_none_or(|last| last.at <= told.at);
     let Some(told) = told.filter(is_newest) else { return };
     link.standing = ConvergenceState::Stuck;

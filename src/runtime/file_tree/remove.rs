@@ -160,7 +160,7 @@ impl Top {
 
     fn move_up(&mut self, from: &OwnedFd, name: &CStr) -> Result<()> {
         let Top { folder, moved } = self;
-        // Whatever has such a name already is to be removed, too.
+        // An entry that has such a name already is to be removed, too.
         move_to_free(from, name, folder, || {
             *moved += 1;
             format!(".moved-{moved}")

@@ -109,7 +109,7 @@ const TRIES: usize = 10;
 fn make_folder(folder: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
-        // Whoever may write in the folder of a group may make groups in it.
+        // A process that may write in the folder of a group may make groups in it.
         let mut builder = fs::DirBuilder::new();
         builder.mode(0o755);
         let made = match builder.create(folder) {

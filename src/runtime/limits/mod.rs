@@ -253,7 +253,7 @@ mod tests {
         CgroupBranch { controllers: controllers.to_vec(), base: base.into() }
     }
 
-    fn told(tree: &CgroupTree, limits: &Limits) -> Vec<String> {
+    fn written_limits(tree: &CgroupTree, limits: &Limits) -> Vec<String> {
         let line = |group: ControlGroup| {
             let knobs: Vec<String> = group.knobs.iter().map(|knob| format!("{}={}", knob.file, knob.value)).collect();
             format!("{} [{}] {}", group.folder, knobs.join(", "), group.ingress_route.unwrap_or_default())
@@ -268,8 +268,8 @@ mod tests {
             branches: vec![branch(&["cpu"], "/no/cpu"), branch(&["memory"], "/no/mem"), branch(&["pids"], "/no/pids")],
         };
         let mut limits = Limits { pod: GroupLimits { pids: Some(50), ..GroupLimits::default() }, ..Limits::default() };
-        assert_eq!(told(&one, &Limits::default()), [""; 0]);
-        assert_eq!(told(&one, &limits), ["/no/pids/podu [pids.max=50] tasks"]);
+        assert_eq!(written_limits(&one, &Limits::default()), [""; 0]);
+        assert_eq!(written_limits(&one, &limits), ["/no/pids/podu [pids.max=50] tasks"]);
         limits.container =
             GroupLimits { cpu_milli: Some(250), cpu_request_milli: Some(100), memory: Some(4096), pids: None };
         let memory = "memory.limit_in_bytes=4096, memory.memsw.limit_in_bytes=4096, memory.limit_in_bytes=4096";
@@ -280,13 +280,13 @@ mod tests {
             format!("/no/mem/podu/c.c [{memory}] tasks"),
             "/no/pids/podu [pids.max=50] tasks".into(),
         ];
-        assert_eq!(told(&one, &limits), expected);
+        assert_eq!(written_limits(&one, &limits), expected);
         let two = CgroupTree { unified: true, branches: vec![branch(&["cpu", "memory", "pids"], "/no/two")] };
         let expected = [
             "/no/two/podu [pids.max=50, cgroup.subtree_control=+cpu +memory +pids] ",
             "/no/two/podu/c.c [cpu.weight=4, cpu.max=25000 100000, memory.max=4096, memory.swap.max=0, memory.oom.group=1] cgroup.procs",
         ];
-        assert_eq!(told(&two, &limits), expected);
+        assert_eq!(written_limits(&two, &limits), expected);
     }
 
     #[test]

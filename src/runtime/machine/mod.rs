@@ -131,7 +131,7 @@ impl Machine {
         });
         let told = context.clone();
         let hear = Arc::new(move |report| (told.report)(report));
-        // Where the gateway cannot start, names are not answered and pods are not reachable from the rest of the
+        // If the gateway cannot start, names are not answered and pods are not reachable from the rest of the
         // machine.
         let gateway = GatewayLink::start(context.state.clone(), epoch, program.to_owned(), hear).ok();
         let network_publisher = NetworkPublisher::new(context.state.clone(), gateway);

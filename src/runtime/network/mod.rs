@@ -6,7 +6,7 @@
 //! that is ready at that moment ([`routes`]); what NetworkPolicies deny is refused ([`policies`]). Everything else goes on in the kernel as if nobody had asked.
 //!
 //! The call is done by the shim, on a duplicate of the caller's socket. This is no wall: a program that wants to can get around it.
-//! Where the machine keeps low ports for root, those of pods are bound elsewhere (`low_ports`), and `getsockname` still tells the low one.
+//! On a machine that keeps low ports for root, those of pods are bound elsewhere (`low_ports`), and `getsockname` still tells the low one.
 //! A machine may keep low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still tells the low one.
 //! Knows: the kernel's side of it ([`filter`], [`seccomp_notify`]), sockets ([`socket_calls`]), what the cluster says ([`tables`]), and what to answer
 //! ([`decide`], which is pure).

@@ -1,6 +1,6 @@
 //! Publishes network configuration in the order of the commands: to shims by the tables of routes and policies, and to the gateway.
 //!
-//! What the disk refuses is tried again until it is written, by a thread: nobody orders it a second time. Never: decides what is said.
+//! A thread repeats a write that the disk refuses until it succeeds: nobody orders it a second time. Never: decides what is said.
 
 use super::gateway::{GatewayCommand as Telling, link::GatewayLink};
 use super::{policies, routes};

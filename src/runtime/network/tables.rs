@@ -1,6 +1,6 @@
 //! The cluster's tables (routes, policies) as a shim reads them: files, kept while nothing has changed.
 //!
-//! Whoever changes a table then puts another number into a file of its own, the stamp. A reader that finds the number as it was need
+//! A process that changes a table then puts another number into a file of its own, the stamp. A reader that finds the number as it was need
 //! not read again, so that a connection costs one small read and not some files. Nobody relies on the stamp alone: what was read
 //! is forgotten after a second.
 

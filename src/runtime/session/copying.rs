@@ -75,7 +75,7 @@ impl CopyDirection {
         }
     }
 
-    /// Whatever can be read now. For ends that do not wait.
+    /// Reads all bytes that are there. For descriptors that do not block.
     pub fn drain(&mut self) {
         loop {
             let mut block = [0; 16 * 1024];

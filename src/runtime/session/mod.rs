@@ -327,7 +327,7 @@ impl ShimConnection {
                 if let Some(signal) = terminal.heed() {
                     return Ok(SessionEnd::Told(signal));
                 }
-                // Whoever has gone meanwhile says so himself.
+                // A process that has ended meanwhile reports that itself.
                 let _ = fit(&self.socket, Terminal::size());
             }
         }

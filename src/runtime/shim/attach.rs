@@ -1,4 +1,4 @@
-//! Whoever is attached to a running container: what it writes goes to them, too, and what they type is its input.
+//! Clients that are attached to a running container: they get its output, and what they type is its input.
 //!
 //! As container runtimes do it: input that ends closes the container's own when it was to be read once (`stdinOnce`) and is no
 //! terminal, and else ends the attachment; the container lives on in any case. Who is attached and does not read holds the

@@ -232,7 +232,7 @@ impl Shim {
             if self.removing && self.is_empty() {
                 self.spent.clear();
                 self.pause.take().into_iter().for_each(PauseProcess::end);
-                // Whoever leads sees that this shim has gone without a word, removes what is left itself, or tells why it cannot.
+                // The leader sees that this shim has ended without a report, removes what is left itself, or tells why it cannot.
                 if volumes::remove(&self.pod).is_ok() {
                     self.tell_all(&ShimAnswer::Removed);
                 }

@@ -1,4 +1,4 @@
-//! Which process namespace something begins in, and the pause: the first process of the one that a pod's containers share.
+//! Chooses the process namespace of a container, and runs the pause: the first process of the one that a pod's containers share.
 //!
 //! Elsewhere the first process is the container's own program, as in Kubernetes, and the namespace ends with it. A pause has nothing of
 //! its own, no files, no rights; it reaps orphans, and ends with its shim. Start reading at [`Shim::space`].

@@ -359,7 +359,7 @@ impl Shim {
         ProcessIdentity::from_pid(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }
 
-    /// Whoever asked for a session has gone: what runs for nobody ends.
+    /// The client of a session has gone: the process of the session ends.
     pub(super) fn end_sessions(&self) {
         let is_left =
             |exec: &&RunningCommand| exec.is_session && !self.clients.iter().any(|client| client.id == exec.client);

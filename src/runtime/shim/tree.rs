@@ -1,4 +1,4 @@
-//! Whatever the pod's processes have started, and how it is ended.
+//! The descendants of the pod's processes, and how they are ended.
 
 use super::super::limits::group;
 use super::super::process::{self, ProcessIdentity, ProcessStat};
@@ -33,7 +33,7 @@ pub fn kill_marked(command: ProcessIdentity, mark: &str) {
     };
     let mut killed: Vec<ProcessIdentity> = Vec::new();
     for _ in 0..SWEEPS {
-        // Who was killed cannot fork any more, so this ends once a look finds nobody else.
+        // A killed process cannot fork any more, so this ends once a look finds no other.
         let found = process::descendants(std::process::id() as i32);
         let fresh: Vec<ProcessStat> =
             found.into_iter().filter(|stat| !killed.contains(&stat.identity) && is_its(stat)).collect();

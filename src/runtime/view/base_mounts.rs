@@ -194,7 +194,7 @@ pub fn run_in_fork<T>(
                 [more, ..] => open(child, *more == 1),
             };
             drop(release);
-            // Where children are reaped automatically, as in a zygote, this only waits for the end.
+            // If children are reaped automatically, as in a zygote, this only waits for the end.
             let _ = waitpid(Some(child), WaitOptions::empty());
             opened
         }

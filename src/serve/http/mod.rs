@@ -128,7 +128,7 @@ impl HttpServer {
 async fn compact(shared: Arc<ServerState>) {
     loop {
         tokio::time::sleep(COMPACTION).await;
-        // Where others write at the moment, it is done the next time.
+        // If others write at the moment, it is done the next time.
         let work = |api: &mut Api| api.store_mut().compact(&Retention::usual(Time::now()), COMPACTED);
         while let Ok(Ok(COMPACTED)) = shared.work(work).await {}
     }

@@ -62,7 +62,7 @@ fn take_over(made: &mut BuildResource, old: &BuildResource, merge: bool) {
         both.extend(made.object.value_at(path).and_then(Value::as_object).cloned().unwrap_or_default());
         made.object.set(path, both);
     }
-    // What is merged stays of the origin that it had.
+    // A merged resource keeps its origin.
     let origin = &["metadata", "annotations", ORIGIN];
     if let Some(own) = old.object.text(origin).filter(|_| merge) {
         made.object.set(origin, own);

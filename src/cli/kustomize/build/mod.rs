@@ -2,7 +2,7 @@
 //!
 //! Knows: the kustomization file ([`mod@file`]), how its layers stack up ([`layer`]), and one file for each thing that a layer does to
 //! the objects below it. Never: touches a file itself, for [`FileAccess`] are given; sends an object anywhere.
-//! What kloop does not do is refused by its name, never passed over. Start reading at [`build`].
+//! A field that kloop does not support is refused by its name, never ignored. Start reading at [`build`].
 
 mod affix;
 mod field;

@@ -31,7 +31,7 @@ pub struct How<'a> {
     pub only_these: bool,
     /// Whether what is in a namespace stays there.
     pub unset_only: bool,
-    /// Which subjects of bindings are put into it: `allServiceAccounts`, `none`, else the accounts that every namespace has.
+    /// The subjects of bindings that get this namespace: `allServiceAccounts`, `none`, else the accounts that every namespace has.
     pub subjects: &'a str,
 }
 

@@ -161,7 +161,7 @@ fn a_layer_changes_what_it_says() {
             "/spec/paused",
             "true",
         ),
-        // What a patch names comes first, as kustomize has it.
+        // The fields that a patch names come first, as in kustomize.
         (
             "patches: [{target: {kind: Deployment}, patch: '{kind: X, metadata: {name: other}, spec: {template: {spec: {containers: [{name: web, env: [{name: C, value: c}, {name: B, value: x}]}]}}}}'}]",
             "/spec/template/spec/containers/0/env",

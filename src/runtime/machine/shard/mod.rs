@@ -2,7 +2,7 @@
 //!
 //! A pod has pending requests (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
-//! Where there are more pods than descriptors for connections, [`parking`] closes the connections of idle ones.
+//! With more pods than descriptors for connections, [`parking`] closes the connections of idle ones.
 
 mod answers;
 mod connect;

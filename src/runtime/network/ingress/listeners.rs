@@ -149,7 +149,7 @@ async fn open(
 }
 
 /// Serves a listener until its task is aborted; connections that it has taken go on.
-/// How a client of HTTP/2 begins (RFC 9113, 3.4).
+/// The first bytes of a client of HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8; 14] = b"PRI * HTTP/2.0";
 
 fn serve<F: Future<Output = ()> + 'static>(

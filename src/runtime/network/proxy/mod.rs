@@ -2,8 +2,8 @@
 //! their node ports on localhost) and where pods want ports of the machine, and carries connections and datagrams to where they lead.
 //! Pods do not come this way, but for datagrams whose answers have to come from where they were sent.
 //!
-//! What listens somewhere goes on listening while it is led elsewhere: a client is never refused because of that.
-//! Where it may not listen (a port below 1024 without root, one that is taken) it says so, and tries again now and then.
+//! A listener goes on listening while its route changes: a client is never refused because of that.
+//! A listener that it may not open (a port below 1024 without root, one that is taken) is reported, and tries again now and then.
 
 mod datagrams;
 pub mod host_addresses;
