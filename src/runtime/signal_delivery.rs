@@ -21,6 +21,8 @@ pub enum Delivery {
     Normal,
     /// It waits until the process takes it up or unblocks it. In the second case the kernel drops it.
     Blocked,
+    /// The kernel drops it, or a thread that runs at this moment begins or ends a wait for it: only another look can tell.
+    Unclear,
     /// The kernel drops it.
     Dropped,
 }
@@ -30,10 +32,22 @@ pub fn delivery(pid: i32, signal: Signal) -> Delivery {
     let now = || parse(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(), signal);
     match now() {
         // While a process waits for a signal by name, the kernel shows it as not blocked. It may have come back from that since.
-        Delivery::Dropped if waits_for(pid, signal) => Delivery::Blocked,
-        Delivery::Dropped => now(),
+        Delivery::Dropped => match wait_of(pid, signal) {
+            Wait::ByName => Delivery::Blocked,
+            Wait::Unknown if now() == Delivery::Dropped => Delivery::Unclear,
+            Wait::Unknown | Wait::None => now(),
+        },
         other => other,
     }
+}
+
+/// Whether a signal waits for a process to take it up.
+pub fn is_pending(pid: i32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| {
+        let set = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
+        set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| contains(set, signal))
+    })
 }
 
 /// Reads `/proc/PID/status`.
@@ -55,20 +69,36 @@ fn contains(set: u64, signal: Signal) -> bool {
     set & (1u64 << (signal.as_raw() - 1)) != 0
 }
 
-/// Whether a thread of the process is in sigwait(3) or the like for this signal.
-fn waits_for(pid: i32, signal: Signal) -> bool {
+/// The wait of a process for a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// No thread waits.
+    None,
+    /// A thread was running, so that the kernel does not show its system call.
+    Unknown,
+    /// A thread is in sigwait(3) or the like for this signal.
+    ByName,
+}
+
+/// Looks for a thread that waits for a signal by name.
+fn wait_of(pid: i32, signal: Signal) -> Wait {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().take(THREADS);
     let call = format!("{} ", libc::SYS_rt_sigtimedwait);
-    threads.into_iter().any(|thread| {
+    let mut wait = Wait::None;
+    for thread in threads {
         let text = fs::read_to_string(thread.path().join("syscall")).unwrap_or_default();
-        let Some(set) = text.strip_prefix(&call).and_then(|arguments| arguments.split(' ').next()) else {
-            return false;
-        };
+        if text.starts_with("running") {
+            wait = Wait::Unknown;
+        }
+        let Some(set) = text.strip_prefix(&call).and_then(|arguments| arguments.split(' ').next()) else { continue };
         let address = u64::from_str_radix(set.trim_start_matches("0x"), 16).unwrap_or_default();
         let mut set = [0; 8];
         let memory = fs::File::open(thread.path().join("mem")).and_then(|file| file.read_exact_at(&mut set, address));
-        memory.is_err() || contains(u64::from_ne_bytes(set), signal)
-    })
+        if memory.is_err() || contains(u64::from_ne_bytes(set), signal) {
+            return Wait::ByName;
+        }
+    }
+    wait
 }
 
 #[cfg(test)]

@@ -138,6 +138,34 @@ fn stop_signal_that_the_kernel_drops_when_it_is_unblocked_ends_the_container() {
 }
 
 #[test]
+fn stop_signal_is_sent_again_to_a_program_that_sets_its_handler_after_the_kernel_dropped_it() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    // A shell that starts a command has the signal blocked; the program that it becomes has a handler. The shim looks a second apart at most.
+    let then = "while not signal.sigpending(): time.sleep(0.01)\ntime.sleep(1)\nsignal.pthread_sigmask(signal.SIG_UNBLOCK, {15})\n\
+                signal.signal(15, lambda *_: sys.exit(0))\ntime.sleep(100000)";
+    cluster.apply(&blocking_term("late", &cluster.home(), then));
+    cluster.until("it is up", || cluster.log("late", "main") == "up\n");
+    cluster.ok("delete pod late");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn stop_signal_is_sent_again_to_the_program_that_a_script_becomes() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let becomes = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(0))\ntime.sleep(100000)";
+    let then = format!(
+        "import os\nsignal.signal(15, lambda *_: os.execvp('sh', ['sh', '-c', 'exec env python3 -c \"$0\"', {becomes:?}]))\n\
+         signal.pthread_sigmask(signal.SIG_UNBLOCK, {{15}})\nprint('ready', flush=True)\ntime.sleep(100000)"
+    );
+    cluster.apply(&blocking_term("becoming", &cluster.home(), &then));
+    cluster.until("it is up", || cluster.log("becoming", "main") == "up\nready\n");
+    cluster.ok("delete pod becoming");
+    cluster.nothing_is_left();
+}
+
+#[test]
 fn stop_signal_reaches_a_container_that_waits_for_it_by_name() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();

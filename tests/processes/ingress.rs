@@ -204,8 +204,10 @@ fn what_is_connected_stays_connected_when_its_pod_leaves_the_service() {
     let door = places(&cluster, "web", 1).remove(0);
     let code = || get(&door, "any", "/").map(|(code, _)| code);
     cluster.until("it answers", || code() == Some(200));
-    let service = cluster.read("service/web", "{.spec.clusterIP}:80");
-    let mut talks: Vec<BufReader<TcpStream>> = [&door, &service]
+    // Only root opens port 80 of a Service's address to the machine.
+    let service = rustix::process::geteuid().is_root().then(|| cluster.read("service/web", "{.spec.clusterIP}:80"));
+    let mut talks: Vec<BufReader<TcpStream>> = std::iter::once(&door)
+        .chain(&service)
         .map(|place| {
             let mut stream = TcpStream::connect(place).unwrap();
             stream.write_all(b"GET / HTTP/1.1\r\nHost: any\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n").unwrap();
@@ -215,7 +217,7 @@ fn what_is_connected_stays_connected_when_its_pod_leaves_the_service() {
             assert!(head[0].contains(" 101 "), "{place}: {head:?}");
             reader
         })
-        .into();
+        .collect();
     cluster.ok("label pod web app=other --overwrite");
     cluster.until("nobody new is led there", || code() == Some(503));
     for talk in &mut talks {

@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 pub const MOST_STATES: usize = 50_000;
 /// The largest estimated size of all patterns of one schema. The first write of an object compiles those that it needs, without the write
 /// lock: this takes about a tenth of a second at most.
-pub const MOST_STATES_OF_A_SCHEMA: usize = 200_000;
+pub const MOST_STATES_OF_A_SCHEMA: usize = 250_000;
 /// Go's bound of a repetition, and of repetitions in each other.
 const MOST_REPEATS: usize = 1000;
 /// Go allows 1000 groups in each other, the `regex` crate a quarter of that.

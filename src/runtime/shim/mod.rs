@@ -56,7 +56,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use stop_signal::BlockedStop;
+use stop_signal::SentStop;
 use successor::{ExpectedStart, StandbyAttempt};
 
 /// Time for which a shim without containers stays, so that a quick restart needs no new one.
@@ -94,7 +94,7 @@ struct LiveContainer {
     /// The signal that was to end it, when it was one that the first process of a namespace does not hear.
     ended_for: Option<Signal>,
     /// Its stop signal, when it was blocked as it was sent.
-    blocked_stop: Option<BlockedStop>,
+    sent_stop: Option<SentStop>,
     /// End of the main process.
     end: Option<RecordedEnd>,
     /// OOM kills in its groups before it started.
@@ -219,7 +219,7 @@ impl Shim {
             self.kill_pause = if self.is_killing() { LONGEST_KILL_PAUSE.min(self.kill_pause * 2) } else { KILL_PAUSE };
             self.reap_children();
             self.meet_deadlines();
-            self.look_at_blocked_stops();
+            self.look_at_stops();
             self.look_at_bounds();
             self.finish_ended();
             self.prepare_ripe();
@@ -352,7 +352,7 @@ impl Shim {
         let spent = self.spent.iter().map(|(_, until)| *until);
         let waits = self.successors.iter().filter_map(StandbyAttempt::until);
         let ripe = self.live.iter().filter_map(|live| live.ripe);
-        let blocked = self.live.iter().filter_map(|live| live.blocked_stop.as_ref().map(BlockedStop::next_look));
+        let blocked = self.live.iter().filter_map(|live| live.sent_stop.as_ref().map(SentStop::next_look));
         stops
             .chain(blocked)
             .chain(execs)

@@ -165,7 +165,7 @@ impl Shim {
                     stdin: started.stdin,
                     deadline: None,
                     ended_for: None,
-                    blocked_stop: None,
+                    sent_stop: None,
                     end: None,
                     oom_kills,
                     over: None,

@@ -2,12 +2,14 @@
 //!
 //! A main process for which the kernel drops the signal is ended at once, as the signal would have ended it anywhere else. One that has
 //! the signal blocked may wait for it on purpose, or be in the middle of starting a thread or a process: it is looked at again until one or
-//! the other is known. Start reading at [`LiveContainer::ask_to_end`].
+//! the other is known. The kernel may have dropped the signal before the process set its handler, and a script may have caught it just
+//! before it became the program (`exec`): then the signal is sent once more. Start reading at [`LiveContainer::ask_to_end`].
 
 use super::super::process::signal_from;
-use super::super::signal_delivery::{Delivery, delivery};
+use super::super::signal_delivery::{Delivery, delivery, is_pending};
 use super::{LiveContainer, Shim};
 use rustix::process::Signal;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 /// Between the first two looks; doubled each time.
@@ -15,33 +17,52 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Between two looks at most: who waits for signals on purpose is looked at until the end of its grace period.
 const LONGEST_PAUSE: Duration = Duration::from_millis(256);
 
-/// A stop signal that the main process had blocked when it was sent.
-pub struct BlockedStop {
+/// Looks at which a running thread counts as one that may wait for the signal: they take a quarter of a second, after which a process
+/// that never sleeps is ended.
+const DOUBTS: u32 = 8;
+
+/// A stop signal that was sent and may not have reached the program.
+pub struct SentStop {
     signal: Signal,
+    /// Whether the process had it blocked.
+    is_blocked: bool,
+    /// The program that the process ran when the signal was sent, by device and inode.
+    program: Option<(u64, u64)>,
+    /// The number of looks left at which a running thread may hide a wait for the signal ([`Delivery::Unclear`]).
+    doubts: u32,
     pause: Duration,
     next_look: Instant,
 }
 
-impl BlockedStop {
-    fn sent(signal: Signal) -> BlockedStop {
-        BlockedStop { signal, pause: FIRST_PAUSE, next_look: Instant::now() + FIRST_PAUSE }
-    }
-
+impl SentStop {
     /// When the process is looked at again.
     pub fn next_look(&self) -> Instant {
         self.next_look
     }
 }
 
+/// The program that a process runs.
+fn program(pid: i32) -> Option<(u64, u64)> {
+    let file = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
 impl LiveContainer {
     /// Sends the stop signal.
     pub(super) fn ask_to_end(&mut self) {
         let signal = signal_from(self.launch.stop_signal).unwrap_or(Signal::TERM);
+        self.send_stop(signal, FIRST_PAUSE);
+    }
+
+    fn send_stop(&mut self, signal: Signal, pause: Duration) {
+        let program = program(self.process.pid);
         match delivery(self.process.pid, signal) {
             Delivery::Dropped => self.end_for(signal),
             before => {
                 self.process.signal(signal);
-                self.blocked_stop = (before == Delivery::Blocked).then(|| BlockedStop::sent(signal));
+                let is_blocked = before != Delivery::Normal;
+                let next_look = Instant::now() + pause;
+                self.sent_stop = Some(SentStop { signal, is_blocked, program, doubts: DOUBTS, pause, next_look });
             }
         }
     }
@@ -52,26 +73,33 @@ impl LiveContainer {
         self.process.kill();
     }
 
-    fn look_at_blocked_stop(&mut self, now: Instant) {
-        let Some(stop) = self.blocked_stop.take_if(|stop| stop.next_look <= now || self.end.is_some()) else { return };
+    fn look_at_stop(&mut self, now: Instant) {
+        let Some(stop) = self.sent_stop.take_if(|stop| stop.next_look <= now || self.end.is_some()) else { return };
         if self.end.is_some() {
             return;
         }
-        match delivery(self.process.pid, stop.signal) {
-            Delivery::Normal => {}
-            Delivery::Dropped => self.end_for(stop.signal),
-            Delivery::Blocked => {
-                let pause = LONGEST_PAUSE.min(stop.pause * 2);
-                self.blocked_stop = Some(BlockedStop { pause, next_look: now + pause, ..stop });
+        let pid = self.process.pid;
+        let pause = LONGEST_PAUSE.min(stop.pause * 2);
+        // A program that caught the signal may take its handler away and clean up: only another program is a new case.
+        let is_open = stop.is_blocked || program(pid) != stop.program;
+        match delivery(pid, stop.signal) {
+            Delivery::Dropped if is_open => self.end_for(stop.signal),
+            Delivery::Unclear if is_open && stop.doubts == 0 => self.end_for(stop.signal),
+            Delivery::Normal if is_open && !is_pending(pid, stop.signal) => self.send_stop(stop.signal, pause),
+            // After half a second without a change the program has the signal.
+            found if is_open || stop.pause < LONGEST_PAUSE => {
+                let doubts = stop.doubts - u32::from(found == Delivery::Unclear && stop.doubts > 0);
+                self.sent_stop = Some(SentStop { is_blocked: is_open, doubts, pause, next_look: now + pause, ..stop });
             }
+            _ => {}
         }
     }
 }
 
 impl Shim {
-    /// Looks again at processes that had their stop signal blocked.
-    pub(super) fn look_at_blocked_stops(&mut self) {
+    /// Looks again at processes whose stop signal may not have reached their program.
+    pub(super) fn look_at_stops(&mut self) {
         let now = Instant::now();
-        self.live.iter_mut().for_each(|live| live.look_at_blocked_stop(now));
+        self.live.iter_mut().for_each(|live| live.look_at_stop(now));
     }
 }
