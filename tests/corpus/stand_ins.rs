@@ -67,11 +67,13 @@ fn manifests_run_with_stand_ins() {
         }
         let restarts = cluster.read("pods", "{.items[*].status.containerStatuses[*].restartCount}");
         assert!(restarts.split(' ').all(|count| count == "0"), "{}: {restarts}", row.path);
-        // Every Service with an address of its own leads to a server that answers.
+        // Every Service with an address of its own leads to a server that answers. Only root opens ports below 1024 to the machine.
+        let lowest = if rustix::process::geteuid().is_root() { 0 } else { 1024 };
         let path = "jsonpath={range .items[*]}{.spec.clusterIP}:{.spec.ports[0].port} {end}";
         let services = cluster.run(&["get", "services", "-o", path], "").out;
         let addresses = services.split_whitespace().filter(|at| at.starts_with("127."));
-        for address in addresses.filter(|at| !at.ends_with(":443")) {
+        let is_open = |at: &&str| at.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()) >= Some(lowest);
+        for address in addresses.filter(|at| !at.ends_with(":443")).filter(is_open) {
             let answers = || ureq::get(&format!("http://{address}/")).call().is_ok();
             cluster.until(&format!("{}: {address} answers", row.path), answers);
         }

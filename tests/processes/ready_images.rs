@@ -311,6 +311,9 @@ fn servers_listen() {
 
 #[test]
 fn mariadb_has_the_health_check_of_its_image() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root's containers may write to /usr/local/bin, where the image has its health check");
+    }
     let Some(cluster) = cluster_for("mariadb", &["mariadbd"]) else { return };
     let _plane = cluster.watch();
     let env = "[{name: MARIADB_RANDOM_ROOT_PASSWORD, value: '1'}]";
