@@ -99,7 +99,7 @@ fn start(program: &SpawnProgram) -> io::Result<Pid> {
 
 /// As [`spawn`], but the child first prepares itself, in a fork of this process (in a process
 /// namespace, if one is named), says then what to execute, and waits until it may. For
-/// processes of one thread and few pages, as shims are. Errors of the child are told when it is let [go](PreparedChild::go), in its words.
+/// processes of one thread and few pages, as shims are. Errors of the child are told when it is let [go](PreparedChild::start), in its words.
 pub fn fork<'a>(
     space: Option<&PidNamespace>,
     prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,

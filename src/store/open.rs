@@ -1,4 +1,4 @@
-//! Opening: every refusal stands here or in [`place`], and nothing is written before all have passed.
+//! Opening: every refusal stands here or in [`state_path`], and nothing is written before all have passed.
 
 use super::durable::DurableRevision;
 use super::state_path::{self, StorePath};

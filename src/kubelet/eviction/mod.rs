@@ -1,7 +1,7 @@
 //! Eviction: a pod that takes more space on the disk than it may is ended by its node and fails, and so are those that a node
 //! under [`pressure`] cannot keep or take in.
 //!
-//! The machine watches ([`Effect::Confine`]) what is bounded, and nothing else; the words are Kubernetes'
+//! The machine watches ([`Effect::WatchStorage`]) what is bounded, and nothing else; the words are Kubernetes'
 //! (`pkg/kubelet/eviction`).
 
 mod pressure;

@@ -1,7 +1,7 @@
 //! Ends of containers of which the cluster knows more than an exit code: too much memory, a hook that failed, a program that never
 //! started. Their logs tell nothing of it.
 //!
-//! Knows: which ends these are, and what helps ([`known`]). Never: guesses at others. Start reading at [`known`].
+//! Knows: which ends these are, and what helps ([`known_end`]). Never: guesses at others. Start reading at [`known_end`].
 
 use super::ControlPlaneState;
 use super::container::{handler, split_advice};

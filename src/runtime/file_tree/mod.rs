@@ -54,7 +54,7 @@ pub fn is_kind(file: impl AsFd, kind: FileType) -> Result<bool> {
     Ok(FileType::from_raw_mode(fstat(file)?.st_mode) == kind)
 }
 
-/// Sets the mode of a file or folder that is open or [held](hold). Refuses links.
+/// Sets the mode of a file or folder that is open or [held](open_path). Refuses links.
 pub fn set_mode(file: impl AsFd, mode: u32) -> Result<()> {
     let mode = Mode::from_raw_mode(mode);
     match fchmod(&file, mode) {
@@ -64,7 +64,7 @@ pub fn set_mode(file: impl AsFd, mode: u32) -> Result<()> {
     }
 }
 
-/// Gives a file or folder that is open or [held](hold) to a user and a group; `None` leaves the one that it has.
+/// Gives a file or folder that is open or [held](open_path) to a user and a group; `None` leaves the one that it has.
 pub fn set_owner(file: impl AsFd, user: Option<u32>, group: Option<u32>) -> Result<()> {
     chownat(file, c"", user.map(Uid::from_raw), group.map(Gid::from_raw), AtFlags::EMPTY_PATH)
 }

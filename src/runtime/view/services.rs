@@ -1,7 +1,7 @@
 //! Sockets of the machine's services: a layer hides who listens there, so their folders are seen as they are.
 //!
 //! To look through all folders takes longer than all mounts together, and what is found seldom changes. So whoever many views are made
-//! after keeps what was found ([`learn`]), and by which folders: as long as nothing has come or gone in any of these it holds.
+//! after keeps what was found ([`read_services`]), and by which folders: as long as nothing has come or gone in any of these it holds.
 
 use std::cell::RefCell;
 use std::fs;

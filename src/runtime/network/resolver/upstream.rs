@@ -1,6 +1,6 @@
 //! The machine's own resolver, which is asked about all names that are none of the cluster's: in the way in which the client asked.
 //!
-//! Never: changes what it says, but for names that stand for others. Start reading at [`ask`].
+//! Never: changes what it says, but for names that stand for others. Start reading at [`query`].
 
 use super::message::{self, ForwardedQuery};
 use super::{LONGEST, routes};
