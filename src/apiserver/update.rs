@@ -74,8 +74,8 @@ pub fn update(
             };
             return keep_status(txn, (kind, &key), status, old, noted, warnings);
         }
-        UpdatePart::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
-        UpdatePart::Resize => resized(kind, body, &old, options, &mut warnings)?,
+        UpdatePart::EphemeralContainers => with_ephemeral(&decode(kind, body, options, &mut warnings)?, &old)?,
+        UpdatePart::Resize => resized(kind, &decode(kind, body, options, &mut warnings)?, &old)?,
         _ => whole(txn, kind, body, &old, part, options, &mut warnings)?,
     };
     let manager = part.written_by(options.manager.as_ref());
@@ -151,14 +151,7 @@ fn normal_status(
 }
 
 /// The pod with more ephemeral containers; whatever else the body says is not looked at.
-fn with_ephemeral(
-    kind: &Kind,
-    body: &Object,
-    old: &Object,
-    options: &WriteOptions,
-    warnings: &mut Vec<String>,
-) -> ApiResult<Object> {
-    let decoded = decode(kind, body, options, warnings)?;
+fn with_ephemeral(decoded: &Object, old: &Object) -> ApiResult<Object> {
     let mut object = old.clone();
     object.set(&["spec", "ephemeralContainers"], decoded.items(&["spec", "ephemeralContainers"]).to_vec());
     kinds::pod::ephemeral::check(&object, old)?;
@@ -167,15 +160,8 @@ fn with_ephemeral(
 
 /// The pod with new resources of its containers, checked as a whole. With itself for the old one: whatever else differs is refused
 /// before, and a pod that has been there for a while may have what a new one may not (containers for debugging).
-fn resized(
-    kind: &Kind,
-    body: &Object,
-    old: &Object,
-    options: &WriteOptions,
-    warnings: &mut Vec<String>,
-) -> ApiResult<Object> {
-    let decoded = decode(kind, body, options, warnings)?;
-    let (object, mut errors) = resize::resized(&decoded, old);
+fn resized(kind: &Kind, decoded: &Object, old: &Object) -> ApiResult<Object> {
+    let (object, mut errors) = resize::resized(decoded, old);
     errors.extend(kind.wrongs(&kind.api_version(), &object, Some(&object)));
     if errors.is_empty() {
         return Ok(object);
