@@ -5,6 +5,7 @@ pub use crate::apiserver::api::{HEARD, LEFT_OUT};
 use super::control_plane::{ControlPlane, TickInput};
 use super::convergence::{self, Unmet};
 use super::leader::Leadership;
+use super::store_files::{StoreFiles, wal_of};
 use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, loops, node};
 use crate::apiserver::{Api, api};
@@ -24,7 +25,6 @@ use crate::world::pressure::EvictionThresholds;
 use crate::world::{Effect, Loop, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -133,7 +133,7 @@ pub struct ControlLoop {
     /// More of the log than is kept was there when it was last looked at.
     compacting: bool,
     /// The files of the store.
-    files: Files,
+    files: StoreFiles,
     /// Since when the write lock was held by others, and the holder that was logged.
     blocked: Option<(Instant, Option<Option<u32>>)>,
 }
@@ -175,7 +175,7 @@ impl ControlLoop {
             stopping: false,
             told: true,
             compacting: false,
-            files: Files::identify(api.store().path()),
+            files: StoreFiles::identify(api.store().path()),
             blocked: None,
             api,
             settings,
@@ -198,7 +198,7 @@ impl ControlLoop {
             control.plane.log_text(Time::now(), lack.told);
         }
         retry_while_busy(|| control.note_settings())?;
-        control.files = Files::identify(control.api.store().path());
+        control.files = StoreFiles::identify(control.api.store().path());
         control.plane.take_manifests(&files, Time::now());
         control.load()?;
         control.log_strangers();
@@ -382,7 +382,7 @@ impl ControlLoop {
     /// they are part of may be on its way back from a backup, and the next control plane takes over what it finds.
     fn check_place(&self) -> Result<(), StoreError> {
         let path = self.api.store().path();
-        let now = Files::identify(path);
+        let now = StoreFiles::identify(path);
         if now == self.files {
             return Ok(());
         }
@@ -514,7 +514,7 @@ impl ControlLoop {
             self.api = Api::open(&self.settings.state, OpenMode::Existing, "reconcile")?;
             Ok(self.api.store_mut().reopen(Duration::from_secs(10))?)
         })?;
-        self.files = Files::identify(self.api.store().path());
+        self.files = StoreFiles::identify(self.api.store().path());
         self.load()
     }
 
@@ -550,26 +550,6 @@ impl ControlLoop {
     }
 }
 
-/// The files that a store is, by device and number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Files {
-    state: Option<(u64, u64)>,
-    /// The write-ahead log: it stays the same file as long as anybody has the store open.
-    wal: Option<(u64, u64)>,
-}
-
-impl Files {
-    fn identify(state: &Path) -> Files {
-        Files { state: identity(state), wal: identity(&wal_of(state)) }
-    }
-}
-
-fn wal_of(state: &Path) -> PathBuf {
-    let mut name = state.as_os_str().to_owned();
-    name.push("-wal");
-    name.into()
-}
-
 /// Repeats an attempt as long as another process holds the write lock.
 pub fn retry_while_busy<T>(mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     loop {
@@ -589,12 +569,6 @@ pub fn is_busy(error: &anyhow::Error) -> bool {
         let code = code.or_else(|| cause.downcast_ref::<Status>().and_then(|status| status.exit_code));
         code == Some(busy.exit_code())
     })
-}
-
-/// Identity of the file at a path: its device and inode.
-pub fn identity(path: &Path) -> Option<(u64, u64)> {
-    let found = std::fs::symlink_metadata(path).ok()?;
-    Some((found.dev(), found.ino()))
 }
 
 fn log_text(log_sink: &mut LogSink<'_>, text: String) {

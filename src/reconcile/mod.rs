@@ -21,6 +21,7 @@ pub mod preview;
 pub mod queue;
 pub mod retention;
 pub mod simulate;
+pub mod store_files;
 pub mod store_tail;
 pub mod tick;
 pub mod unschedulable;

@@ -4,7 +4,7 @@
 //! yet. One that was away for longer reads the log itself.
 
 use crate::apiserver::Api;
-use crate::reconcile::control_loop::identity;
+use crate::reconcile::store_files::identity;
 use crate::store::{LogEntry, OpenMode, watch_hint};
 use std::collections::VecDeque;
 use std::path::Path;

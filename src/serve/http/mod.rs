@@ -12,7 +12,7 @@ mod stream;
 use super::{AnswerBody, ApiRequest, HttpAnswer};
 use crate::apiserver::Api;
 use crate::object::{Reason, Status, Time, yaml};
-use crate::reconcile::control_loop::identity;
+use crate::reconcile::store_files::identity;
 use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
 use crate::runtime::relay::accept;
