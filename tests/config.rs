@@ -37,6 +37,25 @@ fn commands_use_the_namespace_that_was_set() {
 }
 
 #[test]
+fn a_context_takes_the_name_that_scripts_use() {
+    let folder = tempfile::tempdir().expect("folder");
+    let state = folder.path().join("harbour/state.db");
+    let refused = kloop(&state, "get namespaces --context kind-dev -o name");
+    let remedy = "\"kloop config rename-context harbour kind-dev\" gives it that name";
+    assert!(!refused.2 && refused.1.contains(remedy), "{refused:?}");
+    let (said, ..) = kloop(&state, "config rename-context harbour kind-dev");
+    assert_eq!(said, "Context \"harbour\" renamed to \"kind-dev\".\n");
+    assert_eq!(kloop(&state, "config current-context").0, "kind-dev\n");
+    for flags in ["--context kind-dev", "--cluster kind-dev", "--context harbour", "--context kloop"] {
+        let said = kloop(&state, &format!("get namespace default -o name {flags}"));
+        assert_eq!(said, ("namespace/default\n".into(), String::new(), true), "{flags}");
+    }
+    let missing = kloop(&state, "config rename-context harbour sea").1;
+    let state = state.display();
+    assert_eq!(missing, format!("error: cannot rename the context \"harbour\", it's not in {state}\n"));
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let folder = tempfile::tempdir().expect("folder");
     let state = folder.path().join("harbour/state.db");
@@ -45,6 +64,11 @@ fn what_cannot_be_is_refused() {
         ("config set-context sea", "error: no context exists with the name: \"sea\" ("),
         ("config set-context harbour --current", "error: you cannot specify both a context name and --current\n"),
         ("config set-context --current --namespace=../x", "error: invalid namespace \"../x\": "),
+        ("config rename-context harbour", "error: Unexpected args: [harbour]\n"),
+        (
+            "config rename-context harbour harbour",
+            "error: cannot rename the context \"harbour\", the context \"harbour\" al",
+        ),
         ("config get-contexts sea", "error: context sea not found\n"),
         ("config get-contexts -o json", "error: output must be one of '' or 'name': json\n"),
     ] {

@@ -19,6 +19,18 @@ fn a_cluster_that_never_ran_says_what_to_run() {
     assert_eq!(cluster.kloop("get pods").err, HINT);
     assert_eq!(cluster.kloop("get configmaps").err, "");
     assert_eq!(cluster.kloop("logs one").err, HINT);
+    for line in
+        ["create deployment web --image=busybox", "scale deployment web --replicas=0", "run two --image=busybox"]
+    {
+        assert_eq!(cluster.kloop(line).err, HINT, "{line}");
+        let tried = cluster.kloop(
+            &format!("{line} --dry-run=server")
+                .replace(" two", " three")
+                .replace("create deployment web", "create deployment api"),
+        );
+        assert_eq!((tried.code, &*tried.err), (0, ""), "{line}");
+    }
+    assert_eq!(cluster.kloop("delete pod two").code, 0);
     let why = cluster.kloop("why");
     assert_eq!(
         (&*why.out, why.code),

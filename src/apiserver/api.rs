@@ -54,13 +54,20 @@ pub struct Api {
     outside: Env,
     /// Whether anything was written.
     wrote: bool,
+    /// Is told when a write waits long for the lock.
+    on_wait: Option<fn(&StoreError)>,
 }
 
 impl Api {
     /// Opens the cluster's state, and fills it with what every cluster has when it is new. `actor` is who writes, for the log.
     pub fn open(path: &Path, access: OpenMode, actor: &str) -> std::result::Result<Api, OpenError> {
-        let mut api =
-            Api { store: Store::open(path, access)?, actor: actor.into(), outside: Env::System, wrote: false };
+        let mut api = Api {
+            store: Store::open(path, access)?,
+            actor: actor.into(),
+            outside: Env::System,
+            wrote: false,
+            on_wait: None,
+        };
         api.fill_when_new(path)?;
         custom::learn_later(path);
         Ok(api)
@@ -73,15 +80,20 @@ impl Api {
 
     /// A cluster in memory whose time and chance may be pretended.
     pub fn rehearsed(actor: &str, outside: Env) -> std::result::Result<Api, OpenError> {
-        let mut api = Api { store: Store::in_memory()?, actor: actor.into(), outside, wrote: false };
+        let mut api = Api { store: Store::in_memory()?, actor: actor.into(), outside, wrote: false, on_wait: None };
         api.fill_when_new(Path::new(":memory:"))?;
         Ok(api)
     }
 
     /// A copy in memory of what a store holds. Nothing that is done to it reaches the store.
     pub fn copy_of(read: &dyn StoreRead, actor: &str, outside: Env) -> ApiResult<Api> {
-        let mut api =
-            Api { store: Store::in_memory().map_err(of_opening)?, actor: actor.into(), outside, wrote: false };
+        let mut api = Api {
+            store: Store::in_memory().map_err(of_opening)?,
+            actor: actor.into(),
+            outside,
+            wrote: false,
+            on_wait: None,
+        };
         let now = api.outside.now();
         let wrong = |error: StoreError| refused(&error);
         let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
@@ -124,6 +136,11 @@ impl Api {
         txn.set_meta(NETWORK, &network.to_string()).map_err(|error| refused(&error))?;
         txn.commit().map_err(|error| refused(&error.into()))?;
         Ok(())
+    }
+
+    /// From here on `tell` is called once for each write that waits for another process for longer than two seconds.
+    pub fn on_wait(&mut self, tell: fn(&StoreError)) {
+        self.on_wait = Some(tell);
     }
 
     /// The clock and the random numbers that this API uses.
@@ -242,7 +259,11 @@ impl Api {
     /// Begins a transaction. Patterns are compiled without the lock in the first attempts of a write ([`ATTEMPTS`]).
     fn begin_write(&mut self, attempt: u32) -> ApiResult<WriteTxn<'_>> {
         let actor = self.actor.clone();
-        let txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
+        let txn = match self.on_wait {
+            Some(tell) => self.store.write_with_notice(PATIENCE, tell),
+            None => self.store.write(PATIENCE),
+        };
+        let txn = txn.map_err(|error| refused(&error))?;
         let network = network_of(&txn);
         Ok(WriteTxn {
             txn,

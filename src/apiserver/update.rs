@@ -6,7 +6,7 @@ use super::custom;
 use super::rules::metadata;
 use super::transaction::Transaction;
 use super::{ApiResult, FieldManager, WriteOptions, WriteReply, delete, managed};
-use crate::kinds::pod::resize;
+use crate::kinds::pod::{process_ids, resize};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Status};
 use serde_json::{Value, json};
@@ -82,16 +82,26 @@ pub fn update(
     put_update(txn, (kind, &key), object, old, manager.as_ref(), warnings)
 }
 
-/// Replaces an object's status with one that is in the form in which it is stored already, as that of a pod is when a loop writes it: it
-/// is not decoded.
-pub fn update_normal_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) -> ApiResult<WriteReply> {
+/// Replaces a pod's status with one that is in the form in which it is stored already, as it is when a loop writes it: it is not
+/// decoded. The annotation that tells its process ids goes with it when the body names it; null removes it.
+pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) -> ApiResult<WriteReply> {
     let key = key_of(kind, body);
     let old = txn.get_shared(&key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
     check_preconditions(kind, body, &old)?;
     let status = body.value_at(&["status"]).cloned();
     let mut warnings = Vec::new();
     debug_assert_eq!(Ok(status.clone()), normal_status(kind, body, &WriteOptions::default(), &mut warnings));
-    keep_status(txn, (kind, &key), status, old, StatusOwnership::In(None), warnings)
+    let path = ["metadata", "annotations", process_ids::ANNOTATION];
+    let Some(ids) = body.value_at(&path).filter(|ids| Some(*ids) != old.value_at(&path)) else {
+        return keep_status(txn, (kind, &key), status, old, StatusOwnership::In(None), warnings);
+    };
+    let mut object = txn.take_object(&key, old);
+    object.set(&["status"], status.unwrap_or_default());
+    match ids {
+        Value::Null => drop(object.unset(&path)),
+        ids => object.set(&path, ids.clone()),
+    }
+    Ok(WriteReply::changed(txn.put(&key, object)?, warnings))
 }
 
 /// Ownership of the fields of a status.

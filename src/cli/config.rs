@@ -1,8 +1,8 @@
 //! `kloop config`: what kubectl keeps in a kubeconfig. Here a cluster is a file, and its context is that file and the
-//! namespace that commands on it use when none is asked for; the context is named as the file's folder.
+//! namespace that commands on it use when none is asked for; the context is named as the file's folder, until it is renamed.
 
 use super::flags::PrintFlags;
-use super::{CliResult, CommandContext, Failure};
+use super::{CliResult, CommandContext, Failure, context_settings};
 use crate::show::columns;
 use crate::show::print::{ObjectPrinter, OutputFormat};
 use clap::Subcommand;
@@ -24,6 +24,7 @@ enum ConfigVerb {
 kloop config current-context")]
     CurrentContext,
     GetContexts(GetContextsArgs),
+    RenameContext(RenameContextArgs),
     SetContext(SetContextArgs),
     UseContext(UseContextArgs),
     View(ConfigViewArgs),
@@ -46,6 +47,19 @@ struct GetContextsArgs {
     /// Output format. One of: (name).
     #[arg(short, long, value_name = "FORMAT", default_value = "")]
     output: String,
+}
+
+/// Give the context another name: scripts that call kubectl with "--context NAME" then mean this cluster.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "CONTEXT_NAME NEW_NAME",
+    after_help = "\
+# Let scripts that say \"--context kind-dev\" mean this cluster
+kloop config rename-context default kind-dev"
+)]
+struct RenameContextArgs {
+    /// The context's name and the new one.
+    contexts: Vec<String>,
 }
 
 /// Set the namespace that commands use by default.
@@ -104,22 +118,15 @@ pub(super) const USER: &str = "admin";
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let name = name(context);
+    let name = context_settings::context_name(&context.state());
     match args.verb {
         ConfigVerb::CurrentContext => context.print_line(&name),
         ConfigVerb::GetContexts(args) => get_contexts(&args, context, &name),
+        ConfigVerb::RenameContext(args) => rename_context(&args, context, &name),
         ConfigVerb::SetContext(args) => set_context(&args, context, &name),
         ConfigVerb::UseContext(args) => use_context(&args, context, &name),
         ConfigVerb::View(args) => view(&args, context, &name),
     }
-}
-
-/// The context's name: its folder's (`default` for the usual place), or its file's when that has a name of its own and not the usual one.
-pub(super) fn name(context: &CommandContext) -> String {
-    let path = std::path::absolute(context.state()).unwrap_or_default();
-    let named = path.file_stem().filter(|stem| *stem != "state");
-    let folder = path.parent().and_then(|folder| folder.file_name());
-    named.or(folder).map_or_else(|| "default".to_owned(), |folder| folder.to_string_lossy().into_owned())
 }
 
 fn get_contexts(args: &GetContextsArgs, context: &mut CommandContext, name: &str) -> CliResult {
@@ -153,6 +160,30 @@ fn set_context(args: &SetContextArgs, context: &mut CommandContext, name: &str) 
         context.set_default_namespace(&namespace)?;
     }
     context.print_line(&format!("Context {name:?} modified."))
+}
+
+fn rename_context(args: &RenameContextArgs, context: &mut CommandContext, name: &str) -> CliResult {
+    let [old, new] = &args.contexts[..] else {
+        return Err(Failure::plain(format!("Unexpected args: [{}]", args.contexts.join(" "))));
+    };
+    let problem = match () {
+        () if new.is_empty() => "You must specify a new non-empty context name".to_owned(),
+        () if !context_settings::is_name(new) => {
+            format!("invalid context name {new:?}: it is one line of at most {} bytes", context_settings::LONGEST_NAME)
+        }
+        () if old != name => format!("cannot rename the context {old:?}, it's not in {}", context.state().display()),
+        () if new == name => {
+            format!(
+                "cannot rename the context {old:?}, the context {new:?} already exists in {}",
+                context.state().display()
+            )
+        }
+        () => {
+            context.rename_context(new)?;
+            return context.print_line(&format!("Context {old:?} renamed to {new:?}."));
+        }
+    };
+    Err(Failure::plain(problem))
 }
 
 fn use_context(args: &UseContextArgs, context: &mut CommandContext, name: &str) -> CliResult {

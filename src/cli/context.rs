@@ -1,16 +1,14 @@
 //! Context of a verb: the global flags, the API, and the output streams.
 
 use super::flags::DryRun;
-use super::{CliResult, Failure, Globals};
+use super::{CliResult, Failure, Globals, context_settings};
 use crate::apiserver::{Api, FieldManager, FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Status, Time, io_error_text};
 use crate::store::{self, OpenError, OpenMode};
-use anyhow::Context as _;
 use colored::Colorize;
 use std::cell::OnceCell;
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,17 +18,14 @@ pub fn state_path(flag: Option<&PathBuf>) -> PathBuf {
     flag.cloned().or_else(env).unwrap_or_else(store::default_path)
 }
 
-/// The file beside the state that names the default namespace.
-fn namespace_path(state: &Path) -> PathBuf {
-    state.with_added_extension("namespace")
-}
-
-/// The namespace that commands on a cluster use when none is asked for, as `config set-context` left it.
-pub fn default_namespace(state: &Path) -> String {
-    let kept = std::fs::read_to_string(namespace_path(state)).unwrap_or_default();
-    let kept = kept.trim();
-    let is_name = !kept.is_empty() && kinds::names::label(kept).is_empty();
-    if is_name { kept.to_owned() } else { "default".to_owned() }
+/// Opens the state for a command that somebody waits for: it says when another process keeps it from writing.
+fn opened(state: &Path, mode: OpenMode) -> Result<Api, OpenError> {
+    let mut api = Api::open(state, mode, "kloop")?;
+    api.on_wait(|busy| {
+        let holder = busy.holder().unwrap_or_default();
+        eprintln!("hint: waiting to write to the cluster's file: {}", crate::show::escape::text(&holder));
+    });
+    Ok(api)
 }
 
 /// One command's surroundings.
@@ -50,7 +45,7 @@ pub struct CommandContext {
     warning: String,
     /// Warnings printed so far: each is printed once.
     warned: Vec<String>,
-    /// Result of [`default_namespace`], read at the first use.
+    /// Result of [`context_settings::default_namespace`], read at the first use.
     default_namespace: OnceCell<String>,
 }
 
@@ -89,7 +84,7 @@ impl CommandContext {
 
     /// The namespace that is used when none is asked for.
     pub fn default_namespace(&self) -> &str {
-        self.default_namespace.get_or_init(|| default_namespace(&self.state()))
+        self.default_namespace.get_or_init(|| context_settings::default_namespace(&self.state()))
     }
 
     /// Keeps the namespace that is used when none is asked for; an empty one for `default`.
@@ -100,15 +95,15 @@ impl CommandContext {
         }
         // The cluster comes first: its folder is made with care.
         self.api()?;
-        let path = namespace_path(&self.state());
-        let new = path.with_added_extension("new");
-        let mut options = std::fs::OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&new);
-        let written = opened.and_then(|mut file| file.write_all(format!("{namespace}\n").as_bytes()));
-        let written = written.and_then(|()| std::fs::rename(&new, &path));
-        written.with_context(|| format!("cannot write {}", path.display()))?;
+        context_settings::set_default_namespace(&self.state(), namespace)?;
         self.default_namespace = OnceCell::new();
         Ok(())
+    }
+
+    /// Gives the cluster's context another name, by which `--context` and `--cluster` mean it.
+    pub fn rename_context(&mut self, name: &str) -> CliResult {
+        self.api()?;
+        Ok(context_settings::set_context_name(&self.state(), name)?)
     }
 
     /// The namespace to use for a kind: none where it has none.
@@ -124,7 +119,7 @@ impl CommandContext {
     /// The API, opened at the first use. A cluster that does not exist yet is made.
     pub fn api(&mut self) -> CliResult<&mut Api> {
         if self.api.is_none() {
-            self.api = Some(Api::open(&self.state(), OpenMode::Create, "kloop")?);
+            self.api = Some(opened(&self.state(), OpenMode::Create)?);
         }
         self.api.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
@@ -169,7 +164,7 @@ impl CommandContext {
     /// The API when there is a cluster: looking something up makes none.
     pub fn existing(&mut self) -> CliResult<Option<&mut Api>> {
         if self.api.is_none() {
-            match Api::open(&self.state(), OpenMode::Existing, "kloop") {
+            match opened(&self.state(), OpenMode::Existing) {
                 Err(OpenError::Absent { .. }) => return Ok(None),
                 api => self.api = Some(api?),
             }

@@ -1,5 +1,6 @@
 //! Hints for a cluster on which no control plane has run yet: objects are kept there, and nothing acts on them.
 
+use super::flags::DryRun;
 use super::{CliResult, CommandContext};
 use crate::kinds::Kind;
 use crate::reconcile::control_loop::HEARD;
@@ -19,6 +20,11 @@ pub fn hint(context: &mut CommandContext) -> CliResult<Option<String>> {
     let text =
         format!("hint: no control plane has run here yet, so that nothing starts; run: kloop{flag} reconcile --watch");
     Ok((!has_run).then_some(text))
+}
+
+/// Tells the hint when an object of this kind was written.
+pub fn tell_hint_for(kind: &Kind, dry_run: DryRun, context: &mut CommandContext) -> CliResult {
+    if is_needed_for(kind) && dry_run == DryRun::None { tell_hint(context) } else { Ok(()) }
 }
 
 /// Tells the hint on standard error.

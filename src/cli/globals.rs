@@ -1,6 +1,6 @@
 //! Flags that every verb takes: kloop's own, and those of kubectl that name a cluster, which here is a file.
 
-use super::{CliResult, CommandContext, Failure, config, flags};
+use super::{CliResult, CommandContext, Failure, config, context_settings, flags};
 use crate::serve::kubeconfig;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Globals {
     /// Number for the log level verbosity. Accepted for kubectl's sake: there is no log.
     #[arg(short, long, global = true, value_name = "LEVEL")]
     v: Option<String>,
-    /// The name of the kubeconfig context to use. Only the one that "config current-context" prints can be meant.
+    /// The name of the kubeconfig context to use: the one that "config current-context" prints, which "config rename-context" changes.
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
     /// The name of the kubeconfig cluster to use. It has the name of the context.
@@ -60,38 +60,40 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     let globals = context.globals.clone();
     globals.request_timeout()?;
     check_level(globals.v.as_deref())?;
-    let known = config::name(context);
-    let is_other = |asked: &Option<String>, own: &str| {
-        asked.clone().filter(|name| !["", own, kubeconfig::NAME].contains(&name.as_str()))
-    };
-    let other = |what: &str, name: &str, own: &str| {
-        let state = context.state();
-        let state = state.display();
-        Failure::plain(format!(
-            "{what} {name:?} does not exist\nhint: the cluster is the file {state}, its {what} is {own:?}: leave the flag out, or name \
-             another file with --state"
-        ))
-    };
+    let state = context.state();
+    let name = context_settings::context_name(&state);
+    let usual = context_settings::usual_name(&state);
+    let known = ["", &name, &usual, kubeconfig::NAME];
     for (what, asked) in [("context", &globals.context), ("cluster", &globals.cluster)] {
-        if let Some(name) = is_other(asked, &known) {
-            return Err(other(what, &name, &known));
+        if let Some(asked) = asked.as_deref().filter(|asked| !known.contains(asked)) {
+            let remedy = format!("\"kloop config rename-context {name} {asked}\" gives it that name");
+            return Err(not_known(&state, what, asked, &name, &format!("leave the flag out, {remedy}")));
         }
     }
     // Some verbs have flags of their own with these names.
-    if let Some(name) = is_other(&globals.user, config::USER).filter(|_| !matches!(verb, "image" | "set" | "create")) {
-        return Err(other("auth info", &name, config::USER));
+    let user = globals.user.as_deref().filter(|_| !matches!(verb, "image" | "set" | "create"));
+    if let Some(user) = user.filter(|user| !["", config::USER, kubeconfig::NAME].contains(user)) {
+        return Err(not_known(&state, "auth info", user, config::USER, "leave the flag out"));
     }
     if let Some(file) = globals.kubeconfig.as_deref().filter(|file| verb != "serve" && *file != Path::new("")) {
         check_kubeconfig(file, context)?;
     }
     if let Some(server) = globals.server.filter(|server| !server.is_empty()) {
-        let state = context.state();
         context.print_notice(&format!(
             "hint: no server is asked: {server} is ignored, the cluster is {}",
             state.display()
         ));
     }
     Ok(())
+}
+
+/// The error of a name in a kubeconfig that is not this cluster's, with what can be done.
+fn not_known(state: &Path, what: &str, asked: &str, own: &str, remedy: &str) -> Failure {
+    let state = state.display();
+    Failure::plain(format!(
+        "{what} {asked:?} does not exist\nhint: the cluster is the file {state}, its {what} is {own:?}: {remedy}, or name another \
+         file with --state"
+    ))
 }
 
 /// A number; where `-v` is the switch `--verbose`, a boolean.

@@ -14,6 +14,7 @@ mod change;
 mod completion;
 mod config;
 mod context;
+mod context_settings;
 mod control_plane;
 mod cp;
 mod create;

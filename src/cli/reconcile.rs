@@ -101,7 +101,7 @@ pub struct Args {
     #[arg(long, hide = true)]
     tell_idle: bool,
     /// Also serve the REST API, as `kloop serve` does, at this port.
-    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "8001", require_equals = true)]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "8001")]
     serve: Option<u16>,
 }
 

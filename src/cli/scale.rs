@@ -4,7 +4,7 @@ use super::change::change;
 use super::deadline::Deadline;
 use super::flags::{self, ChangeFlags, DryRun};
 use super::targets::{self, ScopeFlags, Target};
-use super::{CliResult, CommandContext, Failure};
+use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::create::key_of;
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
@@ -73,6 +73,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     for target in &found {
         scale_object(&args, context, target, dry_run, timeout)?;
+    }
+    if let Some(target) = found.first() {
+        control_plane::tell_hint_for(target.kind, dry_run, context)?;
     }
     Failure::from_failures(failures)
 }

@@ -4,6 +4,7 @@
 //! only has it made again; the processes go on. A mirror whose manifest has changed or is gone ends as any deleted pod does.
 
 use super::termination::remove;
+use crate::kinds::pod::process_ids;
 use crate::object::{Key, MIRROR, Object, Str, time};
 use crate::world::{NodeFacts, Plan, Propagation, Row, StaticPod, World, WriteVerb};
 use serde_json::json;
@@ -85,9 +86,13 @@ fn as_known(mirror: &Row, hash: &Str, wanted: Option<&StaticPod>) -> Row {
     let mut pod = mirror.object();
     if let Some(wanted) = wanted {
         pod.set(&["spec"], wanted.object.0["spec"].clone());
+        let ids = pod.annotation(process_ids::ANNOTATION).map(str::to_owned);
         for field in ["labels", "annotations"] {
             pod.unset(&["metadata", field]);
             pod.set(&["metadata", field], wanted.object.0["metadata"][field].clone());
+        }
+        if let Some(ids) = ids {
+            pod.set(&["metadata", "annotations", process_ids::ANNOTATION], ids);
         }
         pod.unset(&["metadata", "deletionTimestamp"]);
         pod.unset(&["metadata", "deletionGracePeriodSeconds"]);

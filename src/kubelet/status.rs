@@ -4,8 +4,8 @@ use super::container_status::{self, api_time};
 use super::containers::PodActions;
 use super::pod::{ContainerRole, LocalPod};
 use super::{address, conditions, deadlines, eviction, phase};
-use crate::kinds::pod::qos_class;
-use crate::world::{Plan, WriteVerb};
+use crate::kinds::pod::{process_ids, qos_class};
+use crate::world::{ContainerState, Plan, WriteVerb};
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
 use serde_json::Value;
 
@@ -61,17 +61,32 @@ fn rejected(pod: &LocalPod, message: String) -> PodStatus {
     status
 }
 
-/// Writes the status if anything in it differs from what is stored, and asks to look again when time alone will change it.
+/// Writes the status, and the process ids beside it, if anything differs from what is stored; asks to look again when time alone will
+/// change it.
 pub fn write(pod: &LocalPod, status: PodStatus, order: &PodActions, plan: &mut Plan) {
     order.wakes.iter().for_each(|at| plan.wake_at(*at));
     if let Some(blocked) = &order.blocked {
         plan.wait(&*blocked.message);
     }
-    if status == pod.status {
+    let ids = process_ids(pod);
+    let ids_changed = ids.as_deref() != pod.object.annotation(process_ids::ANNOTATION) && !pod.simulated;
+    if status == pod.status && !ids_changed {
         return;
     }
     let why = change_reason(&pod.status, &status);
-    plan.write(WriteVerb::Status(pod.object.other_status(encoded(&status))), why);
+    let mut written = pod.object.other_status(encoded(&status));
+    if ids_changed {
+        written.set(&["metadata", "annotations", process_ids::ANNOTATION], ids);
+    }
+    plan.write(WriteVerb::Status(written), why);
+}
+
+/// The process ids of the containers that run, as the pod's annotation tells them.
+fn process_ids(pod: &LocalPod) -> Option<String> {
+    process_ids::format(pod.members.iter().filter_map(|member| match member.facts.as_ref()?.state {
+        ContainerState::Running { pid, .. } => Some((&*member.spec.name, pid)),
+        _ => None,
+    }))
 }
 
 /// As Go writes it: the time of the last probe of a condition, which pods do not have, is null and not left out.
@@ -97,5 +112,27 @@ fn change_reason(old: &PodStatus, new: &PodStatus) -> String {
         () if phase(old) != phase(new) => format!("the pod is {} now", phase(new)),
         () if ready(old) != ready(new) => format!("the pod is {} now", if ready(new) { "ready" } else { "not ready" }),
         () => "its containers have changed".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use super::process_ids::ANNOTATION;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_tells_the_process_ids_of_what_runs() {
+        let spec =
+            json!({"containers": [{"name": "a", "image": "a"}, {"name": "b", "image": "b"}], "restartPolicy": "Never"});
+        let mut machine = TestMachine::new(pod(spec.clone()));
+        machine.act("a", ContainerBehaviour::Exit(5, 0)).act("b", ContainerBehaviour::Exit(9, 0));
+        for (second, ids) in [(1, Some("a=1,b=1")), (6, Some("b=1")), (10, None)] {
+            machine.run_to(second);
+            assert_eq!(machine.pod().annotation(ANNOTATION), ids, "after {second} s");
+        }
+        let mut machine = TestMachine::simulated(pod(spec));
+        machine.run_to(1);
+        assert_eq!(machine.pod().annotation(ANNOTATION), None, "a simulated pod has no process");
     }
 }

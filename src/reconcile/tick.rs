@@ -12,7 +12,7 @@ use crate::apiserver::bind::bind;
 use crate::apiserver::create::{PodTemplateCache, create_like};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::metadata;
-use crate::apiserver::update::{UpdatePart, update, update_normal_status};
+use crate::apiserver::update::{UpdatePart, update, update_pod_status};
 use crate::apiserver::{FieldManager, Transaction, WriteOptions, create};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
@@ -419,7 +419,7 @@ pub fn stage(
         }
         // Pods change most of all, and their loops write what they have read, or a typed view.
         WriteVerb::Status(object) if object.kind() == "Pod" => {
-            update_normal_status(&mut txn, kind_of(object)?, object).map(|_| ())
+            update_pod_status(&mut txn, kind_of(object)?, object).map(|_| ())
         }
         WriteVerb::Status(object) => {
             update(&mut txn, kind_of(object)?, object, UpdatePart::Status, &by_controller("status")).map(|_| ())

@@ -38,6 +38,16 @@ impl<'a> Table<'a> {
         Table { columns: view.columns.to_vec(), rows: objects.iter().map(row).collect() }
     }
 
+    /// Removes the columns that Kubernetes does not have: what the API serves is as Kubernetes serves it.
+    pub fn remove_own_columns(&mut self) {
+        let is_kept: Vec<bool> = self.columns.iter().map(|column| !column.own).collect();
+        for row in &mut self.rows {
+            let mut kept = is_kept.iter();
+            row.cells.retain(|_| kept.next().is_none_or(|kept| *kept));
+        }
+        self.columns.retain(|column| !column.own);
+    }
+
     /// Name and age alone, as `--server-print=false` shows every kind.
     pub fn plain(objects: &'a [Object], now: Time) -> Table<'a> {
         Table::for_resource("", objects, now)

@@ -192,6 +192,14 @@ impl StoreError {
         }
     }
 
+    /// Names the process that keeps a [`StoreError::Busy`] waiting, with its command; none for other errors.
+    pub fn holder(&self) -> Option<String> {
+        match self {
+            StoreError::Busy { holder_pid, .. } => Some(name_holder(*holder_pid)),
+            _ => None,
+        }
+    }
+
     pub(super) fn io(path: &Path, error: impl Into<std::io::Error>) -> StoreError {
         let error = error.into();
         match error.raw_os_error() {
@@ -220,6 +228,13 @@ impl StoreError {
                 ErrorCode::SystemIoFailure | ErrorCode::CannotOpen if no_space(path) => {
                     StoreError::Full { path: path.into() }
                 }
+                ErrorCode::SystemIoFailure if is_without_wal(path) => StoreError::Io {
+                    path: path.into(),
+                    what: format!(
+                        "its -wal file was removed while another process uses it ({error}); when that process (kloop reconcile) has \
+                         ended, what was copied into the file before can be used again"
+                    ),
+                },
                 ErrorCode::SystemIoFailure
                 | ErrorCode::CannotOpen
                 | ErrorCode::PermissionDenied
@@ -284,6 +299,16 @@ pub fn name_holder(pid: Option<u32>) -> String {
         Some((pid, None)) => format!("process {pid}"),
         None => "another program".into(),
     }
+}
+
+/// Whether somebody uses the file (its -shm file is there) and its -wal file is gone; SQLite then has made an empty one.
+fn is_without_wal(path: &Path) -> bool {
+    let length = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        std::fs::metadata(name).map_or(0, |file| file.len())
+    };
+    length("-shm") > 0 && length("-wal") == 0
 }
 
 /// Why a commit was not acknowledged.

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// The WAL is emptied by force when it grew past this because some reader was always there.
 pub(super) const LONG_WAL: u64 = 32 << 20;
 
+/// Time after which a waiting writer says so.
+const NOTICED: Duration = Duration::from_secs(2);
+
 /// A write transaction. What it writes is seen by itself at once and by others after [`Txn::commit`]; dropped without
 /// that, it never was.
 pub struct Txn<'a> {
@@ -37,6 +40,25 @@ pub struct Savepoint {
 impl Store {
     /// Begins a write transaction; waits for other writers, not longer than `patience`.
     pub fn write(&mut self, patience: Duration) -> StoreResult<Txn<'_>> {
+        let turn = self.begin(patience)?;
+        self.transaction(turn)
+    }
+
+    /// Begins a write transaction as [`Store::write`] does, and calls `tell` once with [`StoreError::Busy`] when it has waited for
+    /// [`NOTICED`].
+    pub fn write_with_notice(&mut self, patience: Duration, tell: fn(&StoreError)) -> StoreResult<Txn<'_>> {
+        let turn = match self.begin(NOTICED) {
+            Err(busy @ StoreError::Busy { .. }) => {
+                tell(&busy);
+                self.begin(patience.saturating_sub(NOTICED))?
+            }
+            turn => turn?,
+        };
+        self.transaction(turn)
+    }
+
+    /// Waits for the write lock and takes it; returns the turn among kloop's own writers.
+    fn begin(&mut self, patience: Duration) -> StoreResult<Option<WriteTurn>> {
         let start = Instant::now();
         if self.trouble.take_if(|trouble| *trouble == InjectedFault::Busy).is_some() {
             return Err(StoreError::Busy { holder_pid: None, waited: patience });
@@ -64,6 +86,11 @@ impl Store {
             }
             begun => begun?,
         };
+        Ok(turn)
+    }
+
+    /// The transaction that was begun.
+    fn transaction(&mut self, turn: Option<WriteTurn>) -> StoreResult<Txn<'_>> {
         let mut txn = Txn { store: self, turn, counter: NOTHING, begun: NOTHING, open: true, failed: None };
         let found = txn.store.query(schema::version)?;
         if found > schema::VERSION {

@@ -121,7 +121,11 @@ fn a_write_lock_that_another_program_keeps_is_waited_for() {
     late.until_says("leads; standing by");
     plane.end("KILL");
     late.until_says("waiting to write to the cluster's file: process ");
+    let command = cluster.background(&["create", "configmap", "late"]);
+    command.until_says(&format!("hint: waiting to write to the cluster's file: process {} (", std::process::id()));
     foreign.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(command.ended(), 0);
+    assert!(command.said().ends_with("configmap/late created\n"), "{}", command.said());
     cluster.until_reads(&format!("pod/{}", pods[0]), "{.status.containerStatuses[0].restartCount}", "1");
     assert_eq!(late.end("INT"), 0);
 }
@@ -164,7 +168,14 @@ fn a_write_ahead_log_that_is_taken_away_is_noticed() {
     cluster.apply(&deployment("web", 1, 1000));
     let pods = cluster.ready_pods("app=web", 1);
     let before = pids(&cluster, &pods);
+    signal(plane.pid(), "STOP");
     std::fs::remove_file(cluster.home().join("state.db-wal")).unwrap();
+    let told = cluster.kloop("get pods");
+    assert!(
+        told.code == 74 && told.err.contains("its -wal file was removed while another process uses it"),
+        "{told:?}"
+    );
+    signal(plane.pid(), "CONT");
     assert_eq!(plane.ended(), 74, "{}", plane.said());
     let said = plane.said();
     assert!(said.contains("state.db-wal: it was removed or replaced while this control plane ran"), "{said}");

@@ -9,6 +9,9 @@ const SAFE: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// Columns whose ages are masked.
 const AGES: [&str; 5] = ["AGE", "LAST SEEN", "FIRST SEEN", "DURATION", "LAST SCHEDULE"];
 
+/// A column of kloop's own, which kubectl does not have.
+const OWN_COLUMN: &str = "PID";
+
 /// Columns whose padding is masked beside those of [`AGES`].
 const RAGGED: [&str; 5] = ["IP", "CLUSTER-IP", "EXTERNAL-IP", "ENDPOINTS", "PORT(S)"];
 
@@ -144,6 +147,9 @@ impl Table {
             if *start > 0 && chars.get(start - 1).is_some_and(|before| *before != ' ') {
                 return None;
             }
+            if name == OWN_COLUMN {
+                continue;
+            }
             let next = self.columns.get(number + 1).map(|(next, _)| *next);
             let end = next.unwrap_or(chars.len()).min(chars.len());
             let cell: String = chars.get(*start..end).unwrap_or_default().iter().collect();
@@ -158,7 +164,8 @@ impl Table {
                 out.push_str(self.gap);
             }
         }
-        Some(out)
+        let own_is_last = self.columns.last().is_some_and(|(_, name)| name == OWN_COLUMN);
+        Some(if own_is_last { out.trim_end().to_owned() } else { out })
     }
 }
 

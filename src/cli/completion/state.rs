@@ -1,7 +1,8 @@
 //! Names from the cluster's state file for completion. The file is only read, and never created.
 
 use crate::apiserver::Api;
-use crate::cli::context::{default_namespace, state_path};
+use crate::cli::context::state_path;
+use crate::cli::context_settings::default_namespace;
 use crate::kinds::image::recipe;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Resource};

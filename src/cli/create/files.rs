@@ -4,7 +4,7 @@ use crate::apiserver::create::create;
 use crate::apiserver::{FieldValidation, Transaction};
 use crate::cli::files::{self, FileFlags, Manifest};
 use crate::cli::flags::{DryRun, MakeFlags};
-use crate::cli::{CliResult, CommandContext, Failure, targets};
+use crate::cli::{CliResult, CommandContext, Failure, control_plane, targets};
 use crate::kinds::Kind;
 use crate::object::Object;
 
@@ -25,7 +25,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     let (manifests, mut failures) = files::read_for(&args.files, "create")?;
     let options = context.options(validation, dry_run);
     // Failures are told in the order of the manifests.
-    let (mut ready, mut refused) = (Vec::new(), Vec::new());
+    let (mut ready, mut refused, mut needs_plane) = (Vec::new(), Vec::new(), None);
     for (place, manifest) in manifests.iter().enumerate() {
         match sent(&args, context, manifest, validation, dry_run) {
             Ok((kind, object)) => ready.push((place, manifest, kind, object)),
@@ -45,6 +45,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
             let told = match done {
                 Ok(done) => {
                     context.warn(&done.warnings);
+                    needs_plane = needs_plane.or(Some(kind).filter(|kind| control_plane::is_needed_for(kind)));
                     args.make.change.print_change(context, kind, &done.object, "created", dry_run)
                 }
                 Err(status) => Err(Failure::in_manifest(status, "creating", manifest)),
@@ -52,6 +53,9 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
             refused.extend(told.err().map(|failure| (place, failure)));
         });
         failures.extend(ended.err());
+        if let Some(kind) = needs_plane {
+            control_plane::tell_hint_for(kind, dry_run, context)?;
+        }
     }
     refused.sort_by_key(|(place, _)| *place);
     failures.extend(refused.into_iter().map(|(_, failure)| failure));

@@ -6,7 +6,7 @@ use crate::apiserver::create::create;
 use crate::apiserver::patch::{PatchType, patched};
 use crate::cli::flags::{DryRun, MakeFlags};
 use crate::cli::relative::{current_folder, record};
-use crate::cli::{CliResult, CommandContext, Failure};
+use crate::cli::{CliResult, CommandContext, Failure, control_plane};
 use crate::kinds;
 use crate::object::Object;
 use serde_json::Value;
@@ -56,7 +56,8 @@ impl CreateFlags {
         let dry_run = self.dry_run(context)?;
         let object = self.commit(context, Object(body), dry_run)?;
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
-        self.make.change.print_change(context, kind, &object, word, dry_run)
+        self.make.change.print_change(context, kind, &object, word, dry_run)?;
+        control_plane::tell_hint_for(kind, dry_run, context)
     }
 
     /// Parses `--dry-run`.

@@ -18,6 +18,7 @@ mod port_warnings;
 mod ports;
 mod prepare;
 mod probes;
+pub mod process_ids;
 pub mod resize;
 mod resource_claims;
 mod resources;

@@ -12,27 +12,34 @@ pub struct Column {
     pub kind: &'static str,
     /// Shown with `-o wide` only.
     pub wide: bool,
+    /// Kubernetes has no such column: the command line shows it, the API's Table does not.
+    pub own: bool,
 }
 
 impl Column {
     /// A column of text.
     pub const fn text(name: &'static str) -> Column {
-        Column { name: Cow::Borrowed(name), kind: "string", wide: false }
+        Column { name: Cow::Borrowed(name), kind: "string", wide: false, own: false }
     }
 
     /// A column of numbers.
     pub const fn int(name: &'static str) -> Column {
-        Column { name: Cow::Borrowed(name), kind: "integer", wide: false }
+        Column { name: Cow::Borrowed(name), kind: "integer", wide: false, own: false }
     }
 
     /// A column of truths.
     pub const fn truth(name: &'static str) -> Column {
-        Column { name: Cow::Borrowed(name), kind: "boolean", wide: false }
+        Column { name: Cow::Borrowed(name), kind: "boolean", wide: false, own: false }
     }
 
     /// A column of text that only `-o wide` shows.
     pub const fn wide(name: &'static str) -> Column {
-        Column { name: Cow::Borrowed(name), kind: "string", wide: true }
+        Column { name: Cow::Borrowed(name), kind: "string", wide: true, own: false }
+    }
+
+    /// A column of kloop's own, which only `-o wide` of the command line shows.
+    pub const fn own(name: &'static str) -> Column {
+        Column { name: Cow::Borrowed(name), kind: "string", wide: true, own: true }
     }
 
     /// Whether this column holds the object's name.

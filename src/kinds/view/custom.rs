@@ -32,6 +32,7 @@ impl DefinitionColumns {
                 _ => "string",
             },
             wide: column.int("priority") > 0,
+            own: false,
         };
         let mut columns = vec![Column::text("Name")];
         columns.extend(declared.iter().map(column));

@@ -5,6 +5,7 @@ use super::body::{BodyRead, or};
 use super::containers::{DescribePlace, resources, tolerations, topology_spread};
 use super::related::controlled_by;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, volumes};
+use crate::kinds::pod::process_ids;
 use crate::object::{Object, Time};
 use serde_json::Value;
 
@@ -21,6 +22,7 @@ const COLUMNS: &[Column] = &[
     Column::wide("Node"),
     Column::wide("Nominated Node"),
     Column::wide("Readiness Gates"),
+    Column::own("PID"),
 ];
 
 fn cells(pod: &Object, now: Time) -> Vec<TableCell> {
@@ -40,6 +42,7 @@ fn cells(pod: &Object, now: Time) -> Vec<TableCell> {
         TableCell::or_none(body.text("spec.nodeName")),
         TableCell::or_none(body.text("status.nominatedNodeName")),
         readiness_gates(body).into(),
+        TableCell::or_none(&process_ids::list(pod)),
     ]
 }
 

@@ -1,0 +1,69 @@
+//! Settings of a cluster's context, which kubectl keeps in a kubeconfig: its name and its default namespace.
+//!
+//! Each is one line in a file beside the state. Never: opens the state; a setting can be read where no cluster is.
+
+use crate::kinds;
+use anyhow::Context as _;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The longest name of a context, in bytes.
+pub const LONGEST_NAME: usize = 253;
+
+/// The namespace that commands on a cluster use when none is asked for, as `config set-context` left it.
+pub fn default_namespace(state: &Path) -> String {
+    let kept = read(&namespace_path(state)).filter(|kept| kinds::names::label(kept).is_empty());
+    kept.unwrap_or_else(|| "default".to_owned())
+}
+
+/// Keeps the default namespace; an empty one stands for `default`.
+pub fn set_default_namespace(state: &Path, namespace: &str) -> anyhow::Result<()> {
+    write(&namespace_path(state), namespace)
+}
+
+/// The context's name: the one that `config rename-context` gave, else its folder's, or its file's when that has a name of its own and
+/// not the usual one.
+pub fn context_name(state: &Path) -> String {
+    read(&name_path(state)).filter(|name| is_name(name)).unwrap_or_else(|| usual_name(state))
+}
+
+/// Keeps the context's name.
+pub fn set_context_name(state: &Path, name: &str) -> anyhow::Result<()> {
+    write(&name_path(state), name)
+}
+
+/// Whether a context can have this name: one short line.
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= LONGEST_NAME && name.trim() == name && !name.contains(char::is_control)
+}
+
+/// The name of a context that nobody renamed; the folder of the usual place is called `default`.
+pub fn usual_name(state: &Path) -> String {
+    let path = std::path::absolute(state).unwrap_or_default();
+    let named = path.file_stem().filter(|stem| *stem != "state");
+    let folder = path.parent().and_then(|folder| folder.file_name());
+    named.or(folder).map_or_else(|| "default".to_owned(), |folder| folder.to_string_lossy().into_owned())
+}
+
+fn namespace_path(state: &Path) -> PathBuf {
+    state.with_added_extension("namespace")
+}
+
+fn name_path(state: &Path) -> PathBuf {
+    state.with_added_extension("context")
+}
+
+fn read(path: &Path) -> Option<String> {
+    let kept = fs::read_to_string(path).ok()?;
+    Some(kept.trim().to_owned()).filter(|kept| !kept.is_empty())
+}
+
+/// Replaces a file in one step: a reader sees the old line or the new one.
+fn write(path: &Path, line: &str) -> anyhow::Result<()> {
+    let new = path.with_added_extension("new");
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
+    let written = opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    written.and_then(|()| fs::rename(&new, path)).with_context(|| format!("cannot write {}", path.display()))
+}
