@@ -1,19 +1,16 @@
 //! The API server of one command: a store, and each verb as one transaction.
 
 use super::env::Env;
-use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
-use super::rules::node_leases::{self, LEASES, NAMESPACE};
+use super::store_transaction::{ReadView, WriteTxn, network_of};
 use super::transaction::Transaction;
 use super::{ApiResult, bootstrap, custom};
-use crate::kinds;
 use crate::kinds::custom::DEFINITIONS;
-use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::kinds::{self, KindRegistry};
+use crate::object::{Object, Reason, Status};
 use crate::runtime;
-use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead, StoredObject, Txn};
+use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead, StoredObject};
 use std::iter::Peekable;
 use std::path::Path;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time that a command waits for the write lock.
@@ -26,9 +23,6 @@ const HOLD: Duration = Duration::from_millis(20);
 
 /// Attempts of one write: in the last one its validation compiles the patterns itself, under the lock.
 const ATTEMPTS: u32 = 3;
-
-/// Patterns that are compiled ahead of one write at most: all of them are still kept when it is made again.
-const MOST_DEFERRED: usize = 1000;
 
 /// One in so many commands compacts the log of the store,
 const TIDIED: u64 = 8;
@@ -54,6 +48,8 @@ pub struct Api {
     outside: Env,
     /// Whether anything was written.
     wrote: bool,
+    /// The kinds of the cluster, as the last commit that this process knows of left them.
+    kinds: KindRegistry,
     /// Is told when a write waits long for the lock.
     on_wait: Option<fn(&StoreError)>,
 }
@@ -61,16 +57,20 @@ pub struct Api {
 impl Api {
     /// Opens the cluster's state, and fills it with what every cluster has when it is new. `actor` is who writes, for the log.
     pub fn open(path: &Path, access: OpenMode, actor: &str) -> std::result::Result<Api, OpenError> {
-        let mut api = Api {
-            store: Store::open(path, access)?,
-            actor: actor.into(),
-            outside: Env::System,
-            wrote: false,
-            on_wait: None,
-        };
+        let mut api = Api::over(Store::open(path, access)?, actor, Env::System);
+        api.kinds = custom::kinds_in(path);
         api.fill_when_new(path)?;
-        custom::learn_later(path);
         Ok(api)
+    }
+
+    /// The same API with the registry of another one of the same cluster: what one of them learns the others know.
+    pub fn with_kinds(mut self, kinds: &KindRegistry) -> Api {
+        self.kinds = kinds.clone();
+        self
+    }
+
+    fn over(store: Store, actor: &str, outside: Env) -> Api {
+        Api { store, actor: actor.into(), outside, wrote: false, kinds: KindRegistry::default(), on_wait: None }
     }
 
     /// A cluster in memory.
@@ -80,20 +80,14 @@ impl Api {
 
     /// A cluster in memory whose time and chance may be pretended.
     pub fn rehearsed(actor: &str, outside: Env) -> std::result::Result<Api, OpenError> {
-        let mut api = Api { store: Store::in_memory()?, actor: actor.into(), outside, wrote: false, on_wait: None };
+        let mut api = Api::over(Store::in_memory()?, actor, outside);
         api.fill_when_new(Path::new(":memory:"))?;
         Ok(api)
     }
 
     /// A copy in memory of what a store holds. Nothing that is done to it reaches the store.
     pub fn copy_of(read: &dyn StoreRead, actor: &str, outside: Env) -> ApiResult<Api> {
-        let mut api = Api {
-            store: Store::in_memory().map_err(of_opening)?,
-            actor: actor.into(),
-            outside,
-            wrote: false,
-            on_wait: None,
-        };
+        let mut api = Api::over(Store::in_memory().map_err(of_opening)?, actor, outside);
         let now = api.outside.now();
         let wrong = |error: StoreError| refused(&error);
         let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
@@ -104,6 +98,9 @@ impl Api {
         }
         for stored in read.list_all().map_err(wrong)? {
             let object = object_of(&stored)?;
+            if stored.key.resource == DEFINITIONS {
+                api.kinds.learn(&stored.body);
+            }
             txn.put(&stored.key, object.uid(), |revision| object.text_at(revision), actor, now).map_err(wrong)?;
         }
         txn.commit().map_err(|error| refused(&error.into()))?;
@@ -148,6 +145,11 @@ impl Api {
         &mut self.outside
     }
 
+    /// The kinds of the cluster.
+    pub fn kinds(&self) -> &KindRegistry {
+        &self.kinds
+    }
+
     /// The store, for the modules above that tail its log.
     pub fn store(&self) -> &Store {
         &self.store
@@ -167,7 +169,7 @@ impl Api {
     /// Looks at the state through the eyes of the pipeline, in one snapshot, without writing.
     pub fn read_view<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
-        look(&ReadView { snapshot: &snapshot, now: self.outside.now() })
+        look(&ReadView { snapshot: &snapshot, kinds: &self.kinds, now: self.outside.now() })
     }
 
     /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed
@@ -232,12 +234,14 @@ impl Api {
         while start.elapsed() < HOLD && missing.is_empty() {
             let Some(item) = items.peek() else { break };
             let part = txn.txn.begin_part().map_err(|error| refused(&error))?;
+            let kinds_before = txn.kinds.clone();
             let outcome = write(&mut txn, item);
             missing = std::mem::take(&mut txn.missing_patterns);
             let is_kept = outcome.is_ok() && !dry_run && missing.is_empty();
             txn.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
             if !is_kept {
                 txn.holdings = None;
+                txn.kinds = kinds_before;
             }
             if missing.is_empty() {
                 done.extend(items.next().map(|item| (item, outcome)));
@@ -272,6 +276,8 @@ impl Api {
             outside: &mut self.outside,
             network,
             wrote: false,
+            committed_kinds: self.kinds.clone(),
+            kinds: self.kinds.clone(),
             holdings: None,
             defers: attempt < ATTEMPTS,
             missing_patterns: Vec::new(),
@@ -307,198 +313,6 @@ pub fn object_of(stored: &StoredObject) -> ApiResult<Object> {
         .map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
 }
 
-fn objects_of(stored: Vec<StoredObject>) -> ApiResult<Vec<Object>> {
-    stored.iter().map(object_of).collect()
-}
-
-fn network_of(read: &dyn StoreRead) -> u8 {
-    read.meta(NETWORK).ok().flatten().and_then(|text| text.parse().ok()).unwrap_or(77)
-}
-
-/// A snapshot as a write transaction that refuses to write.
-struct ReadView<'a> {
-    snapshot: &'a dyn StoreRead,
-    now: Time,
-}
-
-/// A store's transaction as a write transaction.
-pub struct WriteTxn<'a> {
-    txn: Txn<'a>,
-    actor: String,
-    now: Time,
-    outside: &'a mut Env,
-    network: u8,
-    wrote: bool,
-    /// Allocations of Services, once they are needed.
-    holdings: Option<Rc<ServiceAllocations>>,
-    /// Whether a write that needs patterns that are not compiled is made again.
-    defers: bool,
-    /// Those that the last write needed.
-    missing_patterns: Vec<String>,
-}
-
-/// The resource of nodes.
-const NODES: Resource = Resource("nodes");
-
-/// The resource of what holds addresses.
-const SERVICES: Resource = Resource("services");
-
-impl WriteTxn<'_> {
-    /// Keeps the cached allocations up to date with the transaction's own writes.
-    fn record_allocation(&mut self, service: &Key, held: Option<ServiceAllocation>) {
-        let Some(holdings) = self.holdings.as_mut().filter(|_| service.resource == SERVICES).map(Rc::make_mut) else {
-            return;
-        };
-        match held {
-            Some(held) => holdings.put(service, held),
-            None => holdings.remove(service),
-        }
-    }
-
-    fn commit(self) -> ApiResult<()> {
-        if self.wrote {
-            self.txn.commit().map_err(|error| refused(&error.into()))?;
-        }
-        Ok(())
-    }
-}
-
-impl ReadView<'_> {
-    fn last_heartbeat(&self) -> Option<Time> {
-        self.snapshot.meta(HEARD).ok().flatten()?.parse().ok()
-    }
-
-    /// The leases of nodes that are not kept as objects.
-    fn node_leases(&self) -> ApiResult<Vec<Object>> {
-        let Some(heard) = self.last_heartbeat() else { return Ok(Vec::new()) };
-        let nodes = self.list(NODES, None)?;
-        Ok(nodes.iter().filter_map(|node| node_leases::lease_for_node(node, heard)).collect())
-    }
-}
-
-impl Transaction for ReadView<'_> {
-    fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
-        let mut kept = self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
-        if key.resource == NODES
-            && let Some((node, heard)) = kept.as_mut().zip(self.last_heartbeat())
-        {
-            node_leases::refresh(node, heard);
-        }
-        match self.last_heartbeat() {
-            Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
-                let node = self.get(&Key::new(NODES, "", &key.name))?;
-                Ok(node.and_then(|node| node_leases::lease_for_node(&node, heard)))
-            }
-            _ => Ok(kept),
-        }
-    }
-
-    fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
-        let mut objects = objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)?;
-        if resource == NODES
-            && let Some(heard) = self.last_heartbeat()
-        {
-            objects.iter_mut().for_each(|node| node_leases::refresh(node, heard));
-        }
-        if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
-            let kept =
-                |lease: &Object| objects.iter().any(|one| (one.namespace(), one.name()) == (NAMESPACE, lease.name()));
-            let computed: Vec<Object> = self.node_leases()?.into_iter().filter(|lease| !kept(lease)).collect();
-            objects.extend(computed);
-            objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
-        }
-        Ok(objects)
-    }
-
-    fn put(&mut self, key: &Key, _object: Object) -> ApiResult<Arc<Object>> {
-        Err(read_only(key))
-    }
-
-    fn remove(&mut self, key: &Key, _last: Object) -> ApiResult<Arc<Object>> {
-        Err(read_only(key))
-    }
-
-    fn now(&self) -> Time {
-        self.now
-    }
-
-    fn random(&mut self) -> u64 {
-        0
-    }
-
-    fn network(&self) -> u8 {
-        network_of(self.snapshot)
-    }
-}
-
-fn read_only(key: &Key) -> Status {
-    Status::new(Reason::InternalError, format!("{key}: a write in a read-only look; this is a bug"))
-}
-
-impl Transaction for WriteTxn<'_> {
-    fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
-        self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()
-    }
-
-    fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
-        objects_of(self.txn.list(resource, namespace).map_err(|error| refused(&error))?)
-    }
-
-    fn holdings(&mut self) -> ApiResult<Rc<ServiceAllocations>> {
-        if self.holdings.is_none() {
-            let mut holdings = ServiceAllocations::default();
-            for stored in self.txn.list(SERVICES, None).map_err(|error| refused(&error))? {
-                let held = serde_json::from_str(&stored.body);
-                holdings.put(&stored.key, held.unwrap_or_default());
-            }
-            self.holdings = Some(Rc::new(holdings));
-        }
-        Ok(self.holdings.clone().unwrap_or_default())
-    }
-
-    fn put(&mut self, key: &Key, mut object: Object) -> ApiResult<Arc<Object>> {
-        let body = |revision: u64| object.text_at(revision);
-        let revision = self.txn.put(key, object.uid(), body, &self.actor, self.now).map_err(|error| refused(&error))?;
-        object.set(&["metadata", "resourceVersion"], revision.to_string());
-        self.wrote = true;
-        if key.resource == DEFINITIONS {
-            kinds::custom::learn(&object.0.to_string());
-        }
-        self.record_allocation(key, (key.resource == SERVICES).then(|| ServiceAllocation::from_service(&object)));
-        Ok(Arc::new(object))
-    }
-
-    fn remove(&mut self, key: &Key, mut last: Object) -> ApiResult<Arc<Object>> {
-        let body = |revision: u64| last.text_at(revision);
-        let revision = self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
-        last.set(&["metadata", "resourceVersion"], revision.to_string());
-        self.wrote = true;
-        if key.resource == DEFINITIONS {
-            kinds::custom::forget(&key.name);
-        }
-        self.record_allocation(key, None);
-        Ok(Arc::new(last))
-    }
-
-    fn defer_patterns(&mut self, patterns: Vec<String>) -> bool {
-        let is_deferred = self.defers && patterns.len() <= MOST_DEFERRED;
-        self.missing_patterns = if is_deferred { patterns } else { Vec::new() };
-        is_deferred
-    }
-
-    fn now(&self) -> Time {
-        self.now
-    }
-
-    fn random(&mut self) -> u64 {
-        self.outside.random()
-    }
-
-    fn network(&self) -> u8 {
-        self.network
-    }
-}
-
 /// Chance from the system.
 pub fn random() -> u64 {
     Env::System.random()
@@ -507,6 +321,7 @@ pub fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Key;
     use crate::apiserver::WriteOptions;
     use crate::apiserver::create::create;
     use crate::kinds;
@@ -541,18 +356,54 @@ mod tests {
         assert_eq!(api.read(|read| read.revision()).unwrap(), before + 2);
     }
 
-    /// A definition of a kind whose objects have a text of this pattern, stored and known.
-    fn define_boats(api: &mut Api, group: &str, pattern: &str) -> &'static kinds::Kind {
+    fn boats_definition(group: &str, pattern: &str) -> Object {
         let schema = json!({"type": "object", "properties": {"name": {"type": "string", "pattern": pattern}}});
-        let definition = json!({
+        Object(json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("boats.{group}")},
             "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
-        });
+        }))
+    }
+
+    fn create_definition(api: &mut Api, is_tried: bool, definition: &Object) {
         let kind = kinds::by_resource(DEFINITIONS).unwrap();
-        let options = WriteOptions::default();
-        let made = api.write(false, |txn| create(txn, kind, &Object(definition.clone()), &options)).unwrap();
-        kinds::custom::learn(&made.object.0.to_string()).unwrap()
+        api.write(is_tried, |txn| create(txn, kind, definition, &WriteOptions::default())).unwrap();
+    }
+
+    /// A definition of a kind whose objects have a text of this pattern, stored and known.
+    fn define_boats(api: &mut Api, group: &str, pattern: &str) -> &'static kinds::Kind {
+        create_definition(api, false, &boats_definition(group, pattern));
+        api.kinds().by_name(&format!("boats.{group}")).unwrap()
+    }
+
+    #[test]
+    fn a_definition_is_known_once_it_is_committed() {
+        let mut api = Api::in_memory("test").unwrap();
+        let known = |api: &Api| api.kinds().by_name("boats.known.dev").is_some();
+        let definition = boats_definition("known.dev", "x");
+        create_definition(&mut api, true, &definition);
+        assert!(!known(&api), "a dry run teaches nothing");
+        let kind = kinds::by_resource(DEFINITIONS).unwrap();
+        let refused = api.write(false, |txn| {
+            create(txn, kind, &definition, &WriteOptions::default())?;
+            assert!(txn.kinds().by_name("boats.known.dev").is_some(), "the transaction sees what it wrote");
+            Err::<(), _>(Status::new(Reason::Conflict, "undone"))
+        });
+        assert!(refused.is_err() && !known(&api));
+        let mut items = [true, false].into_iter().peekable();
+        let outcomes = api.write_next(false, &mut items, |txn, is_refused| {
+            create(txn, kind, &definition, &WriteOptions::default())?;
+            if *is_refused { Err(Status::new(Reason::Conflict, "undone")) } else { Ok(()) }
+        });
+        let outcomes: Vec<bool> = outcomes.into_iter().map(|(_, outcome)| outcome.is_ok()).collect();
+        assert_eq!((outcomes, known(&api)), (vec![false, true], true));
+        api.write(false, |txn| {
+            let key = Key::new(DEFINITIONS, "", "boats.known.dev");
+            let last = txn.get(&key)?.unwrap();
+            txn.remove(&key, last)
+        })
+        .unwrap();
+        assert!(!known(&api), "a removed definition is forgotten");
     }
 
     #[test]

@@ -3,54 +3,53 @@
 
 use super::ApiResult;
 use super::transaction::Transaction;
-use crate::kinds::Kind;
-use crate::kinds::custom::{self, CustomDefinition, DEFINITIONS};
-use crate::object::{Key, Object, Reason, Status, Str};
+use crate::kinds::custom::{CustomDefinition, DEFINITIONS};
+use crate::kinds::{Kind, KindRegistry};
+use crate::object::{Key, Object, Reason, Status};
 use crate::store::{OpenMode, Store, StoreError, StoreRead};
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Leaves word that definitions can be read in this store. One that cannot be opened then is told of by whoever opened it before.
-pub fn learn_later(path: &Path) {
+/// A registry of the kinds of a state file, whose definitions are read when one is first asked for. Nothing is reported where the file
+/// cannot be opened then: whoever opened it before has done so.
+pub fn kinds_in(path: &Path) -> KindRegistry {
     let path = path.to_owned();
-    custom::learn_later(move || {
+    KindRegistry::with_source(Box::new(move || {
         let texts = || -> Option<Vec<String>> {
             let store = Store::open(&path, OpenMode::Existing).ok()?;
             let definitions = store.read().ok()?.list(DEFINITIONS, None).ok()?;
             Some(definitions.into_iter().map(|stored| stored.body.to_string()).collect())
         };
         texts().unwrap_or_default()
-    });
+    }))
 }
 
 /// Takes in all definitions as they stand, and forgets those that are gone.
 pub fn learn_all(txn: &dyn Transaction) -> ApiResult<()> {
     let definitions = txn.list(DEFINITIONS, None)?;
+    let kinds = txn.kinds();
     for definition in &definitions {
-        custom::learn(&definition.0.to_string());
+        kinds.learn(&definition.0.to_string());
     }
     let stands =
         |custom: &CustomDefinition| definitions.iter().any(|definition| definition.name() == custom.definition);
-    let gone = custom::known_kinds().into_iter().filter_map(|kind| kind.custom).filter(|custom| !stands(custom));
-    gone.for_each(|custom| custom::forget(&custom.definition));
+    let gone = kinds.custom_kinds().into_iter().filter_map(|kind| kind.custom).filter(|custom| !stands(custom));
+    gone.for_each(|custom| kinds.forget(&custom.definition));
     Ok(())
 }
 
-/// The revisions at which definitions were last read, by uid.
-static SEEN: LazyLock<Mutex<HashMap<Str, u64>>> = LazyLock::new(Mutex::default);
-
 /// Takes in the definition of a custom kind where it was written since it was last read here, and forgets it when it is gone. They may
 /// be large, so that one that is as it was is not decoded.
-pub fn refresh(read: &dyn StoreRead, custom: &CustomDefinition) -> std::result::Result<(), StoreError> {
+pub fn refresh(
+    kinds: &KindRegistry,
+    read: &dyn StoreRead,
+    custom: &CustomDefinition,
+) -> std::result::Result<(), StoreError> {
     let Some(stored) = read.get(&Key::new(DEFINITIONS, "", &custom.definition))? else {
-        custom::forget(&custom.definition);
+        kinds.forget(&custom.definition);
         return Ok(());
     };
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if *stored.uid != *custom.mark.0 || seen.get(&stored.uid) != Some(&stored.revision) {
-        custom::learn(&stored.body);
-        seen.insert(stored.uid, stored.revision);
+    if kinds.is_changed(&stored.uid, stored.revision) || *stored.uid != *custom.mark.0 {
+        kinds.learn(&stored.body);
     }
     Ok(())
 }
@@ -72,14 +71,15 @@ pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind>
     let gone = || Status::new(Reason::NotFound, "the server could not find the requested resource");
     let key = Key::new(DEFINITIONS, "", &custom.definition);
     let definition = txn.get_shared(&key)?.ok_or_else(gone)?;
-    let ready = |custom: &CustomDefinition| custom.set_schemas(&definition);
-    if custom.mark == (definition.uid().to_owned(), definition.generation()) {
-        ready(custom);
-        return Ok(kind);
-    }
-    let learnt: &'static Kind = custom::learn(&definition.0.to_string()).ok_or_else(gone)?;
-    learnt.custom.into_iter().for_each(ready);
-    Ok(learnt)
+    let mark = (definition.uid().to_owned(), definition.generation());
+    let is_current = |kind: &&Kind| kind.custom.is_some_and(|custom| custom.mark == mark);
+    let known = Some(kind).filter(is_current).or_else(|| txn.kinds().by_resource(kind.resource).filter(is_current));
+    let current = match known {
+        Some(kind) => kind,
+        None => txn.kinds().learn(&definition.0.to_string()).ok_or_else(gone)?,
+    };
+    current.custom.into_iter().for_each(|custom| custom.set_schemas(&definition));
+    Ok(current)
 }
 
 /// Ends a write of a custom resource whose validation needs patterns that are not compiled yet, where the transaction makes it again

@@ -24,6 +24,7 @@ pub mod patch;
 pub mod read;
 pub mod rules;
 pub mod scale;
+mod store_transaction;
 pub mod transaction;
 pub mod update;
 pub mod watch;

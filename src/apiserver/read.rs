@@ -32,7 +32,7 @@ impl ListSelection {
     pub fn check(&self, kind: &Kind) -> ApiResult<()> {
         let Some(selector) = &self.fields else { return Ok(()) };
         for (field, _, _) in selector.requirements() {
-            if !kinds::selectable::is_selectable(kind.resource, field) {
+            if !kinds::selectable::is_selectable(kind, field) {
                 let message = format!("field label not supported: {field}");
                 return Err(Status::new(Reason::BadRequest, message));
             }
@@ -42,7 +42,7 @@ impl ListSelection {
 }
 
 fn fields_match(kind: &Kind, object: &Object, selector: &FieldSelector) -> bool {
-    selector.matches(|field| kinds::selectable(kind.resource, object, field).unwrap_or_default())
+    selector.matches(|field| kinds::selectable(kind, object, field).unwrap_or_default())
 }
 
 /// One object, or 404 that names it: as the API server answers.

@@ -3,6 +3,7 @@
 use super::ApiResult;
 use super::bind::{BindPreconditions, Binding};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
+use crate::kinds::KindRegistry;
 use crate::object::{Key, Object, Resource, Time};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -60,6 +61,9 @@ pub trait Transaction {
         }
         Ok(Rc::new(holdings))
     }
+
+    /// The kinds of the cluster, with those that this transaction's own definitions declare.
+    fn kinds(&self) -> &KindRegistry;
 
     /// Keeps an object, gives it the next revision, and returns it as kept.
     fn put(&mut self, key: &Key, object: Object) -> ApiResult<Arc<Object>>;

@@ -1,7 +1,7 @@
 //! `kloop api-resources`: the kinds that the API knows.
 
 use super::{CliResult, CommandContext, Failure};
-use crate::kinds::{self, Kind};
+use crate::kinds::Kind;
 use crate::show::columns;
 
 /// Print the supported API resources on the server.
@@ -57,7 +57,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if !["", "wide", "name"].contains(&output) {
         return Err(Failure::plain(format!("--output {output} is not available")));
     }
-    let mut found: Vec<&Kind> = kinds::all_kinds().filter(|kind| is_wanted(&args, kind)).collect();
+    let mut found: Vec<&Kind> = context.kinds().all().filter(|kind| is_wanted(&args, kind)).collect();
     match args.sort_by.as_deref() {
         None | Some("") => found.sort_by_key(|kind| (kind.resource.group(), kind.resource.plural())),
         Some("name") => found.sort_by_key(|kind| kind.resource.plural()),

@@ -1,7 +1,6 @@
 //! `kloop api-versions`: the groups and versions that the API knows.
 
 use super::{CliResult, CommandContext};
-use crate::kinds;
 use std::collections::BTreeSet;
 
 /// Print the supported API versions on the server, in the form of "group/version".
@@ -13,8 +12,8 @@ pub struct Args {}
 
 /// Runs the verb.
 pub fn run(_args: Args, context: &mut CommandContext) -> CliResult {
-    let own = kinds::all_kinds().map(|kind| kind.api_version());
-    let also = kinds::all_kinds().flat_map(|kind| kind.also.iter().map(|version| (*version).to_owned()));
+    let own = context.kinds().all().map(|kind| kind.api_version());
+    let also = context.kinds().all().flat_map(|kind| kind.also.iter().map(|version| (*version).to_owned()));
     let versions: BTreeSet<String> = own.chain(also).collect();
     let text: String = versions.into_iter().map(|version| format!("{version}\n")).collect();
     context.print(&text)

@@ -91,7 +91,7 @@ impl Args {
         let dry_run = self.change.dry_run(context)?;
         self.server.check(dry_run, self.force)?;
         self.validate.parse()?;
-        self.pruning.check()?;
+        self.pruning.check(context.kinds())?;
         self.pruning.labels().map(drop)
     }
 }
@@ -103,9 +103,9 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     args.server.check(dry_run, args.force)?;
     let options = context.options(validation, dry_run);
     let applier = args.server.applier(args.change.field_manager());
-    args.pruning.check()?;
+    args.pruning.check(context.kinds())?;
     let labels = args.pruning.labels()?;
-    let (mut manifests, mut failures) = files::read_for(&args.files, "apply")?;
+    let (mut manifests, mut failures) = files::read_for(context.kinds(), &args.files, "apply")?;
     manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
     if manifests.is_empty() && failures.is_empty() {
         return Err(Failure::plain("no objects passed to apply"));

@@ -2,8 +2,8 @@
 
 use super::flags::DryRun;
 use super::{CliResult, Failure, Globals, context_settings};
-use crate::apiserver::{Api, FieldManager, FieldValidation, Transaction, WriteOptions};
-use crate::kinds::{self, Kind};
+use crate::apiserver::{Api, FieldManager, FieldValidation, Transaction, WriteOptions, custom};
+use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Object, Status, Time, io_error_text};
 use crate::store::{self, OpenError, OpenMode};
 use colored::Colorize;
@@ -19,8 +19,8 @@ pub fn state_path(flag: Option<&PathBuf>) -> PathBuf {
 }
 
 /// Opens the state for a command that somebody waits for: it says when another process keeps it from writing.
-fn opened(state: &Path, mode: OpenMode) -> Result<Api, OpenError> {
-    let mut api = Api::open(state, mode, "kloop")?;
+fn opened(state: &Path, mode: OpenMode, kinds: &KindRegistry) -> Result<Api, OpenError> {
+    let mut api = Api::open(state, mode, "kloop")?.with_kinds(kinds);
     api.on_wait(|busy| {
         let holder = busy.holder().unwrap_or_default();
         eprintln!("hint: waiting to write to the cluster's file: {}", crate::show::escape::text(&holder));
@@ -35,6 +35,10 @@ pub struct CommandContext {
     /// Field manager: named after the verb, unless `--field-manager` is set.
     pub manager: FieldManager,
     api: Option<Api>,
+    /// The kinds of the cluster.
+    stored_kinds: KindRegistry,
+    /// The same with those that the command's own manifests define.
+    kinds: KindRegistry,
     /// An empty cluster that stands for one that does not exist yet.
     unmade: Option<Api>,
     /// Whether a place that has not even a folder is meant: the verb makes the cluster there.
@@ -57,7 +61,10 @@ impl CommandContext {
         let warning = "Warning:".yellow().to_string();
         // From here on it is standard output that is coloured.
         colored::control::set_override(may_colour && std::io::stdout().is_terminal());
+        let stored_kinds = custom::kinds_in(&state_path(globals.state.as_ref()));
         CommandContext {
+            kinds: stored_kinds.layer(),
+            stored_kinds,
             globals,
             manager: FieldManager { name: "kubectl".to_owned(), subresource: "" },
             api: None,
@@ -68,6 +75,11 @@ impl CommandContext {
             warned: Vec::new(),
             default_namespace: OnceCell::new(),
         }
+    }
+
+    /// The kinds that the command knows: those of the cluster, and those that its manifests define.
+    pub fn kinds(&self) -> &KindRegistry {
+        &self.kinds
     }
 
     /// The options of a write.
@@ -119,7 +131,7 @@ impl CommandContext {
     /// The API, opened at the first use. A cluster that does not exist yet is made.
     pub fn api(&mut self) -> CliResult<&mut Api> {
         if self.api.is_none() {
-            self.api = Some(opened(&self.state(), OpenMode::Create)?);
+            self.api = Some(opened(&self.state(), OpenMode::Create, &self.stored_kinds)?);
         }
         self.api.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
@@ -164,7 +176,7 @@ impl CommandContext {
     /// The API when there is a cluster: looking something up makes none.
     pub fn existing(&mut self) -> CliResult<Option<&mut Api>> {
         if self.api.is_none() {
-            match opened(&self.state(), OpenMode::Existing) {
+            match opened(&self.state(), OpenMode::Existing, &self.stored_kinds) {
                 Err(OpenError::Absent { .. }) => return Ok(None),
                 api => self.api = Some(api?),
             }
@@ -178,6 +190,8 @@ impl CommandContext {
             return Ok(());
         }
         let path = self.state();
+        self.stored_kinds = custom::kinds_in(&path);
+        self.kinds = self.stored_kinds.layer();
         self.existing()?.map(drop).ok_or_else(|| OpenError::Absent { path }.into())
     }
 

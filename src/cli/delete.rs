@@ -222,7 +222,7 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
         |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);
     if args.which.files.instead_of(&args.which.words)? {
-        let (manifests, unread) = files::read(&args.which.files)?;
+        let (manifests, unread) = files::read(context.kinds(), &args.which.files)?;
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
             let located = targets::named(context, &manifest).and_then(|(kind, key)| {
@@ -236,7 +236,7 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
             }
         }
     } else {
-        match targets::parse(&args.which.words)? {
+        match targets::parse(context.kinds(), &args.which.words)? {
             Targets::Lists(kinds) if kinds.is_empty() => return Err(targets::no_resources()),
             Targets::Named(_) if args.all => {
                 return Err(Failure::plain("name cannot be provided when a selector is specified"));

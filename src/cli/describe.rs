@@ -91,7 +91,7 @@ fn named_exactly(args: &Args, found: &[Target]) -> bool {
 /// The objects of a kind whose names start with the one that was asked for.
 fn with_prefix(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Target>> {
     let [_, prefix] = &args.which.words[..] else { return Ok(Vec::new()) };
-    let Targets::Named(named) = targets::parse(&args.which.words)? else { return Ok(Vec::new()) };
+    let Targets::Named(named) = targets::parse(context.kinds(), &args.which.words)? else { return Ok(Vec::new()) };
     let Some((kind, _)) = named.first() else { return Ok(Vec::new()) };
     let kind: &'static Kind = kind;
     let namespace = context.namespace().to_owned();

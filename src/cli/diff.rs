@@ -70,7 +70,7 @@ fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
     if args.force_conflicts && !args.server_side {
         return Err(Failure::plain("--force-conflicts only works with --server-side"));
     }
-    let (manifests, failures) = files::read(&args.files)?;
+    let (manifests, failures) = files::read(context.kinds(), &args.files)?;
     Failure::from_failures(failures)?;
     let (live, merged) = (PrivateFolder::new("LIVE")?, PrivateFolder::new("MERGED")?);
     for manifest in &manifests {

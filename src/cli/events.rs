@@ -6,7 +6,7 @@ use super::targets::{self, Targets};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::watch::{EventKind, WatchSelection, events_after};
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::Object;
 use crate::object::selector::FieldSelector;
 use crate::show::{events, table};
@@ -66,7 +66,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain("valid --types are Normal or Warning"));
     }
     let Some(kind) = kinds::by_name("events") else { return Ok(()) };
-    let wanted = ListSelection { labels: None, fields: for_selector(&args)? };
+    let wanted = ListSelection { labels: None, fields: for_selector(context.kinds(), &args)? };
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
     let revision = context.existing()?.map_or(Ok(0), |api| api.read(|snapshot| snapshot.revision()))?;
@@ -95,13 +95,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 /// The selection that `--for` asks for.
-fn for_selector(args: &Args) -> CliResult<Option<FieldSelector>> {
+fn for_selector(kinds: &KindRegistry, args: &Args) -> CliResult<Option<FieldSelector>> {
     let Some(text) = &args.about else { return Ok(None) };
     let form = "--for must be in resource/name form";
-    let Targets::Named(named) = targets::parse(std::slice::from_ref(text)).and_then(|targets| match targets {
-        Targets::Lists(_) => Err(Failure::plain(form)),
-        named => Ok(named),
-    })?
+    let Targets::Named(named) =
+        targets::parse(kinds, std::slice::from_ref(text)).and_then(|targets| match targets {
+            Targets::Lists(_) => Err(Failure::plain(form)),
+            named => Ok(named),
+        })?
     else {
         return Err(Failure::plain(form));
     };

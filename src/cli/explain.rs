@@ -3,7 +3,7 @@
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read;
 use crate::kinds::custom::{CustomDefinition, DEFINITIONS};
-use crate::kinds::{self, Kind};
+use crate::kinds::{Kind, KindRegistry};
 use crate::object::Key;
 use crate::show::escape;
 use crate::show::explain::{ExplainRequest, ExplainText, explain};
@@ -58,8 +58,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain(format!("unrecognized format: {}", args.output)));
     }
     let schemas = KindSchemas::built_in();
-    let (name, path) = split(word);
-    let kind = kinds::by_name(name);
+    let (name, path) = split(context.kinds(), word);
+    let kind = context.kinds().by_name(name);
     let kind = kind.ok_or_else(|| Failure::Bare(format!("the server doesn't have a resource type {name:?}")))?;
     let answer = match kind.custom {
         None => built_in(&schemas, kind, &path, &args)?,
@@ -70,11 +70,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 /// `pods.spec.containers` into type and path; the type may have its group: `ingresses.networking.k8s.io.spec`.
-fn split(word: &str) -> (&str, Vec<&str>) {
+fn split<'w>(kinds: &KindRegistry, word: &'w str) -> (&'w str, Vec<&'w str>) {
     let mut ends = word.match_indices('.').map(|(end, _)| end).chain([word.len()]);
     let in_group = |end: &usize| {
         let (_, group) = word[..*end].split_once('.').unwrap_or_default();
-        kinds::by_name(&word[..*end]).is_some_and(|kind| !group.is_empty() && kind.resource.group() == group)
+        kinds.by_name(&word[..*end]).is_some_and(|kind| !group.is_empty() && kind.resource.group() == group)
     };
     let end = ends.rfind(in_group).unwrap_or_else(|| word.find('.').unwrap_or(word.len()));
     let (name, path) = word.split_at(end);
@@ -121,6 +121,7 @@ fn missing(api_version: &str, plural: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::split;
+    use crate::kinds::KindRegistry;
 
     #[test]
     fn a_path_begins_after_the_type_and_its_group() {
@@ -133,7 +134,7 @@ mod tests {
             ("pods.", "pods", &[]),
             ("", "", &[]),
         ] {
-            assert_eq!(split(word), (name, path.to_vec()), "{word}");
+            assert_eq!(split(&KindRegistry::default(), word), (name, path.to_vec()), "{word}");
         }
     }
 }

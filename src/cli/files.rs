@@ -1,7 +1,7 @@
 //! `-f` and `-k`: from files, folders, standard input and kustomizations to documents that know where they stand.
 
 use super::{CliResult, Failure, input, kustomize};
-use crate::kinds::{self, custom_resource_definition as definition};
+use crate::kinds::{KindRegistry, custom_resource_definition as definition};
 use crate::object::yaml::{self, YamlDocument};
 use crate::object::{Object, Resource, Status, io_error_text};
 use clap::Args;
@@ -145,8 +145,8 @@ fn instead(message: &str) -> &'static str {
 }
 
 /// The same for a verb that needs at least one.
-pub fn read_for(flags: &FileFlags, verb: &str) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
-    let (manifests, failures) = read(flags)?;
+pub fn read_for(kinds: &KindRegistry, flags: &FileFlags, verb: &str) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+    let (manifests, failures) = read(kinds, flags)?;
     if manifests.is_empty() && failures.is_empty() {
         return Err(Failure::plain(format!("no objects passed to {verb}")));
     }
@@ -154,10 +154,10 @@ pub fn read_for(flags: &FileFlags, verb: &str) -> CliResult<(Vec<Manifest>, Vec<
 }
 
 /// All objects of the files, in order, and what could not be read.
-pub fn read(flags: &FileFlags) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+pub fn read(kinds: &KindRegistry, flags: &FileFlags) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     flags.check()?;
     if !flags.kustomize.is_empty() {
-        return Ok((in_order(kustomize::manifests(&flags.kustomize)?), Vec::new()));
+        return Ok((in_order(kinds, kustomize::manifests(&flags.kustomize)?), Vec::new()));
     }
     let (mut manifests, mut failures) = (Vec::new(), Vec::new());
     let mut stdin_read = false;
@@ -181,22 +181,22 @@ pub fn read(flags: &FileFlags) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
             }
         }
     }
-    Ok((in_order(manifests), failures))
+    Ok((in_order(kinds, manifests), failures))
 }
 
-/// A kind may be defined by the same files as its objects, also after them: then the definition comes first.
-fn in_order(mut manifests: Vec<Manifest>) -> Vec<Manifest> {
+/// A kind may be defined by the same files as its objects, also after them: then the definition comes first, and `kinds` learns it.
+fn in_order(kinds: &KindRegistry, mut manifests: Vec<Manifest>) -> Vec<Manifest> {
     let is_definition = |object: &Object| {
         object.kind() == definition::KIND.kind && object.api_version() == definition::KIND.api_version()
     };
     for at in 0..manifests.len() {
         let object = &manifests[at].object;
-        if !is_definition(object) || kinds::by_resource(Resource::intern(object.name())).is_some() {
+        if !is_definition(object) || kinds.by_resource(Resource::intern(object.name())).is_some() {
             continue;
         }
-        let Some(kind) = kinds::custom::learn(&object.0.to_string()) else { continue };
+        let Some(kind) = kinds.learn(&object.0.to_string()) else { continue };
         let is_one = |object: &Object| {
-            kinds::by_kind(object.api_version(), object.kind()).is_some_and(|own| own.resource == kind.resource)
+            kinds.by_kind(object.api_version(), object.kind()).is_some_and(|own| own.resource == kind.resource)
         };
         if let Some(first) = manifests[..at].iter().position(|manifest| is_one(&manifest.object)) {
             manifests[first..=at].rotate_right(1);

@@ -182,7 +182,7 @@ fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec
         let groups = by_kind(targets.into_iter().map(|target| (target.kind, target.object)));
         return Ok((GetResult { groups, single, named: true }, failures));
     }
-    match targets::parse(&args.which.words)? {
+    match targets::parse(context.kinds(), &args.which.words)? {
         Targets::Named(named) => {
             if args.which.select.selector.is_some() {
                 return Err(Failure::plain("name cannot be provided when a selector is specified"));
@@ -246,7 +246,7 @@ impl Args {
         match self.subresource.as_str() {
             "scale" => Table::plain(objects, now),
             _ if !self.server_print => Table::plain(objects, now),
-            _ => Table::for_resource(kind.resource.0, objects, now),
+            _ => Table::for_kind(kind, objects, now),
         }
     }
 

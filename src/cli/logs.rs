@@ -213,7 +213,7 @@ fn pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
         let wanted = ListSelection { labels: Some(labels), fields: None };
         return context.read_view(|txn| read::list(txn, pods, Some(&namespace), &wanted));
     };
-    let (kind, name) = one_pod::named(word, pods)?;
+    let (kind, name) = one_pod::named(context.kinds(), word)?;
     let key = Key::new(kind.resource, context.namespace_of(kind), &name);
     let object = context.read_view(|txn| read::get(txn, &key)).map_err(|failure| match failure {
         Failure::Api { status, .. } if status.reason == Reason::NotFound => {

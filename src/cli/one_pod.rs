@@ -5,7 +5,7 @@ use super::files::{self, FileFlags};
 use super::targets::{self, Targets};
 use super::{CliResult, CommandContext, Failure, flags};
 use crate::apiserver::read::{self, ListSelection};
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Time};
 use crate::runtime::session::{self, SessionStreams};
 
@@ -43,7 +43,7 @@ impl SessionFlags {
         doing: &str,
         context: &mut CommandContext,
     ) -> CliResult<(Object, String)> {
-        let (manifests, failures) = files::read_for(files, "exec")?;
+        let (manifests, failures) = files::read_for(context.kinds(), files, "exec")?;
         Failure::from_failures(failures)?;
         let [manifest] = &manifests[..] else {
             let text = format!("cannot attach to *v1.List: {} objects were passed, one is needed", manifests.len());
@@ -89,11 +89,11 @@ impl SessionOptions {
 }
 
 /// Parses POD or TYPE/NAME.
-pub fn named(word: &str, pods: &'static Kind) -> CliResult<(&'static Kind, String)> {
+pub fn named(kinds: &KindRegistry, word: &str) -> CliResult<(&'static Kind, String)> {
     if !word.contains('/') {
-        return Ok((pods, word.to_owned()));
+        return Ok((&kinds::pod::KIND, word.to_owned()));
     }
-    match targets::parse(&[word.to_owned()])? {
+    match targets::parse(kinds, &[word.to_owned()])? {
         Targets::Named(named) if named.len() == 1 => Ok((named[0].0, named[0].1.clone())),
         _ => Err(Failure::plain("arguments in resource/name form must have a single resource and name")),
     }
@@ -101,13 +101,12 @@ pub fn named(word: &str, pods: &'static Kind) -> CliResult<(&'static Kind, Strin
 
 /// The pod, or the best one of a workload, waiting for the first one.
 pub fn find(word: &str, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {
-    let pods = targets::kind("pods")?;
-    let (kind, name) = named(word, pods)?;
+    let (kind, name) = named(context.kinds(), word)?;
     pod_of(kind, &Key::new(kind.resource, context.namespace_of(kind), &name), timeout, context)
 }
 
 fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {
-    let pods = targets::kind("pods")?;
+    let pods = &kinds::pod::KIND;
     let object = context.read_view(|txn| read::get(txn, key))?;
     if kind.resource == pods.resource {
         return Ok(object);

@@ -52,7 +52,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let until = flags::signed_duration("until", &args.until)?;
     let mut printer = args.print.answer_printer()?;
-    let (manifests, mut failures) = files::read_for(&args.files, "plan")?;
+    let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "plan")?;
     let (machine, now) = (capacity::of_this_machine(None, &context.state()), context.now());
     let store = context.existing()?.map(|api| api.store());
     let mut forecast = Preview::new(store, machine, now)?;

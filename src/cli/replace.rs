@@ -59,7 +59,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
-    let (manifests, mut failures) = files::read_for(&args.files, "replace")?;
+    let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "replace")?;
     for manifest in &manifests {
         failures.extend(replace_object(&args, context, manifest, dry_run, validation).err());
     }

@@ -9,7 +9,7 @@ use crate::apiserver::create::decode;
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::{FieldValidation, WriteOptions};
 use crate::kinds::view::related;
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::selector::{FieldSelector, Selector};
 use crate::object::{Key, Object, Reason, Status};
 use serde_json::Value;
@@ -24,16 +24,16 @@ pub enum Targets {
 }
 
 /// A kind by the name that a user gives it.
-pub fn kind(name: &str) -> CliResult<&'static Kind> {
-    kinds::by_name(name).ok_or_else(|| {
+pub fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
+    kinds.by_name(name).ok_or_else(|| {
         let word = name.split('.').next().unwrap_or(name);
-        Failure::plain(format!("the server doesn't have a resource type {word:?}{}", nearest_type(word)))
+        Failure::plain(format!("the server doesn't have a resource type {word:?}{}", nearest_type(kinds, word)))
     })
 }
 
 /// A hint at the type that a misspelt name is closest to; nothing when none is close.
-fn nearest_type(word: &str) -> String {
-    let kinds: Vec<&'static Kind> = kinds::all_kinds().collect();
+fn nearest_type(kinds: &KindRegistry, word: &str) -> String {
+    let kinds: Vec<&'static Kind> = kinds.all().collect();
     let mut known: Vec<String> = kinds.iter().map(|kind| kind.resource.plural().to_owned()).collect();
     known.extend(kinds.iter().map(|kind| kind.singular()));
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -42,18 +42,18 @@ fn nearest_type(word: &str) -> String {
 }
 
 /// The kinds of `TYPE1,TYPE2`, categories such as `all` included.
-fn kinds_of(names: &str) -> CliResult<Vec<&'static Kind>> {
+fn kinds_of(kinds: &KindRegistry, names: &str) -> CliResult<Vec<&'static Kind>> {
     let mut found: Vec<&'static Kind> = Vec::new();
     for name in names.split(',').filter(|name| !name.is_empty()) {
         let is_in = |kind: &&'static Kind| kind.categories.contains(&name);
         let is_category = kinds::ALL.iter().any(is_in);
         // Custom kinds are looked up only for a name that is not built in.
-        let more: Vec<&'static Kind> = match kinds::by_name(name).filter(|_| !is_category) {
+        let more: Vec<&'static Kind> = match kinds.by_name(name).filter(|_| !is_category) {
             Some(kind) => vec![kind],
-            None => kinds::all_kinds().filter(is_in).collect(),
+            None => kinds.all().filter(is_in).collect(),
         };
         if more.is_empty() {
-            kind(name)?;
+            kind(kinds, name)?;
         }
         for kind in more {
             if !found.iter().any(|known| known.resource == kind.resource) {
@@ -65,12 +65,12 @@ fn kinds_of(names: &str) -> CliResult<Vec<&'static Kind>> {
 }
 
 /// Reads `TYPE [NAME ...]` or `TYPE/NAME ...`.
-pub fn parse(words: &[String]) -> CliResult<Targets> {
+pub fn parse(kinds: &KindRegistry, words: &[String]) -> CliResult<Targets> {
     let Some(first) = words.first() else { return Ok(Targets::Lists(Vec::new())) };
     if words.iter().any(|word| word.contains('/')) {
-        return parse_pairs(words);
+        return parse_pairs(kinds, words);
     }
-    let kinds = kinds_of(first)?;
+    let kinds = kinds_of(kinds, first)?;
     if words.len() == 1 {
         return Ok(Targets::Lists(kinds));
     }
@@ -78,13 +78,13 @@ pub fn parse(words: &[String]) -> CliResult<Targets> {
     Ok(Targets::Named(names.flat_map(|name| kinds.iter().map(move |kind| (*kind, name.clone()))).collect()))
 }
 
-fn parse_pairs(words: &[String]) -> CliResult<Targets> {
+fn parse_pairs(known: &KindRegistry, words: &[String]) -> CliResult<Targets> {
     let mut named = Vec::new();
     for word in words {
         let parts: Vec<&str> = word.split('/').collect();
         match parts[..] {
             [kinds, name] if !kinds.is_empty() && !name.is_empty() => {
-                named.extend(kinds_of(kinds)?.into_iter().map(|kind| (kind, name.to_owned())));
+                named.extend(kinds_of(known, kinds)?.into_iter().map(|kind| (kind, name.to_owned())));
             }
             [_, _] => {
                 return Err(Failure::plain("arguments in resource/name form must have a single resource and name"));
@@ -257,7 +257,7 @@ pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<T
         return find_in_files(context, files, scope);
     }
     let no_flags = SelectFlags::default();
-    match parse(scope.words)? {
+    match parse(context.kinds(), scope.words)? {
         Targets::Named(_) if selects => Err(Failure::plain("name cannot be provided when a selector is specified")),
         Targets::Named(named) => {
             let (mut found, mut failures) = (Vec::new(), Vec::new());
@@ -305,11 +305,11 @@ fn find_in_files(
     flags: &FileFlags,
     scope: &Scope<'_>,
 ) -> CliResult<(Vec<Target>, Vec<Failure>)> {
-    let (manifests, mut failures) = files::read(flags)?;
+    let (manifests, mut failures) = files::read(context.kinds(), flags)?;
     let mut found = Vec::new();
     for manifest in manifests {
         let located = match scope.local {
-            true => in_text(&manifest, scope.typed),
+            true => in_text(context.kinds(), &manifest, scope.typed),
             false => named(context, &manifest).and_then(|(kind, key)| {
                 let object = context.read_view(|txn| read::get(txn, &key))?;
                 Ok(Target { kind, object })
@@ -324,10 +324,10 @@ fn find_in_files(
 }
 
 /// The object of a manifest as it is written, for a command that asks no cluster: its kind need not be known there.
-fn in_text(manifest: &Manifest, typed: bool) -> CliResult<Target> {
+fn in_text(kinds: &KindRegistry, manifest: &Manifest, typed: bool) -> CliResult<Target> {
     let object = manifest.object.clone();
     let is_named = !object.api_version().is_empty() && !object.kind().is_empty();
-    let kind = match kinds::by_kind(object.api_version(), object.kind()) {
+    let kind = match kinds.by_kind(object.api_version(), object.kind()) {
         found if typed && is_named && found.is_none_or(|kind| kind.custom.is_some()) => {
             return Err(Failure::plain(format!(
                 "unable to decode {:?}: no kind {:?} is registered for version {:?} in scheme \"pkg/scheme/scheme.go:28\"",
@@ -337,7 +337,7 @@ fn in_text(manifest: &Manifest, typed: bool) -> CliResult<Target> {
             )));
         }
         None if is_named => kinds::unknown::kind(object.api_version(), object.kind()),
-        _ => kind_of(manifest)?,
+        _ => kind_of(kinds, manifest)?,
     };
     if object.name().is_empty() { Err(Failure::plain(nameless(kind, manifest))) } else { Ok(Target { kind, object }) }
 }
@@ -351,7 +351,7 @@ pub fn named(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'stat
 /// The kind and key of a manifest's object, its namespace filled in.
 pub fn locate(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'static Kind, Key)> {
     let object = &manifest.object;
-    let kind = kind_of(manifest)?;
+    let kind = kind_of(context.kinds(), manifest)?;
     // As if there were none, it would go to a namespace that nobody named.
     if kind.namespaced
         && let Some(status) = misread(kind, manifest, "namespace")
@@ -365,7 +365,7 @@ pub fn locate(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'sta
 /// Returns what [`locate`] does. A change that is only shown (`--dry-run=client`) takes custom kinds that have no definition here yet.
 pub fn locate_for(context: &CommandContext, manifest: &Manifest, dry_run: DryRun) -> CliResult<(&'static Kind, Key)> {
     let object = &manifest.object;
-    let is_known = kinds::by_kind(object.api_version(), object.kind()).is_some();
+    let is_known = context.kinds().by_kind(object.api_version(), object.kind()).is_some();
     if dry_run != DryRun::Client || is_known || !kinds::unknown::is_custom(object.api_version()) {
         return locate(context, manifest);
     }
@@ -414,7 +414,7 @@ pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldVali
 }
 
 /// The kind that a manifest says it is.
-pub fn kind_of(manifest: &Manifest) -> CliResult<&'static Kind> {
+pub fn kind_of(kinds: &KindRegistry, manifest: &Manifest) -> CliResult<&'static Kind> {
     let (object, source) = (&manifest.object, &manifest.source);
     if !object.0.is_object() {
         return Err(Failure::plain(format!(
@@ -430,7 +430,7 @@ pub fn kind_of(manifest: &Manifest) -> CliResult<&'static Kind> {
             )));
         }
     }
-    kinds::by_kind(object.api_version(), object.kind()).ok_or_else(|| {
+    kinds.by_kind(object.api_version(), object.kind()).ok_or_else(|| {
         Failure::plain(format!(
             "resource mapping not found for name: {:?} namespace: {:?} from {source:?}: no matches for kind {:?} in version {:?}\n\
              ensure CRDs are installed first",

@@ -230,7 +230,7 @@ impl WaitState<'_> {
 
     /// The objects once they are all there.
     fn created(&self, context: &mut CommandContext) -> CliResult<Vec<Target>> {
-        if let Targets::Lists(kinds) = targets::parse(&self.args.which.words)?
+        if let Targets::Lists(kinds) = targets::parse(context.kinds(), &self.args.which.words)?
             && kinds.is_empty()
             && self.args.which.files.is_empty()
         {

@@ -19,6 +19,7 @@ mod node_labels;
 pub mod omit;
 pub mod rbac;
 pub mod read;
+pub mod registry;
 pub mod resource_names;
 pub mod selectable;
 pub mod selector;
@@ -83,6 +84,7 @@ mod volume_source;
 pub use field::{FieldError, FieldErrors, FieldPath, NameRule};
 pub use metadata::validate_metadata;
 pub use read::UnknownField;
+pub use registry::KindRegistry;
 pub use selectable::selectable;
 pub use typed::{DecodeError, Typed};
 
@@ -267,30 +269,27 @@ pub static ALL: &[&Kind] = &[
     &image::KIND,
 ];
 
-/// The first that fits, of the built-in kinds before the custom ones.
-fn find(mut fits: impl FnMut(&Kind) -> bool) -> Option<&'static Kind> {
-    let built_in = ALL.iter().copied().find(|kind| fits(kind));
-    built_in.or_else(|| custom::known_kinds().into_iter().find(|kind| fits(kind)))
-}
-
-/// Every kind: the built-in ones, then the custom ones by their resource.
-pub fn all_kinds() -> impl Iterator<Item = &'static Kind> {
-    ALL.iter().copied().chain(custom::known_kinds())
-}
-
-/// The kind of an object by its `apiVersion` and `kind`.
+/// The built-in kind of an object by its `apiVersion` and `kind`. With custom ones: [`KindRegistry::by_kind`].
 pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
-    let served = |known: &Kind| known.api_version() == api_version || known.also.contains(&api_version);
-    find(|known| known.kind == kind && served(known))
+    ALL.iter().copied().find(|known| fits_kind(known, api_version, kind))
 }
 
-/// The kind of a resource, `deployments.apps`.
+/// The built-in kind of a resource, `deployments.apps`. With custom ones: [`KindRegistry::by_resource`].
 pub fn by_resource(resource: Resource) -> Option<&'static Kind> {
-    find(|known| known.resource == resource)
+    ALL.iter().copied().find(|known| known.resource == resource)
 }
 
-/// The kind that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
+/// The built-in kind that a user names. With custom ones: [`KindRegistry::by_name`].
 pub fn by_name(name: &str) -> Option<&'static Kind> {
+    named_among(ALL, name)
+}
+
+fn fits_kind(known: &Kind, api_version: &str, kind: &str) -> bool {
+    known.kind == kind && (known.api_version() == api_version || known.also.contains(&api_version))
+}
+
+/// Of these kinds the one that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
+fn named_among(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
     let lower = name.to_ascii_lowercase();
     // Short names alone have to be written as they are.
     let first = name.split('.').next().unwrap_or(name);
@@ -304,9 +303,6 @@ pub fn by_name(name: &str) -> Option<&'static Kind> {
     let in_group = |kind: &Kind| in_version(&kind.api_version()) || kind.also.iter().any(|other| in_version(other));
     let short = |kind: &Kind| rest.is_empty() && !name.contains('.') && kind.short.contains(&first);
     let full = |kind: &Kind| named(kind) && in_group(kind);
-    let among = |kinds: &[&'static Kind]| {
-        let find = |fits: &dyn Fn(&Kind) -> bool| kinds.iter().copied().find(|kind| fits(kind));
-        find(&short).or_else(|| find(&full))
-    };
-    among(ALL).or_else(|| among(&custom::known_kinds()))
+    let find = |fits: &dyn Fn(&Kind) -> bool| kinds.iter().copied().find(|kind| fits(kind));
+    find(&short).or_else(|| find(&full))
 }

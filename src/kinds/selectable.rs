@@ -1,15 +1,15 @@
 //! Fields that field selectors accept, and their values.
 
-use super::custom;
-use crate::object::{Object, Resource};
+use super::Kind;
+use crate::object::Object;
 use serde_json::Value;
 
 /// The value of a field for a field selector, empty when unset; none when the field cannot be selected by.
-pub fn selectable(resource: Resource, object: &Object, field: &str) -> Option<String> {
-    if !is_selectable(resource, field) {
+pub fn selectable(kind: &Kind, object: &Object, field: &str) -> Option<String> {
+    if !is_selectable(kind, field) {
         return None;
     }
-    Some(match (resource.0, field) {
+    Some(match (kind.resource.0, field) {
         ("events", "source") => {
             let component = text(object, "source.component");
             if component.is_empty() { text(object, "reportingComponent") } else { component }
@@ -29,9 +29,9 @@ pub fn selectable(resource: Resource, object: &Object, field: &str) -> Option<St
     })
 }
 
-/// Whether lists of a resource can be narrowed by a field.
-pub fn is_selectable(resource: Resource, field: &str) -> bool {
-    let fields: &[&str] = match resource.0 {
+/// Whether lists of a kind can be narrowed by a field.
+pub fn is_selectable(kind: &Kind, field: &str) -> bool {
+    let fields: &[&str] = match kind.resource.0 {
         "pods" => &[
             "spec.nodeName",
             "spec.restartPolicy",
@@ -65,8 +65,7 @@ pub fn is_selectable(resource: Resource, field: &str) -> bool {
         "certificatesigningrequests.certificates.k8s.io" => &["spec.signerName"],
         _ => &[],
     };
-    let declared =
-        || custom::find_custom(resource.0).is_some_and(|custom| custom.selectable.iter().any(|known| known == field));
+    let declared = || kind.custom.is_some_and(|custom| custom.selectable.iter().any(|known| known == field));
     matches!(field, "metadata.name" | "metadata.namespace") || fields.contains(&field) || declared()
 }
 
@@ -107,7 +106,8 @@ mod tests {
             ("deployments.apps", "spec.nodeName", None),
         ];
         for (resource, field, value) in cases {
-            assert_eq!(selectable(Resource(resource), &pod, field).as_deref(), value, "{resource} {field}");
+            let kind = super::super::by_name(resource).expect("a kind");
+            assert_eq!(selectable(kind, &pod, field).as_deref(), value, "{resource} {field}");
         }
     }
 }

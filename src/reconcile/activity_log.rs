@@ -115,13 +115,13 @@ impl ActivityLog {
                 }
                 ActivityKind::Created(key, why) => {
                     if let (None, Some(_)) = rows(world, &key) {
-                        tell(weight_of(&key, by), format!("created {}: {why}", title(&key)));
+                        tell(weight_of(&key, by), format!("created {}: {why}", title(world, &key)));
                     }
                 }
                 ActivityKind::Deleted(key, why) => {
                     if world.row_before_stage(&key).is_some() && !undone.contains(&key) {
                         let word = if world.get(&key).is_some() { "deleted" } else { "gone" };
-                        let title = if key == about { String::new() } else { format!(" {}", title(&key)) };
+                        let title = if key == about { String::new() } else { format!(" {}", title(world, &key)) };
                         tell(weight_of(&key, by), format!("{word}{title}: {why}"));
                     }
                 }
@@ -131,7 +131,7 @@ impl ActivityLog {
                     }
                     match change(world, &key).filter(|_| told.insert(key.clone())) {
                         Some(text) => tell(weight_of(&key, by), text),
-                        None => tell(LogLevel::Detail, format!("changed {}: {why}", title(&key))),
+                        None => tell(LogLevel::Detail, format!("changed {}: {why}", title(world, &key))),
                     }
                 }
                 ActivityKind::Status(key, why) => {
@@ -159,8 +159,8 @@ fn rows<'a>(world: &'a World, key: &Key) -> (Option<&'a Arc<Row>>, Option<&'a Ar
 }
 
 /// `pod/web-1`, as kubectl names objects.
-fn title(key: &Key) -> String {
-    let kind = kinds::by_resource(key.resource).map(kinds::Kind::qualified_singular);
+fn title(world: &World, key: &Key) -> String {
+    let kind = world.kinds.by_resource(key.resource).map(kinds::Kind::qualified_singular);
     format!("{}/{}", kind.as_deref().unwrap_or(key.resource.0), key.name)
 }
 
@@ -174,12 +174,12 @@ fn change(world: &World, key: &Key) -> Option<String> {
     if let (Some(from), Some(to)) = (before.workload(), after.workload())
         && from.replicas != to.replicas
     {
-        return Some(format!("scaled {} from {} to {}", title(key), from.replicas, to.replicas));
+        return Some(format!("scaled {} from {} to {}", title(world, key), from.replicas, to.replicas));
     }
     let owner = |row: &Row| row.controller().map(|owner| owner.uid.clone());
     match (owner(before), owner(after)) {
-        (None, Some(_)) => return Some(format!("adopted {}", title(key))),
-        (Some(_), None) => return Some(format!("released {}", title(key))),
+        (None, Some(_)) => return Some(format!("adopted {}", title(world, key))),
+        (Some(_), None) => return Some(format!("released {}", title(world, key))),
         _ => {}
     }
     if key.resource.0 != "persistentvolumeclaims" {
@@ -187,7 +187,7 @@ fn change(world: &World, key: &Key) -> Option<String> {
     }
     let volume = |row: &Row| row.body().text(&["spec", "volumeName"]).map(str::to_owned);
     let bound = volume(after).filter(|_| volume(before).is_none())?;
-    Some(format!("bound {} to persistentvolume/{bound}", title(key)))
+    Some(format!("bound {} to persistentvolume/{bound}", title(world, key)))
 }
 
 /// Describes the rollout of a Deployment after a status change.

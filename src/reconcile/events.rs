@@ -7,7 +7,7 @@ use super::retention;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Transaction, WriteOptions, create};
-use crate::kinds;
+use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Resource, Str, Time, time};
 use crate::world::{EventType, PlannedEvent, World};
 use hashlink::LruCache;
@@ -164,7 +164,8 @@ impl EventRecorder {
         }
         self.counter += 1;
         let suffix = format!("{:x}", at.as_nanosecond() as u64 + self.counter);
-        let mut object = event_object(by, &event, &message, &suffix, at);
+        let kind = txn.kinds().by_resource(event.about.resource);
+        let mut object = event_object((by, kind), &event, &message, &suffix, at);
         if by == SCHEDULER {
             into_newer_form(&mut object, teller, txn.revision(&event.about).ok().flatten(), at);
         }
@@ -244,11 +245,17 @@ fn into_newer_form(object: &mut Object, teller: &EventReporter, revision: Option
     }
 }
 
-fn event_object(by: &str, event: &PlannedEvent, message: &str, suffix: &str, at: Time) -> Object {
-    let kind = kinds::by_resource(event.about.resource);
+/// The event's object, by a loop about an object of this kind.
+fn event_object(
+    (by, kind): (&str, Option<&Kind>),
+    event: &PlannedEvent,
+    message: &str,
+    suffix: &str,
+    at: Time,
+) -> Object {
     let namespace = if event.about.namespace.is_empty() { "default" } else { &event.about.namespace };
     let mut about = json!({
-        "kind": kind.map(|kind| kind.kind), "apiVersion": kind.map(kinds::Kind::api_version),
+        "kind": kind.map(|kind| kind.kind), "apiVersion": kind.map(Kind::api_version),
         "name": &*event.about.name, "uid": &*event.uid,
     });
     if !event.about.namespace.is_empty() {

@@ -2,6 +2,7 @@
 
 use crate::apiserver::bind::{BindPreconditions, Binding};
 use crate::apiserver::{ApiResult, Transaction};
+use crate::kinds::KindRegistry;
 use crate::object::{Key, Object, Resource, Time};
 use crate::world::World;
 use std::collections::HashMap;
@@ -42,6 +43,10 @@ impl Transaction for Overlay<'_> {
             Some(namespace) => self.world.list_in(resource.0, namespace).map(|row| row.object()).collect(),
             None => self.world.list(resource.0).map(|row| row.object()).collect(),
         })
+    }
+
+    fn kinds(&self) -> &KindRegistry {
+        &self.world.kinds
     }
 
     fn exists(&self, key: &Key) -> ApiResult<bool> {

@@ -2,7 +2,7 @@
 
 use super::queue::{Fault, WorkQueue};
 use crate::apiserver::api;
-use crate::kinds::custom::{self, DEFINITIONS};
+use crate::kinds::custom::DEFINITIONS;
 use crate::object::{Key, Time};
 use crate::runtime::contain::contain;
 use crate::scheduler;
@@ -25,7 +25,7 @@ pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
         // One that cannot be read is missing from the picture; a change of it is logged with what is wrong.
         let _ = contain(|| {
             if stored.key.resource == DEFINITIONS {
-                custom::learn(&stored.body);
+                world.kinds.learn(&stored.body);
             }
             world.put(stored.key, stored.body);
         });
@@ -65,17 +65,10 @@ fn apply_change(world: &mut World, change: &ChangeKind) {
         ChangeKind::Removed(stored) => world.remove(&stored.key),
     }
     if change.stored().key.resource == DEFINITIONS {
-        update_kinds(change);
-    }
-}
-
-/// Adds or removes the kind of a changed definition.
-fn update_kinds(change: &ChangeKind) {
-    match change {
-        ChangeKind::Put(stored) => {
-            custom::learn(&stored.body);
+        match change {
+            ChangeKind::Put(stored) => drop(world.kinds.learn(&stored.body)),
+            ChangeKind::Removed(stored) => world.kinds.forget(&stored.key.name),
         }
-        ChangeKind::Removed(stored) => custom::forget(&stored.key.name),
     }
 }
 

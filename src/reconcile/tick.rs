@@ -14,7 +14,7 @@ use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::metadata;
 use crate::apiserver::update::{UpdatePart, update, update_pod_status};
 use crate::apiserver::{FieldManager, Transaction, WriteOptions, create};
-use crate::kinds::{self, Kind};
+use crate::kinds::{Kind, KindRegistry};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::runtime::contain::contain;
 use crate::store::{CommitError, ContainerAttempt, Store, StoreError, StoreRead, Txn};
@@ -402,27 +402,28 @@ pub fn stage(
 ) -> Result<(), Status> {
     let alone = template_cache.is_none();
     let revision = world.revision + world.staged_count() as u64;
+    let kinds = world.kinds.clone();
     let mut txn = Overlay { world, revision, last, alone, chance };
     let options = WriteOptions::default();
     match verb {
         WriteVerb::Create(object) => match template_cache {
             Some(template_cache) => {
-                create_like(&mut txn, kind_of(object)?, object, &options, template_cache).map(|_| ())
+                create_like(&mut txn, kind_of(&kinds, object)?, object, &options, template_cache).map(|_| ())
             }
-            None => create::create(&mut txn, kind_of(object)?, object, &options).map(|_| ()),
+            None => create::create(&mut txn, kind_of(&kinds, object)?, object, &options).map(|_| ()),
         },
         WriteVerb::Update(object) => {
-            let part = part_of(&txn, object)?;
+            let part = part_of(&txn, kind_of(&kinds, object)?, object)?;
             // Kubernetes' controller notes a Deployment's revision as it writes the status.
             let subresource = if object.kind() == "Deployment" { "status" } else { "" };
-            update(&mut txn, kind_of(object)?, object, part, &by_controller(subresource)).map(|_| ())
+            update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(subresource)).map(|_| ())
         }
         // Pods change most of all, and their loops write what they have read, or a typed view.
         WriteVerb::Status(object) if object.kind() == "Pod" => {
-            update_pod_status(&mut txn, kind_of(object)?, object).map(|_| ())
+            update_pod_status(&mut txn, kind_of(&kinds, object)?, object).map(|_| ())
         }
         WriteVerb::Status(object) => {
-            update(&mut txn, kind_of(object)?, object, UpdatePart::Status, &by_controller("status")).map(|_| ())
+            update(&mut txn, kind_of(&kinds, object)?, object, UpdatePart::Status, &by_controller("status")).map(|_| ())
         }
         WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(&mut txn, key, uid, *grace, *propagation),
         WriteVerb::Bind { pod, uid, node } => bind(&mut txn, pod, uid, node),
@@ -439,18 +440,19 @@ fn by_controller(subresource: &'static str) -> WriteOptions {
 }
 
 /// `spec.finalizers` of a namespace that is being deleted have a part of their own, everything else of it is the main one.
-fn part_of(txn: &dyn Transaction, object: &Object) -> Result<UpdatePart, Status> {
+fn part_of(txn: &dyn Transaction, kind: &Kind, object: &Object) -> Result<UpdatePart, Status> {
     if object.kind() != "Namespace" || object.deletion().is_none() {
         return Ok(UpdatePart::Main);
     }
-    let stored = txn.get(&create::key_of(kind_of(object)?, object))?;
+    let stored = txn.get(&create::key_of(kind, object))?;
     let finalizers = |object: &Object| object.items(&["spec", "finalizers"]).to_vec();
     let changed = stored.is_some_and(|stored| finalizers(&stored) != finalizers(object));
     Ok(if changed { UpdatePart::Finalize } else { UpdatePart::Main })
 }
 
-fn kind_of(object: &Object) -> Result<&'static Kind, Status> {
-    kinds::by_kind(object.api_version(), object.kind())
+fn kind_of(kinds: &KindRegistry, object: &Object) -> Result<&'static Kind, Status> {
+    kinds
+        .by_kind(object.api_version(), object.kind())
         .ok_or_else(|| Status::new(Reason::NotFound, format!("no kind {} in {}", object.kind(), object.api_version())))
 }
 
@@ -462,7 +464,9 @@ fn stage_delete(
     grace: Option<i64>,
     propagation: crate::world::Propagation,
 ) -> Result<(), Status> {
-    let kind = kinds::by_resource(key.resource)
+    let kind = txn
+        .kinds()
+        .by_resource(key.resource)
         .ok_or_else(|| Status::new(Reason::NotFound, format!("no resource {}", key.resource)))?;
     let options = DeleteOptions { grace, propagation, uid: Some(uid.to_owned()), revision: None };
     match delete(txn, kind, key, &options) {

@@ -9,7 +9,7 @@ use super::resolve::api_version;
 use super::{HttpAnswer, KUBERNETES, ServeResult, unknown_path};
 use crate::apiserver::{Api, read};
 use crate::kinds::custom::DEFINITIONS;
-use crate::kinds::{self, Kind};
+use crate::kinds::{Kind, KindRegistry};
 use crate::object::Key;
 use crate::show::schema::KindSchemas;
 use serde_json::{Map, Value, json};
@@ -32,14 +32,14 @@ pub fn older(request: &ApiRequest) -> HttpAnswer {
 }
 
 /// `/openapi/v3`: where the documents are. Their addresses change with what is in them.
-pub fn index(groups: &[ApiGroup]) -> HttpAnswer {
+pub fn index(kinds: &KindRegistry, groups: &[ApiGroup]) -> HttpAnswer {
     let mut paths = Map::new();
     for group in groups {
         for (version, _) in &group.versions {
             let path = path(&group.name, version);
             let mut hash = DefaultHasher::new();
             (env!("CARGO_PKG_VERSION"), &path).hash(&mut hash);
-            let marks = kinds_of(&group.name, version).filter_map(|kind| kind.custom.map(|custom| &custom.mark));
+            let marks = kinds_of(kinds, &group.name, version).filter_map(|kind| kind.custom.map(|custom| &custom.mark));
             marks.for_each(|mark| mark.hash(&mut hash));
             let url = format!("/openapi/v3/{path}?hash={:016X}", hash.finish());
             paths.insert(path, json!({"serverRelativeURL": url}));
@@ -52,10 +52,10 @@ fn path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-fn kinds_of(group: &str, version: &str) -> impl Iterator<Item = &'static Kind> {
+fn kinds_of(kinds: &KindRegistry, group: &str, version: &str) -> impl Iterator<Item = &'static Kind> {
     let api_version = api_version(group, version);
     let (group, version) = (group.to_owned(), version.to_owned());
-    kinds::all_kinds().filter(move |kind| {
+    kinds.all().filter(move |kind| {
         kind.resource.group() == group && kind.version == version || kind.also.contains(&&*api_version)
     })
 }
@@ -68,7 +68,7 @@ pub fn document(api: &Api, groups: &[ApiGroup], asked: &str) -> ServeResult {
     let (group, version) = versions.next().ok_or_else(unknown_path)?;
     let schemas = KindSchemas::built_in();
     let (mut paths, mut definitions) = (Map::new(), Map::new());
-    for kind in kinds_of(group, version) {
+    for kind in kinds_of(api.kinds(), group, version) {
         let own = json!({"group": group, "version": version, "kind": kind.kind});
         let place = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
         let collection = format!("/{asked}{place}/{}", kind.resource.plural());

@@ -3,7 +3,7 @@
 use super::path::PathTarget;
 use super::{ServeResult, unknown_path};
 use crate::apiserver::{Api, custom};
-use crate::kinds::{self, Kind};
+use crate::kinds::{Kind, KindRegistry};
 use crate::object::Key;
 
 /// The objects that a request addresses.
@@ -36,19 +36,20 @@ impl ResolvedTarget<'_> {
 
 /// The kind of a path; of a custom one its definition as it stands now.
 pub fn kind(api: &Api, named: &PathTarget) -> ServeResult<&'static Kind> {
-    let Some(found) = find(named) else {
+    let kinds = api.kinds();
+    let Some(found) = find(kinds, named) else {
         // It may be of a definition that another process has brought since.
         api.read_view(custom::learn_all)?;
-        return find(named).ok_or_else(unknown_path);
+        return find(kinds, named).ok_or_else(unknown_path);
     };
     let Some(declared) = found.custom else { return Ok(found) };
-    api.read(|snapshot| custom::refresh(snapshot, declared))?;
-    find(named).ok_or_else(unknown_path)
+    api.read(|snapshot| custom::refresh(kinds, snapshot, declared))?;
+    find(kinds, named).ok_or_else(unknown_path)
 }
 
-fn find(named: &PathTarget) -> Option<&'static Kind> {
+fn find(kinds: &KindRegistry, named: &PathTarget) -> Option<&'static Kind> {
     let asked = api_version(&named.group, &named.version);
-    let mut all = kinds::all_kinds().filter(|kind| kind.resource.plural() == named.plural);
+    let mut all = kinds.all().filter(|kind| kind.resource.plural() == named.plural);
     all.find(|kind| {
         kind.resource.group() == named.group && kind.version == named.version || kind.also.contains(&&*asked)
     })

@@ -45,7 +45,7 @@ pub fn metadata(object: &Object, version: &str) -> Value {
 
 /// The table of objects of a kind.
 pub fn table_document(kind: &Kind, objects: &[Object], meta: Value, include: IncludeObject, version: &str) -> Value {
-    let mut table = Table::for_resource(kind.resource.0, objects, Time::now());
+    let mut table = Table::for_kind(kind, objects, Time::now());
     table.remove_own_columns();
     let rows = table.rows.iter().zip(objects).map(|(row, object)| row_of(&row.cells, object, include, version));
     let columns = table.columns.iter().map(|column| definition(column, column.is_name()));

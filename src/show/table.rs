@@ -4,8 +4,8 @@
 //! in the columns that the earlier rows had.
 
 use super::{columns, escape};
-use crate::kinds::custom;
-use crate::kinds::view::{self, Column, TableCell};
+use crate::kinds::Kind;
+use crate::kinds::view::{self, Column, KindView, TableCell};
 use crate::object::{Object, Time};
 
 /// Rows of one kind.
@@ -27,13 +27,16 @@ pub struct TableRow<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The table of objects of one resource.
-    pub fn for_resource(resource: &str, objects: &'a [Object], now: Time) -> Table<'a> {
-        if let Some(custom) = custom::find_custom(resource) {
+    /// The table of objects of one kind.
+    pub fn for_kind(kind: &Kind, objects: &'a [Object], now: Time) -> Table<'a> {
+        if let Some(custom) = kind.custom {
             let row = |object| TableRow { cells: custom.columns.cells(object, now), object: Some(object) };
             return Table { columns: custom.columns.columns.clone(), rows: objects.iter().map(row).collect() };
         }
-        let view = view::view_for(resource);
+        Table::of_view(view::view_for(kind.resource.0), objects, now)
+    }
+
+    fn of_view(view: &KindView, objects: &'a [Object], now: Time) -> Table<'a> {
         let row = |object| TableRow { cells: (view.cells)(object, now), object: Some(object) };
         Table { columns: view.columns.to_vec(), rows: objects.iter().map(row).collect() }
     }
@@ -50,7 +53,7 @@ impl<'a> Table<'a> {
 
     /// Name and age alone, as `--server-print=false` shows every kind.
     pub fn plain(objects: &'a [Object], now: Time) -> Table<'a> {
-        Table::for_resource("", objects, now)
+        Table::of_view(view::view_for(""), objects, now)
     }
 }
 
@@ -168,6 +171,7 @@ fn labels(object: Option<&Object>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::{config_map, pod, secret};
     use serde_json::json;
 
     fn map(name: &str, labels: serde_json::Value) -> Object {
@@ -189,8 +193,8 @@ mod tests {
         let (maps, secrets) = ([map("b", json!({"k": "v"}))], [secret()]);
         let all = |options: TableOptions| {
             let mut printer = TablePrinter::new(options);
-            let first = printer.print(&Table::for_resource("configmaps", &maps, now()), "configmap", true);
-            first + &printer.print(&Table::for_resource("secrets", &secrets, now()), "secret", true)
+            let first = printer.print(&Table::for_kind(&config_map::KIND, &maps, now()), "configmap", true);
+            first + &printer.print(&Table::for_kind(&secret::KIND, &secrets, now()), "secret", true)
         };
         let expected = "NAME          DATA   AGE\nconfigmap/b   1      5s\n\nNAME       TYPE     DATA   AGE\nsecret/s   Opaque   0      5s\n";
         assert_eq!(all(TableOptions::default()), expected);
@@ -201,7 +205,7 @@ mod tests {
     #[test]
     fn labels_namespace_and_events() {
         let maps = [map("three", json!({})), map("b", json!({"x/k": "v", "z": "1"}))];
-        let table = Table::for_resource("configmaps", &maps, now());
+        let table = Table::for_kind(&config_map::KIND, &maps, now());
         let options = TableOptions {
             show_labels: true,
             label_columns: vec!["x/k".into()],
@@ -214,8 +218,8 @@ mod tests {
         assert_eq!(TablePrinter::new(options).print(&table, "configmap", false), expected);
 
         let mut printer = TablePrinter::new(TableOptions { show_labels: true, ..TableOptions::default() });
-        let first = Table::for_resource("configmaps", &maps[..1], now());
-        let second = Table::for_resource("configmaps", &maps[1..], now());
+        let first = Table::for_kind(&config_map::KIND, &maps[..1], now());
+        let second = Table::for_kind(&config_map::KIND, &maps[1..], now());
         assert_eq!(
             printer.print_event("ADDED", &first, "configmap", false),
             "EVENT      NAME    DATA   AGE   LABELS\nADDED      three   1      5s    <none>\n"
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn no_rows_no_output() {
         assert_eq!(
-            TablePrinter::new(TableOptions::default()).print(&Table::for_resource("pods", &[], now()), "pod", false),
+            TablePrinter::new(TableOptions::default()).print(&Table::for_kind(&pod::KIND, &[], now()), "pod", false),
             ""
         );
     }

@@ -48,6 +48,7 @@ pub use start::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision,
 pub use topology_counts::{CountedPods, PodTerm, TopologyCounts, TopologyDomains};
 pub use workload::{ReplicaStatus, WorkloadFields};
 
+use crate::kinds::KindRegistry;
 use crate::object::{Key, Resource, Str, Time};
 use scheduler_profile::SchedulerProfile;
 use std::cell::RefCell;
@@ -127,6 +128,8 @@ pub struct World {
     pub facts: Facts,
     /// The cluster's own settings.
     pub settings: ClusterSettings,
+    /// The kinds of the objects.
+    pub kinds: KindRegistry,
     rows: BTreeMap<Resource, Rows>,
     /// The same rows, to be found at once.
     by_key: HashMap<Key, Arc<Row>>,
@@ -174,6 +177,7 @@ impl World {
             seed: 0,
             facts: Facts::default(),
             settings: ClusterSettings::default(),
+            kinds: KindRegistry::default(),
             rows: BTreeMap::new(),
             by_key: HashMap::new(),
             dependents: HashMap::new(),

@@ -4,7 +4,6 @@
 use super::{Args, apply_once, prune};
 use crate::apiserver::create::key_of;
 use crate::cli::{CliResult, CommandContext, Failure, flags, kustomize};
-use crate::kinds;
 use crate::object::Object;
 use crate::runtime::debounced_watch::DebouncedWatch;
 use std::path::{Path, PathBuf};
@@ -63,7 +62,7 @@ fn prune_rest(args: &Args, context: &mut CommandContext, before: &[Object], now:
     let dry_run = args.change.dry_run(context)?;
     let gone = before.iter().filter(|object| !now.iter().any(|kept| kept.uid() == object.uid()));
     for object in gone {
-        let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { continue };
+        let Some(kind) = context.kinds().by_kind(object.api_version(), object.kind()) else { continue };
         let current = context.read_view(|txn| txn.get(&key_of(kind, object)))?;
         if current.is_some_and(|current| current.uid() == object.uid() && current.deletion().is_none()) {
             prune::remove(args, context, kind, object, dry_run)?;

@@ -101,7 +101,7 @@ fn view(args: &ViewLastAppliedArgs, context: &mut CommandContext) -> CliResult {
 fn set(args: &SetLastAppliedArgs, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let dry_run = args.write.dry_run(context)?;
-    let (manifests, failures) = files::read(&args.files)?;
+    let (manifests, failures) = files::read(context.kinds(), &args.files)?;
     Failure::from_failures(failures)?;
     for manifest in manifests {
         let (kind, key) = targets::named(context, &manifest)?;

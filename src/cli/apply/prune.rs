@@ -7,7 +7,7 @@ use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::DryRun;
 use crate::cli::{CliResult, CommandContext, Failure};
-use crate::kinds::{self, Kind};
+use crate::kinds::{Kind, KindRegistry};
 use crate::object::{Object, Selector};
 
 /// Flags of pruning.
@@ -51,7 +51,7 @@ const DEFAULT: [&str; 16] = [
 
 impl PruneFlags {
     /// Refuses a prune of everything that was not asked for with `--all`.
-    pub fn check(&self) -> CliResult {
+    pub fn check(&self, kinds: &KindRegistry) -> CliResult {
         if self.prune && !self.all && self.selector.is_none() {
             return Err(Failure::plain(
                 "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all \
@@ -61,7 +61,7 @@ impl PruneFlags {
         if self.all && self.selector.is_some() {
             return Err(Failure::plain("cannot set --all and --selector at the same time"));
         }
-        self.kinds().map(drop)
+        self.kinds(kinds).map(drop)
     }
 
     /// The labels that manifests and pruned objects have to have.
@@ -70,22 +70,23 @@ impl PruneFlags {
         parsed.map_err(|error| Failure::plain(error.to_string()))
     }
 
-    fn kinds(&self) -> CliResult<Vec<&'static Kind>> {
+    fn kinds(&self, known: &KindRegistry) -> CliResult<Vec<&'static Kind>> {
         let default = DEFAULT.map(str::to_owned);
         let names = if self.prune_allowlist.is_empty() { &default[..] } else { &self.prune_allowlist };
-        names.iter().map(|name| kind(name)).collect()
+        names.iter().map(|name| kind(known, name)).collect()
     }
 }
 
 /// The kind of `GROUP/VERSION/KIND`.
-fn kind(name: &str) -> CliResult<&'static Kind> {
+fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
     let parts: Vec<&str> = name.split('/').collect();
     let [group, version, word] = parts[..] else {
         let text = format!("invalid GroupVersionKind format: {name}, please follow <group/version/kind>");
         return Err(Failure::plain(text));
     };
     let api_version = if matches!(group, "core" | "") { version.to_owned() } else { format!("{group}/{version}") };
-    kinds::by_kind(&api_version, word)
+    kinds
+        .by_kind(&api_version, word)
         .ok_or_else(|| Failure::plain(format!("no matches for kind {word:?} in version {api_version:?}")))
 }
 
@@ -96,7 +97,8 @@ pub fn run(args: &Args, context: &mut CommandContext, applied: &[Object], dry_ru
     namespaces.sort_unstable();
     namespaces.dedup();
     let kept = |object: &Object| applied.iter().any(|applied| applied.uid() == object.uid());
-    let (namespaced, others): (Vec<_>, Vec<_>) = args.pruning.kinds()?.into_iter().partition(|kind| kind.namespaced);
+    let (namespaced, others): (Vec<_>, Vec<_>) =
+        args.pruning.kinds(context.kinds())?.into_iter().partition(|kind| kind.namespaced);
     let places = namespaces.iter().flat_map(|namespace| namespaced.iter().map(|kind| (*kind, Some(*namespace))));
     for (kind, namespace) in places.chain(others.into_iter().map(|kind| (kind, None))) {
         let mut found = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
@@ -134,10 +136,14 @@ mod tests {
     #[test]
     fn every_kind_that_is_pruned_is_known() {
         for name in DEFAULT {
-            assert_eq!(kind(name).map(|kind| kind.kind).ok(), name.rsplit('/').next(), "{name}");
+            assert_eq!(
+                kind(&KindRegistry::default(), name).map(|kind| kind.kind).ok(),
+                name.rsplit('/').next(),
+                "{name}"
+            );
         }
         for name in ["ConfigMap", "v1/ConfigMap", "core/v1/Nothing", ""] {
-            assert!(kind(name).is_err(), "{name}");
+            assert!(kind(&KindRegistry::default(), name).is_err(), "{name}");
         }
     }
 }

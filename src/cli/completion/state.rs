@@ -1,10 +1,10 @@
 //! Names from the cluster's state file for completion. The file is only read, and never created.
 
-use crate::apiserver::Api;
+use crate::apiserver::{Api, custom};
 use crate::cli::context::state_path;
 use crate::cli::context_settings::default_namespace;
 use crate::kinds::image::recipe;
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Resource};
 use crate::store::OpenMode;
 use clap::ArgMatches;
@@ -32,12 +32,11 @@ impl CompletionState {
 
     /// TYPE, then names; or TYPE/NAME.
     pub fn targets(&self, word: &str) -> Vec<String> {
-        self.load_definitions();
         if word.contains('/') || self.words.iter().any(|word| word.contains('/')) {
             return self.pairs(word);
         }
         match self.words.split_first() {
-            None => types(word),
+            None => types(&self.kinds(), word),
             Some((types, named)) => {
                 let mut names: Vec<String> = types.split(',').flat_map(|name| self.names(name)).collect();
                 names.retain(|name| !named.contains(name));
@@ -48,7 +47,6 @@ impl CompletionState {
 
     /// Names of pods, or TYPE/NAME; then the containers of the pod that was named.
     pub fn pods(&self, word: &str) -> Vec<String> {
-        self.load_definitions();
         match (word.contains('/'), self.words.is_empty()) {
             (true, _) => self.pairs(word),
             (_, true) => self.names("pods"),
@@ -58,25 +56,24 @@ impl CompletionState {
 
     /// All types.
     pub fn types(&self) -> Vec<String> {
-        self.load_definitions();
-        kinds::all_kinds().map(|kind| kind.resource.plural().to_owned()).collect()
+        self.kinds().all().map(|kind| kind.resource.plural().to_owned()).collect()
     }
 
-    /// Reads the definitions of custom kinds when the cluster is opened.
-    fn load_definitions(&self) {
-        drop(self.open());
+    /// The kinds of the cluster.
+    fn kinds(&self) -> KindRegistry {
+        custom::kinds_in(&state_path(self.path.as_ref()))
     }
 
     fn pairs(&self, word: &str) -> Vec<String> {
         let Some((name, _)) = word.split_once('/') else {
-            return types(word).into_iter().map(|name| format!("{name}/")).collect();
+            return types(&self.kinds(), word).into_iter().map(|name| format!("{name}/")).collect();
         };
         self.names(name).into_iter().map(|known| format!("{name}/{known}")).collect()
     }
 
     /// The names of a type's objects in the namespace that is meant.
     pub fn names(&self, name: &str) -> Vec<String> {
-        let Some(kind) = kinds::by_name(name) else { return Vec::new() };
+        let Some(kind) = self.kinds().by_name(name) else { return Vec::new() };
         self.keys(kind).into_iter().map(|key| key.name.to_string()).collect()
     }
 
@@ -132,10 +129,10 @@ impl CompletionState {
 }
 
 /// `pods`, `deployments`; after a comma the next one.
-fn types(word: &str) -> Vec<String> {
+fn types(kinds: &KindRegistry, word: &str) -> Vec<String> {
     let (first, _) = word.rsplit_once(',').map_or(("", word), |(first, last)| (&word[..=first.len()], last));
-    let mut names: Vec<&str> = kinds::all_kinds().map(|kind| kind.resource.plural()).collect();
-    names.extend(kinds::all_kinds().flat_map(|kind| kind.categories));
+    let mut names: Vec<&str> = kinds.all().map(|kind| kind.resource.plural()).collect();
+    names.extend(kinds.all().flat_map(|kind| kind.categories));
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(|name| format!("{first}{name}")).collect()

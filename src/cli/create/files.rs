@@ -22,7 +22,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
-    let (manifests, mut failures) = files::read_for(&args.files, "create")?;
+    let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "create")?;
     let options = context.options(validation, dry_run);
     // Failures are told in the order of the manifests.
     let (mut ready, mut refused, mut needs_plane) = (Vec::new(), Vec::new(), None);

@@ -63,7 +63,7 @@ pub fn job_spec(name: &str, image: &str, command: &[String], restart: &str) -> V
 }
 
 fn from_cron_job(context: &mut CommandContext, name: &str, from: &str) -> CliResult<Value> {
-    let Targets::Named(named) = targets::parse(&[from.to_owned()])? else {
+    let Targets::Named(named) = targets::parse(context.kinds(), &[from.to_owned()])? else {
         return Err(Failure::plain("from must be an existing cronjob: cronjob/NAME"));
     };
     let Some((kind, cron_job)) = named.first() else {

@@ -2,6 +2,7 @@
 
 use super::generate::GeneratorFlags;
 use crate::cli::{CliResult, CommandContext, Failure, key_changes, targets};
+use crate::kinds::KindRegistry;
 use serde_json::{Map, Value, json};
 
 /// Flags of both.
@@ -83,7 +84,7 @@ fn rules(args: &Args, context: &mut CommandContext, kind: &str) -> CliResult<Vec
     }
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for text in &args.resource {
-        let (group, resource) = resource(text)?;
+        let (group, resource) = resource(context.kinds(), text)?;
         match groups.iter_mut().find(|(known, _)| *known == group) {
             Some((_, resources)) if resources.contains(&resource) => {}
             Some((_, resources)) => resources.push(resource),
@@ -109,12 +110,12 @@ fn rules(args: &Args, context: &mut CommandContext, kind: &str) -> CliResult<Vec
 }
 
 /// The group and the resource, with its subresource, that a word names.
-fn resource(text: &str) -> CliResult<(String, String)> {
+fn resource(kinds: &KindRegistry, text: &str) -> CliResult<(String, String)> {
     if text == "*" {
         return Ok(("*".into(), "*".into()));
     }
     let (name, subresource) = text.split_once('/').map_or((text, None), |(name, sub)| (name, Some(sub)));
-    let kind = targets::kind(name).map_err(|failure| match failure {
+    let kind = targets::kind(kinds, name).map_err(|failure| match failure {
         Failure::Plain(text) => Failure::Bare(text),
         other => other,
     })?;

@@ -114,7 +114,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let wanted = args
         .words
         .iter()
-        .map(|word| one_pod::named(word, pods))
+        .map(|word| one_pod::named(context.kinds(), word))
         .collect::<CliResult<Vec<(&'static Kind, String)>>>()?;
     for (kind, name) in wanted {
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);

@@ -13,7 +13,7 @@ use crate::show::print::ObjectPrinter;
 use crate::show::table::{self, Table};
 
 pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> CliResult {
-    let (kind, name) = match targets::parse(&args.which.words)? {
+    let (kind, name) = match targets::parse(context.kinds(), &args.which.words)? {
         Targets::Named(named) => match &named[..] {
             [(kind, name)] => (*kind, Some(name.clone())),
             _ => {
@@ -93,7 +93,7 @@ impl WatchPrinter {
             }
             None if objects.is_empty() => {}
             None => {
-                let table = Table::for_resource(self.kind.resource.0, objects, context.now());
+                let table = Table::for_kind(self.kind, objects, context.now());
                 text = match self.events {
                     true => self.tables.print_event(event.word(), &table, &singular, self.prefix),
                     false => self.tables.print(&table, &singular, self.prefix),

@@ -46,7 +46,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.print.format(args.no_headers, true)?.unwrap_or(OutputFormat::Table { wide: false }) {
         OutputFormat::Table { wide } => {
             let options = table::TableOptions { no_headers: args.no_headers, wide, ..table::TableOptions::default() };
-            let mut table = Table::for_resource(KIND.resource.0, &images, context.now());
+            let mut table = Table::for_kind(&KIND, &images, context.now());
             let environment = Environment::of_this_process();
             table.columns.insert(ENTRYPOINT, Column::text("Program"));
             for (row, image) in table.rows.iter_mut().zip(&images) {

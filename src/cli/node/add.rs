@@ -4,7 +4,8 @@ use super::taint;
 use crate::apiserver::WriteOptions;
 use crate::apiserver::create::create;
 use crate::cli::flags::{ChangeFlags, DryRun};
-use crate::cli::{CliResult, CommandContext, Failure, key_changes, targets};
+use crate::cli::{CliResult, CommandContext, Failure, key_changes};
+use crate::kinds;
 use crate::object::quantity::Quantity;
 use crate::reconcile::node::{LOCAL, SIMULATED, additional};
 use crate::runtime::capacity;
@@ -72,7 +73,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if !taints.is_empty() {
         node.set(&["spec", "taints"], taints);
     }
-    let kind = targets::kind("nodes")?;
+    let kind = &kinds::node::KIND;
     // As nodes that join do: nobody has written them by hand.
     let options = WriteOptions { dry_run: dry_run == DryRun::Server, ..WriteOptions::default() };
     let reply = context.api()?.write(options.dry_run, |txn| create(txn, kind, &node, &options))?;

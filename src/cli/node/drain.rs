@@ -7,8 +7,8 @@ use crate::apiserver::evict::evict;
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::deadline::Deadline;
 use crate::cli::flags::{self, DryRun, WriteFlags};
-use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
+use crate::kinds;
 use crate::object::selector::{FieldSelector, Selector};
 use crate::object::{Key, MIRROR, Object, Reason, Resource, Status, time};
 use jiff::SignedDuration;
@@ -169,7 +169,7 @@ fn pods_of(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<V
     let labels = args.pod_selector.as_deref().map(Selector::parse).transpose().map_err(|error| wrong(&error))?;
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
     let wanted = ListSelection { labels, fields: Some(fields) };
-    let pods = targets::kind("pods")?;
+    let pods = &kinds::pod::KIND;
     context.read_view(|txn| read::list(txn, pods, None, &wanted))
 }
 

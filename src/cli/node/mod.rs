@@ -11,9 +11,10 @@ pub mod taint;
 
 use super::change::change;
 use super::flags::DryRun;
-use super::targets::{self, Target};
+use super::targets::Target;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read::{self, ListSelection};
+use crate::kinds;
 use crate::object::selector::Selector;
 use crate::object::{Key, Object};
 use clap::Subcommand;
@@ -68,7 +69,7 @@ fn find(
     names: &[String],
     selector: Option<&str>,
 ) -> CliResult<(Vec<Target>, Vec<Failure>)> {
-    let kind = targets::kind("nodes")?;
+    let kind = &kinds::node::KIND;
     match (names, selector) {
         ([], None) => {
             return Err(Failure::Usage(verb.into(), format!("USAGE: {verb} NODE [flags]")));

@@ -4,7 +4,8 @@ use super::find;
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::change::change;
 use crate::cli::flags::WriteFlags;
-use crate::cli::{CliResult, CommandContext, Failure, targets};
+use crate::cli::{CliResult, CommandContext, Failure};
+use crate::kinds;
 use crate::object::selector::FieldSelector;
 use crate::object::{Reason, Status, time};
 use crate::reconcile::node::STOPPED;
@@ -98,7 +99,7 @@ pub fn start(args: StartArgs, context: &mut CommandContext) -> CliResult {
 fn kill(context: &mut CommandContext, node: &str) -> CliResult<usize> {
     let wrong = |error: &dyn std::fmt::Display| Failure::from(Status::new(Reason::BadRequest, error.to_string()));
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
-    let kind = targets::kind("pods")?;
+    let kind = &kinds::pod::KIND;
     let wanted = ListSelection { labels: None, fields: Some(fields) };
     let pods = context.read_view(|txn| read::list(txn, kind, None, &wanted))?;
     let home = context.api()?.store().home().to_owned();

@@ -63,7 +63,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (resources, changes) = args.words.split_at(at);
     let changes = TaintChanges::parse(changes).map_err(|text| Failure::Usage("taint".into(), text))?;
     let plain = |text: &str| Err(Failure::Usage("taint".into(), text.into()));
-    match resources.first().map(|kind| targets::kind(kind.split('/').next().unwrap_or(kind))).transpose()? {
+    match resources
+        .first()
+        .map(|kind| targets::kind(context.kinds(), kind.split('/').next().unwrap_or(kind)))
+        .transpose()?
+    {
         None => return plain("one or more resources must be specified as <resource> <name>"),
         Some(kind) if kind.resource != "nodes" => {
             return plain(&format!("invalid resource type {}, only node(s) is supported", kind.resource));

@@ -226,7 +226,7 @@ fn is_lost(found: &Result<Object, Status>, uid: &str) -> bool {
 
 impl Target {
     fn find(name: &str, context: &mut CommandContext) -> CliResult<Target> {
-        let (kind, name) = one_pod::named(name, targets::kind("pods")?)?;
+        let (kind, name) = one_pod::named(context.kinds(), name)?;
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);
         let mut target = Target { api: context.take_api()?, kind, key, uid: String::new() };
         target.uid = target.named()?.uid().to_owned();

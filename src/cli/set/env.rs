@@ -109,7 +109,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// Variables that refer to the keys of a config map or a secret.
 fn references(args: &Args, context: &mut CommandContext, from: &str) -> CliResult<Vec<Value>> {
     let form = || Failure::plain(format!("error parsing --from {from:?}: must be configmap/NAME or secret/NAME"));
-    let Targets::Named(named) = targets::parse(&[from.to_owned()])? else { return Err(form()) };
+    let Targets::Named(named) = targets::parse(context.kinds(), &[from.to_owned()])? else { return Err(form()) };
     let Some((kind, name)) = named.first() else { return Err(form()) };
     let reference = match kind.kind {
         "ConfigMap" => "configMapKeyRef",

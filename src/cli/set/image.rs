@@ -4,6 +4,7 @@ use super::{ObjectEdit, SetFlags, SetVerbText, containers_mut, pod_spec};
 use crate::cli::relative::{current_folder, record};
 use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use crate::kinds::Kind;
+use crate::kinds::KindRegistry;
 use crate::kinds::image::pattern::is_path;
 use crate::object::Object;
 
@@ -37,7 +38,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
         return Err(Failure::plain(text));
     }
-    if images.is_empty() && !resources_are_wrong(&resources) {
+    if images.is_empty() && !resources_are_wrong(context.kinds(), &resources) {
         return Err(Failure::plain("at least one image update is required"));
     }
     if images.len() > 1 && images.iter().any(|(container, _)| container == "*") {
@@ -55,8 +56,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 /// Words that name no resource are told about first.
-fn resources_are_wrong(resources: &[String]) -> bool {
-    crate::cli::targets::parse(resources).is_err()
+fn resources_are_wrong(kinds: &KindRegistry, resources: &[String]) -> bool {
+    crate::cli::targets::parse(kinds, resources).is_err()
 }
 
 fn set(kind: &Kind, object: &mut Object, images: &[(String, String)], is_local: bool) -> CliResult {

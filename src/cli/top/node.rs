@@ -4,8 +4,9 @@
 use super::{order, pod, twice};
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
-use crate::cli::targets::{self, kind};
+use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
+use crate::kinds;
 use crate::kinds::pod::facts::PodRequests;
 use crate::object::{Key, Object, Reason, Status};
 use crate::reconcile::node::{LOCAL, RUNTIME};
@@ -97,7 +98,7 @@ fn by_pods(added: &[&str], context: &mut CommandContext) -> CliResult<BTreeMap<S
         return Ok(sums);
     };
     let node = |pod: &Object| pod.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
-    let resource = kind("pods")?.resource;
+    let resource = kinds::pod::KIND.resource;
     let mut pods = context.read_view(|txn| txn.list(resource, None))?;
     pods.retain(|pod| sums.contains_key(&node(pod)));
     let nodes: BTreeMap<(&str, &str), String> =
@@ -110,7 +111,7 @@ fn by_pods(added: &[&str], context: &mut CommandContext) -> CliResult<BTreeMap<S
 }
 
 fn found(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
-    let kind = kind("nodes")?;
+    let kind = &kinds::node::KIND;
     let Some(name) = args.names.first() else {
         let select = SelectFlags { selector: args.selector.clone(), ..SelectFlags::default() };
         let wanted: ListSelection = targets::list_selection(&select, kind)?;

@@ -3,8 +3,9 @@
 use super::{order, twice};
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
-use crate::cli::targets::{self, kind};
+use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
+use crate::kinds;
 use crate::object::{Key, Object, Reason, Status};
 use crate::runtime::usage;
 use crate::show::usage::{PodUsage, UsageOptions, pods};
@@ -88,7 +89,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 fn found(args: &Args, named: Option<&str>, context: &mut CommandContext) -> CliResult<Vec<Object>> {
-    let kind = kind("pods")?;
+    let kind = &kinds::pod::KIND;
     let namespace = context.namespace().to_owned();
     let Some(name) = named else {
         let wanted: ListSelection = targets::list_selection(&args.select, kind)?;

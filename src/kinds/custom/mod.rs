@@ -1,9 +1,7 @@
 //! Custom resources: the kinds that CustomResourceDefinitions declare.
 //!
-//! Knows: what a definition declares of its kind ([`CustomDefinition`]), and which definitions this process has heard of ([`known_kinds`]). Definitions
-//! are few and seldom change, so each is kept for the life of the process, as names of resources are.
-//! Never: reads a store. Whoever has read a definition tells of it ([`learn`]), or leaves word where to read them ([`learn_later`]): they may
-//! be large, and few commands name a custom kind. Who writes asks first whether it still stands as it was learnt (`apiserver::custom`). Start reading at [`learn`]; what a body has to look like is [`schema`] and [`check`].
+//! Knows: what a definition declares of its kind ([`CustomDefinition`]), and the rules of its schemas: [`schema`] and [`check`].
+//! Never: reads a store, or remembers which definitions there are; that is [`super::registry`]. Start reading at [`read_definition`].
 
 pub mod check;
 mod open_api;
@@ -21,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::OnceLock;
 
 /// Resource of the definitions.
 pub const DEFINITIONS: Resource = Resource("customresourcedefinitions.apiextensions.k8s.io");
@@ -130,63 +128,39 @@ struct Status {
     conditions: Vec<Value>,
 }
 
-type KnownDefinitions = BTreeMap<&'static str, &'static Kind>;
-
-static KNOWN: LazyLock<RwLock<KnownDefinitions>> = LazyLock::new(RwLock::default);
-
-/// Gives the stored texts of definitions.
-type DefinitionSource = Box<dyn FnOnce() -> Vec<String> + Send>;
-
-/// Sources of definitions that have not been read yet.
-static LATER: Mutex<Vec<DefinitionSource>> = Mutex::new(Vec::new());
-
-/// Leaves word where definitions can be read, once somebody asks for a kind that is not built in.
-pub fn learn_later(source: impl FnOnce() -> Vec<String> + Send + 'static) {
-    LATER.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(source));
+/// A stored definition, read.
+pub struct ReadDefinition {
+    name: String,
+    mark: (String, i64),
+    spec: Declared,
+    is_served: bool,
 }
 
-fn read_sources() {
-    let sources = std::mem::take(&mut *LATER.lock().unwrap_or_else(PoisonError::into_inner));
-    for text in sources.into_iter().flat_map(|source| source()) {
-        learn(&text);
-    }
-}
-
-/// The kinds that were learnt, ordered by resource.
-pub fn known_kinds() -> Vec<&'static Kind> {
-    read_sources();
-    KNOWN.read().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
-}
-
-/// Returns the definition of a resource, if it is a known custom resource.
-pub fn find_custom(resource: &str) -> Option<&'static CustomDefinition> {
-    if super::ALL.iter().any(|kind| kind.resource == resource) {
-        return None;
-    }
-    read_sources();
-    KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(resource)?.custom
-}
-
-/// Learns of a definition by its stored text. None when it declares no kind that can be served: its names are another's, or none of
-/// its versions is served. One that stands as it was learnt stays.
-pub fn learn(text: &str) -> Option<&'static Kind> {
-    let definition: Definition = serde_json::from_str(text).ok()?;
-    let Definition { metadata, spec, status } = definition;
-    let resource = Resource::intern(&format!("{}.{}", spec.names.plural, spec.group));
+/// Reads the stored text of a definition; none when it is not one.
+pub fn read_definition(text: &str) -> Option<ReadDefinition> {
+    let Definition { metadata, spec, status } = serde_json::from_str(text).ok()?;
     let refused = |one: &Value| one["type"] == "NamesAccepted" && one["status"] == "False";
-    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
-    if status.conditions.iter().any(refused) || !spec.versions.iter().any(|version| version.served) {
-        known.remove(resource.0);
-        return None;
+    let is_served = !status.conditions.iter().any(refused) && spec.versions.iter().any(|version| version.served);
+    Some(ReadDefinition { name: metadata.name, mark: (metadata.uid, metadata.generation), spec, is_served })
+}
+
+impl ReadDefinition {
+    /// The resource that it declares.
+    pub fn resource(&self) -> Resource {
+        Resource::intern(&format!("{}.{}", self.spec.names.plural, self.spec.group))
     }
-    let mark = (metadata.uid, metadata.generation);
-    match known.get(resource.0) {
-        Some(kind) if kind.custom.is_some_and(|custom| custom.mark == mark) => Some(kind),
-        _ => {
-            let kind: &'static Kind = Box::leak(Box::new(declare(resource, metadata.name, mark, spec)?));
-            known.insert(resource.0, kind);
-            Some(kind)
-        }
+
+    /// Whether this kind is what it declares.
+    pub fn is_declared_by(&self, kind: &Kind) -> bool {
+        self.is_served && kind.custom.is_some_and(|custom| custom.mark == self.mark)
+    }
+
+    /// The kind, kept for the life of the process: definitions are few and seldom change. None when it declares no kind that can be
+    /// served.
+    pub fn into_kind(self) -> Option<&'static Kind> {
+        let resource = self.resource();
+        let kind = declare(resource, self.name, self.mark, self.spec).filter(|_| self.is_served)?;
+        Some(Box::leak(Box::new(kind)))
     }
 }
 
@@ -195,12 +169,6 @@ pub fn compile_patterns(patterns: &[String]) {
     for pattern in patterns {
         pattern::compile_and_keep(pattern);
     }
-}
-
-/// Forgets a definition that is gone.
-pub fn forget(definition: &str) {
-    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
-    known.retain(|_, kind| kind.custom.is_none_or(|custom| custom.definition != definition));
 }
 
 fn declare(resource: Resource, definition: String, mark: (String, i64), spec: Declared) -> Option<Kind> {
@@ -397,38 +365,11 @@ impl CustomDefinition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn definition(group: &str, generation: i64, versions: Value) -> Value {
-        json!({
-            "metadata": {"name": format!("boats.{group}"), "uid": "u", "generation": generation},
-            "spec": {"group": group, "scope": "Namespaced", "versions": versions,
-                "names": {"plural": "boats", "kind": "Boat", "shortNames": ["bt"], "categories": ["fleet"]}},
-        })
-    }
 
     #[test]
     fn versions_by_precedence() {
         let mut versions = ["v1alpha1", "foo", "v2", "v1beta2", "v10", "v1beta10", "v1", "bar", "v11alpha2"];
         versions.sort_by_cached_key(|version| std::cmp::Reverse(precedence(version)));
         assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v11alpha2", "v1alpha1", "bar", "foo"]);
-    }
-
-    #[test]
-    fn a_definition_is_learnt_once_changed_and_forgotten() {
-        let versions = json!([{"name": "v1beta1", "served": true}, {"name": "v1", "served": true}, {"name": "v2", "served": false}]);
-        let text = definition("learnt.dev", 1, versions.clone()).to_string();
-        let kind = learn(&text).expect("a kind");
-        assert_eq!(
-            (kind.api_version(), kind.also, kind.singular()),
-            ("learnt.dev/v1".into(), &["learnt.dev/v1beta1"][..], "boat".into())
-        );
-        assert!(std::ptr::eq(learn(&text).expect("a kind"), kind), "it stands as it was");
-        let other = learn(&definition("learnt.dev", 2, versions).to_string()).expect("a kind");
-        assert!(!std::ptr::eq(other, kind));
-        assert!(crate::kinds::by_name("boats.learnt.dev").is_some_and(|known| std::ptr::eq(known, other)));
-        forget("boats.learnt.dev");
-        assert!(crate::kinds::by_name("boats.learnt.dev").is_none());
-        assert!(learn(&definition("learnt.dev", 3, json!([{"name": "v1", "served": false}])).to_string()).is_none());
     }
 }

@@ -4,7 +4,7 @@ use super::super::convergence;
 use super::super::tick::INTERNAL_ERROR;
 use super::{
     CauseChain, CauseLink, ControlPlaneState, ConvergenceState, LastActivity, autoscaler, container, disruption,
-    dry_run, image, ingress, last_activity, name, needs, node, plane, pod, service, workload,
+    dry_run, image, ingress, last_activity, needs, node, plane, pod, row_name, service, workload,
 };
 use crate::object::{Key, Resource};
 use crate::world::{Row, World};
@@ -25,7 +25,7 @@ pub fn explain(world: &mut World, key: &Key, of: &ControlPlaneState) -> Option<C
         show_panic(world, link);
     }
     links.insert(0, plane(of, world.now, missing));
-    Some(CauseChain { about: name(key), links, place: above + 1 })
+    Some(CauseChain { about: row_name(&row), links, place: above + 1 })
 }
 
 /// Shows that a loop panicked when it was last asked about an object, as its events tell. Loops that go by what machines report, as the
@@ -103,7 +103,7 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
         CauseLink { wanted: "to be gone".into(), seen, standing: ConvergenceState::Converging, next: None, ..link };
     let is_pod_that_ends = row.pod().is_some_and(|_| world.now < row.deletion.unwrap_or(world.now));
     link.stuck_if(!foreign.is_empty() && !is_pod_that_ends, || {
-        let kind = name(&row.key);
+        let kind = row_name(row);
         format!(
             "let who set {} finish, or give it up: kloop patch {kind}{} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
             foreign.join(", "),

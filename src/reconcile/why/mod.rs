@@ -114,7 +114,7 @@ impl ControlPlaneState {
     fn correct(&self, world: &World, row: &Row) -> String {
         let owners = chain::owners(world, row);
         let top = owners.first().map_or(row, |top| top);
-        let (me, place) = (name(&top.key), chain::in_namespace(&top.key));
+        let (me, place) = (row_name(top), chain::in_namespace(&top.key));
         match top.key.resource.0 {
             _ if self.pretends => format!("change the manifest of {me}"),
             // The template of a Job is immutable.
@@ -132,7 +132,7 @@ impl ControlPlaneState {
         if self.pretends || !chain::owners(world, row).is_empty() {
             return self.correct(world, row);
         }
-        let (me, place) = (name(&row.key), chain::in_namespace(&row.key));
+        let (me, place) = (row_name(row), chain::in_namespace(&row.key));
         format!("change the manifest of {me}, and: kloop replace --force -f FILE{place}")
     }
 }
@@ -193,7 +193,7 @@ impl CauseLink {
     /// A link about an object, by the loop that is responsible for its kind, converged until something is found.
     fn from_row(row: &Row) -> CauseLink {
         let about = Some(last_activity::EventSubject::from_row(row));
-        CauseLink { what: name(&row.key), by: dry_run::responsible(row), about, ..CauseLink::default() }
+        CauseLink { what: row_name(row), by: dry_run::responsible(row), about, ..CauseLink::default() }
     }
 
     /// Stuck, with what to do about it.
@@ -301,7 +301,12 @@ fn plane(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink {
     CauseLink { next, standing, ..link }
 }
 
-/// `deployment/web`, `pod/web-0`.
+/// `deployment/web`, `boat/ida`: by the kind that the object itself names, which may be a custom one.
+fn row_name(row: &Row) -> String {
+    format!("{}/{}", row.body().kind().to_lowercase(), row.key.name)
+}
+
+/// The same of a built-in kind.
 pub fn name(key: &Key) -> String {
     let kind = kinds::by_resource(key.resource);
     format!("{}/{}", kind.map_or_else(|| key.resource.plural().to_owned(), |kind| kind.singular()), key.name)

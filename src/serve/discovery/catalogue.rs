@@ -1,6 +1,6 @@
 //! The resources that are served, by group and version: those of the kinds, and what has a path of its own below them.
 
-use crate::kinds::{self, Kind};
+use crate::kinds::{Kind, KindRegistry};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ const BELOW: [SubresourceRows; 6] = [
 ];
 
 /// Every group.
-pub fn groups() -> Vec<ApiGroup> {
+pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
     let mut groups: Vec<ApiGroup> = Vec::new();
     let mut add = |group: &str, version: &str, served: Vec<ServedResource>| {
         let at = groups.iter().position(|known| known.name == group).unwrap_or_else(|| {
@@ -88,7 +88,7 @@ pub fn groups() -> Vec<ApiGroup> {
             None => versions.push((version.to_owned(), served)),
         }
     };
-    for kind in kinds::all_kinds() {
+    for kind in kinds.all() {
         add(kind.resource.group(), kind.version, of_kind(kind));
         for other in kind.also {
             let (group, version) = other.rsplit_once('/').unwrap_or(("", other));

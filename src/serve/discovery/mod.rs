@@ -29,9 +29,9 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
     }
     // Others may have brought definitions since.
     api.read_view(custom::learn_all)?;
-    let groups = catalogue::groups();
+    let groups = catalogue::groups(api.kinds());
     match document {
-        ApiDocument::OpenApi3 => return Ok(openapi::index(&groups)),
+        ApiDocument::OpenApi3 => return Ok(openapi::index(api.kinds(), &groups)),
         ApiDocument::OpenApi3Of(path) => return openapi::document(api, &groups, path),
         _ => {}
     }

@@ -10,7 +10,8 @@ mod log_tail;
 mod stream;
 
 use super::{AnswerBody, ApiRequest, HttpAnswer};
-use crate::apiserver::Api;
+use crate::apiserver::{Api, custom};
+use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
 use crate::reconcile::store_files::identity;
 use crate::runtime::descriptors;
@@ -82,6 +83,8 @@ struct ServerState {
     acceptor: Option<TlsAcceptor>,
     /// Open states that nobody works with at the moment.
     idle: Mutex<Vec<Api>>,
+    /// The kinds of the cluster, which all of them share.
+    kinds: KindRegistry,
     tail: OnceLock<Arc<LogTail>>,
 }
 
@@ -92,6 +95,7 @@ impl HttpServer {
         let HttpServer { state, listener, entry, guard, acceptor } = self;
         let shared = Arc::new(ServerState {
             place: identity(&state),
+            kinds: custom::kinds_in(&state),
             state,
             guard,
             acceptor,
@@ -274,6 +278,7 @@ impl ServerState {
             return Ok(api);
         }
         Api::open(&self.state, OpenMode::Existing, "serve")
+            .map(|api| api.with_kinds(&self.kinds))
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
     }
 

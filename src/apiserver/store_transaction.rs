@@ -1,0 +1,229 @@
+//! The store as the API server's pipeline sees it: a transaction that writes, and a view that only reads.
+//!
+//! Knows: how stored texts become objects, which leases are computed and not kept, and what a transaction has learnt of kinds and
+//! allocations. Never: commits by itself; [`super::Api`] does. Start reading at [`WriteTxn`].
+
+use super::ApiResult;
+use super::api::{HEARD, NETWORK, object_of, refused};
+use super::env::Env;
+use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
+use super::rules::node_leases::{self, LEASES, NAMESPACE};
+use super::transaction::Transaction;
+use crate::kinds::KindRegistry;
+use crate::kinds::custom::DEFINITIONS;
+use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::store::{StoreRead, StoredObject, Txn};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Patterns that are compiled ahead of one write at most: all of them are still kept when it is made again.
+const MOST_DEFERRED: usize = 1000;
+
+fn objects_of(stored: Vec<StoredObject>) -> ApiResult<Vec<Object>> {
+    stored.iter().map(object_of).collect()
+}
+
+pub(super) fn network_of(read: &dyn StoreRead) -> u8 {
+    read.meta(NETWORK).ok().flatten().and_then(|text| text.parse().ok()).unwrap_or(77)
+}
+
+/// A snapshot as a write transaction that refuses to write.
+pub(super) struct ReadView<'a> {
+    pub snapshot: &'a dyn StoreRead,
+    pub kinds: &'a KindRegistry,
+    pub now: Time,
+}
+
+/// A store's transaction as a write transaction.
+pub(super) struct WriteTxn<'a> {
+    pub txn: Txn<'a>,
+    pub actor: String,
+    pub now: Time,
+    pub outside: &'a mut Env,
+    pub network: u8,
+    pub wrote: bool,
+    /// The cluster's registry, which takes over what this transaction has learnt once it is committed.
+    pub committed_kinds: KindRegistry,
+    /// The kinds as this transaction has them: with a layer for each definition that it wrote.
+    pub kinds: KindRegistry,
+    /// Allocations of Services, once they are needed.
+    pub holdings: Option<Rc<ServiceAllocations>>,
+    /// Whether a write that needs patterns that are not compiled is made again.
+    pub defers: bool,
+    /// Those that the last write needed.
+    pub missing_patterns: Vec<String>,
+}
+
+/// The resource of nodes.
+const NODES: Resource = Resource("nodes");
+
+/// The resource of what holds addresses.
+const SERVICES: Resource = Resource("services");
+
+impl WriteTxn<'_> {
+    /// Keeps the cached allocations up to date with the transaction's own writes.
+    fn record_allocation(&mut self, service: &Key, held: Option<ServiceAllocation>) {
+        let Some(holdings) = self.holdings.as_mut().filter(|_| service.resource == SERVICES).map(Rc::make_mut) else {
+            return;
+        };
+        match held {
+            Some(held) => holdings.put(service, held),
+            None => holdings.remove(service),
+        }
+    }
+
+    /// Commits what was written; the cluster's registry then learns of the definitions among it.
+    pub fn commit(self) -> ApiResult<()> {
+        if self.wrote {
+            self.txn.commit().map_err(|error| refused(&error.into()))?;
+            self.committed_kinds.take_over(&self.kinds);
+        }
+        Ok(())
+    }
+}
+
+impl ReadView<'_> {
+    fn last_heartbeat(&self) -> Option<Time> {
+        self.snapshot.meta(HEARD).ok().flatten()?.parse().ok()
+    }
+
+    /// The leases of nodes that are not kept as objects.
+    fn node_leases(&self) -> ApiResult<Vec<Object>> {
+        let Some(heard) = self.last_heartbeat() else { return Ok(Vec::new()) };
+        let nodes = self.list(NODES, None)?;
+        Ok(nodes.iter().filter_map(|node| node_leases::lease_for_node(node, heard)).collect())
+    }
+}
+
+impl Transaction for ReadView<'_> {
+    fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
+        let mut kept = self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
+        if key.resource == NODES
+            && let Some((node, heard)) = kept.as_mut().zip(self.last_heartbeat())
+        {
+            node_leases::refresh(node, heard);
+        }
+        match self.last_heartbeat() {
+            Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
+                let node = self.get(&Key::new(NODES, "", &key.name))?;
+                Ok(node.and_then(|node| node_leases::lease_for_node(&node, heard)))
+            }
+            _ => Ok(kept),
+        }
+    }
+
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
+        let mut objects = objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)?;
+        if resource == NODES
+            && let Some(heard) = self.last_heartbeat()
+        {
+            objects.iter_mut().for_each(|node| node_leases::refresh(node, heard));
+        }
+        if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
+            let kept =
+                |lease: &Object| objects.iter().any(|one| (one.namespace(), one.name()) == (NAMESPACE, lease.name()));
+            let computed: Vec<Object> = self.node_leases()?.into_iter().filter(|lease| !kept(lease)).collect();
+            objects.extend(computed);
+            objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
+        }
+        Ok(objects)
+    }
+
+    fn put(&mut self, key: &Key, _object: Object) -> ApiResult<Arc<Object>> {
+        Err(read_only(key))
+    }
+
+    fn remove(&mut self, key: &Key, _last: Object) -> ApiResult<Arc<Object>> {
+        Err(read_only(key))
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn random(&mut self) -> u64 {
+        0
+    }
+
+    fn network(&self) -> u8 {
+        network_of(self.snapshot)
+    }
+
+    fn kinds(&self) -> &KindRegistry {
+        self.kinds
+    }
+}
+
+fn read_only(key: &Key) -> Status {
+    Status::new(Reason::InternalError, format!("{key}: a write in a read-only look; this is a bug"))
+}
+
+impl Transaction for WriteTxn<'_> {
+    fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
+        self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()
+    }
+
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
+        objects_of(self.txn.list(resource, namespace).map_err(|error| refused(&error))?)
+    }
+
+    fn holdings(&mut self) -> ApiResult<Rc<ServiceAllocations>> {
+        if self.holdings.is_none() {
+            let mut holdings = ServiceAllocations::default();
+            for stored in self.txn.list(SERVICES, None).map_err(|error| refused(&error))? {
+                let held = serde_json::from_str(&stored.body);
+                holdings.put(&stored.key, held.unwrap_or_default());
+            }
+            self.holdings = Some(Rc::new(holdings));
+        }
+        Ok(self.holdings.clone().unwrap_or_default())
+    }
+
+    fn put(&mut self, key: &Key, mut object: Object) -> ApiResult<Arc<Object>> {
+        let body = |revision: u64| object.text_at(revision);
+        let revision = self.txn.put(key, object.uid(), body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        object.set(&["metadata", "resourceVersion"], revision.to_string());
+        self.wrote = true;
+        if key.resource == DEFINITIONS {
+            self.kinds = self.kinds.layer();
+            self.kinds.learn(&object.0.to_string());
+        }
+        self.record_allocation(key, (key.resource == SERVICES).then(|| ServiceAllocation::from_service(&object)));
+        Ok(Arc::new(object))
+    }
+
+    fn remove(&mut self, key: &Key, mut last: Object) -> ApiResult<Arc<Object>> {
+        let body = |revision: u64| last.text_at(revision);
+        let revision = self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        last.set(&["metadata", "resourceVersion"], revision.to_string());
+        self.wrote = true;
+        if key.resource == DEFINITIONS {
+            self.kinds = self.kinds.layer();
+            self.kinds.forget(&key.name);
+        }
+        self.record_allocation(key, None);
+        Ok(Arc::new(last))
+    }
+
+    fn defer_patterns(&mut self, patterns: Vec<String>) -> bool {
+        let is_deferred = self.defers && patterns.len() <= MOST_DEFERRED;
+        self.missing_patterns = if is_deferred { patterns } else { Vec::new() };
+        is_deferred
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn random(&mut self) -> u64 {
+        self.outside.random()
+    }
+
+    fn network(&self) -> u8 {
+        self.network
+    }
+
+    fn kinds(&self) -> &KindRegistry {
+        &self.kinds
+    }
+}

@@ -1,0 +1,220 @@
+//! The kinds that a cluster serves: the built-in ones, and those that its definitions declare.
+//!
+//! Knows: which custom kinds were learnt, in layers: a transaction, a dry run or a command puts a layer of its own over the cluster's
+//! registry, and whatever it learns is gone with it unless the cluster's registry takes it over after the commit.
+//! Never: opens a store. The owner of a registry may give it a source of stored definitions, which is asked when somebody first names a
+//! kind that is not built in: definitions may be large, and few commands need them. Start reading at [`KindRegistry`].
+
+use super::{ALL, Kind, custom, fits_kind, named_among};
+use crate::object::{Resource, Str};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Gives the stored texts of definitions.
+pub type DefinitionSource = Box<dyn FnOnce() -> Vec<String> + Send>;
+
+/// What a layer knows of a resource: its kind, or that its definition is gone.
+type Known = BTreeMap<&'static str, Option<&'static Kind>>;
+
+/// A handle to the kinds of one cluster; clones share what they learn.
+#[derive(Clone, Default)]
+pub struct KindRegistry(Arc<Layer>);
+
+#[derive(Default)]
+struct Layer {
+    base: Option<KindRegistry>,
+    known: RwLock<Known>,
+    /// Where the definitions are that were not read yet.
+    source: Mutex<Option<DefinitionSource>>,
+    /// The revisions at which definitions were last read, by uid.
+    seen: Mutex<HashMap<Str, u64>>,
+}
+
+impl std::fmt::Debug for KindRegistry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KindRegistry").finish_non_exhaustive()
+    }
+}
+
+impl KindRegistry {
+    /// A registry that reads its definitions from a source when somebody first asks for a kind that is not built in.
+    pub fn with_source(source: DefinitionSource) -> KindRegistry {
+        let layer = Layer { source: Mutex::new(Some(source)), ..Layer::default() };
+        KindRegistry(Arc::new(layer))
+    }
+
+    /// A layer over this registry: it sees what this one knows, and keeps to itself what it learns.
+    pub fn layer(&self) -> KindRegistry {
+        KindRegistry(Arc::new(Layer { base: Some(self.clone()), ..Layer::default() }))
+    }
+
+    /// Learns of a definition by its stored text. None when it declares no kind that can be served: its names are another's, or none of
+    /// its versions is served. One that stands as it was learnt stays.
+    pub fn learn(&self, definition: &str) -> Option<&'static Kind> {
+        self.read_source();
+        self.insert(definition)
+    }
+
+    fn insert(&self, definition: &str) -> Option<&'static Kind> {
+        let learnt = custom::read_definition(definition)?;
+        let resource = learnt.resource();
+        let kind = match self.find(resource.0) {
+            Some(kind) if learnt.is_declared_by(kind) => Some(kind),
+            _ => learnt.into_kind(),
+        };
+        self.write().insert(resource.0, kind);
+        kind
+    }
+
+    /// Forgets the kind of a definition that is gone, by the definition's name.
+    pub fn forget(&self, definition: &str) {
+        let gone: Vec<&Kind> = self.custom_kinds().into_iter().filter(|kind| is_declared(kind, definition)).collect();
+        self.write().extend(gone.iter().map(|kind| (kind.resource.0, None)));
+    }
+
+    /// Notes that a definition was read at a revision; false when it was read at this one before.
+    pub fn is_changed(&self, uid: &Str, revision: u64) -> bool {
+        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(uid.clone(), revision) != Some(revision)
+    }
+
+    /// Takes over whatever a layer has learnt since it was put over this registry.
+    pub fn take_over(&self, layer: &KindRegistry) {
+        if Arc::ptr_eq(&self.0, &layer.0) {
+            return;
+        }
+        if let Some(base) = &layer.0.base {
+            self.take_over(base);
+        }
+        let learnt = layer.0.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        self.write().extend(learnt);
+    }
+
+    /// The custom kinds, ordered by resource.
+    pub fn custom_kinds(&self) -> Vec<&'static Kind> {
+        self.known().into_values().flatten().collect()
+    }
+
+    /// Every kind: the built-in ones, then the custom ones by their resource.
+    pub fn all(&self) -> impl Iterator<Item = &'static Kind> + use<> {
+        ALL.iter().copied().chain(self.custom_kinds())
+    }
+
+    /// The kind of an object by its `apiVersion` and `kind`.
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&'static Kind> {
+        super::by_kind(api_version, kind)
+            .or_else(|| self.custom_kinds().into_iter().find(|known| fits_kind(known, api_version, kind)))
+    }
+
+    /// The kind of a resource, `deployments.apps`.
+    pub fn by_resource(&self, resource: Resource) -> Option<&'static Kind> {
+        super::by_resource(resource).or_else(|| self.custom(resource.0))
+    }
+
+    /// The kind that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
+    pub fn by_name(&self, name: &str) -> Option<&'static Kind> {
+        super::by_name(name).or_else(|| named_among(&self.custom_kinds(), name))
+    }
+
+    fn custom(&self, resource: &str) -> Option<&'static Kind> {
+        self.read_source();
+        self.find(resource)
+    }
+
+    fn find(&self, resource: &str) -> Option<&'static Kind> {
+        let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner).get(resource).copied();
+        known.unwrap_or_else(|| self.0.base.as_ref()?.custom(resource))
+    }
+
+    /// All that is known, this layer's own over those below.
+    fn known(&self) -> Known {
+        self.read_source();
+        let mut known = self.0.base.as_ref().map(KindRegistry::known).unwrap_or_default();
+        known.extend(
+            self.0.known.read().unwrap_or_else(PoisonError::into_inner).iter().map(|(name, kind)| (*name, *kind)),
+        );
+        known
+    }
+
+    /// Reads the source once; others wait until it is read.
+    fn read_source(&self) {
+        let mut source = self.0.source.lock().unwrap_or_else(PoisonError::into_inner);
+        for text in source.take().into_iter().flat_map(|source| source()) {
+            self.insert(&text);
+        }
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Known> {
+        self.0.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_declared(kind: &Kind, definition: &str) -> bool {
+    kind.custom.is_some_and(|custom| custom.definition == definition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn definition(generation: i64, versions: Value) -> String {
+        json!({
+            "metadata": {"name": "boats.learnt.dev", "uid": "u", "generation": generation},
+            "spec": {"group": "learnt.dev", "scope": "Namespaced", "versions": versions,
+                "names": {"plural": "boats", "kind": "Boat", "shortNames": ["bt"], "categories": ["fleet"]}},
+        })
+        .to_string()
+    }
+
+    fn served(name: &str) -> Value {
+        json!([{"name": name, "served": true}])
+    }
+
+    #[test]
+    fn a_definition_is_learnt_once_changed_and_forgotten() {
+        let kinds = KindRegistry::default();
+        let versions = json!([{"name": "v1beta1", "served": true}, {"name": "v1", "served": true}, {"name": "v2", "served": false}]);
+        let text = definition(1, versions.clone());
+        let kind = kinds.learn(&text).expect("a kind");
+        assert_eq!(
+            (kind.api_version(), kind.also, kind.singular()),
+            ("learnt.dev/v1".into(), &["learnt.dev/v1beta1"][..], "boat".into())
+        );
+        assert!(std::ptr::eq(kinds.learn(&text).expect("a kind"), kind), "it stands as it was");
+        let other = kinds.learn(&definition(2, versions)).expect("a kind");
+        assert!(!std::ptr::eq(other, kind));
+        assert!(kinds.by_name("boats.learnt.dev").is_some_and(|known| std::ptr::eq(known, other)));
+        assert!(kinds.by_kind("learnt.dev/v1beta1", "Boat").is_some());
+        kinds.forget("boats.learnt.dev");
+        assert!(kinds.by_name("bt").is_none() && kinds.all().all(|kind| kind.custom.is_none()));
+        assert!(kinds.learn(&definition(3, json!([{"name": "v1", "served": false}]))).is_none());
+    }
+
+    #[test]
+    fn a_layer_keeps_to_itself_what_it_learns() {
+        let cluster = KindRegistry::default();
+        let first = cluster.layer();
+        assert!(first.learn(&definition(1, served("v1"))).is_some());
+        let second = first.layer();
+        assert!(second.by_name("boats").is_some() && cluster.by_name("boats").is_none());
+        second.forget("boats.learnt.dev");
+        assert!(second.by_name("boats").is_none() && first.by_name("boats").is_some());
+        cluster.take_over(&first);
+        assert!(cluster.by_name("boats").is_some());
+        cluster.take_over(&second);
+        assert!(cluster.by_name("boats").is_none());
+    }
+
+    #[test]
+    fn definitions_are_read_when_a_kind_is_not_built_in() {
+        let (asked, answers) = std::sync::mpsc::channel();
+        let kinds = KindRegistry::with_source(Box::new(move || {
+            asked.send(()).unwrap();
+            vec![definition(1, served("v1"))]
+        }));
+        assert!(kinds.by_name("pods").is_some() && answers.try_recv().is_err());
+        assert!(kinds.by_resource(Resource("boats.learnt.dev")).is_some() && answers.try_recv().is_ok());
+        assert!(kinds.by_name("boats").is_some() && answers.try_recv().is_err(), "they are read once");
+    }
+}
