@@ -57,7 +57,7 @@ pub struct Api {
 impl Api {
     /// Opens the cluster's state, and fills it with what every cluster has when it is new. `actor` is who writes, for the log.
     pub fn open(path: &Path, access: OpenMode, actor: &str) -> std::result::Result<Api, OpenError> {
-        let mut api = Api::over(Store::open(path, access)?, actor, Env::System);
+        let mut api = Api::with_store(Store::open(path, access)?, actor, Env::System);
         api.kinds = custom::kinds_in(path);
         api.fill_when_new(path)?;
         Ok(api)
@@ -69,7 +69,7 @@ impl Api {
         self
     }
 
-    fn over(store: Store, actor: &str, outside: Env) -> Api {
+    fn with_store(store: Store, actor: &str, outside: Env) -> Api {
         Api { store, actor: actor.into(), outside, wrote: false, kinds: KindRegistry::default(), on_wait: None }
     }
 
@@ -80,14 +80,14 @@ impl Api {
 
     /// A cluster in memory whose time and chance may be pretended.
     pub fn rehearsed(actor: &str, outside: Env) -> std::result::Result<Api, OpenError> {
-        let mut api = Api::over(Store::in_memory()?, actor, outside);
+        let mut api = Api::with_store(Store::in_memory()?, actor, outside);
         api.fill_when_new(Path::new(":memory:"))?;
         Ok(api)
     }
 
     /// A copy in memory of what a store holds. Nothing that is done to it reaches the store.
     pub fn copy_of(read: &dyn StoreRead, actor: &str, outside: Env) -> ApiResult<Api> {
-        let mut api = Api::over(Store::in_memory().map_err(of_opening)?, actor, outside);
+        let mut api = Api::with_store(Store::in_memory().map_err(of_opening)?, actor, outside);
         let now = api.outside.now();
         let wrong = |error: StoreError| refused(&error);
         let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
@@ -321,10 +321,10 @@ pub fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Key;
     use crate::apiserver::WriteOptions;
     use crate::apiserver::create::create;
     use crate::kinds;
+    use crate::object::Key;
     use crate::store::InjectedFault;
     use serde_json::json;
 

@@ -118,7 +118,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
             Err(failure) => failures.push(failure),
         }
     }
-    let (mut applied, mut needs_plane) = (Vec::new(), false);
+    let (mut applied, mut needs_plane) = (Vec::new(), None);
     let write = |txn: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {
         let object = sent(manifest, kind, key, validation)?;
         if let Some(applier) = &applier {
@@ -136,7 +136,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         let done = done.or_else(|why| why.in_spite_of(args, context, (manifest, kind, &key), &options));
         match done.and_then(|done| print_result(args, context, kind, done, (dry_run, again))) {
             Ok(object) => {
-                needs_plane |= control_plane::is_needed_for(kind);
+                needs_plane = needs_plane.or(Some(kind).filter(|kind| control_plane::is_needed_for(kind)));
                 applied.push(object);
             }
             Err(failure) => failures.push(failure),
@@ -155,8 +155,8 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         };
         context.print(&text)?;
     }
-    if needs_plane && !again && dry_run == DryRun::None {
-        control_plane::tell_hint(context)?;
+    if let Some(kind) = needs_plane.filter(|_| !again) {
+        control_plane::tell_hint_for(kind, dry_run, context)?;
     }
     Failure::from_failures(failures).map(|()| applied)
 }

@@ -1,36 +1,82 @@
-//! Hints for a cluster on which no control plane has run yet: objects are kept there, and nothing acts on them.
+//! Hints for a cluster on which no control plane runs: objects are kept there, and nothing acts on them.
 
 use super::flags::DryRun;
 use super::{CliResult, CommandContext};
 use crate::kinds::Kind;
+use crate::object::{Time, time};
 use crate::reconcile::control_loop::HEARD;
 use crate::reconcile::leader;
+
+/// The control plane of a cluster, as far as a command can tell.
+enum PlaneState {
+    /// There is no cluster yet.
+    NoCluster,
+    /// None has run yet.
+    NeverRan,
+    /// None runs; the last one was heard of at this moment.
+    Stopped(Option<Time>),
+    /// One runs.
+    Runs,
+}
 
 /// Whether objects of a kind need a control plane to become anything: pods, and what makes pods.
 pub fn is_needed_for(kind: &Kind) -> bool {
     kind.categories.contains(&"all") && kind.resource.0 != "services"
 }
 
-/// The hint with the next command, where a cluster is there and no control plane has run on it, nor runs now.
-pub fn hint(context: &mut CommandContext) -> CliResult<Option<String>> {
-    let flag = context.globals.state.as_ref().map(|state| format!(" --state {}", state.display())).unwrap_or_default();
-    let Some(api) = context.existing()? else { return Ok(None) };
-    let has_run =
-        api.read(|snapshot| snapshot.meta(HEARD))?.is_some() || leader::leader_of(api.store().home()).is_some();
-    let text =
-        format!("hint: no control plane has run here yet, so that nothing starts; run: kloop{flag} reconcile --watch");
-    Ok((!has_run).then_some(text))
+fn plane_state(context: &mut CommandContext) -> CliResult<PlaneState> {
+    let Some(api) = context.existing()? else { return Ok(PlaneState::NoCluster) };
+    if leader::leader_of(api.store().home()).is_some() {
+        return Ok(PlaneState::Runs);
+    }
+    Ok(match api.read(|snapshot| snapshot.meta(HEARD))? {
+        Some(heard) => PlaneState::Stopped(heard.parse().ok()),
+        None => PlaneState::NeverRan,
+    })
 }
 
-/// Tells the hint when an object of this kind was written.
-pub fn tell_hint_for(kind: &Kind, dry_run: DryRun, context: &mut CommandContext) -> CliResult {
-    if is_needed_for(kind) && dry_run == DryRun::None { tell_hint(context) } else { Ok(()) }
-}
-
-/// Tells the hint on standard error.
+/// Tells on standard error what to run where nothing has run yet.
 pub fn tell_hint(context: &mut CommandContext) -> CliResult {
-    if let Some(hint) = hint(context)? {
-        context.print_notice(&hint);
+    let flag = context.globals.state.as_ref().map(|state| format!(" --state {}", state.display())).unwrap_or_default();
+    let state = context.state();
+    let text = match plane_state(context)? {
+        PlaneState::NoCluster => format!(
+            "there is no cluster at {} yet: kloop{flag} apply makes one, and kloop{flag} reconcile --watch runs it",
+            state.display()
+        ),
+        PlaneState::NeverRan => {
+            format!("no control plane has run here yet, so that nothing starts; run: kloop{flag} reconcile --watch")
+        }
+        PlaneState::Stopped(_) | PlaneState::Runs => return Ok(()),
+    };
+    context.print_notice(&format!("hint: {text}"));
+    Ok(())
+}
+
+/// Tells, when an object of this kind was written, what to run for it to become anything.
+pub fn tell_hint_for(kind: &Kind, dry_run: DryRun, context: &mut CommandContext) -> CliResult {
+    if !is_needed_for(kind) || dry_run != DryRun::None {
+        return Ok(());
+    }
+    tell_hint(context)?;
+    if let PlaneState::Stopped(_) = plane_state(context)? {
+        context.print_notice("hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)");
     }
     Ok(())
+}
+
+/// Tells the age of a picture of running things when no control plane keeps it up to date any more.
+pub fn tell_age(context: &mut CommandContext) -> CliResult {
+    if let PlaneState::Stopped(Some(heard)) = plane_state(context)? {
+        let age = time::age((context.now().as_second() - heard.as_second()).max(0));
+        context.print_notice(&format!(
+            "hint: no control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."
+        ));
+    }
+    Ok(())
+}
+
+/// Tells that there is no cluster yet, after a command did not find an object.
+pub fn tell_missing_cluster(context: &mut CommandContext) -> CliResult {
+    if let PlaneState::NoCluster = plane_state(context)? { tell_hint(context) } else { Ok(()) }
 }

@@ -26,7 +26,9 @@ pub struct Deadline {
 impl Deadline {
     /// Watches from now on; no timeout waits without end. Make it before the first look, so that no news falls between.
     pub fn new(context: &mut CommandContext, timeout: Option<Duration>) -> CliResult<Deadline> {
-        let hint = watch_hint(context.api()?.store());
+        // A place that is none of a cluster's is refused; where there will be a cluster, it is looked for again and again.
+        context.read_view(|_| Ok(()))?;
+        let hint = context.existing()?.and_then(|api| watch_hint(api.store()));
         Ok(Deadline {
             hint,
             untold: Cell::default(),
@@ -37,8 +39,9 @@ impl Deadline {
 
     /// The same for what only a control plane brings about: when none has come after a moment, or by the end, it is said once.
     pub fn with_control_plane(context: &mut CommandContext, timeout: Option<Duration>) -> CliResult<Deadline> {
-        let home = context.api()?.store().home().to_owned();
-        Ok(Deadline { untold: Cell::new(Some(home)), ..Deadline::new(context, timeout)? })
+        let deadline = Deadline::new(context, timeout)?;
+        let home = context.existing()?.map(|api| api.store().home().to_owned());
+        Ok(Deadline { untold: Cell::new(Some(home.unwrap_or_else(|| context.state()))), ..deadline })
     }
 
     /// Waits until there may be news; false when the time is over.

@@ -39,6 +39,15 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether an object was not found, and nothing else was wrong.
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Failure::Api { status, .. } => status.reason == Reason::NotFound,
+            Failure::Many(failures) => failures.iter().all(Failure::is_not_found),
+            _ => false,
+        }
+    }
+
     /// `error: text`.
     pub fn plain(text: impl Into<String>) -> Failure {
         Failure::Plain(text.into())

@@ -6,9 +6,7 @@ use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::read;
 use crate::apiserver::scale::subresource;
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Reason, Time, time};
-use crate::reconcile::control_loop::HEARD;
-use crate::reconcile::leader;
+use crate::object::{Key, Object, Reason, Time};
 use crate::show::print::{ObjectPrinter, OutputFormat};
 use crate::show::sort::SortBy;
 use crate::show::table::{self, Table};
@@ -297,24 +295,11 @@ fn print_tables(
         };
         context.print_notice(&format!("No resources found{place}"));
     }
-    if runs {
-        say_how_old(context)?;
-    }
     if needs_plane {
         control_plane::tell_hint(context)?;
     }
+    if runs {
+        control_plane::tell_age(context)?;
+    }
     Failure::from_failures(failures)
-}
-
-/// Says how old a picture of running things is when no control plane keeps it up to date any more.
-fn say_how_old(context: &mut CommandContext) -> CliResult {
-    let Some(api) = context.existing()? else { return Ok(()) };
-    let heard = api.read(|snapshot| snapshot.meta(HEARD))?;
-    let heard = heard.and_then(|text| text.parse::<Time>().ok());
-    let Some(heard) = heard.filter(|_| leader::leader_of(api.store().home()).is_none()) else { return Ok(()) };
-    let age = time::age((context.now().as_second() - heard.as_second()).max(0));
-    context.print_notice(&format!(
-        "hint: no control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."
-    ));
-    Ok(())
 }

@@ -225,10 +225,15 @@ pub fn main() -> ExitCode {
     if let Err(failure) = globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
         return context.finish(Err(failure));
     }
-    // The words may name custom kinds, which are known once the cluster is open. The verb reports an error in opening it.
+    // A state that cannot be used is the first thing to say, before a word that names no kind in it. The verb reports it.
     let _ = context.existing();
     let outcome = cli.verb.run(&mut context);
+    let is_missing = outcome.as_ref().is_err_and(Failure::is_not_found);
     let code = context.finish(outcome);
+    if is_missing {
+        // A state that cannot be opened was told of before.
+        let _ = control_plane::tell_missing_cluster(&mut context);
+    }
     context.tidy();
     code
 }

@@ -193,9 +193,9 @@ impl Cluster {
             writes.truncate(1);
             self.queue.insert((index, key.clone()));
         }
-        memory.iter().for_each(|memory| self.world.facts.remember(memory));
+        memory.iter().for_each(|memory| self.world.remember(memory));
         for effect in &effects {
-            self.world.facts.ordered(effect, self.world.now);
+            self.world.note_order(effect);
         }
         for write in writes {
             self.log.push(format!("{}: {}", ALL[index].name, verb_text(&write.verb)));

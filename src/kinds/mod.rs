@@ -288,7 +288,7 @@ fn fits_kind(known: &Kind, api_version: &str, kind: &str) -> bool {
     known.kind == kind && (known.api_version() == api_version || known.also.contains(&api_version))
 }
 
-/// Of these kinds the one that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
+/// The one of these kinds that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
 fn named_among(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
     let lower = name.to_ascii_lowercase();
     // Short names alone have to be written as they are.

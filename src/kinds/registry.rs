@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Gives the stored texts of definitions.
 pub type DefinitionSource = Box<dyn FnOnce() -> Vec<String> + Send>;
 
-/// What a layer knows of a resource: its kind, or that its definition is gone.
+/// The kind of each resource that a layer knows, or none where its definition is gone.
 type Known = BTreeMap<&'static str, Option<&'static Kind>>;
 
 /// A handle to the kinds of one cluster; clones share what they learn.
@@ -24,7 +24,7 @@ pub struct KindRegistry(Arc<Layer>);
 struct Layer {
     base: Option<KindRegistry>,
     known: RwLock<Known>,
-    /// Where the definitions are that were not read yet.
+    /// Gives the stored definitions, as long as they were not read.
     source: Mutex<Option<DefinitionSource>>,
     /// The revisions at which definitions were last read, by uid.
     seen: Mutex<HashMap<Str, u64>>,

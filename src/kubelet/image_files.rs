@@ -27,19 +27,19 @@ fn plan(world: &World, key: &Key) -> Plan {
     let row = world.get(key).filter(|row| !row.is_deleting());
     let object = row.map(|row| row.body());
     let files = object.as_deref().map(files).unwrap_or_default();
-    let known = world.facts.watched.get(&key.name);
-    if known.map(|known| &known.files).unwrap_or(&FilePatterns::default()) != &files {
+    let is_watching = !files.globs.is_empty();
+    if world.orders.watched.get(&key.name).unwrap_or(&FilePatterns::default()) != &files {
         plan.effects.push(Effect::Watch { image: key.name.clone(), files });
         return plan;
     }
     let Some(object) = object else { return plan };
-    let status = match known.map(|known| &known.seen) {
-        None => Value::Null,
-        Some(None) => {
+    let status = match seen_sources(world, &key.name) {
+        _ if !is_watching => Value::Null,
+        None => {
             plan.wait("its watched files are being read");
             return plan;
         }
-        Some(Some(seen)) => digests_as_json(seen),
+        Some(seen) => digests_as_json(seen),
     };
     let mut fresh = object.as_ref().clone();
     match status {
@@ -72,9 +72,15 @@ fn files(object: &Object) -> FilePatterns {
     if globs.is_empty() { FilePatterns::default() } else { FilePatterns { folder, globs } }
 }
 
+/// The content of the files that are watched now, once it was reported.
+fn seen_sources<'w>(world: &'w World, image: &str) -> Option<&'w SourceDigests> {
+    let (files, seen) = world.facts.sources.get(image)?;
+    (world.orders.watched.get(image) == Some(files)).then_some(seen)
+}
+
 /// Returns the digest of an image's files, once it is settled: the status holds the last seen one.
 pub fn settled(world: &World, image: &str) -> Option<SourceDigests> {
-    let seen = world.facts.watched.get(image)?.seen.as_ref()?;
+    let seen = seen_sources(world, image)?;
     let row = world.find(RESOURCE, "", image)?;
     let object = row.body();
     (object.text(&["status", "sources", "digest"]) == Some(&*seen.digest)).then(|| seen.clone())
@@ -107,7 +113,7 @@ mod tests {
         let files = FilePatterns { folder: "/src".into(), globs: vec!["*.py".into()] };
         let watch = Effect::Watch { image: "web".into(), files: files.clone() };
         assert_eq!(plan(&world, &key).effects, std::slice::from_ref(&watch));
-        world.facts.ordered(&watch, world.now);
+        world.note_order(&watch);
         assert!(plan(&world, &key).is_empty(), "it waits for the answer");
         assert_eq!(settled(&world, "web"), None, "what stands there may be old");
         seen(&mut world, &files, "old");

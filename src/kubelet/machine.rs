@@ -348,9 +348,9 @@ impl TestMachine {
             self.commit(write.verb);
         }
         self.events.extend(plan.events);
-        plan.memory.iter().for_each(|memory| self.world.facts.remember(memory));
+        plan.memory.iter().for_each(|memory| self.world.remember(memory));
         for effect in plan.effects {
-            self.world.facts.ordered(&effect, self.world.now);
+            self.world.note_order(&effect);
             match self.lost_orders.checked_sub(1) {
                 Some(left) => self.lost_orders = left,
                 None => self.effect(effect),

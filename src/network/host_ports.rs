@@ -33,7 +33,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let row = world.get(key);
     let wanted = row.map(|row| wanted_ports(world, row)).unwrap_or_default();
-    let ordered = world.facts.exposed.get(key).map_or(&[][..], Vec::as_slice);
+    let ordered = world.orders.exposed.get(key).map_or(&[][..], Vec::as_slice);
     if wanted != ordered {
         plan.effects.push(Effect::Expose { pod: key.clone(), ports: wanted });
     }
@@ -123,7 +123,7 @@ mod tests {
         let (mut world, key) = world(json!([{"containerPort": 80, "hostPort": 8080}]), false);
         let first = plan(&world, &key);
         assert_eq!(first.effects.len(), 1);
-        world.facts.ordered(&first.effects[0], Time::UNIX_EPOCH);
+        world.note_order(&first.effects[0]);
         assert!(plan(&world, &key).is_empty());
         let blocked = BlockedListener {
             at: "127.0.0.1:8080".parse().unwrap(),
@@ -137,12 +137,12 @@ mod tests {
             told.events[0].message,
             "hostPort 127.0.0.1:8080/TCP does not lead to the pod: address already in use"
         );
-        world.facts.remember(&told.memory[0]);
+        world.remember(&told.memory[0]);
         assert!(plan(&world, &key).is_empty(), "told once");
         world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), doors: Vec::new() });
         let told = plan(&world, &key);
         assert_eq!(told.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
-        world.facts.remember(&told.memory[0]);
+        world.remember(&told.memory[0]);
         assert!(
             plan(&world, &key).is_empty() && world.facts.blocked.is_empty(),
             "told once, and nothing is kept of it"

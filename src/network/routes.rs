@@ -40,7 +40,7 @@ fn concerns(_world: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let wanted = world.get(key).and_then(|row| route(world, row));
-    let ordered = world.facts.routes.get(key);
+    let ordered = world.orders.routes.get(key);
     let text = |at: &str, why: &str| {
         format!("the rest of the machine does not reach it at {at}: {why}; pods with the pod network do")
     };
@@ -62,7 +62,11 @@ fn plan(world: &World, key: &Key) -> Plan {
 
 /// Plans an event for each blocked listener of a Service or pod, and one when none is blocked any more.
 pub(super) fn tell_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl Fn(&str, &str) -> String) {
-    let Some((doors, false)) = world.facts.blocked.get(key) else { return };
+    let Some(doors) = world.facts.blocked.get(key) else { return };
+    // A gateway repeats its report to every new control plane.
+    if world.loop_memory.reported_listeners.get(key) == Some(doors) {
+        return;
+    }
     let row = world.get(key);
     if row.is_none() && !doors.is_empty() {
         return;
@@ -218,7 +222,7 @@ mod tests {
         let key = Key::new(Resource(SERVICES), "default", "web");
         let plan = plan(world, &key);
         for effect in &plan.effects {
-            world.facts.ordered(effect, Time::UNIX_EPOCH);
+            world.note_order(effect);
         }
         assert!(super::plan(world, &key).effects.is_empty(), "ordered once");
         let [Effect::Route { route, .. }] = &plan.effects[..] else { panic!("{:?}", plan.effects) };
@@ -312,7 +316,7 @@ mod tests {
         let plan = plan(&world, &key);
         let nowhere = Route { balancers: vec!["127.9.128.7".into()], ..Route::default() };
         assert_eq!(plan.effects, [Effect::Route { service: key.clone(), route: nowhere }]);
-        world.facts.ordered(&plan.effects[0], Time::UNIX_EPOCH);
+        world.note_order(&plan.effects[0]);
         assert!(super::plan(&world, &key).effects.is_empty());
     }
 }

@@ -151,7 +151,7 @@ impl ControlPlane {
     pub fn carry_out(&mut self, host: &mut dyn Host, clock: Time, effect: &Effect) {
         let now = self.world.now;
         let done = contain(|| {
-            self.world.facts.ordered(effect, now);
+            self.world.note_order(effect);
             host.carry_out(clock, effect);
         });
         let Err(panic) = done else { return };

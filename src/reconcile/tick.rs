@@ -164,7 +164,7 @@ impl Tick<'_> {
         }
         match self.commit(txn, &mut pod_spec) {
             Ok(rows) => {
-                pod_spec.memory.iter().for_each(|memory| self.world.facts.remember(memory));
+                pod_spec.memory.iter().for_each(|memory| self.world.remember(memory));
                 Ok(TickResult { effects: pod_spec.effects, rows })
             }
             Err(error) => {

@@ -33,10 +33,10 @@ impl<'a> Table<'a> {
             let row = |object| TableRow { cells: custom.columns.cells(object, now), object: Some(object) };
             return Table { columns: custom.columns.columns.clone(), rows: objects.iter().map(row).collect() };
         }
-        Table::of_view(view::view_for(kind.resource.0), objects, now)
+        Table::from_view(view::view_for(kind.resource.0), objects, now)
     }
 
-    fn of_view(view: &KindView, objects: &'a [Object], now: Time) -> Table<'a> {
+    fn from_view(view: &KindView, objects: &'a [Object], now: Time) -> Table<'a> {
         let row = |object| TableRow { cells: (view.cells)(object, now), object: Some(object) };
         Table { columns: view.columns.to_vec(), rows: objects.iter().map(row).collect() }
     }
@@ -53,7 +53,7 @@ impl<'a> Table<'a> {
 
     /// Name and age alone, as `--server-print=false` shows every kind.
     pub fn plain(objects: &'a [Object], now: Time) -> Table<'a> {
-        Table::of_view(view::view_for(""), objects, now)
+        Table::from_view(view::view_for(""), objects, now)
     }
 }
 

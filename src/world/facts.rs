@@ -1,12 +1,11 @@
 //! Facts: the last report of the machine. The runtime keeps them across restarts of the control plane; the kubelet
 //! turns them into status.
 
-use super::ingress_routes::{BlockedListener, HostPort, IngressListeners, IngressRoute, UnboundPort};
+use super::ingress_routes::{BlockedListener, IngressListeners, UnboundPort};
 use super::limits::{Limits, StorageKind};
-use super::plan::{FilePatterns, Route};
-use super::policy::{DeniedConnection, NetworkPolicyRules};
+use super::plan::FilePatterns;
+use super::policy::DeniedConnection;
 use super::pressure::NodePressure;
-use super::rejected_writes::WriteRefusal;
 use super::usage::{Throttling, Usage, UsageSample};
 use crate::object::{Key, Object, Resource, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,26 +18,14 @@ pub struct Facts {
     pub pods: Pods,
     /// Nodes by name.
     pub nodes: HashMap<Str, NodeFacts>,
-    /// Plans that the API server refused, by loop and key: what the loop shows as a condition or an event.
-    pub refusals: HashMap<(&'static str, Key), WriteRefusal>,
-    /// The last ordered route of each Service.
-    pub routes: BTreeMap<Key, Route>,
-    /// The last ordered configuration of each Ingress.
-    pub ingress_routes: BTreeMap<Key, Arc<IngressRoute>>,
-    /// The ports of the machine that lead to pods, as was last ordered.
-    pub exposed: BTreeMap<Key, Vec<HostPort>>,
-    /// Addresses that could not be listened on, by Service or pod, and whether an event has reported them.
-    pub blocked: BTreeMap<Key, (Vec<BlockedListener>, bool)>,
-    /// The last ordered rules of each NetworkPolicy.
-    pub policies: BTreeMap<Key, Arc<NetworkPolicyRules>>,
+    /// Addresses that could not be listened on, by Service or pod; an empty list where there were some.
+    pub blocked: BTreeMap<Key, Vec<BlockedListener>>,
     /// Addresses on which the Ingress proxy listens.
     pub doors: IngressListeners,
-    /// The files that are watched, by the name of the Image object.
-    pub watched: BTreeMap<Str, WatchedFiles>,
+    /// The content of the files that an Image object watches, by its name, with the patterns that were looked at.
+    pub sources: BTreeMap<Str, (FilePatterns, SourceDigests)>,
     /// The last builds of images, by the name of the Image object.
     pub builds: BTreeMap<Str, LastBuild>,
-    /// Memory of HorizontalPodAutoscalers, by uid.
-    pub autoscalers: HashMap<Str, AutoscalerMemory>,
     /// Static pods from the kubelet's manifest folder, by the key of their mirror pod.
     pub statics: BTreeMap<Key, StaticPod>,
     /// Remaining amounts of the resources that pods share.
@@ -105,15 +92,6 @@ pub struct StaticPod {
     pub hash: Str,
     /// The pod, with all defaults.
     pub object: Arc<Object>,
-}
-
-/// Watched files of an image.
-#[derive(Default, Clone, Debug, PartialEq, Eq)]
-pub struct WatchedFiles {
-    /// The file patterns of the last order.
-    pub files: FilePatterns,
-    /// Their content, once it was reported.
-    pub seen: Option<SourceDigests>,
 }
 
 /// The last build of an image's program.
@@ -273,19 +251,6 @@ pub struct ContainerUsage {
     pub usage: Usage,
     /// CPU throttling during the interval.
     pub throttling: Throttling,
-}
-
-/// State that a HorizontalPodAutoscaler keeps between evaluations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AutoscalerMemory {
-    /// When its pods were last asked what they use.
-    pub asked: Option<Time>,
-    /// When it last drew its conclusions.
-    pub synced: Option<Time>,
-    /// Recommended sizes and when they were computed.
-    pub recommendations: Vec<(Time, i64)>,
-    /// By how much it has changed the size.
-    pub scalings: Vec<(Time, i64)>,
 }
 
 /// Facts about the newest attempt of a container.

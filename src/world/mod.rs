@@ -11,7 +11,9 @@ pub mod facts;
 pub mod ingress_routes;
 mod label_index;
 pub mod limits;
+pub mod loop_memory;
 mod node_cache;
+pub mod orders;
 pub mod plan;
 pub mod pod_affinity_index;
 pub mod policy;
@@ -34,10 +36,12 @@ pub mod workload;
 pub use control::{AppliedReport, Loop, RowChange, WaitFilter};
 pub use facts::{
     AttemptEnd, ContainerFacts, ContainerState, Facts, NodeFacts, OrderedStop, PodFacts, Pods, ProbeFacts, ProbeKind,
-    ProbeResult, SourceDigests, StaticPod, WatchedFiles,
+    ProbeResult, SourceDigests, StaticPod,
 };
 pub use label_index::{SERVICE_NAME, SLICES};
+pub use loop_memory::LoopMemory;
 pub use node_cache::NodeSlot;
+pub use orders::Orders;
 pub use plan::{Effect, EventType, Memory, Plan, PlannedEvent, ProbeRun, Propagation, Write, WriteVerb};
 pub use pod_affinity_index::{AffinityKind, AffinityStrength, AffinityTerms};
 pub use report::Report;
@@ -126,6 +130,10 @@ pub struct World {
     pub seed: u64,
     /// Last reports of the machine.
     pub facts: Facts,
+    /// The last orders to the machine about the network and watched files.
+    pub orders: Orders,
+    /// The memory of loops.
+    pub loop_memory: LoopMemory,
     /// The cluster's own settings.
     pub settings: ClusterSettings,
     /// The kinds of the objects.
@@ -176,6 +184,8 @@ impl World {
             now,
             seed: 0,
             facts: Facts::default(),
+            orders: Orders::default(),
+            loop_memory: LoopMemory::default(),
             settings: ClusterSettings::default(),
             kinds: KindRegistry::default(),
             rows: BTreeMap::new(),

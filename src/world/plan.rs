@@ -1,8 +1,9 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
-use super::facts::{AutoscalerMemory, ProbeKind};
+use super::facts::ProbeKind;
 use super::ingress_routes::{HostPort, IngressRoute};
 use super::limits::{Limits, StorageLimit};
+use super::loop_memory::AutoscalerMemory;
 use super::policy::NetworkPolicyRules;
 use super::start::{Start, StartImage};
 use super::topology_counts::PodTerm;

@@ -31,7 +31,7 @@ impl World {
     pub fn refuse(&mut self, by: &'static str, about: &Key, message: &str) -> bool {
         let generation = self.generation(about);
         let revision = self.revision + self.staged_count() as u64;
-        let known = self.facts.refusals.get(&(by, about.clone())).filter(|known| known.generation == generation);
+        let known = self.loop_memory.refusals.get(&(by, about.clone())).filter(|known| known.generation == generation);
         let times = known.map_or(0, |known| known.times) + 1;
         let pause = match times {
             1 => 0,
@@ -39,18 +39,18 @@ impl World {
         };
         let again = self.now.saturating_add(SignedDuration::from_secs(pause)).unwrap_or(self.now);
         let refusal = WriteRefusal { message: message.to_owned(), times, again, revision, generation };
-        self.facts.refusals.insert((by, about.clone()), refusal);
+        self.loop_memory.refusals.insert((by, about.clone()), refusal);
         times == 1
     }
 
     /// Notes that a plan went through. One that was made in the pause after a refusal has asked for nothing.
     pub fn forget_refusal(&mut self, by: &'static str, about: &Key) {
-        if self.facts.refusals.is_empty() {
+        if self.loop_memory.refusals.is_empty() {
             return;
         }
         let place = (by, about.clone());
-        if self.facts.refusals.get(&place).is_some_and(|known| known.again <= self.now) {
-            self.facts.refusals.remove(&place);
+        if self.loop_memory.refusals.get(&place).is_some_and(|known| known.again <= self.now) {
+            self.loop_memory.refusals.remove(&place);
         }
     }
 
@@ -77,7 +77,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..9 {
             world.refuse("loop", &key, "no");
-            let again = world.facts.refusals[&("loop", key.clone())].again;
+            let again = world.loop_memory.refusals[&("loop", key.clone())].again;
             pauses.push(again.duration_since(world.now).as_secs());
             // A write that succeeded in the meantime does not end the pause.
             if again > world.now {

@@ -2,7 +2,7 @@
 
 use super::facts::{
     BuildStage, ContainerFacts, ContainerState, Facts, LastBuild, OrderedStop, PodFacts, ProbeFacts, ProbeKind,
-    ProbeResult, SourceDigests, ThrottlingState, WatchedFiles,
+    ProbeResult, SourceDigests, ThrottlingState,
 };
 use super::ingress_routes::{BlockedListener, IngressListeners, UnboundPort};
 use super::limits::{Limits, StorageKind};
@@ -202,12 +202,11 @@ impl Facts {
                 None
             }
             Report::Sources { image, files, sources } => {
-                let known = self.watched.get_mut(&image).filter(|known| known.files == files)?;
-                if known.seen.as_ref() == Some(&sources) {
-                    return None;
-                }
-                known.seen = Some(sources);
-                Some(Key::new(Resource(RESOURCE), "", &image))
+                let key = Key::new(Resource(RESOURCE), "", &image);
+                let found = (files, sources);
+                let is_news = self.sources.get(&image) != Some(&found);
+                self.sources.insert(image, found);
+                is_news.then_some(key)
             }
             Report::Build { image, built } => {
                 let key = Key::new(Resource(RESOURCE), "", &image);
@@ -246,9 +245,7 @@ impl Facts {
                 Some(pod.key())
             }
             Report::Blocked { about, doors } => {
-                // A gateway repeats its report to every new control plane.
-                let is_told = self.blocked.get(&about).is_some_and(|(known, told)| *told && *known == doors);
-                self.blocked.insert(about.clone(), (doors, is_told));
+                self.blocked.insert(about.clone(), doors);
                 Some(about)
             }
             Report::Denied { pod_uid, denial } => {
@@ -294,8 +291,8 @@ impl Facts {
         }
     }
 
-    /// Notes that an effect was handed to the machine: what is in flight is a fact too.
-    pub fn ordered(&mut self, effect: &Effect, now: Time) {
+    /// Notes that an effect was handed to the machine: what has begun and was not answered yet is a fact too.
+    pub(super) fn begin(&mut self, effect: &Effect, now: Time) {
         match effect {
             Effect::Start(start) => self.start_ordered(start, now),
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
@@ -311,37 +308,7 @@ impl Facts {
                     pod.removing = Some(now);
                 }
             }
-            Effect::Route { service, route } => {
-                match route.leads_nowhere() {
-                    true => self.routes.remove(service),
-                    false => self.routes.insert(service.clone(), route.clone()),
-                };
-            }
-            Effect::SetIngress { ingress, ingress_route } => {
-                match ingress_route {
-                    None => self.ingress_routes.remove(ingress),
-                    Some(ingress_route) => self.ingress_routes.insert(ingress.clone(), ingress_route.clone()),
-                };
-            }
-            Effect::Expose { pod, ports } => {
-                match ports.is_empty() {
-                    true => self.exposed.remove(pod),
-                    false => self.exposed.insert(pod.clone(), ports.clone()),
-                };
-            }
-            Effect::SetNetworkPolicy { policy, rules } => {
-                match rules {
-                    None => self.policies.remove(policy),
-                    Some(rules) => self.policies.insert(policy.clone(), rules.clone()),
-                };
-            }
-            Effect::Watch { image, files } if files.globs.is_empty() => drop(self.watched.remove(image)),
-            Effect::Watch { image, files } => {
-                let known = self.watched.entry(image.clone()).or_default();
-                if known.files != *files {
-                    *known = WatchedFiles { files: files.clone(), seen: None };
-                }
-            }
+            Effect::Watch { image, files } => self.sources.retain(|name, (seen, _)| name != image || seen == files),
             Effect::Build { image } => {
                 let inputs = image.build.as_ref().map(|build| build.inputs.clone()).unwrap_or_default();
                 self.builds.insert(image.name.clone(), LastBuild { inputs, stage: BuildStage::Ordered });
@@ -356,7 +323,12 @@ impl Facts {
                     pod.watched = true;
                 }
             }
-            Effect::DeleteVolume { .. } | Effect::Measure { .. } => {}
+            Effect::Route { .. }
+            | Effect::SetIngress { .. }
+            | Effect::Expose { .. }
+            | Effect::SetNetworkPolicy { .. }
+            | Effect::DeleteVolume { .. }
+            | Effect::Measure { .. } => {}
             Effect::Refresh { pod_uid, volumes } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
                     pod.volumes = Some(fingerprint(volumes));
@@ -372,13 +344,9 @@ impl Facts {
         }
     }
 
-    /// Keeps what a committed plan asks to remember.
-    pub fn remember(&mut self, memory: &Memory) {
+    /// Clears the news that a committed plan has reported.
+    pub(super) fn clear_news(&mut self, memory: &Memory) {
         match memory {
-            Memory::ListenersReported { about } => {
-                self.blocked.get_mut(about).into_iter().for_each(|(_, told)| *told = true);
-                self.blocked.retain(|key, (doors, _)| key != about || !doors.is_empty());
-            }
             Memory::ConnectionsReported { pod_uid } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
                     pod.denied.clear();
@@ -396,9 +364,7 @@ impl Facts {
                     known.throttled = ThrottlingState::Told;
                 }
             }
-            Memory::Autoscaler { uid, state } => {
-                self.autoscalers.insert(uid.clone(), (**state).clone());
-            }
+            Memory::ListenersReported { .. } | Memory::Autoscaler { .. } => {}
         }
     }
 
@@ -540,7 +506,7 @@ mod tests {
         let mut facts = Facts::default();
         facts.pods.insert("uid".into(), PodFacts::default());
         let start = Start { pod_uid: "uid".into(), namespace: "default".into(), pod: "web".into(), ..Start::default() };
-        facts.ordered(&Effect::Start(Box::new(start)), time_at(1));
+        facts.begin(&Effect::Start(Box::new(start)), time_at(1));
         let key = facts.pods.get("uid").unwrap().key();
         assert_eq!((&*key.namespace, &*key.name), ("default", "web"));
         assert_eq!(facts.pods.named(&key).count(), 1);

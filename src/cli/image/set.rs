@@ -8,7 +8,7 @@ use crate::cli::targets::Target;
 use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use crate::kinds::image::{KIND, pattern, recipe};
 use crate::object::{Key, Object};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 
 /// Set which program an image is on this machine.
@@ -50,7 +50,7 @@ pub struct Args {
     /// The arguments of a container that has none.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     command: Option<String>,
-    /// A variable, KEY=VALUE; may be given several times.
+    /// A variable, KEY=VALUE; may be given several times. Other variables stay as they are.
     #[arg(short, long, value_name = "KEY=VALUE")]
     env: Vec<String>,
     /// The folder to start in.
@@ -127,7 +127,7 @@ impl Args {
         )))
     }
 
-    /// Returns the fields that the flags set; null removes one.
+    /// Returns the fields that the flags set; null removes one. `env` by name is added to the variables that there are.
     fn fields(&self) -> CliResult<Vec<(&'static str, Value)>> {
         let mut fields = self.recipe_fields()?;
         let mut words = |field: &'static str, flag: &str, text: &Option<String>| -> CliResult {
@@ -156,8 +156,7 @@ impl Args {
         }
         if !self.env.is_empty() {
             let env = key_changes::parse(&self.env, "env", false)?.set;
-            let env: Vec<Value> = env.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
-            fields.push(("env", json!(env)));
+            fields.push(("env", env.into_iter().map(|(name, value)| (name, Value::from(value))).collect()));
         }
         if !self.port.is_empty() {
             fields.push(("ports", self.port.iter().map(|port| json!({"containerPort": port})).collect()));
@@ -190,6 +189,7 @@ impl Args {
         for (field, value) in fields {
             match value {
                 Value::Null => drop(object.unset(&["spec", field])),
+                Value::Object(variables) if *field == "env" => set_variables(object, variables),
                 value => object.set(&["spec", field], value.clone()),
             }
         }
@@ -211,6 +211,19 @@ impl Args {
         let is_relative = |word: &String| !word.is_empty() && !word.starts_with(['/', '-']);
         values.filter(is_relative).any(|word| here.join(word).is_file())
     }
+}
+
+/// Sets variables by name, and leaves the others as they are.
+fn set_variables(object: &mut Object, variables: &Map<String, Value>) {
+    let mut env = object.items(&["spec", "env"]).to_vec();
+    for (name, value) in variables {
+        let new = json!({"name": name, "value": value});
+        match env.iter_mut().find(|known| known["name"] == **name) {
+            Some(known) => *known = new,
+            None => env.push(new),
+        }
+    }
+    object.set(&["spec", "env"], env);
 }
 
 /// `team/my_api:dev` is named `my-api-dev`, or `team-my-api-dev` where that is taken.

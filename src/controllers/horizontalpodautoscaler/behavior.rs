@@ -3,7 +3,7 @@
 
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
-use crate::world::facts::AutoscalerMemory;
+use crate::world::loop_memory::AutoscalerMemory;
 use jiff::SignedDuration;
 use serde_json::Value;
 

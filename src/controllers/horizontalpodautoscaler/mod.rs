@@ -11,7 +11,7 @@ mod replicas;
 use super::status;
 use crate::kinds;
 use crate::object::{Key, Object, time};
-use crate::world::facts::AutoscalerMemory;
+use crate::world::loop_memory::AutoscalerMemory;
 use crate::world::{AppliedReport, Effect, EventType, Loop, Memory, Plan, PodFacts, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
@@ -79,7 +79,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut scaling = AutoscalerState {
         world,
         row,
-        memory: world.facts.autoscalers.get(&row.uid).cloned().unwrap_or_default(),
+        memory: world.loop_memory.autoscalers.get(&row.uid).cloned().unwrap_or_default(),
         status: status::status_map(&object),
         conditions: object.items(&["status", "conditions"]).to_vec(),
         plan: Plan::nothing(),

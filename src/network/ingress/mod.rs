@@ -59,7 +59,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let row = world.get(key);
     let served = row.filter(|row| !row.is_deleting() && is_served(world, &row.body()));
     let wanted = served.map(|row| ingress_route(world, row));
-    let ordered = world.facts.ingress_routes.get(key);
+    let ordered = world.orders.ingress_routes.get(key);
     if wanted.as_ref() != ordered.map(|ordered| &**ordered) {
         if let Some(row) = served {
             warn(world, row, &mut plan);

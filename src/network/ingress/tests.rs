@@ -42,7 +42,7 @@ fn open(world: &mut World, http: u16, https: u16, instead: &str) {
 /// The plan, once what it orders was ordered.
 fn ordered(world: &mut World, key: &Key) -> Plan {
     let plan = plan(world, key);
-    plan.effects.iter().for_each(|effect| world.facts.ordered(effect, Time::UNIX_EPOCH));
+    plan.effects.iter().for_each(|effect| world.note_order(effect));
     plan
 }
 

@@ -51,7 +51,7 @@ fn names_port(rule: &Value) -> bool {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let wanted = world.get(key).filter(|row| !row.is_deleting()).map(|row| policy(world, row));
-    let ordered = world.facts.policies.get(key);
+    let ordered = world.orders.policies.get(key);
     if wanted.as_ref() != ordered.map(|ordered| &**ordered) {
         plan.effects.push(Effect::SetNetworkPolicy { policy: key.clone(), rules: wanted.map(Arc::new) });
     }

@@ -126,7 +126,7 @@ fn orders_are_given_once_and_taken_back() {
         panic!("{:?}", first.effects)
     };
     assert_eq!(rules.subjects.len(), 3);
-    world.facts.ordered(&first.effects[0], Time::UNIX_EPOCH);
+    world.note_order(&first.effects[0]);
     assert!(plan(&world, &key).is_empty());
     pod(&mut world, "shop", "web-3", "web", "127.9.1.9", "Running");
     let row = world.find("pods", "shop", "web-3").unwrap().clone();
@@ -136,6 +136,6 @@ fn orders_are_given_once_and_taken_back() {
     world.remove(&key);
     let last = plan(&world, &key);
     assert_eq!(last.effects, [Effect::SetNetworkPolicy { policy: key.clone(), rules: None }]);
-    world.facts.ordered(&last.effects[0], Time::UNIX_EPOCH);
+    world.note_order(&last.effects[0]);
     assert!(plan(&world, &key).is_empty());
 }

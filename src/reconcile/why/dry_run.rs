@@ -71,7 +71,7 @@ pub fn is_due(world: &mut World, each: &'static Loop, key: &Key) -> bool {
 
 fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut DryRunResult) {
     let place = (each.name, key.clone());
-    let known = world.facts.refusals.remove(&place);
+    let known = world.loop_memory.refusals.remove(&place);
     // Refused once, a loop tries less, as it does when it runs.
     for _ in 0..2 {
         let plan = match contain(|| (each.plan)(world, key)) {
@@ -107,7 +107,7 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Dr
         prospect.refused = Some(message);
     }
     match known {
-        Some(known) => drop(world.facts.refusals.insert(place, known)),
-        None => drop(world.facts.refusals.remove(&place)),
+        Some(known) => drop(world.loop_memory.refusals.insert(place, known)),
+        None => drop(world.loop_memory.refusals.remove(&place)),
     }
 }

@@ -393,7 +393,7 @@ fn what_is_refused_is_told_without_anybody_having_tried() {
         let error = answer.links[answer.place].error.as_deref().unwrap_or_default();
         assert!(error.contains(refused), "{answer:#?}");
         assert_eq!(answer.next(), next);
-        assert!(world.facts.refusals.is_empty() && world.staged_count() == 0, "nothing of the rehearsal is left");
+        assert!(world.loop_memory.refusals.is_empty() && world.staged_count() == 0, "nothing of the rehearsal is left");
     }
 }
 

@@ -132,7 +132,9 @@ fn merge_into(resource: &mut BuildResource, patch: &Object, options: &PatchOptio
     }
     let schema = merge::schema_for(&api_version, &id.kind);
     without_left_out_values(resource, schema);
-    let merged = merge::overlay(&resource.object.0, &patch.0, schema).map_err(|error| error.to_string())?;
+    let mut patch = patch.0.clone();
+    remove_merge_directives(&mut patch);
+    let merged = merge::overlay(&resource.object.0, &patch, schema).map_err(|error| error.to_string())?;
     resource.object = Object(merged);
     without_empty_annotations(&mut resource.object);
     if resource.object.0.as_object().is_some_and(serde_json::Map::is_empty) {
@@ -150,6 +152,20 @@ fn merge_into(resource: &mut BuildResource, patch: &Object, options: &PatchOptio
         namespace => resource.object.set(&["metadata", "namespace"], namespace),
     }
     Ok(())
+}
+
+/// Removes `$patch: merge`, which asks for nothing else than is done anyway: kustomize takes it where Kubernetes' own merge refuses it.
+fn remove_merge_directives(patch: &mut Value) {
+    match patch {
+        Value::Object(map) => {
+            if map.get("$patch").is_some_and(|directive| directive == "merge") {
+                map.remove("$patch");
+            }
+            map.values_mut().for_each(remove_merge_directives);
+        }
+        Value::Array(list) => list.iter_mut().for_each(remove_merge_directives),
+        _ => {}
+    }
 }
 
 /// Removes fields such as `image:` without a value. kustomize's merge does the same, but keeps `image: null`.

@@ -1,0 +1,57 @@
+//! Loop memory: what a loop has to know in its next plan and what neither an object nor the machine says.
+//!
+//! Lost with the control plane: a loop must do right without it, only later or once too often. Start reading at [`World::remember`].
+
+use super::World;
+use super::ingress_routes::BlockedListener;
+use super::plan::Memory;
+use super::rejected_writes::WriteRefusal;
+use crate::object::{Key, Str, Time};
+use std::collections::{BTreeMap, HashMap};
+
+/// The memory of all loops.
+#[derive(Default, Clone)]
+pub struct LoopMemory {
+    /// Plans that the API server refused, by loop and key: a loop shows them as a condition or an event.
+    pub refusals: HashMap<(&'static str, Key), WriteRefusal>,
+    /// HorizontalPodAutoscalers, by uid.
+    pub autoscalers: HashMap<Str, AutoscalerMemory>,
+    /// The blocked listeners that events have reported, by Service or pod.
+    pub reported_listeners: BTreeMap<Key, Vec<BlockedListener>>,
+}
+
+/// State that a HorizontalPodAutoscaler keeps between evaluations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AutoscalerMemory {
+    /// When its pods were last asked what they use.
+    pub asked: Option<Time>,
+    /// When it last drew its conclusions.
+    pub synced: Option<Time>,
+    /// Recommended sizes and when they were computed.
+    pub recommendations: Vec<(Time, i64)>,
+    /// By how much it has changed the size.
+    pub scalings: Vec<(Time, i64)>,
+}
+
+impl World {
+    /// Keeps what a committed plan asks to remember. News of the machine that its events have reported are no news any more.
+    pub fn remember(&mut self, memory: &Memory) {
+        match memory {
+            Memory::ListenersReported { about } => {
+                let listeners = self.facts.blocked.get(about).cloned().unwrap_or_default();
+                if listeners.is_empty() {
+                    self.facts.blocked.remove(about);
+                    self.loop_memory.reported_listeners.remove(about);
+                } else {
+                    self.loop_memory.reported_listeners.insert(about.clone(), listeners);
+                }
+            }
+            Memory::Autoscaler { uid, state } => {
+                self.loop_memory.autoscalers.insert(uid.clone(), (**state).clone());
+            }
+            Memory::ConnectionsReported { .. } | Memory::ProbeReported { .. } | Memory::ThrottlingReported { .. } => {
+                self.facts.clear_news(memory);
+            }
+        }
+    }
+}
