@@ -48,6 +48,34 @@ fn a_cluster_that_never_ran_says_what_to_run() {
 }
 
 #[test]
+fn a_place_without_a_cluster_says_what_makes_one() {
+    let cluster = Cluster::new();
+    let state = cluster.home().join("state.db");
+    let hint = format!(
+        "hint: there is no cluster at {} yet: kloop apply makes one, and kloop reconcile --watch runs it\n",
+        state.display()
+    );
+    for (line, code) in [("get pods", 0), ("get pod one", 1), ("logs one", 1), ("describe pod one", 1)] {
+        let said = cluster.kloop(line);
+        assert!(said.code == code && said.err.ends_with(&hint), "{line}: {said:?}");
+    }
+    assert_eq!(cluster.kloop("wait --for=condition=Ready pod/one --timeout=1s").code, 1);
+    assert!(!state.exists(), "nothing was made");
+}
+
+#[test]
+fn changes_without_a_control_plane_say_that_nothing_happens() {
+    let cluster = Cluster::new();
+    cluster.apply(POD);
+    cluster.ok("reconcile");
+    let hint = "hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)\n";
+    assert_eq!(cluster.kloop("create deployment web --image=busybox").err, hint);
+    assert_eq!(cluster.kloop("scale deployment web --replicas=2").err, hint);
+    assert!(cluster.kloop("get deployments").err.starts_with("hint: no control plane runs: this is how things stood"));
+    assert_eq!(cluster.kloop("create configmap settings").err, "");
+}
+
+#[test]
 fn serve_works_on_a_new_state_file_of_any_name() {
     let cluster = Cluster::new();
     let state = cluster.home().join("shop.db").display().to_string();

@@ -107,7 +107,7 @@ fn print(context: &mut CommandContext, found: &[Target], show_events: bool) -> C
     let state = context.existing()?.map(|api| api.store().home().to_owned());
     let texts: Vec<String> = context.read_view(|txn| {
         let beside = SnapshotRelated { txn, state: state.as_deref(), now, show_events };
-        Ok(found.iter().map(|target| describe(target.kind.resource.0, &target.object, &beside)).collect())
+        Ok(found.iter().map(|target| describe(target.kind, &target.object, &beside)).collect())
     })?;
     context.print(&texts.join(SEPARATOR))
 }

@@ -1,5 +1,6 @@
 //! APIService (apiregistration.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
@@ -12,7 +13,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     unconditional_update: false,
     name_rule: NameRule::PathSegment,
-    ..Kind::new::<APIService>("apiservices.apiregistration.k8s.io", "v1", "APIService")
+    ..Kind::new::<APIService>("apiservices.apiregistration.k8s.io", "v1", "APIService", &view::table_only::API_SERVICE)
 };
 
 const HTTPS: i32 = 443;

@@ -1,5 +1,6 @@
 //! CertificateSigningRequest (certificates.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -11,10 +12,12 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     name_rule: NameRule::PathSegment,
+    selectable: &["spec.signerName"],
     ..Kind::new::<CertificateSigningRequest>(
         "certificatesigningrequests.certificates.k8s.io",
         "v1",
         "CertificateSigningRequest",
+        &view::table_only::SIGNING_REQUEST,
     )
 };
 

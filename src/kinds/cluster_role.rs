@@ -1,5 +1,6 @@
 //! ClusterRole (rbac.authorization.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit, rbac, selector};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 
@@ -11,7 +12,7 @@ pub const KIND: Kind = Kind {
     create_on_update: true,
     name_rule: NameRule::PathSegment,
     normalize: rbac::normalize_role::<ClusterRole>,
-    ..Kind::new::<ClusterRole>("clusterroles.rbac.authorization.k8s.io", "v1", "ClusterRole")
+    ..Kind::new::<ClusterRole>("clusterroles.rbac.authorization.k8s.io", "v1", "ClusterRole", &view::rbac::CLUSTER_ROLE)
 };
 
 impl Typed for ClusterRole {

@@ -1,5 +1,6 @@
 //! ClusterRoleBinding (rbac.authorization.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, Kind, NameRule, Typed, omit, rbac};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 
@@ -10,7 +11,12 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     name_rule: NameRule::PathSegment,
-    ..Kind::new::<ClusterRoleBinding>("clusterrolebindings.rbac.authorization.k8s.io", "v1", "ClusterRoleBinding")
+    ..Kind::new::<ClusterRoleBinding>(
+        "clusterrolebindings.rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRoleBinding",
+        &view::rbac::CLUSTER_BINDING,
+    )
 };
 
 impl Typed for ClusterRoleBinding {

@@ -1,5 +1,6 @@
 //! ConfigMap (core/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -8,7 +9,7 @@ pub const KIND: Kind = Kind {
     short: &["cm"],
     status: false,
     generation: false,
-    ..Kind::new::<ConfigMap>("configmaps", "v1", "ConfigMap")
+    ..Kind::new::<ConfigMap>("configmaps", "v1", "ConfigMap", &view::config_map::VIEW)
 };
 
 /// Maximum total size of the data of one ConfigMap or Secret, in bytes.

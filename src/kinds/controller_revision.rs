@@ -1,5 +1,6 @@
 //! ControllerRevision (apps/v1): a template as it was, kept by a StatefulSet or DaemonSet.
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 
@@ -7,7 +8,12 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 pub const KIND: Kind = Kind {
     status: false,
     generation: false,
-    ..Kind::new::<ControllerRevision>("controllerrevisions.apps", "v1", "ControllerRevision")
+    ..Kind::new::<ControllerRevision>(
+        "controllerrevisions.apps",
+        "v1",
+        "ControllerRevision",
+        &view::table_only::CONTROLLER_REVISION,
+    )
 };
 
 impl Typed for ControllerRevision {

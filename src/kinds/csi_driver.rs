@@ -1,5 +1,6 @@
 //! CSIDriver (storage.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::storage::v1::{CSIDriver, TokenRequest};
 
@@ -13,7 +14,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     unconditional_update: false,
-    ..Kind::new::<CSIDriver>("csidrivers.storage.k8s.io", "v1", "CSIDriver")
+    ..Kind::new::<CSIDriver>("csidrivers.storage.k8s.io", "v1", "CSIDriver", &view::storage::CSI_DRIVER)
 };
 
 /// Checks the name of a driver as volumes say it: a subdomain in either case, of up to 63 characters (`ValidateCSIDriverName`).

@@ -1,5 +1,6 @@
 //! CSINode (storage.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::storage::v1::CSINode;
 
@@ -9,7 +10,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     unconditional_update: false,
-    ..Kind::new::<CSINode>("csinodes.storage.k8s.io", "v1", "CSINode")
+    ..Kind::new::<CSINode>("csinodes.storage.k8s.io", "v1", "CSINode", &view::storage::CSI_NODE)
 };
 
 impl Typed for CSINode {

@@ -2,6 +2,7 @@
 
 use super::pod::defaults::{self, text};
 use super::pod::spec::check_template;
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit, selector, workload};
 use crate::object::{Object, Selector};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
@@ -9,8 +10,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
-pub const KIND: Kind =
-    Kind { short: &["ds"], categories: &["all"], ..Kind::new::<DaemonSet>("daemonsets.apps", "v1", "DaemonSet") };
+pub const KIND: Kind = Kind {
+    short: &["ds"],
+    categories: &["all"],
+    ..Kind::new::<DaemonSet>("daemonsets.apps", "v1", "DaemonSet", &view::daemon_set::VIEW)
+};
 
 /// Counts the changes of the template; an annotation since apps/v1 has no field for it.
 const TEMPLATE_GENERATION: [&str; 3] = ["metadata", "annotations", "deprecated.daemonset.template.generation"];

@@ -1,6 +1,7 @@
 //! Deployment (apps/v1).
 
 use super::pod::defaults::{self, text};
+use super::view;
 use super::workload::{self, Workload};
 use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit};
 use crate::object::Object;
@@ -13,7 +14,7 @@ pub const KIND: Kind = Kind {
     short: &["deploy"],
     categories: &["all"],
     scale: true,
-    ..Kind::new::<Deployment>("deployments.apps", "v1", "Deployment")
+    ..Kind::new::<Deployment>("deployments.apps", "v1", "Deployment", &view::deployment::VIEW)
 };
 
 impl Typed for Deployment {

@@ -1,6 +1,7 @@
 //! EndpointSlice (discovery.k8s.io/v1).
 
 use super::address;
+use super::view;
 use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, names, omit, typed};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use serde_json::Value;
 pub const KIND: Kind = Kind {
     status: false,
     normalize,
-    ..Kind::new::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice")
+    ..Kind::new::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice", &view::endpoints::SLICE)
 };
 
 /// Label with the writer of a slice. Only kloop's own controller may use loopback addresses, where its pods live.

@@ -1,6 +1,7 @@
 //! Endpoints (core/v1), which EndpointSlices have replaced.
 
 use super::address::{self, LoopbackRule};
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
 
@@ -11,7 +12,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-    ..Kind::new::<Endpoints>("endpoints", "v1", "Endpoints")
+    ..Kind::new::<Endpoints>("endpoints", "v1", "Endpoints", &view::endpoints::ENDPOINTS)
 };
 
 /// Annotation with the writer. Only kloop's own controller may use loopback addresses, where its pods live.

@@ -1,5 +1,6 @@
 //! Event (core/v1; events.k8s.io/v1 is read and becomes core/v1).
 
+use super::view;
 use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, omit, typed};
 use k8s_openapi::api::core::v1::Event;
 use serde_json::Value;
@@ -12,7 +13,20 @@ pub const KIND: Kind = Kind {
     create_on_update: true,
     also: &["events.k8s.io/v1"],
     normalize,
-    ..Kind::new::<Event>("events", "v1", "Event")
+    selectable: &[
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ],
+    ..Kind::new::<Event>("events", "v1", "Event", &view::event::CORE)
 };
 
 /// Times of an Event are stored as `null` when they are not known, so that clients print `<nil>`.

@@ -1,5 +1,6 @@
 //! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Kept as written: kloop's API server needs no fair queues.
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, omit};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
@@ -8,7 +9,12 @@ use serde_json::json;
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     namespaced: false,
-    ..Kind::new::<FlowSchema>("flowschemas.flowcontrol.apiserver.k8s.io", "v1", "FlowSchema")
+    ..Kind::new::<FlowSchema>(
+        "flowschemas.flowcontrol.apiserver.k8s.io",
+        "v1",
+        "FlowSchema",
+        &view::table_only::FLOW_SCHEMA,
+    )
 };
 
 impl Typed for FlowSchema {

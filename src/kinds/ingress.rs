@@ -1,13 +1,17 @@
 //! Ingress (networking.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use crate::object::Object;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, IngressBackend, IngressRule, IngressServiceBackend};
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
-pub const KIND: Kind =
-    Kind { short: &["ing"], warnings, ..Kind::new::<Ingress>("ingresses.networking.k8s.io", "v1", "Ingress") };
+pub const KIND: Kind = Kind {
+    short: &["ing"],
+    warnings,
+    ..Kind::new::<Ingress>("ingresses.networking.k8s.io", "v1", "Ingress", &view::ingress::VIEW)
+};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 

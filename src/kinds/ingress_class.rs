@@ -1,5 +1,6 @@
 //! IngressClass (networking.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::networking::v1::IngressClass;
 
@@ -9,7 +10,7 @@ const MOST_CONTROLLER_BYTES: usize = 250;
 pub const KIND: Kind = Kind {
     namespaced: false,
     status: false,
-    ..Kind::new::<IngressClass>("ingressclasses.networking.k8s.io", "v1", "IngressClass")
+    ..Kind::new::<IngressClass>("ingressclasses.networking.k8s.io", "v1", "IngressClass", &view::ingress::CLASS)
 };
 
 impl Typed for IngressClass {

@@ -1,5 +1,6 @@
 //! Lease (coordination.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use k8s_openapi::api::coordination::v1::Lease;
 
@@ -9,7 +10,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     unconditional_update: false,
     create_on_update: true,
-    ..Kind::new::<Lease>("leases.coordination.k8s.io", "v1", "Lease")
+    ..Kind::new::<Lease>("leases.coordination.k8s.io", "v1", "Lease", &view::table_only::LEASE)
 };
 
 impl Typed for Lease {

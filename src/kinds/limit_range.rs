@@ -1,6 +1,7 @@
 //! LimitRange (core/v1).
 
 use super::amount::quantity;
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, resource_names};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -12,7 +13,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     create_on_update: true,
-    ..Kind::new::<LimitRange>("limitranges", "v1", "LimitRange")
+    ..Kind::new::<LimitRange>("limitranges", "v1", "LimitRange", &view::limit_range::VIEW)
 };
 
 type Amounts = BTreeMap<String, Quantity>;

@@ -136,11 +136,20 @@ pub struct Kind {
     pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
     /// The definition of a custom resource, which then decodes and validates.
     pub custom: Option<&'static custom::CustomDefinition>,
+    /// Its columns and its description.
+    pub view: &'static view::KindView,
+    /// The fields that lists can be narrowed by, besides name and namespace.
+    pub selectable: &'static [&'static str],
 }
 
 impl Kind {
     /// A kind with Kubernetes' usual traits (status, generation, unconditional update), to be refined with `..`.
-    pub const fn new<T: Typed>(resource: &'static str, version: &'static str, kind: &'static str) -> Kind {
+    pub const fn new<T: Typed>(
+        resource: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        view: &'static view::KindView,
+    ) -> Kind {
         Kind {
             resource: Resource(resource),
             version,
@@ -161,6 +170,8 @@ impl Kind {
             prepare: T::prepare,
             validate: typed::validate::<T>,
             custom: None,
+            view,
+            selectable: &[],
         }
     }
 

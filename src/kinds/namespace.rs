@@ -1,5 +1,6 @@
 //! Namespace (core/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, metadata, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
@@ -11,7 +12,8 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     name_rule: NameRule::Label,
-    ..Kind::new::<Namespace>("namespaces", "v1", "Namespace")
+    selectable: &["status.phase"],
+    ..Kind::new::<Namespace>("namespaces", "v1", "Namespace", &view::namespace::VIEW)
 };
 
 /// Every namespace carries its name as a label, so that selectors can name it.

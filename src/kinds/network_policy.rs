@@ -1,6 +1,7 @@
 //! NetworkPolicy (networking.k8s.io/v1).
 
 use super::address::check_protocol;
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, selector};
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -10,7 +11,12 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["netpol"],
     status: false,
-    ..Kind::new::<NetworkPolicy>("networkpolicies.networking.k8s.io", "v1", "NetworkPolicy")
+    ..Kind::new::<NetworkPolicy>(
+        "networkpolicies.networking.k8s.io",
+        "v1",
+        "NetworkPolicy",
+        &view::network_policy::VIEW,
+    )
 };
 
 impl Typed for NetworkPolicy {

@@ -1,14 +1,21 @@
 //! Node (core/v1).
 
 use super::go::{self, GoField, GoShape};
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use serde_json::json;
 
 /// The catalogue's entry.
-pub const KIND: Kind =
-    Kind { short: &["no"], namespaced: false, generation: false, warnings, ..Kind::new::<Node>("nodes", "v1", "Node") };
+pub const KIND: Kind = Kind {
+    short: &["no"],
+    namespaced: false,
+    generation: false,
+    warnings,
+    selectable: &["spec.unschedulable"],
+    ..Kind::new::<Node>("nodes", "v1", "Node", &view::node::VIEW)
+};
 
 const TAINT: &[GoField] = &[
     ("Key", "key", GoShape::Text),

@@ -1,6 +1,7 @@
 //! PersistentVolume (core/v1).
 
 use super::amount::quantity;
+use super::view;
 use super::{
     FieldErrors, FieldPath, Kind, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, pod, selector,
     volume_source,
@@ -15,7 +16,7 @@ pub const KIND: Kind = Kind {
     warnings,
     namespaced: false,
     generation: false,
-    ..Kind::new::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume")
+    ..Kind::new::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume", &view::persistent_volume::VIEW)
 };
 
 /// The CSI driver of volumes that are folders of the cluster, and the provisioner of classes that make them.

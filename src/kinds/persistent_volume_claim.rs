@@ -3,6 +3,7 @@
 use super::amount::quantity;
 use super::go::{self, GoField, GoShape};
 use super::persistent_volume::{check_access_modes, check_volume_mode};
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, metadata, names, omit, selector};
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate};
@@ -14,7 +15,12 @@ pub const KIND: Kind = Kind {
     short: &["pvc"],
     warnings,
     generation: false,
-    ..Kind::new::<PersistentVolumeClaim>("persistentvolumeclaims", "v1", "PersistentVolumeClaim")
+    ..Kind::new::<PersistentVolumeClaim>(
+        "persistentvolumeclaims",
+        "v1",
+        "PersistentVolumeClaim",
+        &view::persistent_volume_claim::VIEW,
+    )
 };
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";

@@ -1,6 +1,7 @@
 //! PodDisruptionBudget (policy/v1).
 
 use super::go::{self, GoField, GoShape};
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit, selector};
 use crate::object::Object;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -10,7 +11,12 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["pdb"],
     unconditional_update: false,
-    ..Kind::new::<PodDisruptionBudget>("poddisruptionbudgets.policy", "v1", "PodDisruptionBudget")
+    ..Kind::new::<PodDisruptionBudget>(
+        "poddisruptionbudgets.policy",
+        "v1",
+        "PodDisruptionBudget",
+        &view::disruption_budget::VIEW,
+    )
 };
 
 const SPEC: &[GoField] = &[

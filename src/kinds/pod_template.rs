@@ -2,11 +2,15 @@
 
 use super::pod::defaults;
 use super::pod::spec::check_template;
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use k8s_openapi::api::core::v1::PodTemplate;
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind { status: false, ..Kind::new::<PodTemplate>("podtemplates", "v1", "PodTemplate") };
+pub const KIND: Kind = Kind {
+    status: false,
+    ..Kind::new::<PodTemplate>("podtemplates", "v1", "PodTemplate", &view::table_only::POD_TEMPLATE)
+};
 
 impl Typed for PodTemplate {
     fn default(&mut self) {

@@ -1,5 +1,6 @@
 //! PriorityClass (scheduling.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
@@ -8,7 +9,12 @@ pub const KIND: Kind = Kind {
     short: &["pc"],
     namespaced: false,
     status: false,
-    ..Kind::new::<PriorityClass>("priorityclasses.scheduling.k8s.io", "v1", "PriorityClass")
+    ..Kind::new::<PriorityClass>(
+        "priorityclasses.scheduling.k8s.io",
+        "v1",
+        "PriorityClass",
+        &view::priority_class::VIEW,
+    )
 };
 
 /// Above this, values belong to the system.

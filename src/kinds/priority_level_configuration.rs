@@ -1,5 +1,6 @@
 //! PriorityLevelConfiguration (flowcontrol.apiserver.k8s.io/v1). Kept as written: kloop's API server needs no fair queues.
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, omit};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
@@ -12,6 +13,7 @@ pub const KIND: Kind = Kind {
         "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
         "v1",
         "PriorityLevelConfiguration",
+        &view::table_only::PRIORITY_LEVEL,
     )
 };
 

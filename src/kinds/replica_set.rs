@@ -1,6 +1,7 @@
 //! ReplicaSet (apps/v1).
 
 use super::pod::defaults;
+use super::view;
 use super::workload::{self, Workload};
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use crate::object::Object;
@@ -13,7 +14,8 @@ pub const KIND: Kind = Kind {
     short: &["rs"],
     categories: &["all"],
     scale: true,
-    ..Kind::new::<ReplicaSet>("replicasets.apps", "v1", "ReplicaSet")
+    selectable: &["status.replicas"],
+    ..Kind::new::<ReplicaSet>("replicasets.apps", "v1", "ReplicaSet", &view::replica_set::VIEW)
 };
 
 impl Typed for ReplicaSet {

@@ -2,6 +2,7 @@
 
 use super::pod::defaults;
 use super::pod::spec::check_template;
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, workload};
 use crate::object::{Object, Selector};
 use k8s_openapi::api::core::v1::ReplicationController;
@@ -12,7 +13,13 @@ pub const KIND: Kind = Kind {
     short: &["rc"],
     categories: &["all"],
     scale: true,
-    ..Kind::new::<ReplicationController>("replicationcontrollers", "v1", "ReplicationController")
+    selectable: &["status.replicas"],
+    ..Kind::new::<ReplicationController>(
+        "replicationcontrollers",
+        "v1",
+        "ReplicationController",
+        &view::replica_set::CONTROLLER,
+    )
 };
 
 impl Typed for ReplicationController {

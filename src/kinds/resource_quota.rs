@@ -1,6 +1,7 @@
 //! ResourceQuota (core/v1).
 
 use super::amount::quantity;
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
@@ -10,7 +11,7 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["quota"],
     generation: false,
-    ..Kind::new::<ResourceQuota>("resourcequotas", "v1", "ResourceQuota")
+    ..Kind::new::<ResourceQuota>("resourcequotas", "v1", "ResourceQuota", &view::resource_quota::VIEW)
 };
 
 impl Typed for ResourceQuota {

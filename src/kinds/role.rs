@@ -1,5 +1,6 @@
 //! Role (rbac.authorization.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, Kind, NameRule, Typed, omit, rbac};
 use k8s_openapi::api::rbac::v1::Role;
 
@@ -11,7 +12,7 @@ pub const KIND: Kind = Kind {
     create_on_update: true,
     name_rule: NameRule::PathSegment,
     normalize: rbac::normalize_role::<Role>,
-    ..Kind::new::<Role>("roles.rbac.authorization.k8s.io", "v1", "Role")
+    ..Kind::new::<Role>("roles.rbac.authorization.k8s.io", "v1", "Role", &view::rbac::ROLE)
 };
 
 impl Typed for Role {

@@ -1,5 +1,6 @@
 //! RoleBinding (rbac.authorization.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, Kind, NameRule, Typed, omit, rbac};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 
@@ -10,7 +11,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     name_rule: NameRule::PathSegment,
-    ..Kind::new::<RoleBinding>("rolebindings.rbac.authorization.k8s.io", "v1", "RoleBinding")
+    ..Kind::new::<RoleBinding>("rolebindings.rbac.authorization.k8s.io", "v1", "RoleBinding", &view::rbac::BINDING)
 };
 
 impl Typed for RoleBinding {

@@ -1,5 +1,6 @@
 //! RuntimeClass (node.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, node_labels, omit};
 use crate::object::Object;
 use k8s_openapi::api::node::v1::RuntimeClass;
@@ -11,7 +12,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     unconditional_update: false,
     warnings,
-    ..Kind::new::<RuntimeClass>("runtimeclasses.node.k8s.io", "v1", "RuntimeClass")
+    ..Kind::new::<RuntimeClass>("runtimeclasses.node.k8s.io", "v1", "RuntimeClass", &view::table_only::RUNTIME_CLASS)
 };
 
 impl Typed for RuntimeClass {

@@ -1,6 +1,7 @@
 //! Secret (core/v1).
 
 use super::config_map::{MAX_BYTES, frozen};
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, key_pair, names, omit};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -10,7 +11,8 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     warnings: key_pair::warnings,
-    ..Kind::new::<Secret>("secrets", "v1", "Secret")
+    selectable: &["type"],
+    ..Kind::new::<Secret>("secrets", "v1", "Secret", &view::secret::VIEW)
 };
 
 const ACCOUNT: &str = "kubernetes.io/service-account.name";

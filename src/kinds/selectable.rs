@@ -31,42 +31,8 @@ pub fn selectable(kind: &Kind, object: &Object, field: &str) -> Option<String> {
 
 /// Whether lists of a kind can be narrowed by a field.
 pub fn is_selectable(kind: &Kind, field: &str) -> bool {
-    let fields: &[&str] = match kind.resource.0 {
-        "pods" => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ],
-        "events" => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        "nodes" => &["spec.unschedulable"],
-        "namespaces" => &["status.phase"],
-        "secrets" => &["type"],
-        "services" => &["spec.clusterIP", "spec.type"],
-        "replicasets.apps" | "replicationcontrollers" => &["status.replicas"],
-        "jobs.batch" => &["status.successful"],
-        "certificatesigningrequests.certificates.k8s.io" => &["spec.signerName"],
-        _ => &[],
-    };
     let declared = || kind.custom.is_some_and(|custom| custom.selectable.iter().any(|known| known == field));
-    matches!(field, "metadata.name" | "metadata.namespace") || fields.contains(&field) || declared()
+    matches!(field, "metadata.name" | "metadata.namespace") || kind.selectable.contains(&field) || declared()
 }
 
 fn text(object: &Object, field: &str) -> String {

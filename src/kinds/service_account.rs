@@ -1,5 +1,6 @@
 //! ServiceAccount (core/v1).
 
+use super::view;
 use super::{FieldErrors, Kind, Typed, omit};
 use k8s_openapi::api::core::v1::ServiceAccount;
 
@@ -8,7 +9,7 @@ pub const KIND: Kind = Kind {
     short: &["sa"],
     status: false,
     generation: false,
-    ..Kind::new::<ServiceAccount>("serviceaccounts", "v1", "ServiceAccount")
+    ..Kind::new::<ServiceAccount>("serviceaccounts", "v1", "ServiceAccount", &view::service_account::VIEW)
 };
 
 impl Typed for ServiceAccount {

@@ -2,6 +2,7 @@
 
 use super::persistent_volume_claim::{check_spec, default_spec};
 use super::pod::defaults::{self, text};
+use super::view;
 use super::workload::{self, Workload};
 use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, amount, names, omit, pod, selector};
 use crate::object::Object;
@@ -17,7 +18,7 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     scale: true,
     name_rule: NameRule::Label,
-    ..Kind::new::<StatefulSet>("statefulsets.apps", "v1", "StatefulSet")
+    ..Kind::new::<StatefulSet>("statefulsets.apps", "v1", "StatefulSet", &view::stateful_set::VIEW)
 };
 
 impl Typed for StatefulSet {

@@ -1,5 +1,6 @@
 //! StorageClass (storage.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, node_labels, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::TopologySelectorTerm;
@@ -13,7 +14,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     warnings,
-    ..Kind::new::<StorageClass>("storageclasses.storage.k8s.io", "v1", "StorageClass")
+    ..Kind::new::<StorageClass>("storageclasses.storage.k8s.io", "v1", "StorageClass", &view::storage::CLASS)
 };
 
 impl Typed for StorageClass {

@@ -24,6 +24,8 @@ pub fn kind(api_version: &str, name: &str) -> &'static Kind {
         normalize,
         prepare: |_, _| {},
         validate: |_, _| Vec::new(),
+        view: &super::view::generic::VIEW,
+        selectable: &[],
         ..*ALL[0]
     }))
 }

@@ -1,5 +1,6 @@
 //! ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, webhook};
 use crate::object::Object;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
@@ -14,6 +15,7 @@ pub const KIND: Kind = Kind {
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "v1",
         "ValidatingAdmissionPolicy",
+        &view::table_only::ADMISSION_POLICY,
     )
 };
 

@@ -1,5 +1,6 @@
 //! ValidatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, webhook};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 
@@ -13,6 +14,7 @@ pub const KIND: Kind = Kind {
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "v1",
         "ValidatingAdmissionPolicyBinding",
+        &view::table_only::ADMISSION_POLICY_BINDING,
     )
 };
 

@@ -1,5 +1,6 @@
 //! VolumeAttachment (storage.k8s.io/v1).
 
+use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -10,7 +11,12 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     unconditional_update: false,
-    ..Kind::new::<VolumeAttachment>("volumeattachments.storage.k8s.io", "v1", "VolumeAttachment")
+    ..Kind::new::<VolumeAttachment>(
+        "volumeattachments.storage.k8s.io",
+        "v1",
+        "VolumeAttachment",
+        &view::storage::ATTACHMENT,
+    )
 };
 
 impl Typed for VolumeAttachment {

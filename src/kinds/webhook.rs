@@ -24,6 +24,7 @@ macro_rules! configuration {
                 concat!($resource, ".admissionregistration.k8s.io"),
                 "v1",
                 stringify!($kind),
+                &$crate::kinds::view::table_only::WEBHOOK,
             )
         };
 

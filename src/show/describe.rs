@@ -1,13 +1,14 @@
 //! A description as text.
 
 use super::{columns, escape};
-use crate::kinds::view::{self, Describe, RelatedObjects};
+use crate::kinds::Kind;
+use crate::kinds::view::{Describe, RelatedObjects};
 use crate::object::Object;
 
-/// Describes one object of a resource.
-pub fn describe(resource: &str, object: &Object, related: &dyn RelatedObjects) -> String {
+/// Describes one object of a kind.
+pub fn describe(kind: &Kind, object: &Object, related: &dyn RelatedObjects) -> String {
     let mut out = Describe::new();
-    (view::view_for(resource).describe)(object, related, &mut out);
+    (kind.view.describe)(object, related, &mut out);
     render(&out)
 }
 

@@ -5,7 +5,7 @@
 
 use super::{columns, escape};
 use crate::kinds::Kind;
-use crate::kinds::view::{self, Column, KindView, TableCell};
+use crate::kinds::view::{Column, KindView, TableCell, generic};
 use crate::object::{Object, Time};
 
 /// Rows of one kind.
@@ -33,7 +33,7 @@ impl<'a> Table<'a> {
             let row = |object| TableRow { cells: custom.columns.cells(object, now), object: Some(object) };
             return Table { columns: custom.columns.columns.clone(), rows: objects.iter().map(row).collect() };
         }
-        Table::from_view(view::view_for(kind.resource.0), objects, now)
+        Table::from_view(kind.view, objects, now)
     }
 
     fn from_view(view: &KindView, objects: &'a [Object], now: Time) -> Table<'a> {
@@ -53,7 +53,7 @@ impl<'a> Table<'a> {
 
     /// Name and age alone, as `--server-print=false` shows every kind.
     pub fn plain(objects: &'a [Object], now: Time) -> Table<'a> {
-        Table::from_view(view::view_for(""), objects, now)
+        Table::from_view(&generic::VIEW, objects, now)
     }
 }
 

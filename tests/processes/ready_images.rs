@@ -88,10 +88,12 @@ fn recipes_are_listed_with_their_programs_and_begin_image_objects() {
     assert!(shell.split_whitespace().nth(2).is_some_and(|program| program.ends_with("/sh")), "{shell}");
     let lacking = listed.lines().find(|line| line.starts_with("minio "));
     assert!(has("minio") || lacking.is_some_and(|line| line.contains("<missing>")), "{listed}");
-    cluster.ok("image set registry.example.com/team/db --from postgres --env PGDATA=/data");
+    cluster.ok("image set registry.example.com/team/db --from postgres --env POSTGRES_DB=shop");
     let made = |path: &str| cluster.read("image/db", path);
     let fields = ["{.spec.patterns[*]}", "{.spec.programs[*]}", "{.spec.env[*].value}"];
-    assert_eq!(fields.map(made), ["registry.example.com/team/db", "postgres", "/data"]);
+    assert_eq!(fields.map(made), ["registry.example.com/team/db", "postgres", "/var/lib/postgresql/data shop"]);
+    cluster.ok("image set registry.example.com/team/db --env PGDATA=/data");
+    assert_eq!(made("{.spec.env[*].value}"), "/data shop", "other variables stay");
     assert!(made("{.spec.entrypoint[2]}").contains("initdb"));
     let unknown = cluster.kloop("image set x --from nosuch");
     assert!(

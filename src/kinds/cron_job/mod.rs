@@ -4,14 +4,18 @@ pub mod schedule;
 
 use super::pod::defaults::text;
 use super::{FieldErrors, FieldPath, Kind, Typed, job, omit, selector, workload};
+use crate::kinds::view;
 use crate::object::Object;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, JobTemplateSpec};
 use schedule::Schedule;
 use serde_json::json;
 
 /// The catalogue's entry.
-pub const KIND: Kind =
-    Kind { short: &["cj"], categories: &["all"], ..Kind::new::<CronJob>("cronjobs.batch", "v1", "CronJob") };
+pub const KIND: Kind = Kind {
+    short: &["cj"],
+    categories: &["all"],
+    ..Kind::new::<CronJob>("cronjobs.batch", "v1", "CronJob", &view::cron_job::VIEW)
+};
 
 impl Typed for CronJob {
     fn default(&mut self) {

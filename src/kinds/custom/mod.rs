@@ -213,6 +213,8 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         prepare: if is_set("status") { drop_new_status } else { |_, _| {} },
         validate: |_, _| Vec::new(),
         custom: Some(Box::leak(Box::new(custom))),
+        view: &super::view::generic::VIEW,
+        selectable: &[],
     })
 }
 

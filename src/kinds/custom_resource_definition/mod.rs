@@ -4,6 +4,7 @@ mod check;
 
 use super::custom::has_rules;
 use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, omit, typed};
+use crate::kinds::view;
 use crate::object::Object;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ pub const KIND: Kind = Kind {
         "customresourcedefinitions.apiextensions.k8s.io",
         "v1",
         "CustomResourceDefinition",
+        &view::table_only::CUSTOM_RESOURCE_DEFINITION,
     )
 };
 

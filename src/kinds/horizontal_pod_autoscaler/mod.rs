@@ -3,6 +3,7 @@
 mod check;
 
 use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, omit, typed};
+use crate::kinds::view;
 use crate::object::Object;
 use k8s_openapi::api::autoscaling::v2::{
     HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler, MetricSpec, MetricTarget, ResourceMetricSource,
@@ -16,7 +17,12 @@ pub const KIND: Kind = Kind {
     generation: false,
     also: &["autoscaling/v1"],
     normalize,
-    ..Kind::new::<HorizontalPodAutoscaler>("horizontalpodautoscalers.autoscaling", "v2", "HorizontalPodAutoscaler")
+    ..Kind::new::<HorizontalPodAutoscaler>(
+        "horizontalpodautoscalers.autoscaling",
+        "v2",
+        "HorizontalPodAutoscaler",
+        &view::autoscaler::VIEW,
+    )
 };
 
 const DEFAULT_CPU_PERCENT: i32 = 80;

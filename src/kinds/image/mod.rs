@@ -8,13 +8,15 @@ pub mod recipe;
 pub mod reference;
 
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use crate::kinds::view;
 use crate::object::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind { namespaced: false, ..Kind::new::<Image>(RESOURCE, "v1alpha1", "Image") };
+pub const KIND: Kind =
+    Kind { namespaced: false, ..Kind::new::<Image>(RESOURCE, "v1alpha1", "Image", &view::image::VIEW) };
 
 /// Most entries of `programs`, `path` and `volumes`: each is looked for, or mounted, at every start.
 const MOST_PLACES: usize = 32;

@@ -8,12 +8,17 @@ mod policy;
 
 use super::pod::defaults;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use crate::kinds::view;
 use crate::object::Object;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind { categories: &["all"], ..Kind::new::<Job>("jobs.batch", "v1", "Job") };
+pub const KIND: Kind = Kind {
+    categories: &["all"],
+    selectable: &["status.successful"],
+    ..Kind::new::<Job>("jobs.batch", "v1", "Job", &view::job::VIEW)
+};
 
 /// The label by which a Job finds its pods; the selector that the server makes has it alone.
 pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";

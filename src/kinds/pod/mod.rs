@@ -34,6 +34,7 @@ pub use facts::{PodRequests, condition, is_ready, qos_class, requests};
 
 use super::typed::{self, DecodeError};
 use super::{FieldErrors, FieldPath, Kind, Typed, UnknownField, omit};
+use crate::kinds::view;
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::Value;
@@ -44,7 +45,18 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     warnings: warnings::of_pod,
     normalize,
-    ..Kind::new::<Pod>("pods", "v1", "Pod")
+    selectable: &[
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+        "status.nominatedNodeName",
+    ],
+    ..Kind::new::<Pod>("pods", "v1", "Pod", &view::pod::VIEW)
 };
 
 /// The times of conditions are stored as `null` where nobody set them.

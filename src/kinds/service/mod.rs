@@ -7,6 +7,7 @@ mod carry;
 mod check;
 
 use super::{FieldErrors, Kind, NameRule, Typed, omit};
+use crate::kinds::view;
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -20,7 +21,8 @@ pub const KIND: Kind = Kind {
     create_on_update: true,
     name_rule: NameRule::Label,
     warnings,
-    ..Kind::new::<Service>("services", "v1", "Service")
+    selectable: &["spec.clusterIP", "spec.type"],
+    ..Kind::new::<Service>("services", "v1", "Service", &view::service::VIEW)
 };
 
 fn warnings(service: &Object) -> Vec<String> {

@@ -7,8 +7,7 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of autoscalers.
-pub static VIEW: KindView =
-    KindView { resource: "horizontalpodautoscalers.autoscaling", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

@@ -7,7 +7,7 @@ use crate::object::{Object, Time};
 use base64::Engine;
 
 /// The view of config maps.
-pub static VIEW: KindView = KindView { resource: "configmaps", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Data"), Column::text("Age")];
 

@@ -8,7 +8,7 @@ use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 
 /// The view of cron jobs.
-pub static VIEW: KindView = KindView { resource: "cronjobs.batch", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

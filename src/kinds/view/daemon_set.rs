@@ -8,7 +8,7 @@ use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 
 /// The view of daemon sets.
-pub static VIEW: KindView = KindView { resource: "daemonsets.apps", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

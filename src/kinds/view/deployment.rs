@@ -9,7 +9,7 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of deployments.
-pub static VIEW: KindView = KindView { resource: "deployments.apps", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

@@ -7,7 +7,7 @@ use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 
 /// The view of disruption budgets.
-pub static VIEW: KindView = KindView { resource: "poddisruptionbudgets.policy", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

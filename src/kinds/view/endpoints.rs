@@ -8,20 +8,11 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of endpoints.
-pub static ENDPOINTS: KindView = KindView {
-    resource: "endpoints",
-    columns: ENDPOINTS_COLUMNS,
-    cells: endpoints_cells,
-    describe: describe_endpoints,
-};
+pub static ENDPOINTS: KindView =
+    KindView { columns: ENDPOINTS_COLUMNS, cells: endpoints_cells, describe: describe_endpoints };
 
 /// The view of endpoint slices.
-pub static SLICE: KindView = KindView {
-    resource: "endpointslices.discovery.k8s.io",
-    columns: SLICE_COLUMNS,
-    cells: slice_cells,
-    describe: describe_slice,
-};
+pub static SLICE: KindView = KindView { columns: SLICE_COLUMNS, cells: slice_cells, describe: describe_slice };
 
 const ENDPOINTS_COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Endpoints"), Column::text("Age")];
 

@@ -7,11 +7,7 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of core events.
-pub static CORE: KindView = KindView { resource: "events", columns: COLUMNS, cells, describe: generic::describe };
-
-/// The view of the same events in their own group.
-pub static EVENTS: KindView =
-    KindView { resource: "events.events.k8s.io", columns: COLUMNS, cells, describe: generic::describe };
+pub static CORE: KindView = KindView { columns: COLUMNS, cells, describe: generic::describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Last Seen"),

@@ -6,8 +6,7 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// Columns for kinds without a view.
-pub const VIEW: KindView =
-    KindView { resource: "", columns: &[Column::text("Name"), Column::text("Age")], cells, describe };
+pub static VIEW: KindView = KindView { columns: &[Column::text("Name"), Column::text("Age")], cells, describe };
 
 fn cells(object: &Object, now: Time) -> Vec<TableCell> {
     vec![object.name().into(), age_since(object.created(), now).into()]

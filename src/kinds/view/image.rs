@@ -7,7 +7,7 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of Images.
-pub static VIEW: KindView = KindView { resource: crate::kinds::image::RESOURCE, columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

@@ -8,15 +8,10 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of ingresses.
-pub static VIEW: KindView = KindView { resource: "ingresses.networking.k8s.io", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 /// The view of ingress classes.
-pub static CLASS: KindView = KindView {
-    resource: "ingressclasses.networking.k8s.io",
-    columns: CLASS_COLUMNS,
-    cells: class_cells,
-    describe: describe_class,
-};
+pub static CLASS: KindView = KindView { columns: CLASS_COLUMNS, cells: class_cells, describe: describe_class };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

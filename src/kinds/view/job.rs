@@ -9,7 +9,7 @@ use crate::object::{Object, Time, time};
 use serde_json::Value;
 
 /// The view of jobs.
-pub static VIEW: KindView = KindView { resource: "jobs.batch", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

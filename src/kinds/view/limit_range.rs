@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The view of limit ranges.
-pub static VIEW: KindView = KindView { resource: "limitranges", columns: CREATED, cells: created_at, describe };
+pub static VIEW: KindView = KindView { columns: CREATED, cells: created_at, describe };
 
 /// The columns of kinds that Kubernetes has no printer for.
 pub const CREATED: &[Column] = &[Column::text("Name"), Column::text("Created At")];

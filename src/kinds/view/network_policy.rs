@@ -8,8 +8,7 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of network policies.
-pub static VIEW: KindView =
-    KindView { resource: "networkpolicies.networking.k8s.io", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Pod-Selector"), Column::text("Age")];
 

@@ -8,7 +8,7 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of volumes.
-pub static VIEW: KindView = KindView { resource: "persistentvolumes", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

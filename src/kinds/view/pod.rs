@@ -10,7 +10,7 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of pods.
-pub static VIEW: KindView = KindView { resource: "pods", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

@@ -6,8 +6,7 @@ use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 
 /// The view of priority classes.
-pub static VIEW: KindView =
-    KindView { resource: "priorityclasses.scheduling.k8s.io", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

@@ -8,36 +8,17 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// The view of roles.
-pub static ROLE: KindView = KindView {
-    resource: "roles.rbac.authorization.k8s.io",
-    columns: CREATED,
-    cells: created_at,
-    describe: describe_role,
-};
+pub static ROLE: KindView = KindView { columns: CREATED, cells: created_at, describe: describe_role };
 
 /// The view of cluster roles.
-pub static CLUSTER_ROLE: KindView = KindView {
-    resource: "clusterroles.rbac.authorization.k8s.io",
-    columns: CREATED,
-    cells: created_at,
-    describe: describe_role,
-};
+pub static CLUSTER_ROLE: KindView = KindView { columns: CREATED, cells: created_at, describe: describe_role };
 
 /// The view of role bindings.
-pub static BINDING: KindView = KindView {
-    resource: "rolebindings.rbac.authorization.k8s.io",
-    columns: BINDING_COLUMNS,
-    cells: binding_cells,
-    describe: describe_binding,
-};
+pub static BINDING: KindView = KindView { columns: BINDING_COLUMNS, cells: binding_cells, describe: describe_binding };
 
 /// The view of cluster role bindings.
-pub static CLUSTER_BINDING: KindView = KindView {
-    resource: "clusterrolebindings.rbac.authorization.k8s.io",
-    columns: BINDING_COLUMNS,
-    cells: binding_cells,
-    describe: describe_binding,
-};
+pub static CLUSTER_BINDING: KindView =
+    KindView { columns: BINDING_COLUMNS, cells: binding_cells, describe: describe_binding };
 
 const BINDING_COLUMNS: &[Column] = &[
     Column::text("Name"),

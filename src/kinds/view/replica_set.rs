@@ -10,10 +10,10 @@ use crate::object::{Object, Time};
 use serde_json::{Value, json};
 
 /// The view of replica sets.
-pub static VIEW: KindView = KindView { resource: "replicasets.apps", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 /// The view of replication controllers.
-pub static CONTROLLER: KindView = KindView { resource: "replicationcontrollers", columns: COLUMNS, cells, describe };
+pub static CONTROLLER: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Name"),

@@ -6,7 +6,7 @@ use super::{Column, Describe, KindView, RelatedObjects, TableCell};
 use crate::object::{Object, Time};
 
 /// The view of quotas.
-pub static VIEW: KindView = KindView { resource: "resourcequotas", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Request"), Column::text("Limit"), Column::text("Age")];
 

@@ -7,7 +7,7 @@ use super::{Column, Describe, KindView, RelatedObjects, TableCell};
 use crate::object::{Object, Time};
 
 /// The view of secrets.
-pub static VIEW: KindView = KindView { resource: "secrets", columns: COLUMNS, cells, describe };
+pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
 const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Type"), Column::text("Data"), Column::text("Age")];
 

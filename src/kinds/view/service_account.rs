@@ -5,7 +5,7 @@ use super::{Describe, KindView, RelatedObjects, events, generic};
 use crate::object::Object;
 
 /// The view of service accounts.
-pub static VIEW: KindView = KindView { resource: "serviceaccounts", describe, ..generic::VIEW };
+pub static VIEW: KindView = KindView { describe, ..generic::VIEW };
 
 fn describe(account: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.name_and_namespace(account);

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 /// The view of storage classes.
 pub static CLASS: KindView = KindView {
-    resource: "storageclasses.storage.k8s.io",
     columns: &[
         Column::text("Name"),
         Column::text("Provisioner"),
@@ -22,25 +21,8 @@ pub static CLASS: KindView = KindView {
     describe: describe_class,
 };
 
-/// The view of volume attributes classes.
-pub static ATTRIBUTES: KindView = KindView {
-    resource: "volumeattributesclasses.storage.k8s.io",
-    columns: &[Column::text("Name"), Column::text("DriverName"), Column::text("Age")],
-    cells: |class, now| {
-        vec![class.name().into(), class.0.text("driverName").into(), age_since(class.created(), now).into()]
-    },
-    describe: |class, related, out| {
-        out.field(0, "Name", class.name());
-        out.inline_pairs(0, "Annotations", &class.0.pairs("metadata.annotations"));
-        out.field(0, "DriverName", class.0.text("driverName"));
-        out.inline_pairs(0, "Parameters", &class.0.pairs("parameters"));
-        events::write_events(class, related, out);
-    },
-};
-
 /// The view of volume attachments.
 pub static ATTACHMENT: KindView = KindView {
-    resource: "volumeattachments.storage.k8s.io",
     columns: &[
         Column::text("Name"),
         Column::text("Attacher"),
@@ -65,7 +47,6 @@ pub static ATTACHMENT: KindView = KindView {
 
 /// The view of CSI nodes.
 pub static CSI_NODE: KindView = KindView {
-    resource: "csinodes.storage.k8s.io",
     columns: &[Column::text("Name"), Column::int("Drivers"), Column::text("Age")],
     cells: |node, now| {
         vec![node.name().into(), node.0.list("spec.drivers").len().into(), age_since(node.created(), now).into()]
@@ -75,7 +56,6 @@ pub static CSI_NODE: KindView = KindView {
 
 /// The view of CSI drivers.
 pub static CSI_DRIVER: KindView = KindView {
-    resource: "csidrivers.storage.k8s.io",
     columns: &[
         Column::text("Name"),
         Column::text("AttachRequired"),
@@ -87,18 +67,6 @@ pub static CSI_DRIVER: KindView = KindView {
         Column::text("Age"),
     ],
     cells: csi_driver_cells,
-    describe: generic::describe,
-};
-
-/// The view of CSI storage capacities.
-pub static CSI_CAPACITY: KindView = KindView {
-    resource: "csistoragecapacities.storage.k8s.io",
-    columns: &[Column::text("Name"), Column::text("StorageClassName"), Column::text("Capacity")],
-    cells: |capacity, _| {
-        let body = &capacity.0;
-        let amount = body.plain("capacity");
-        vec![capacity.name().into(), body.text("storageClassName").into(), or(&amount, "<unset>").into()]
-    },
     describe: generic::describe,
 };
 

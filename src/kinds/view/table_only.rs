@@ -12,153 +12,107 @@ use serde_json::Value;
 const NAME: Column = Column::text("Name");
 const AGE: Column = Column::text("Age");
 
-/// The views of all of them.
-pub static ALL: &[KindView] = &[
-    KindView {
-        resource: "customresourcedefinitions.apiextensions.k8s.io",
-        columns: CREATED,
-        cells: created_at,
-        ..generic::VIEW
+/// The view of definitions of custom kinds.
+pub static CUSTOM_RESOURCE_DEFINITION: KindView = KindView { columns: CREATED, cells: created_at, ..generic::VIEW };
+
+/// The view of leases.
+pub static LEASE: KindView = KindView {
+    columns: &[NAME, Column::text("Holder"), AGE],
+    cells: |lease, now| row(lease, now, [lease.0.text("spec.holderIdentity").into()]),
+    ..generic::VIEW
+};
+
+/// The view of runtime classes.
+pub static RUNTIME_CLASS: KindView = KindView {
+    columns: &[NAME, Column::text("Handler"), AGE],
+    cells: |class, now| row(class, now, [class.0.text("handler").into()]),
+    ..generic::VIEW
+};
+
+/// The view of controller revisions.
+pub static CONTROLLER_REVISION: KindView = KindView {
+    columns: &[NAME, Column::text("Controller"), Column::text("Revision"), AGE],
+    cells: |revision, now| row(revision, now, [controller(revision).into(), revision.0.int("revision").into()]),
+    ..generic::VIEW
+};
+
+/// The view of pod templates.
+pub static POD_TEMPLATE: KindView = KindView {
+    columns: &[NAME, Column::text("Containers"), Column::text("Images"), Column::text("Pod Labels")],
+    cells: |template, _| {
+        let (names, images) = names_and_images(template.0.value_at("template.spec"));
+        let labels = joined_pairs(&template.0.pairs("template.metadata.labels"));
+        vec![template.name().into(), names.into(), images.into(), labels.into()]
     },
-    KindView {
-        resource: "leases.coordination.k8s.io",
-        columns: &[NAME, Column::text("Holder"), AGE],
-        cells: |lease, now| row(lease, now, [lease.0.text("spec.holderIdentity").into()]),
-        ..generic::VIEW
+    ..generic::VIEW
+};
+
+/// The view of certificate signing requests.
+pub static SIGNING_REQUEST: KindView = KindView {
+    columns: &[
+        NAME,
+        AGE,
+        Column::text("SignerName"),
+        Column::text("Requestor"),
+        Column::text("RequestedDuration"),
+        Column::text("Condition"),
+    ],
+    cells: signing_request,
+    ..generic::VIEW
+};
+
+/// The view of webhook configurations.
+pub static WEBHOOK: KindView = KindView { columns: WEBHOOKS, cells: webhooks, ..generic::VIEW };
+
+/// The view of validating admission policies.
+pub static ADMISSION_POLICY: KindView = KindView {
+    columns: &[NAME, Column::int("Validations"), Column::text("ParamKind"), AGE],
+    cells: |policy, now| {
+        let count = policy.0.list("spec.validations").len();
+        row(policy, now, [count.into(), param_kind(&policy.0).into()])
     },
-    KindView {
-        resource: "runtimeclasses.node.k8s.io",
-        columns: &[NAME, Column::text("Handler"), AGE],
-        cells: |class, now| row(class, now, [class.0.text("handler").into()]),
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "controllerrevisions.apps",
-        columns: &[NAME, Column::text("Controller"), Column::text("Revision"), AGE],
-        cells: |revision, now| row(revision, now, [controller(revision).into(), revision.0.int("revision").into()]),
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "podtemplates",
-        columns: &[NAME, Column::text("Containers"), Column::text("Images"), Column::text("Pod Labels")],
-        cells: |template, _| {
-            let (names, images) = names_and_images(template.0.value_at("template.spec"));
-            let labels = joined_pairs(&template.0.pairs("template.metadata.labels"));
-            vec![template.name().into(), names.into(), images.into(), labels.into()]
-        },
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "componentstatuses",
-        columns: &[NAME, Column::text("Status"), Column::text("Message"), Column::text("Error")],
-        cells: component_status,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "certificatesigningrequests.certificates.k8s.io",
-        columns: &[
-            NAME,
-            AGE,
-            Column::text("SignerName"),
-            Column::text("Requestor"),
-            Column::text("RequestedDuration"),
-            Column::text("Condition"),
-        ],
-        cells: signing_request,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-        columns: WEBHOOKS,
-        cells: webhooks,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "validatingwebhookconfigurations.admissionregistration.k8s.io",
-        columns: WEBHOOKS,
-        cells: webhooks,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "validatingadmissionpolicies.admissionregistration.k8s.io",
-        columns: &[NAME, Column::int("Validations"), Column::text("ParamKind"), AGE],
-        cells: |policy, now| {
-            let count = policy.0.list("spec.validations").len();
-            row(policy, now, [count.into(), param_kind(&policy.0).into()])
-        },
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "mutatingadmissionpolicies.admissionregistration.k8s.io",
-        columns: &[NAME, Column::int("Mutations"), Column::text("ParamKind"), AGE],
-        cells: |policy, now| {
-            let count = policy.0.list("spec.mutations").len();
-            row(policy, now, [count.into(), param_kind(&policy.0).into()])
-        },
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io",
-        columns: POLICY_BINDING,
-        cells: policy_binding,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
-        columns: POLICY_BINDING,
-        cells: policy_binding,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "flowschemas.flowcontrol.apiserver.k8s.io",
-        columns: &[
-            NAME,
-            Column::text("PriorityLevel"),
-            Column::int("MatchingPrecedence"),
-            Column::text("DistinguisherMethod"),
-            AGE,
-            Column::text("MissingPL"),
-        ],
-        cells: flow_schema,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
-        columns: &[
-            NAME,
-            Column::text("Type"),
-            Column::text("NominalConcurrencyShares"),
-            Column::text("Queues"),
-            Column::text("HandSize"),
-            Column::text("QueueLengthLimit"),
-            AGE,
-        ],
-        cells: priority_level,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "apiservices.apiregistration.k8s.io",
-        columns: &[NAME, Column::text("Service"), Column::text("Available"), AGE],
-        cells: api_service,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "resourceclaims.resource.k8s.io",
-        columns: &[NAME, Column::text("State"), AGE],
-        cells: resource_claim,
-        ..generic::VIEW
-    },
-    KindView {
-        resource: "resourceslices.resource.k8s.io",
-        columns: &[NAME, Column::text("Node"), Column::text("Driver"), Column::text("Pool"), AGE],
-        cells: |slice, now| {
-            let spec = slice.0.value_at("spec");
-            let node = or(spec.text("nodeName"), "<unset>");
-            row(slice, now, [node.into(), spec.text("driver").into(), spec.text("pool.name").into()])
-        },
-        ..generic::VIEW
-    },
-];
+    ..generic::VIEW
+};
+
+/// The view of their bindings.
+pub static ADMISSION_POLICY_BINDING: KindView =
+    KindView { columns: POLICY_BINDING, cells: policy_binding, ..generic::VIEW };
+
+/// The view of flow schemas.
+pub static FLOW_SCHEMA: KindView = KindView {
+    columns: &[
+        NAME,
+        Column::text("PriorityLevel"),
+        Column::int("MatchingPrecedence"),
+        Column::text("DistinguisherMethod"),
+        AGE,
+        Column::text("MissingPL"),
+    ],
+    cells: flow_schema,
+    ..generic::VIEW
+};
+
+/// The view of priority levels.
+pub static PRIORITY_LEVEL: KindView = KindView {
+    columns: &[
+        NAME,
+        Column::text("Type"),
+        Column::text("NominalConcurrencyShares"),
+        Column::text("Queues"),
+        Column::text("HandSize"),
+        Column::text("QueueLengthLimit"),
+        AGE,
+    ],
+    cells: priority_level,
+    ..generic::VIEW
+};
+
+/// The view of API services.
+pub static API_SERVICE: KindView = KindView {
+    columns: &[NAME, Column::text("Service"), Column::text("Available"), AGE],
+    cells: api_service,
+    ..generic::VIEW
+};
 
 /// The name, some cells, the age.
 fn row<const N: usize>(object: &Object, now: Time, middle: [TableCell; N]) -> Vec<TableCell> {
@@ -174,16 +128,6 @@ fn controller(object: &Object) -> String {
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     let dot = if group.is_empty() { "" } else { "." };
     format!("{}{dot}{group}/{}", owner.kind.to_lowercase(), owner.name)
-}
-
-fn component_status(component: &Object, _now: Time) -> Vec<TableCell> {
-    let healthy = component.0.list("conditions").iter().find(|known| known.text("type") == "Healthy");
-    let (status, message, error) = match healthy {
-        Some(known) if known.text("status") == "True" => ("Healthy", known.text("message"), known.text("error")),
-        Some(known) => ("Unhealthy", known.text("message"), known.text("error")),
-        None => ("Unknown", "", ""),
-    };
-    vec![component.name().into(), status.into(), message.into(), error.into()]
 }
 
 fn signing_request(request: &Object, now: Time) -> Vec<TableCell> {
@@ -280,19 +224,4 @@ fn api_service(service: &Object, now: Time) -> Vec<TableCell> {
         None => "Unknown".into(),
     };
     row(service, now, [name.into(), available.into()])
-}
-
-fn resource_claim(claim: &Object, now: Time) -> Vec<TableCell> {
-    let status = claim.0.value_at("status");
-    let mut states = Vec::new();
-    if claim.deletion().is_some() {
-        states.push("deleted");
-    }
-    match (status.has("allocation"), status.list("reservedFor").is_empty()) {
-        (false, _) if states.is_empty() => states.push("pending"),
-        (false, _) => {}
-        (true, true) => states.push("allocated"),
-        (true, false) => states.extend(["allocated", "reserved"]),
-    }
-    row(claim, now, [states.join(",").into()])
 }

@@ -173,6 +173,11 @@ fn a_layer_changes_what_it_says() {
             r#"[{"name":"B","value":"b"}]"#,
         ),
         (
+            "patches: [{target: {kind: Deployment}, patch: '{kind: X, metadata: {name: other}, spec: {template: {spec: {containers: [{$patch: merge, name: web, env: [{name: A, value: c}]}]}}}}'}]",
+            "/spec/template/spec/containers/0/env/0",
+            r#"{"name":"A","value":"c"}"#,
+        ),
+        (
             "replacements: [{source: {kind: Service, name: web}, targets: [{select: {kind: Deployment}, fieldPaths: ['spec.template.spec.containers.[name=web].env.[name=A].value']}]}]",
             "/spec/template/spec/containers/0/env/0/value",
             "\"web\"",
