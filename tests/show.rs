@@ -111,11 +111,9 @@ impl Cluster {
     fn table(&self, resource: &str, options: TableOptions) -> String {
         let mut objects = self.list(resource, "");
         objects.sort_by(|left, right| left.name().cmp(right.name()));
-        let text = TablePrinter::new(options).print(
-            &Table::for_kind(kinds::by_name(resource).expect("a kind"), &objects, now()),
-            "",
-            false,
-        );
+        let mut table = Table::for_kind(kinds::by_name(resource).expect("a kind"), &objects, now());
+        table.remove_own_columns();
+        let text = TablePrinter::new(options).print(&table, "", false);
         text.replace("5s    ", "<age>   ").replace("5s\n", "<age>\n")
     }
 }

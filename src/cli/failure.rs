@@ -44,6 +44,8 @@ impl Failure {
         match self {
             Failure::Api { status, .. } => status.reason == Reason::NotFound,
             Failure::Many(failures) => failures.iter().all(Failure::is_not_found),
+            // `logs` words it as kubectl's `logs` does.
+            Failure::Plain(text) => text.starts_with("error from server (NotFound)"),
             _ => false,
         }
     }
