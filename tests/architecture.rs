@@ -34,7 +34,7 @@ const PURE: [&str; 11] = [
 ];
 
 /// Names that a pure module may not contain.
-const IMPURE: [&str; 16] = [
+const IMPURE: [&str; 17] = [
     "std::fs",
     "std::net::T",
     "std::net::U",
@@ -51,6 +51,7 @@ const IMPURE: [&str; 16] = [
     "rusqlite",
     "println!",
     "eprintln!",
+    "tracing::",
 ];
 
 fn sources(below: &str) -> Vec<(PathBuf, String)> {
@@ -116,6 +117,19 @@ fn pure_modules_have_no_side_effects() {
         }
     }
     assert!(wrong.is_empty(), "side effects in pure modules:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn spans_are_made_where_time_is_spent() {
+    for module in ["apiserver", "runtime"] {
+        for (path, text) in sources(module) {
+            assert!(
+                !text.contains("tracing::"),
+                "{}: spans are made in reconcile, serve, store and cli",
+                path.display()
+            );
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
+use tracing::debug_span;
 
 /// Durable part of a store's commits.
 #[derive(Default)]
@@ -52,10 +53,12 @@ impl Store {
     pub fn sync(&mut self) -> Result<(), CommitError> {
         self.check_certain()?;
         if let Some(under_way) = self.durable.under_way.take() {
+            let _span = debug_span!("wait_for_sync").entered();
             let result = under_way.done.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
             self.finish_sync(result)?;
         }
         if self.durable.unsynced.is_some() {
+            let _span = debug_span!("sync").entered();
             let result = self.wal().and_then(|wal| Ok(fdatasync(wal)?));
             self.finish_sync(result)?;
             self.durable.unsynced = None;
