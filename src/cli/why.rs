@@ -410,7 +410,24 @@ pub fn answer_value(answer: &CauseChain, now: Time) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{LastActivity, in_use, last};
+    use super::*;
+    use crate::test_cases::{self, words};
+
+    #[test]
+    fn answers_are_those_of_the_cases() {
+        test_cases::check("why", |case| {
+            let mut world = test_cases::world(case);
+            let left_out = words(case, "left out").map(str::to_owned).collect();
+            let runs = case["control plane"] != "none";
+            let plane = ControlPlaneState { runs, left_out, ..ControlPlaneState::default() };
+            let about: Vec<Key> = words(case, "about").map(test_cases::key).collect();
+            if about.is_empty() {
+                return causes::lines(&unmet(&mut world, Some("default"), &plane));
+            }
+            let answers = about.iter().map(|key| explain(&mut world, key, &plane).expect("it is there"));
+            answers.map(|answer| page(&answer, test_cases::now())).collect::<Vec<_>>().join("\n")
+        });
+    }
 
     #[test]
     fn what_was_done_last_is_one_line() {
