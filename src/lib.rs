@@ -7,6 +7,8 @@
 #[macro_use]
 #[path = "../tests/skips.rs"]
 mod skips;
+#[cfg(test)]
+mod test_cases;
 
 pub mod apiserver;
 pub mod cli;

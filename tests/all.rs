@@ -11,6 +11,7 @@ mod completion;
 mod config;
 mod conversations;
 mod corpus;
+mod diagnostics;
 mod documentation;
 mod explain;
 mod first_steps;

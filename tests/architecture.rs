@@ -34,7 +34,7 @@ const PURE: [&str; 11] = [
 ];
 
 /// Names that a pure module may not contain.
-const IMPURE: [&str; 16] = [
+const IMPURE: [&str; 17] = [
     "std::fs",
     "std::net::T",
     "std::net::U",
@@ -51,6 +51,7 @@ const IMPURE: [&str; 16] = [
     "rusqlite",
     "println!",
     "eprintln!",
+    "tracing::",
 ];
 
 fn sources(below: &str) -> Vec<(PathBuf, String)> {
@@ -116,6 +117,19 @@ fn pure_modules_have_no_side_effects() {
         }
     }
     assert!(wrong.is_empty(), "side effects in pure modules:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn spans_are_made_where_time_is_spent() {
+    for module in ["apiserver", "runtime"] {
+        for (path, text) in sources(module) {
+            assert!(
+                !text.contains("tracing::"),
+                "{}: spans are made in reconcile, serve, store and cli",
+                path.display()
+            );
+        }
+    }
 }
 
 #[test]
@@ -190,6 +204,16 @@ fn functions_are_not_named_by_a_preposition_or_a_pronoun() {
         let name = line.split_once("fn ").map(|(_, rest)| rest.split(['(', '<']).next().unwrap_or_default());
         !line.starts_with("//") && name.is_some_and(|name| NAMELESS.contains(&name))
     });
+}
+
+#[test]
+fn test_names_open_with_their_subject() {
+    let opens = |before: &str, line: &str| {
+        let name = line.split_once("fn ").map(|(_, rest)| rest).filter(|_| before == "#[test]").unwrap_or_default();
+        OPENINGS.iter().any(|word| name.starts_with(&format!("{}_", word.trim_end().to_lowercase())))
+    };
+    assert_no_line(&sources(""), opens);
+    assert_no_line(&sources("../tests"), opens);
 }
 
 /// Names that several files of a kind share on purpose: the arguments of each verb.

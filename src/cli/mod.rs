@@ -22,6 +22,7 @@ mod deadline;
 mod debug;
 mod delete;
 mod describe;
+mod diagnostics;
 mod diff;
 mod dns;
 mod edit;
@@ -222,6 +223,9 @@ pub fn main() -> ExitCode {
     };
     let mut context = CommandContext::new(cli.globals);
     context.manager = grammar::manager(&matches);
+    if let Err(failure) = diagnostics::start() {
+        return context.finish(Err(failure));
+    }
     if let Err(failure) = globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
         return context.finish(Err(failure));
     }

@@ -410,10 +410,27 @@ pub fn answer_value(answer: &CauseChain, now: Time) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{LastActivity, in_use, last};
+    use super::*;
+    use crate::test_cases::{self, words};
 
     #[test]
-    fn what_was_done_last_is_one_line() {
+    fn answers_are_those_of_the_cases() {
+        test_cases::check("why", |case| {
+            let mut world = test_cases::world(case);
+            let left_out = words(case, "left out").map(str::to_owned).collect();
+            let runs = case["control plane"] != "none";
+            let plane = ControlPlaneState { runs, left_out, ..ControlPlaneState::default() };
+            let about: Vec<Key> = words(case, "about").map(test_cases::key).collect();
+            if about.is_empty() {
+                return causes::lines(&unmet(&mut world, Some("default"), &plane));
+            }
+            let answers = about.iter().map(|key| explain(&mut world, key, &plane).expect("it is there"));
+            answers.map(|answer| page(&answer, test_cases::now())).collect::<Vec<_>>().join("\n")
+        });
+    }
+
+    #[test]
+    fn last_activity_is_one_line() {
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
         let deed = LastActivity { reason: "Failed".into(), message: "\nso  it is:\nlong\nlist".into(), at };
         assert_eq!(last(&deed, at), "last: Failed 0s ago: so it is:");

@@ -28,6 +28,7 @@ use jiff::SignedDuration;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use tracing::debug_span;
 
 /// Log entries that are passed at once when the log is compacted: that takes about a millisecond.
 const COMPACTED: usize = 200;
@@ -230,6 +231,7 @@ impl ControlLoop {
     }
 
     fn load(&mut self) -> anyhow::Result<()> {
+        let _span = debug_span!("load").entered();
         let inventory = self.machine.as_mut().map(Machine::inventory).unwrap_or_default();
         let snapshot = self.api.store().read()?;
         Ok(self.plane.load(&snapshot, inventory, self.settings.backoff_seconds, Time::now())?)
@@ -351,6 +353,10 @@ impl ControlLoop {
     /// Hands effects over, and notes in the World's facts that they are under way.
     fn carry_out(&mut self, effects: Vec<Effect>) {
         let Some(machine) = &mut self.machine else { return };
+        if effects.is_empty() {
+            return;
+        }
+        let _span = debug_span!("carry_out", effects = effects.len()).entered();
         // Network policies are in force before a pod's first process runs.
         let (first, then): (Vec<Effect>, Vec<Effect>) =
             effects.into_iter().partition(|effect| matches!(effect, Effect::SetNetworkPolicy { .. }));

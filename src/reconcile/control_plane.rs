@@ -20,6 +20,7 @@ use crate::world::{
     Row, World,
 };
 use jiff::SignedDuration;
+use tracing::debug_span;
 
 /// Interval of node heartbeats (kubelet: a quarter of the lease's 40 s).
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
@@ -205,6 +206,7 @@ impl ControlPlane {
     /// Applies a report of the machine to the facts, and makes its pod or image due. A report that panics is logged and dropped.
     pub fn handle_report(&mut self, report: Report, now: Time) {
         let pod = report.pod_uid().and_then(|uid| Some(self.world.facts.pods.get(uid)?.key()));
+        let _span = debug_span!("report", pod = pod.as_ref().map(tracing::field::display)).entered();
         if let Err(panic) = contain(|| self.apply_report(report, now)) {
             self.note_failure(pod, panic, now);
         }

@@ -24,6 +24,8 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::field::Empty;
+use tracing::{debug_span, trace_span};
 
 /// Time that a tick waits for its turn to write before the control plane logs who holds the write lock, takes reports in, and tries again.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -150,6 +152,7 @@ impl Tick<'_> {
         if !self.queue.is_due(now) && !self.recorder.is_due(now) {
             return Ok(TickResult::default());
         }
+        let span = debug_span!("tick", revision = self.world.revision, keys = Empty, rows = Empty).entered();
         let txn = store.write(PATIENCE)?;
         if epoch_of(&txn)? != Some(self.epoch) {
             return Err(TickError::Deposed);
@@ -158,12 +161,14 @@ impl Tick<'_> {
         self.log_faults();
         let mut pod_spec = TickPlans::default();
         self.plan_what_is_due(&mut pod_spec);
+        span.record("keys", pod_spec.planned.len());
         // Telling about work waits until the work is done.
         if !self.queue.is_due(now) || self.recorder.is_pressing(now) {
             self.record_events(&mut pod_spec);
         }
         match self.commit(txn, &mut pod_spec) {
             Ok(rows) => {
+                span.record("rows", rows);
                 pod_spec.memory.iter().for_each(|memory| self.world.remember(memory));
                 Ok(TickResult { effects: pod_spec.effects, rows })
             }
@@ -184,6 +189,7 @@ impl Tick<'_> {
     }
 
     fn plan_what_is_due(&mut self, pod_spec: &mut TickPlans) {
+        let _span = debug_span!("plan_due_keys").entered();
         let start = Instant::now();
         let mut planned = 0;
         let mut later = Vec::new();
@@ -220,10 +226,13 @@ impl Tick<'_> {
         let each = self.loops[item.0];
         self.world.seed = (self.chance)();
         let world = &*self.world;
+        let planning = trace_span!("plan", by = each.name, key = %item.1).entered();
         let plan = match contain(|| (each.plan)(world, &item.1)) {
             Ok(plan) => plan,
             Err(panic) => return self.plan_failed(item, panic),
         };
+        drop(planning);
+        let _staging = trace_span!("stage", by = each.name, key = %item.1, writes = plan.writes.len()).entered();
         let now = self.world.now;
         let mut mine = Vec::new();
         let stage = self.world.stage_mark();
@@ -322,6 +331,7 @@ impl Tick<'_> {
     }
 
     fn record_events(&mut self, pod_spec: &mut TickPlans) {
+        let _span = debug_span!("record_events").entered();
         let revision = self.world.revision + self.world.staged_count() as u64;
         let now = self.world.now;
         let last = &mut pod_spec.last;
@@ -335,6 +345,7 @@ impl Tick<'_> {
 
     /// Writes the last state of every staged row, in order of their first change.
     fn commit(&mut self, mut txn: Txn<'_>, pod_spec: &mut TickPlans) -> Result<usize, TickError> {
+        let _span = debug_span!("commit").entered();
         let mut written: Vec<(Key, Str, u64)> = Vec::new();
         let (begin, now) = (self.world.revision, self.world.now);
         let mut revision = begin;

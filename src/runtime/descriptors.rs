@@ -37,13 +37,12 @@ pub fn give_back(pid: Pid) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::process::Process;
     use std::process::{Command, Stdio};
 
     /// The soft limit of a process.
     fn soft(pid: u32) -> String {
-        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
-        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
-        line.split_whitespace().nth(3).unwrap().to_owned()
+        format!("{:?}", Process::new(pid as i32).unwrap().limits().unwrap().max_open_files.soft_limit)
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::object::Str;
 use crate::world::plan::FilePatterns;
 use crate::world::{Report, SourceDigests};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -155,7 +156,8 @@ fn digest_files(files: &FilePatterns, folders: &mut BTreeSet<PathBuf>) -> Source
             Some(glob) => (PathBuf::from("/"), glob),
             None => (PathBuf::from(&files.folder), glob.as_str()),
         };
-        let parts: Vec<&str> = glob.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        let parts = glob.split('/').filter(|part| !part.is_empty() && *part != ".");
+        let parts: Vec<NamePattern<'_>> = parts.map(NamePattern::parse).collect();
         walk(&base, &parts, &mut found, folders);
     }
     let mut hasher = DefaultHasher::new();
@@ -183,11 +185,11 @@ fn content(path: &Path, hasher: &mut DefaultHasher) {
     }
 }
 
-/// Names that begin with a dot are only found by patterns that do. A folder that is named last stands for all that is in it.
-fn walk(folder: &Path, parts: &[&str], found: &mut BTreeSet<PathBuf>, folders: &mut BTreeSet<PathBuf>) {
+/// Collects the files below a folder that a pattern stands for. A folder that is named last stands for all that is in it.
+fn walk(folder: &Path, parts: &[NamePattern<'_>], found: &mut BTreeSet<PathBuf>, folders: &mut BTreeSet<PathBuf>) {
     let Some((part, rest)) = parts.split_first() else { return };
-    if *part == ".." || *part == "." {
-        return walk(&folder.join(part), rest, found, folders);
+    if part.text == ".." {
+        return walk(&folder.join(".."), rest, found, folders);
     }
     let Ok(entries) = fs::read_dir(folder) else {
         // It may come: whoever makes it changes the folder above.
@@ -198,22 +200,22 @@ fn walk(folder: &Path, parts: &[&str], found: &mut BTreeSet<PathBuf>, folders: &
     if found.len() > MOST || folders.len() > MOST {
         return;
     }
-    if *part == "**" {
+    if part.text == "**" {
         walk(folder, rest, found, folders);
     }
     for entry in entries.flatten() {
         let (name, path) = (entry.file_name(), entry.path());
         let Some(name) = name.to_str() else { continue };
-        if !fits(part, name) {
+        if !part.matches(name) {
             continue;
         }
         // A link to a folder could lead in circles.
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        match (*part, is_folder) {
+        match (part.text, is_folder) {
             ("**", true) => walk(&path, parts, found, folders),
             ("**", false) if rest.is_empty() => drop(found.insert(path)),
             ("**", false) => {}
-            (_, true) if rest.is_empty() => walk(&path, &["**"], found, folders),
+            (_, true) if rest.is_empty() => walk(&path, &[NamePattern::parse("**")], found, folders),
             (_, true) => walk(&path, rest, found, folders),
             (_, false) if rest.is_empty() => drop(found.insert(path)),
             (_, false) => {}
@@ -221,28 +223,25 @@ fn walk(folder: &Path, parts: &[&str], found: &mut BTreeSet<PathBuf>, folders: &
     }
 }
 
-/// Whether a name is what a pattern stands for: `*` is any text, `?` any letter.
-fn fits(pattern: &str, name: &str) -> bool {
-    if name.starts_with('.') && !pattern.starts_with('.') {
-        return false;
+/// A part of a path pattern: `**` or a name, in which `*` is any text and `?` any letter. Brackets stand for themselves, because files of
+/// that kind exist (`[id].tsx`).
+struct NamePattern<'a> {
+    text: &'a str,
+    /// None for a name that is too long to exist.
+    names: Option<Regex>,
+}
+
+impl NamePattern<'_> {
+    fn parse(text: &str) -> NamePattern<'_> {
+        let names = regex::escape(text).replace(r"\*", ".*").replace(r"\?", ".");
+        NamePattern { text, names: Regex::new(&format!("(?s)^{names}$")).ok() }
     }
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-    let (mut at, mut seen, mut star) = (0, 0, None);
-    while seen < name.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, seen));
-                at += 1;
-            }
-            Some(letter) if *letter == '?' || *letter == name[seen] => (at, seen) = (at + 1, seen + 1),
-            _ => {
-                let Some((of_star, taken)) = star else { return false };
-                star = Some((of_star, taken + 1));
-                (at, seen) = (of_star + 1, taken + 1);
-            }
-        }
+
+    /// Whether it stands for a name. Names that begin with a dot are only found by patterns that do.
+    fn matches(&self, name: &str) -> bool {
+        let is_visible = !name.starts_with('.') || self.text.starts_with('.');
+        is_visible && self.names.as_ref().is_some_and(|names| names.is_match(name))
     }
-    pattern[at..].iter().all(|letter| *letter == '*')
 }
 
 #[cfg(test)]
@@ -256,12 +255,17 @@ mod tests {
             ("*.py", ".a.py", false),
             (".*", ".env", true),
             ("a?c", "abc", true),
+            ("a?c", "aéc", true),
+            ("[id].*", "[id].tsx", true),
+            ("[id].*", "i.tsx", false),
+            ("{a,b}.c", "a.c", false),
+            ("a.c", "abc", false),
             ("a*b*c", "a-b-b-c", true),
             ("a*b*c", "a-b-b", false),
             ("**", "x", true),
             ("x", "y", false),
         ] {
-            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(NamePattern::parse(pattern).matches(name), expected, "{pattern} {name}");
         }
     }
 

@@ -1,6 +1,8 @@
 //! Remaining amounts of shared resources, read from `/proc` and by one `statvfs`, so that measuring is cheap.
 
 use crate::world::pressure::{PressureSignal, ResourceLevel, ResourceLevels};
+use procfs::sys::kernel;
+use procfs::{Current, LoadAverage};
 use std::fs;
 use std::path::Path;
 
@@ -24,16 +26,14 @@ fn measure_level(signal: PressureSignal, state: &Path) -> Option<ResourceLevel> 
             Some(ResourceLevel { available: count(found.f_favail), capacity: count(found.f_files) })
         }
         PressureSignal::Pids => {
-            let number = |file: &str| fs::read_to_string(file).ok()?.trim().parse::<i64>().ok();
-            let most = number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?);
-            // "0.20 0.18 0.12 1/80 11206": how many run, of how many there are.
-            let load = fs::read_to_string("/proc/loadavg").ok()?;
-            let used: i64 = load.split(' ').nth(3)?.split_once('/')?.1.parse().ok()?;
+            let most = i64::from(kernel::pid_max().ok()?).min(kernel::threads_max().ok()?.into());
+            let used = i64::from(LoadAverage::current().ok()?.max);
             Some(ResourceLevel { available: most.saturating_sub(used), capacity: most })
         }
     }
 }
 
+/// Reads two lines of `/proc/meminfo`; sandboxes leave out others, which the crate `procfs` insists on.
 fn memory(text: &str) -> Option<ResourceLevel> {
     let bytes = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -4,6 +4,9 @@
 //! and it is only ever signalled through a pidfd that was opened before its identity was checked. Where a sandbox refuses those, a
 //! child is still ours to signal: nobody gets its pid before this process has reaped it. What is below a child becomes one when all
 //! above it has ended; nobody else is signalled there.
+//!
+//! `/proc` is read by code of our own: every look at a pod reads four fields of `stat` of each of its processes, where the crate `procfs`
+//! reads all 52.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};

@@ -3,11 +3,14 @@
 //! A container's memory and CPU time are those of its control group where it has one, else what `/proc` tells of its processes: CPU time
 //! with that of ended threads and children, memory by proportional share, so that what several share is counted once.
 //! CPU time counts from a process's start: two samples make a rate. Start reading at [`of_pod`].
+//!
+//! Files of processes are read by code of our own and not by the crate `procfs`: a sample reads a few words of hundreds of them.
 
 use super::process::{self, ProcessIdentity};
 use super::shim::pause;
 use super::{folder, reap_dead_shim};
 use crate::world::usage::{Throttling, UsageSample};
+use procfs::{CurrentSI, KernelStats};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -187,11 +190,9 @@ pub fn swap_of_machine() -> u64 {
 
 /// Returns the cumulative usage of the whole machine.
 pub fn of_machine() -> Option<UsageSample> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
-    let fields: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
-    // user, nice, system, then idle and waiting for input, then irq, softirq, steal.
-    let busy: u64 = fields.iter().take(8).sum::<u64>() - fields.iter().skip(3).take(2).sum::<u64>();
+    let cpu = KernelStats::current().ok()?.total;
+    let interrupts = [cpu.irq, cpu.softirq, cpu.steal].into_iter().flatten().sum::<u64>();
+    let busy = cpu.user + cpu.nice + cpu.system + interrupts;
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let kilobytes = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -1,7 +1,8 @@
-//! Tables: which node, or which message.
+//! Decisions: their texts are in `tests/cases/scheduler`, and what depends on chance or on the cache is here.
 
 use super::*;
 use crate::object::Time;
+use crate::test_cases::{self, words};
 use crate::world::ClusterSettings;
 use serde_json::{Value, json};
 
@@ -57,65 +58,49 @@ fn outcome(objects: &[Value], name: &str) -> String {
 }
 
 #[test]
-fn a_pod_goes_where_it_fits() {
-    let small = node("small", "1", json!({}));
-    let large = node("large", "4", json!({}));
-    assert_eq!(outcome(&[small.clone(), large.clone(), asking("p", "2")], "p"), "large");
-    let full = {
-        let mut other = asking("other", "3500m");
-        other["spec"]["nodeName"] = "large".into();
-        other
+fn decisions_are_those_of_the_cases() {
+    test_cases::check("scheduler", |case| {
+        let mut world = test_cases::world(case);
+        if case["profile"].is_object() {
+            let (version, kind) = ("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration");
+            let config = json!({"apiVersion": version, "kind": kind, "profiles": [case["profile"]]});
+            world.settings.profiles = config::profiles(&config).unwrap().into();
+        }
+        let plans = words(case, "pods").map(|pod| (pod, plan(&world, &test_cases::key(&format!("pod/{pod}")))));
+        plans.map(|(pod, plan)| decision(pod, &plan)).collect()
+    });
+}
+
+/// A plan of a pod in words: where it goes or why not, who has to go for it, events, and what it waits for.
+fn decision(pod: &str, plan: &Plan) -> String {
+    let condition = |pod: &Object| {
+        let all = pod.items(&["status", "conditions"]);
+        let text = |name: &str| all.last().and_then(|last| last[name].as_str()).unwrap_or_default();
+        format!("{}, {}", text("reason"), text("message"))
     };
-    let message = outcome(&[small, large, full, asking("p", "2")], "p");
-    assert_eq!(
-        message,
-        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: \
-         1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
-    );
+    let writes = plan.writes.iter().map(|write| match &write.verb {
+        WriteVerb::Bind { node, .. } => format!("{pod}: goes to {node}"),
+        WriteVerb::Status(object) => {
+            let nominated = object.text(&["status", "nominatedNodeName"]).filter(|node| !node.is_empty());
+            let node = nominated.map(|node| format!(", nominated to {node}")).unwrap_or_default();
+            format!("{}: {}{node}", object.name(), condition(object))
+        }
+        WriteVerb::Delete { key, .. } => format!("{}: deleted", key.name),
+        other => format!("{other:?}"),
+    });
+    let events =
+        plan.events.iter().map(|event| format!("{}: event {}, {}", event.about.name, event.reason, event.message));
+    let waits = plan.waits.iter().map(|wait| format!("{pod}: waits, {wait}"));
+    writes.chain(events).chain(waits).map(|line| line + "\n").collect()
 }
 
 #[test]
-fn every_plugin_has_its_words() {
-    let cordoned = node("a", "4", json!({"spec": {"unschedulable": true}}));
-    let tainted = node("b", "4", json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}));
-    let plain = node("c", "4", json!({}));
-    let picky = pod("p", json!({"nodeSelector": {"disk": "ssd"}}));
-    assert_eq!(
-        outcome(&[cordoned, tainted.clone(), plain, picky], "p"),
-        "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s), \
-         1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
-    );
-    let tolerant = pod("p", json!({"tolerations": [{"key": "k", "operator": "Exists"}]}));
-    assert_eq!(outcome(&[tainted, tolerant], "p"), "b");
-    assert_eq!(outcome(&[pod("p", json!({}))], "p"), "no nodes available to schedule pods");
-}
-
-#[test]
-fn preferences_decide_between_nodes_that_fit() {
-    let plain = node("a", "4", json!({}));
-    let ssd = node("b", "4", json!({"metadata": {"labels": {"disk": "ssd"}}}));
-    let term = json!({"weight": 10, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}});
-    let likes =
-        pod("p", json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}}));
-    assert_eq!(outcome(&[plain, ssd, likes], "p"), "b");
-}
-
-#[test]
-fn what_is_said_once_is_not_written_again() {
+fn unchanged_condition_is_not_written_again() {
     let mut waiting = pod("p", json!({}));
     let said = outcome(&[waiting.clone()], "p");
     waiting["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]});
     let plan = plan(&world(&[waiting]), &Key::new(crate::object::Resource("pods"), "default", "p"));
     assert!(plan.is_empty() && plan.events.is_empty() && !plan.waits.is_empty());
-}
-
-#[test]
-fn host_ports_are_taken_once() {
-    let ports = json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}]}]});
-    let mut first = pod("first", ports.clone());
-    first["spec"]["nodeName"] = "a".into();
-    let message = outcome(&[node("a", "4", json!({})), first, pod("p", ports)], "p");
-    assert!(message.contains("1 node(s) didn't have free ports for the requested pod ports"), "{message}");
 }
 
 /// Three nodes in two zones, and a pod on the third.
@@ -135,39 +120,10 @@ fn of_app(spec: Value) -> Value {
 }
 
 #[test]
-fn pods_go_near_and_away_from_pods() {
-    let term = |key: &str, app: &str| json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}]});
-    let near = pod("p", json!({"affinity": {"podAffinity": term("zone", "web")}}));
-    assert_eq!(outcome(&zones(&[near]), "p"), "c");
-    let lost = pod("p", json!({"affinity": {"podAffinity": term("zone", "db")}}));
-    assert!(
-        outcome(&zones(&[lost]), "p")
-            .starts_with("0/3 nodes are available: 3 node(s) didn't match pod affinity rules.")
-    );
-    let first = of_app(json!({"affinity": {"podAffinity": term("kubernetes.io/hostname", "web")}}));
-    assert_eq!(outcome(&[node("a", "4", json!({})), first], "p"), "a");
-    let far = of_app(json!({"nodeSelector": {"zone": "2"}, "affinity": {"podAntiAffinity": term("zone", "web")}}));
-    assert!(outcome(&zones(&[far]), "p").contains("1 node(s) didn't match pod anti-affinity rules"));
-    let mut alone = pod("alone", json!({"nodeName": "a", "affinity": {"podAntiAffinity": term("zone", "web")}}));
-    alone["metadata"]["labels"] = json!({});
-    assert_eq!(outcome(&zones(&[alone, of_app(json!({}))]), "p"), "c");
-}
-
-#[test]
 fn pods_are_spread() {
-    let constraint = |key: &str| json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}}}]});
-    let outcome_of = |key: &str| outcome(&zones(&[of_app(constraint(key))]), "p");
-    assert_ne!(outcome_of("zone"), "c");
-    assert!(
-        outcome_of("rack").contains("3 node(s) didn't match pod topology spread constraints (missing required label)")
-    );
-}
-
-#[test]
-fn claims_have_to_be_there() {
-    let wants = pod("p", json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}));
-    let said = "0/3 nodes are available: persistentvolumeclaim \"gone\" not found. not found";
-    assert_eq!(outcome(&zones(&[wants]), "p"), said);
+    let constraint = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}}}]});
+    assert_ne!(outcome(&zones(&[of_app(constraint)]), "p"), "c");
 }
 
 /// A pod on a node, with a priority, since a second of the epoch.
@@ -186,72 +142,9 @@ fn important(cpu: &str) -> Value {
     pod
 }
 
-/// Returns the victims and their node, or the message.
-fn preempted(objects: &[Value]) -> String {
-    let plan = plan(&world(objects), &Key::new(crate::object::Resource("pods"), "default", "p"));
-    let gone: Vec<&str> = plan
-        .writes
-        .iter()
-        .filter_map(|write| match &write.verb {
-            WriteVerb::Delete { key, .. } => Some(&*key.name),
-            _ => None,
-        })
-        .collect();
-    let first = plan.writes.first().map(|write| &write.verb);
-    let Some(WriteVerb::Status(pod)) = first else { return format!("{first:?} {:?}", plan.waits) };
-    let said = || pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned();
-    pod.text(&["status", "nominatedNodeName"]).map_or_else(said, |node| format!("{node}: {}", gone.join(",")))
-}
-
-#[test]
-fn less_important_pods_make_room() {
-    let two = [node("a", "4", json!({})), node("b", "4", json!({}))];
-    for (case, pods, wanted) in [
-        (
-            "the least important, as few as possible",
-            vec![running("x", "a", "2", 1, 0), running("y", "a", "2", 2, 0), running("z", "b", "4", 200, 0)],
-            "a: x",
-        ),
-        (
-            "the node whose victims matter least",
-            vec![running("x", "a", "4", 5, 0), running("y", "b", "4", 4, 0)],
-            "b: y",
-        ),
-        (
-            "the smaller sum, then the fewer pods",
-            vec![running("x", "a", "4", 1, 0), running("y", "b", "1", 1, 0), running("z", "b", "3", 1, 0)],
-            "a: x",
-        ),
-        ("those that run for less long", vec![running("x", "a", "4", 1, 5), running("y", "b", "4", 1, 9)], "b: y"),
-        (
-            "the younger on a node",
-            vec![running("x", "a", "2", 1, 9), running("y", "a", "2", 1, 5), running("z", "b", "4", 200, 0)],
-            "a: x",
-        ),
-    ] {
-        let objects: Vec<Value> = two.iter().cloned().chain(pods).chain([important("2")]).collect();
-        assert_eq!(preempted(&objects), wanted, "{case}");
-    }
-}
-
-#[test]
-fn who_goes_is_told_and_the_pod_says_where_it_goes() {
-    let objects = [node("a", "2", json!({})), running("x", "a", "2", 1, 0), important("2")];
-    let plan = plan(&world(&objects), &Key::new(crate::object::Resource("pods"), "default", "p"));
-    let WriteVerb::Status(pod) = &plan.writes[0].verb else { panic!("{:?}", plan.writes) };
-    assert_eq!(pod.items(&["status", "conditions"])[0]["message"], "0/1 nodes are available: 1 Insufficient cpu.");
-    let WriteVerb::Status(victim) = &plan.writes[1].verb else { panic!("{:?}", plan.writes) };
-    let target = &victim.items(&["status", "conditions"])[0];
-    assert_eq!((&target["type"], &target["reason"]), (&"DisruptionTarget".into(), &"PreemptionByScheduler".into()));
-    assert_eq!(target["message"], "default-scheduler: preempting to accommodate a higher priority pod");
-    let events: Vec<(&str, &str)> = plan.events.iter().map(|event| (event.reason, &*event.message)).collect();
-    let failed = ("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.");
-    assert_eq!(events, [failed, ("Preempted", "Preempted by pod p on node a")]);
-}
-
 /// Pods that wait alike are asked about as one: those that were promised different nodes wait for different pods to end.
 #[test]
-fn who_was_promised_a_node_waits_for_that_one() {
+fn nominated_pods_wait_for_their_own_node() {
     let waits = |node_name: &str, mut pod: Value, already: bool| {
         if already {
             pod["status"] = json!({"nominatedNodeName": node_name});
@@ -268,67 +161,6 @@ fn who_was_promised_a_node_waits_for_that_one() {
     };
     assert_ne!(waits("a", important("2"), false), waits("b", important("2"), false));
     assert_eq!(waits("a", important("2"), false), waits("a", important("2"), true));
-}
-
-#[test]
-fn budgets_are_broken_last() {
-    let budget = json!({"kind": "PodDisruptionBudget", "metadata": {"name": "x", "namespace": "default", "uid": "b"},
-        "spec": {"selector": {"matchLabels": {"app": "x"}}}, "status": {"disruptionsAllowed": 0}});
-    let (x, y) = (running("x", "a", "4", 1, 0), running("y", "b", "4", 9, 0));
-    let two = [node("a", "4", json!({})), node("b", "4", json!({})), important("2")];
-    let objects: Vec<Value> = two.iter().cloned().chain([x.clone(), y, budget.clone()]).collect();
-    assert_eq!(preempted(&objects), "b: y");
-    let objects = [node("a", "4", json!({})), important("2"), x, budget];
-    assert_eq!(preempted(&objects), "a: x");
-}
-
-#[test]
-fn preemption_says_why_it_does_not_help() {
-    let full = running("x", "a", "2", 100, 0);
-    let tainted = node("b", "4", json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
-    let two = [node("a", "2", json!({})), tainted, full.clone()];
-    let with = |pod: Value| preempted(&two.iter().cloned().chain([pod]).collect::<Vec<_>>());
-    let refused = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). no new claims to deallocate, preemption: ";
-    assert_eq!(
-        with(important("2")),
-        format!(
-            "{refused}0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
-        )
-    );
-    let mut polite = important("2");
-    polite["spec"]["preemptionPolicy"] = "Never".into();
-    assert_eq!(with(polite), format!("{refused}not eligible due to preemptionPolicy=Never."));
-    // Removing all less important pods is not enough.
-    let objects =
-        [node("a", "2", json!({})), running("x", "a", "1", 100, 0), running("y", "a", "1", 1, 0), important("2")];
-    assert!(preempted(&objects).ends_with("preemption: 0/1 nodes are available: 1 Insufficient cpu."));
-}
-
-#[test]
-fn what_was_promised_is_kept() {
-    let mut promised = important("2");
-    promised["status"] = json!({"nominatedNodeName": "a"});
-    let mut going = running("x", "a", "2", 1, 0);
-    going["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
-    going["status"]["conditions"] =
-        json!([{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]);
-    let under_way = [node("a", "2", json!({})), going, promised.clone()];
-    assert_eq!(preempted(&under_way), r#"None ["the pods that it preempts have not ended yet"]"#);
-    // Space freed for a more important pod is not taken by another one.
-    let other = asking("other", "1");
-    let said = outcome(&[node("a", "2", json!({})), promised.clone(), other], "other");
-    assert!(said.contains("1 Insufficient cpu"), "{said}");
-    assert_eq!(outcome(&[node("a", "2", json!({})), promised], "p"), "a");
-}
-
-#[test]
-fn pods_that_keep_it_away_make_room() {
-    let term = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {"matchLabels": {"app": "p"}}, "topologyKey": "kubernetes.io/hostname"}]});
-    let mut shunning = running("x", "a", "1", 1, 0);
-    shunning["spec"]["affinity"] = json!({"podAntiAffinity": term});
-    let mut p = important("1");
-    p["metadata"]["labels"] = json!({"app": "p"});
-    assert_eq!(preempted(&[node("a", "4", json!({})), shunning, running("y", "a", "1", 1, 0), p]), "a: x");
 }
 
 #[test]
@@ -370,36 +202,6 @@ fn profiled(objects: &[Value], profile: Value) -> String {
         Some(WriteVerb::Status(pod)) => pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned(),
         other => format!("{other:?} {}", plan.waits.join("")),
     }
-}
-
-#[test]
-fn profiles_place_by_their_name_plugins_and_arguments() {
-    let at = |name: &str, zone: &str| node(name, "4", json!({"metadata": {"labels": {"zone": zone}}}));
-    let mut there = asking("q", "1");
-    json_patch::merge(&mut there, &json!({"spec": {"nodeName": "full"}}));
-    let objects = [at("full", "a"), at("free", "b"), there.clone(), asking("p", "1")];
-    let fit = |strategy: Value| json!({"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]});
-    let points = json!({"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]});
-    assert_eq!(profiled(&objects, json!({})), "free");
-    assert_eq!(
-        profiled(&objects, fit(json!({"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 5}]}))),
-        "full"
-    );
-    let packed = fit(json!({"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": points}));
-    let mut alone = packed.clone();
-    alone["plugins"] = json!({"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]}});
-    assert_eq!(profiled(&objects, alone), "full");
-    let told = profiled(&objects, json!({"schedulerName": "other"}));
-    assert!(told.starts_with("None no profile"), "{told}");
-    let in_zone = |zone: &str| {
-        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]}})
-    };
-    let added =
-        |zone: &str| json!({"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": in_zone(zone)}}]});
-    assert_eq!(profiled(&objects, added("a")), "full");
-    let refusal = "0/2 nodes are available: 2 node(s) didn't match scheduler-enforced node affinity.";
-    assert!(profiled(&objects, added("c")).starts_with(refusal));
 }
 
 #[test]
@@ -450,7 +252,7 @@ fn kin(kind: &str, name: &str, selector: Value) -> Value {
 }
 
 #[test]
-fn what_services_and_owners_select_is_spread_without_being_asked() {
+fn pods_of_services_and_owners_are_spread_by_default() {
     let at = |name: &str, zone: &str| {
         node(name, "4", json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}}))
     };
@@ -494,7 +296,7 @@ fn what_services_and_owners_select_is_spread_without_being_asked() {
 }
 
 #[test]
-fn what_running_pods_like_counts() {
+fn affinity_of_running_pods_counts() {
     let required = |field: &str| {
         json!({field: {"requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}})

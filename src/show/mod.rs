@@ -19,3 +19,6 @@ pub mod schema;
 pub mod sort;
 pub mod table;
 pub mod usage;
+
+#[cfg(test)]
+mod tests;

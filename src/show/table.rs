@@ -171,7 +171,7 @@ fn labels(object: Option<&Object>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::{config_map, pod, secret};
+    use crate::kinds::{config_map, pod};
     use serde_json::json;
 
     fn map(name: &str, labels: serde_json::Value) -> Object {
@@ -179,44 +179,13 @@ mod tests {
         Object(json!({"kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}}))
     }
 
-    fn secret() -> Object {
-        let metadata = json!({"name": "s", "namespace": "default", "labels": {"k": "v"}, "creationTimestamp": "1970-01-01T00:00:00Z"});
-        Object(json!({"kind": "Secret", "type": "Opaque", "metadata": metadata}))
-    }
-
     fn now() -> Time {
         Time::from_second(5).unwrap()
     }
 
     #[test]
-    fn several_kinds() {
-        let (maps, secrets) = ([map("b", json!({"k": "v"}))], [secret()]);
-        let all = |options: TableOptions| {
-            let mut printer = TablePrinter::new(options);
-            let first = printer.print(&Table::for_kind(&config_map::KIND, &maps, now()), "configmap", true);
-            first + &printer.print(&Table::for_kind(&secret::KIND, &secrets, now()), "secret", true)
-        };
-        let expected = "NAME          DATA   AGE\nconfigmap/b   1      5s\n\nNAME       TYPE     DATA   AGE\nsecret/s   Opaque   0      5s\n";
-        assert_eq!(all(TableOptions::default()), expected);
-        let expected = "configmap/b   1     5s\nsecret/s   Opaque   0     5s\n";
-        assert_eq!(all(TableOptions { no_headers: true, ..TableOptions::default() }), expected);
-    }
-
-    #[test]
-    fn labels_namespace_and_events() {
+    fn rows_of_a_watch_keep_their_columns() {
         let maps = [map("three", json!({})), map("b", json!({"x/k": "v", "z": "1"}))];
-        let table = Table::for_kind(&config_map::KIND, &maps, now());
-        let options = TableOptions {
-            show_labels: true,
-            label_columns: vec!["x/k".into()],
-            with_namespace: true,
-            ..TableOptions::default()
-        };
-        let expected = "NAMESPACE   NAME    DATA   AGE   K     LABELS\n\
-                        default     three   1      5s          <none>\n\
-                        default     b       1      5s    v     x/k=v,z=1\n";
-        assert_eq!(TablePrinter::new(options).print(&table, "configmap", false), expected);
-
         let mut printer = TablePrinter::new(TableOptions { show_labels: true, ..TableOptions::default() });
         let first = Table::for_kind(&config_map::KIND, &maps[..1], now());
         let second = Table::for_kind(&config_map::KIND, &maps[1..], now());

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
+use tracing::debug_span;
 
 /// Durable part of a store's commits.
 #[derive(Default)]
@@ -52,10 +53,12 @@ impl Store {
     pub fn sync(&mut self) -> Result<(), CommitError> {
         self.check_certain()?;
         if let Some(under_way) = self.durable.under_way.take() {
+            let _span = debug_span!("wait_for_sync").entered();
             let result = under_way.done.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
             self.finish_sync(result)?;
         }
         if self.durable.unsynced.is_some() {
+            let _span = debug_span!("sync").entered();
             let result = self.wal().and_then(|wal| Ok(fdatasync(wal)?));
             self.finish_sync(result)?;
             self.durable.unsynced = None;
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_synced_is_not_acknowledged_and_a_second_try_is_none() {
+    fn failed_sync_is_not_acknowledged_nor_repeated() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("state.db"), OpenMode::Create).unwrap();
         // A pipe cannot be synced.
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_synced_behind_its_writer_is_durable_when_that_has_ended() {
+    fn sync_on_another_thread_makes_commits_durable() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("state.db"), OpenMode::Create).unwrap();
         let commit = |store: &mut Store, value: &str| {

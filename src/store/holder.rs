@@ -2,6 +2,7 @@
 //!
 //! kloop's own writers note their pid in the lock file. Another program, such as `sqlite3`, holds a POSIX lock on SQLite's shared memory
 //! file, which `/proc/locks` shows. The file itself must not be opened here: closing it would drop this process' own locks on it.
+//! The crate `procfs` would not do: it does not tell a process that waits for a lock from the one that holds it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -10,6 +10,7 @@ use super::{
 use crate::object::{Key, Str, Time};
 use rusqlite::{ErrorCode, OptionalExtension, Params, params};
 use std::time::{Duration, Instant};
+use tracing::debug_span;
 
 /// The WAL is emptied by force when it grew past this because some reader was always there.
 pub(super) const LONG_WAL: u64 = 32 << 20;
@@ -59,6 +60,7 @@ impl Store {
 
     /// Waits for the write lock and takes it; returns the turn among kloop's own writers.
     fn begin(&mut self, patience: Duration) -> StoreResult<Option<WriteTurn>> {
+        let _span = debug_span!("wait_for_write_lock").entered();
         let start = Instant::now();
         if self.trouble.take_if(|trouble| *trouble == InjectedFault::Busy).is_some() {
             return Err(StoreError::Busy { holder_pid: None, waited: patience });
@@ -271,6 +273,7 @@ impl Txn<'_> {
         if let Some(trouble @ (InjectedFault::LostCommit | InjectedFault::UnknownCommit)) = self.store.trouble.take() {
             return Err(self.pretended(trouble));
         }
+        let _span = debug_span!("sqlite_commit", revision = self.counter.revision).entered();
         let done = self.store.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if let Err(error) = done {
             return Err(self.not_committed(error));

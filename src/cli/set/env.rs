@@ -6,6 +6,7 @@ use crate::cli::key_changes::{self, KeyChanges};
 use crate::cli::targets::{self, Target, Targets};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
+use crate::kinds::image::pattern::glob;
 use crate::object::{Key, Object};
 use base64::Engine;
 use serde_json::{Map, Value, json};
@@ -90,20 +91,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.setting.update(context, &resources, words, |_, target| {
         let (kind, variables, remove, pattern) = (target.kind, variables.clone(), remove.clone(), pattern.clone());
         let edit: ObjectEdit = Box::new(move |object| {
-            for container in containers_mut(pod_spec(kind, object, is_local)?, |name| matches(&pattern, name)) {
+            for container in containers_mut(pod_spec(kind, object, is_local)?, |name| glob(&pattern, name)) {
                 change(container, &variables, &remove, overwrite)?;
             }
             Ok(())
         });
         Ok(edit)
     })
-}
-
-/// Whether a name fits a pattern with `*`.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(tail) = name.strip_prefix(head) else { return false };
-    rest.is_empty() || (0..=tail.len()).any(|at| tail.is_char_boundary(at) && matches(rest, &tail[at..]))
 }
 
 /// Variables that refer to the keys of a config map or a secret.
@@ -164,7 +158,7 @@ fn list(args: &Args, context: &mut CommandContext, resources: &[String]) -> CliR
         let mut object = target.object.clone();
         pod_spec(target.kind, &mut object, args.setting.local)?;
         let Some(spec) = pod_spec_path(target.kind).and_then(|path| target.object.value_at(path)) else { continue };
-        for container in containers(spec).filter(|one| matches(&args.containers, one["name"].as_str().unwrap_or(""))) {
+        for container in containers(spec).filter(|one| glob(&args.containers, one["name"].as_str().unwrap_or(""))) {
             list_one(args, context, target, container)?;
         }
     }
@@ -228,7 +222,7 @@ mod tests {
         for (pattern, name, expected) in
             [("*", "web", true), ("w*", "web", true), ("*b", "web", true), ("w*x", "web", false), ("web", "we", false)]
         {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(glob(pattern, name), expected, "{pattern} {name}");
         }
         assert_eq!(variable_of("k-2.a"), "K_2_A");
     }

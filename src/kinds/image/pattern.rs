@@ -3,6 +3,8 @@
 //! Names are compared in full, as Docker completes them: `nginx` is `docker.io/library/nginx`. A pattern without a tag is about every tag, one
 //! without a digest about every digest; an image without either has the tag `latest`. A pattern that begins with `*` is compared with
 //! the whole name, so that `*/nginx` is about every registry's. Paths (`./server`) are compared as they are written.
+//!
+//! [`glob`] is code of our own: every plan of a pod compares its image with every pattern, which costs less than compiling one.
 
 use super::reference::{self, ImageReference};
 

@@ -1,6 +1,6 @@
 //! Binding, connecting and sending for somebody else, on a duplicate of their socket.
 
-use super::super::{low_ports, ports};
+use super::super::low_ports;
 use super::address::{self, for_family};
 use super::decide::{self, SocketCall};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -73,10 +73,14 @@ pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
 
 /// Whether somebody listens over TCP at this place itself: who does at every address is not meant.
 pub fn listens_here(own: Ipv4Addr, port: u16) -> bool {
-    is_in(["/proc/self/net/tcp", "/proc/self/net/tcp6"], own, port, |state| state == ports::LISTENS)
+    is_in(["/proc/self/net/tcp", "/proc/self/net/tcp6"], own, port, |state| state == LISTENS)
 }
 
-/// Whether the kernel's tables have a socket that is bound to this place, in such a state.
+/// The state of a socket that listens, as the kernel's tables have it.
+const LISTENS: &str = "0A";
+
+/// Whether the kernel's tables have a socket that is bound to this place, in such a state. Code of our own, because connections wait for
+/// it: a line of another place is passed over after its second word.
 fn is_in(tables: [&str; 2], own: Ipv4Addr, port: u16, is_state: impl Fn(&str) -> bool) -> bool {
     let port = low_ports::moved_address(SocketAddrV4::new(own, port)).port();
     let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));
@@ -289,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_everywhere_does_not_listen_here() {
+    fn listener_on_every_address_does_not_count_as_one_here() {
         for (place, expected) in [("0.0.0.0:0", false), ("127.0.0.1:0", true), ("[::ffff:127.0.0.1]:0", true)] {
             let Ok(listener) = std::net::TcpListener::bind(place) else { continue };
             let port = listener.local_addr().unwrap().port();
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_refused() {
+    fn errors_of_the_kernel_are_passed_on() {
         let (v4, v6): (SocketAddr, SocketAddr) = ("127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap());
         let table = [
             (AddressFamily::INET6, SocketType::DGRAM, v4),

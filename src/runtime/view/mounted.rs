@@ -1,4 +1,6 @@
 //! Mounts of this process, from `/proc/self/mountinfo`.
+//!
+//! Code of our own: the crate `procfs` leaves blanks in paths escaped, and gives nothing when one line is odd.
 
 use std::path::{Path, PathBuf};
 

@@ -40,6 +40,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsAcceptor;
+use tracing::debug_span;
+use tracing::field::Empty;
 
 /// Time limit for the head of a request, also for the next one on a connection, and for a body.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -178,13 +180,17 @@ async fn talk(
 type HttpReply = Response<AnswerStream>;
 
 async fn respond(request: hyper::Request<Incoming>, shared: Arc<ServerState>, connection: &Connection) -> HttpReply {
-    match listen(request, &shared, connection).await {
+    let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
+    let answer = match listen(request, &shared, connection).await {
         Ok(request) => {
-            let answer = shared.work(move |api| super::answer(api, &request)).await;
-            carried(answer.unwrap_or_else(|status| HttpAnswer::refusal(&status, false)), shared)
+            let working = span.clone();
+            let answer = shared.work(move |api| working.in_scope(|| super::answer(api, &request))).await;
+            answer.unwrap_or_else(|status| HttpAnswer::refusal(&status, false))
         }
-        Err(status) => carried(HttpAnswer::refusal(&status, false), shared),
-    }
+        Err(status) => HttpAnswer::refusal(&status, false),
+    };
+    span.record("status", answer.code);
+    carried(answer, shared)
 }
 
 /// The request of who is let in, whole.

@@ -1,4 +1,4 @@
-//! Budgets of disruptions and of resources, classes that are not there, and Deployments that are paused.
+//! Budgets of disruptions.
 
 use super::*;
 
@@ -89,47 +89,4 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
         let told = format!("{:?} {:?} {:?}", link.next, link.more, link.wanted);
         assert!(told.contains(said), "{case}: {told}");
     }
-}
-
-#[test]
-fn a_paused_deployment_does_not_want_the_pods_of_its_older_template_updated() {
-    let counts = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 0, "readyReplicas": 1, "availableReplicas": 1});
-    let paused = deployment(json!({"paused": true}), counts);
-    let set = json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet",
-        "metadata": {"name": "d-1", "ownerReferences": [
-            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "Deployment-d", "controller": true}]},
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "d"}}, "template": {
-            "metadata": {"labels": {"app": "d", "old": "yes"}}, "spec": {"containers": [{"name": "c", "image": "old"}]}}},
-        "status": {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
-    });
-    let answer = ask(&[node("True"), paused, set], "deployment/d", true);
-    let told: Vec<(&str, &str)> = answer.links.iter().map(|link| (&*link.wanted, &*link.seen)).collect();
-    assert!(!told[1].0.contains("updated"), "{told:?}");
-    assert!(told[2].1.contains("of an older template than deployment/d has now"), "{told:?}");
-}
-
-#[test]
-fn a_quota_says_what_of_it_is_used() {
-    let quota = json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}},
-        "status": {"hard": {"pods": "3"}, "used": {"pods": "0"}},
-    });
-    let answer = ask(&[quota], "resourcequota/q", true);
-    assert_eq!(answer.links[1].seen, "pods 0 of 3");
-}
-
-#[test]
-fn a_claim_of_a_class_that_is_not_there_is_to_name_another() {
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "status": {"phase": "Pending"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], "storageClassName": "fancy", "resources": {"requests": {"storage": "1Gi"}},
-        },
-    });
-    let next = ask(&[node("True"), claim], "persistentvolumeclaim/data", true).next();
-    assert!(
-        next.starts_with("name a class that there is (kloop get storageclass), or apply a PersistentVolume"),
-        "{next}"
-    );
 }

@@ -41,7 +41,7 @@ fn image(build: Value) -> Value {
 }
 
 #[test]
-fn what_is_stuck_by_its_chain_alone_is_told_without_being_named_and_each_cause_once() {
+fn stuck_objects_are_listed_once_for_each_cause() {
     let meta = |name: &str| json!({"name": name});
     let service = |name: &str, app: &str| {
         json!({
@@ -98,48 +98,6 @@ fn what_is_stuck_by_its_chain_alone_is_told_without_being_named_and_each_cause_o
     ];
     assert_eq!(told, expected);
     assert!(unmet(&mut world(&[node("True")]), None, &plane).is_empty());
-}
-
-#[test]
-fn a_build_that_failed_is_told_of_the_image_and_of_the_pod_that_goes_on() {
-    let mut runs = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
-    runs["status"]["phase"] = "Running".into();
-    runs["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
-    runs["status"]["containerStatuses"][0]["ready"] = true.into();
-    let failed =
-        image(json!({"state": "Failed", "message": "\"make\" exited with code 3", "output": "a\nno such header\n"}));
-    let event = json!({
-        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "x.1"}, "involvedObject": {"uid": "Image-x"},
-        "reason": "ErrImageBuild", "message": "\"make\" exited with code 3:\na\nno such header", "lastTimestamp": "2026-01-01T00:09:00Z",
-    });
-    for objects in [vec![failed], vec![image(Value::Null), event]] {
-        for about in ["image/x", "pod/p"] {
-            let objects = [vec![node("True"), runs.clone()], objects.clone()].concat();
-            let answer = ask(&objects, about, true);
-            let cause = answer.root_cause().expect("a cause");
-            assert_eq!(
-                (cause.what.as_str(), cause.error.as_deref()),
-                ("image/x", Some("no such header")),
-                "{answer:#?}"
-            );
-            assert_eq!(cause.seen, "its last build failed: \"make\" exited with code 3");
-        }
-    }
-    let good = [node("True"), runs, image(json!({"state": "Succeeded"}))];
-    assert_eq!(ask(&good, "pod/p", true).standing(), ConvergenceState::Converged);
-}
-
-#[test]
-fn a_pod_that_failed_tells_how_its_container_ended() {
-    for (ended, expected) in [
-        (json!({"exitCode": 137, "reason": "OOMKilled"}), "container c: OOMKilled (exit code 137)"),
-        (json!({"exitCode": 3, "reason": "Error", "message": "one\ntwo\n"}), "container c: Error (exit code 3): two"),
-    ] {
-        let mut failed = pod(json!({"restartPolicy": "Never"}), json!({"terminated": ended}));
-        failed["status"]["phase"] = "Failed".into();
-        let answer = ask(&[node("True"), failed], "pod/p", true);
-        assert_eq!(answer.root_cause().and_then(|cause| cause.error.as_deref()), Some(expected), "{answer:#?}");
-    }
 }
 
 fn runs_without(left_out: &[&str]) -> ControlPlaneState {
