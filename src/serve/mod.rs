@@ -16,6 +16,7 @@ mod log;
 mod openapi;
 mod options;
 mod path;
+pub mod protobuf;
 mod read;
 mod remove;
 mod request;
