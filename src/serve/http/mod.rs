@@ -9,6 +9,7 @@ pub mod identity;
 mod log_tail;
 mod stream;
 
+use super::form::AnswerForm;
 use super::{AnswerBody, ApiRequest, HttpAnswer};
 use crate::apiserver::Api;
 use crate::object::{Reason, Status, Time, yaml};
@@ -174,13 +175,16 @@ async fn talk(
 type HttpReply = Response<AnswerStream>;
 
 async fn respond(request: hyper::Request<Incoming>, shared: Arc<ServerState>, connection: &Connection) -> HttpReply {
-    match listen(request, &shared, connection).await {
-        Ok(request) => {
-            let answer = shared.work(move |api| super::answer(api, &request)).await;
-            carried(answer.unwrap_or_else(|status| HttpAnswer::refusal(&status, false)), shared)
-        }
-        Err(status) => carried(HttpAnswer::refusal(&status, false), shared),
-    }
+    let accept = text(request.headers(), &ACCEPT);
+    let answer = match listen(request, &shared, connection).await {
+        Ok(request) => shared.work(move |api| super::answer(api, &request)).await,
+        Err(status) => Err(status),
+    };
+    let refuse = |status: Status| {
+        let form = AnswerForm::negotiate_error(&ApiRequest { accept, ..ApiRequest::default() });
+        HttpAnswer::refusal(&status, &form)
+    };
+    carried(answer.unwrap_or_else(refuse), shared)
 }
 
 /// The request of who is let in, whole.
