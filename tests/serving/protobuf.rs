@@ -192,7 +192,9 @@ impl Frames {
     fn next(&mut self) -> (String, Value) {
         let mut length = [0; 4];
         self.0.read_exact(&mut length).expect("a length");
-        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+        let length = u32::from_be_bytes(length) as usize;
+        assert!(length < 1 << 20, "a frame of {length} bytes");
+        let mut frame = vec![0; length];
         self.0.read_exact(&mut frame).expect("a frame");
         let word = String::from_utf8_lossy(&frame[2..2 + usize::from(frame[1])]).into_owned();
         let start = frame.windows(4).position(|bytes| bytes == b"k8s\0").expect("a document");
