@@ -18,6 +18,8 @@ mod first_steps;
 mod golden;
 mod kinds;
 mod processes;
+#[cfg(feature = "schema")]
+mod protobuf_fields;
 mod replay;
 mod runtime;
 #[cfg(feature = "schema")]

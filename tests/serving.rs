@@ -1,5 +1,7 @@
 //! `kloop serve`, as programs that speak Kubernetes meet it: over sockets, with nothing but HTTP.
 
+mod protobuf;
+
 use crate::cluster::{Cluster, Plane};
 use serde_json::{Value, json};
 use std::fs;
@@ -250,7 +252,7 @@ fn errors_read_like_kubernetes() {
         ("POST", MAPS, JSON, "{\"metadata\":{\"name\":\"Bad_\"}}", 422, "Invalid"),
         ("POST", MAPS, JSON, "{\"metadata\":7}", 400, "BadRequest"),
         ("POST", MAPS, JSON, "{\"kind\":\"Secret\",\"apiVersion\":\"v1\"}", 400, "BadRequest"),
-        ("POST", MAPS, "application/vnd.kubernetes.protobuf", "k8s", 415, "UnsupportedMediaType"),
+        ("POST", MAPS, "application/vnd.kubernetes.protobuf", "k8s", 400, "BadRequest"),
         ("PATCH", "/api/v1/namespaces/default", JSON, "{}", 415, "UnsupportedMediaType"),
         (
             "PATCH",

@@ -1,6 +1,7 @@
 //! HTTP answers.
 
-use super::form::AnswerForm;
+use super::form::{AnswerEncoding, AnswerForm};
+use super::protobuf;
 use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
 use crate::runtime::logs::LogReader;
@@ -44,18 +45,16 @@ const RETRY: u32 = 1;
 impl HttpAnswer {
     /// A document in the form that was asked for.
     pub fn document(code: u16, document: &Value, form: &AnswerForm) -> HttpAnswer {
-        let text = match (form.is_yaml, form.is_pretty) {
-            (true, _) => yaml::to_yaml(document),
-            (false, true) => serde_json::to_string_pretty(document).unwrap_or_default() + "\n",
-            (false, false) => document.to_string() + "\n",
+        let (encoding, bytes) = match (form.encoding, form.is_pretty) {
+            (AnswerEncoding::Protobuf, _) => match protobuf::encode_document(document) {
+                Some(bytes) => (form.encoding, bytes),
+                None => (AnswerEncoding::Json, json_text(document, form.is_pretty)),
+            },
+            (AnswerEncoding::Yaml, _) => (form.encoding, yaml::to_yaml(document).into_bytes()),
+            (AnswerEncoding::Json, is_pretty) => (form.encoding, json_text(document, is_pretty)),
         };
-        let content_type = if form.is_yaml { "application/yaml" } else { "application/json" };
-        HttpAnswer {
-            code,
-            content_type: content_type.into(),
-            headers: Vec::new(),
-            body: AnswerBody::Whole(text.into_bytes()),
-        }
+        let content_type = encoding.media_type().into();
+        HttpAnswer { code, content_type, headers: Vec::new(), body: AnswerBody::Whole(bytes) }
     }
 
     /// Plain text.
@@ -75,7 +74,7 @@ impl HttpAnswer {
     }
 
     /// That the request was refused, and why.
-    pub fn refusal(status: &Status, is_pretty: bool) -> HttpAnswer {
+    pub fn refusal(status: &Status, form: &AnswerForm) -> HttpAnswer {
         let mut body = status.to_value();
         if GENERIC.iter().any(|generic| status.message.starts_with(generic)) {
             body["details"] = json!({});
@@ -84,8 +83,7 @@ impl HttpAnswer {
         if again {
             body["details"]["retryAfterSeconds"] = RETRY.into();
         }
-        let answer =
-            HttpAnswer::document(status.reason.code(), &body, &AnswerForm { is_pretty, ..AnswerForm::default() });
+        let answer = HttpAnswer::document(status.reason.code(), &body, form);
         if again { answer.with_header("Retry-After", RETRY.to_string()) } else { answer }
     }
 
@@ -104,6 +102,11 @@ impl HttpAnswer {
         }
         self
     }
+}
+
+fn json_text(document: &Value, is_pretty: bool) -> Vec<u8> {
+    let text = if is_pretty { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
+    (text.unwrap_or_default() + "\n").into_bytes()
 }
 
 /// Whether it may be otherwise in a moment.

@@ -1,6 +1,7 @@
-//! Reading what a request brings: JSON, or YAML as kubectl reads it.
+//! Reading what a request brings: JSON, YAML as kubectl reads it, or protobuf.
 
 use super::ServeResult;
+use super::protobuf::{self, PROTOBUF, ProtobufError};
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::FieldValidation;
@@ -22,19 +23,44 @@ fn bad(text: impl Into<String>) -> Status {
     Status::new(Reason::BadRequest, text)
 }
 
-/// The body of a request, which shall be of this kind where it cannot be read.
-pub fn value(request: &ApiRequest, kind: &str) -> ServeResult<Value> {
-    let media = request.content_type.split(';').next().unwrap_or_default().trim();
+/// The body of a request: of this `apiVersion` and kind, where it does not say so itself.
+pub fn value(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeResult<Value> {
+    let media = media_type(request);
     let read = match media {
         "" | "application/json" => json(&request.body),
         "application/yaml" => from_yaml(&request.body),
-        "application/vnd.kubernetes.protobuf" => return Err(unsupported(NO_PROTOBUF)),
-        _ => return Err(unsupported(OTHERS)),
+        media => match (media, protobuf::is_known(api_version, kind)) {
+            (PROTOBUF, true) => return from_protobuf(&request.body, api_version, kind),
+            (_, true) => return Err(unsupported(OTHERS)),
+            (_, false) => return Err(unsupported(NO_PROTOBUF)),
+        },
     };
-    read.map_err(|why| {
-        let shown = shown(&request.body);
-        bad(format!("the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({shown})"))
-    })
+    let unread =
+        |why| unrecognized(&request.body, kind, &format!("couldn't get version/kind; json parse error: {why}"));
+    read.map_err(unread)
+}
+
+fn media_type(request: &ApiRequest) -> &str {
+    request.content_type.split(';').next().unwrap_or_default().trim()
+}
+
+fn from_protobuf(body: &[u8], api_version: &str, kind: &str) -> ServeResult<Value> {
+    let read = protobuf::decode_document(body, api_version, kind);
+    let value = read.map_err(|ProtobufError { of, reason }| match of {
+        None => unrecognized(body, kind, &reason),
+        Some((own_version, own)) => {
+            let version = own_version.rsplit('/').next().unwrap_or_default();
+            bad(format!("{own} in version {version:?} cannot be handled as a {kind}: {reason}"))
+        }
+    })?;
+    if is_deeper_than(&value, yaml::MAX_DEPTH) {
+        return Err(unrecognized(body, kind, &format!("exceeded max depth of {}", yaml::MAX_DEPTH)));
+    }
+    Ok(value)
+}
+
+fn unrecognized(body: &[u8], kind: &str, why: &str) -> Status {
+    bad(format!("the object provided is unrecognized (must be of type {kind}): {why} ({})", shown(body)))
 }
 
 fn unsupported(text: &str) -> Status {
@@ -90,7 +116,8 @@ pub fn duplicates(
     asked: &ResolvedTarget<'_>,
     validation: FieldValidation,
 ) -> ServeResult<Vec<String>> {
-    if validation == FieldValidation::Ignore {
+    // The bytes of protobuf have no field twice: of two values the last one counts.
+    if validation == FieldValidation::Ignore || media_type(request) == PROTOBUF {
         return Ok(Vec::new());
     }
     let document = yaml::decode_bytes(&request.body).ok().and_then(|text| yaml::documents(&text).ok()?.pop());
@@ -106,7 +133,7 @@ pub fn duplicates(
 
 /// The object that a request brings for a path: its kind and namespace filled in, or checked.
 pub fn object(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
-    of_value(value(request, asked.kind.kind)?, asked)
+    of_value(value(request, (&asked.api_version, asked.kind.kind))?, asked)
 }
 
 /// The same of a body that was read already.
@@ -188,7 +215,7 @@ mod tests {
     fn unreadable_body_is_shown_in_the_error() {
         let read = |content_type: &str, body: &str| {
             let request = ApiRequest { content_type: content_type.into(), body: body.into(), ..ApiRequest::default() };
-            value(&request, "ConfigMap").map_err(|status| (status.reason.code(), status.message))
+            value(&request, ("v1", "ConfigMap")).map_err(|status| (status.reason.code(), status.message))
         };
         let unread = |why: &str| {
             Err((
@@ -204,6 +231,13 @@ mod tests {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(115), "]".repeat(115));
         assert!(read("", &deep).is_err_and(|(_, text)| text.contains("exceeded max depth")));
         assert_eq!(read("application/yaml; charset=utf-8", "a: yes"), Ok(serde_json::json!({"a": true})));
-        assert!(read("application/vnd.kubernetes.protobuf", "k8s").is_err_and(|(code, _)| code == 415));
+        let protobuf = |body: &str| read(PROTOBUF, body).unwrap_err();
+        let told = "the object provided is unrecognized (must be of type ConfigMap): ";
+        let prefix = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
+        assert_eq!(protobuf("k8s"), (400, format!("{told}{prefix} (6b3873)")));
+        assert_eq!(protobuf(""), (400, format!("{told}empty data (<empty>)")));
+        let half = "k8s\0\n\x0f\n\x02v1\x12\tConfigMap\x12\x02\n\x05";
+        let told = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: unexpected EOF";
+        assert_eq!(protobuf(half), (400, told.to_owned()));
     }
 }

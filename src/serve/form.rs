@@ -1,6 +1,7 @@
 //! In which form an answer is wanted: the header `Accept`.
 
 use super::ServeResult;
+use super::protobuf::PROTOBUF;
 use super::request::ApiRequest;
 use crate::object::{Reason, Status};
 
@@ -18,11 +19,34 @@ pub enum AnswerShape {
     Discovery(String),
 }
 
+/// The encoding of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerEncoding {
+    /// JSON.
+    #[default]
+    Json,
+    /// YAML.
+    Yaml,
+    /// Kubernetes' protobuf.
+    Protobuf,
+}
+
+impl AnswerEncoding {
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            AnswerEncoding::Json => "application/json",
+            AnswerEncoding::Yaml => "application/yaml",
+            AnswerEncoding::Protobuf => PROTOBUF,
+        }
+    }
+}
+
 /// The form of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerForm {
-    /// YAML rather than JSON.
-    pub is_yaml: bool,
+    /// The encoding.
+    pub encoding: AnswerEncoding,
     /// JSON with line breaks.
     pub is_pretty: bool,
     /// The representation.
@@ -35,27 +59,71 @@ const OTHERS: &str = "406: Not Acceptable\n\nAvailable representations: applicat
                       application/vnd.kubernetes.protobuf;stream=watch";
 
 impl AnswerForm {
-    /// The first form asked for that can be given, as clients list them by preference.
-    pub fn negotiate(request: &ApiRequest) -> ServeResult<AnswerForm> {
-        let is_pretty = request.is_for_people();
-        if request.accept.trim().is_empty() {
-            return Ok(AnswerForm { is_pretty, ..AnswerForm::default() });
-        }
-        let found = request.accept.split(',').find_map(AnswerForm::clause);
-        let found = found.map(|form| AnswerForm { is_pretty, ..form });
-        found.ok_or_else(|| Status::new(Reason::NotAcceptable, OTHERS))
+    /// The form that the client prefers of those that can be given. `has_protobuf`: whether the objects have a protobuf encoding; the metadata
+    /// of every object has one.
+    pub fn negotiate(request: &ApiRequest, has_protobuf: impl Fn() -> bool) -> ServeResult<AnswerForm> {
+        let is_possible = |form: &AnswerForm| match (form.encoding, &form.shape) {
+            (AnswerEncoding::Protobuf, AnswerShape::Whole) => has_protobuf(),
+            (AnswerEncoding::Protobuf, AnswerShape::Table(_)) => false,
+            _ => true,
+        };
+        AnswerForm::find(request, is_possible).ok_or_else(|| Status::new(Reason::NotAcceptable, OTHERS))
     }
 
-    fn clause(clause: &str) -> Option<AnswerForm> {
-        let mut words = clause.split(';').map(str::trim);
-        let media = words.next().unwrap_or_default();
-        let mut parameters = words.filter_map(|word| word.split_once('='));
-        let is_yaml = match media {
-            "application/json" | "application/*" | "*/*" => false,
-            "application/yaml" => true,
+    /// The form of an error, which is JSON where nothing else fits.
+    pub fn negotiate_error(request: &ApiRequest) -> AnswerForm {
+        let found = AnswerForm::find(request, |form| form.shape == AnswerShape::Whole);
+        found.unwrap_or_else(|| AnswerForm { is_pretty: request.is_for_people(), ..AnswerForm::default() })
+    }
+
+    fn find(request: &ApiRequest, is_possible: impl Fn(&AnswerForm) -> bool) -> Option<AnswerForm> {
+        let is_pretty = request.is_for_people();
+        if request.accept.trim().is_empty() {
+            return Some(AnswerForm { is_pretty, ..AnswerForm::default() });
+        }
+        let mut clauses: Vec<AcceptClause> = request.accept.split(',').filter_map(AcceptClause::parse).collect();
+        // Stable: of equal ones the first.
+        clauses.sort_by(|one, other| other.rank().total_cmp(&one.rank()));
+        let found = clauses.iter().filter_map(AcceptClause::form).find(is_possible);
+        found.map(|form| AnswerForm { is_pretty, ..form })
+    }
+}
+
+/// One media type of the header `Accept`.
+struct AcceptClause<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    weight: f64,
+}
+
+impl<'a> AcceptClause<'a> {
+    fn parse(text: &'a str) -> Option<AcceptClause<'a>> {
+        let mut words = text.split(';').map(str::trim);
+        let media = words.next().filter(|media| !media.is_empty())?;
+        let parameters: Vec<_> = words.filter_map(|word| word.split_once('=')).collect();
+        let weight = parameters.iter().find(|(name, _)| *name == "q").map(|(_, text)| text.parse::<f64>());
+        let weight = weight.map_or(1.0, |weight| weight.unwrap_or(1.0));
+        Some(AcceptClause { media, parameters, weight })
+    }
+
+    /// By weight, and media types that are named before those that are not (`goautoneg`).
+    fn rank(&self) -> f64 {
+        let vague = match self.media {
+            "*/*" => 2.0,
+            media if media.ends_with("/*") => 1.0,
+            _ => 0.0,
+        };
+        self.weight - vague * 1e-9
+    }
+
+    fn form(&self) -> Option<AnswerForm> {
+        let encoding = match self.media {
+            "application/json" | "application/*" | "*/*" => AnswerEncoding::Json,
+            "application/yaml" => AnswerEncoding::Yaml,
+            PROTOBUF => AnswerEncoding::Protobuf,
             _ => return None,
         };
-        let find = |name: &str| parameters.clone().find(|(known, _)| *known == name).map(|(_, value)| value);
+        let find = |name: &str| self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let version = || find("v").filter(|version| ["v1", "v1beta1"].contains(version)).map(str::to_owned);
         let discovery = || find("v").filter(|version| ["v2", "v2beta1"].contains(version)).map(str::to_owned);
         let shape = match (find("as"), find("g")) {
@@ -67,9 +135,11 @@ impl AnswerForm {
             (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io")) => AnswerShape::Discovery(discovery()?),
             _ => return None,
         };
-        // Anything else about the media type, `q` or `charset`, changes nothing.
-        let _ = parameters.next();
-        Some(AnswerForm { is_yaml, is_pretty: false, shape })
+        if find("stream").is_some_and(|stream| !stream.is_empty() && stream != "watch") {
+            return None;
+        }
+        // Anything else about the media type, such as `charset`, changes nothing.
+        Some(AnswerForm { encoding, is_pretty: false, shape })
     }
 }
 
@@ -77,15 +147,63 @@ impl AnswerForm {
 mod tests {
     use super::*;
 
+    fn form(accept: &str) -> ServeResult<AnswerForm> {
+        AnswerForm::negotiate(&ApiRequest { accept: accept.into(), ..ApiRequest::default() }, || true)
+    }
+
+    fn json_only(accept: &str) -> ServeResult<AnswerForm> {
+        AnswerForm::negotiate(&ApiRequest { accept: accept.into(), ..ApiRequest::default() }, || false)
+    }
+
+    fn refused() -> ServeResult<AnswerForm> {
+        Err(Status::new(Reason::NotAcceptable, OTHERS))
+    }
+
     #[test]
-    fn the_first_form_that_can_be_given_is() {
-        let form = |accept: &str| AnswerForm::negotiate(&ApiRequest { accept: accept.into(), ..ApiRequest::default() });
+    fn negotiation_takes_the_first_form_that_can_be_given() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert_eq!(form(table).unwrap().shape, AnswerShape::Table("v1".into()));
-        let typed = "application/vnd.kubernetes.protobuf,application/json";
-        assert_eq!(form(typed), Ok(AnswerForm::default()));
-        assert!(form("application/yaml").unwrap().is_yaml);
+        assert_eq!(form("application/yaml").unwrap().encoding, AnswerEncoding::Yaml);
         assert_eq!(form("application/json, */*"), Ok(AnswerForm::default()));
-        assert_eq!(form("text/html,application/json;as=Nothing;g=x"), Err(Status::new(Reason::NotAcceptable, OTHERS)));
+        assert_eq!(form("text/html,application/json;as=Nothing;g=x"), refused());
+    }
+
+    #[test]
+    fn negotiation_gives_protobuf_where_there_is_an_encoding() {
+        let typed = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(form(typed).unwrap().encoding, AnswerEncoding::Protobuf);
+        assert_eq!(json_only(typed), Ok(AnswerForm::default()));
+        assert_eq!(json_only(PROTOBUF), refused());
+        assert_eq!(
+            form("application/vnd.kubernetes.protobuf;stream=watch").unwrap().encoding,
+            AnswerEncoding::Protobuf
+        );
+        assert_eq!(form("application/vnd.kubernetes.protobuf;stream=other"), refused());
+        // The metadata of custom resources has an encoding, and tables have none.
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(json_only(metadata).unwrap().encoding, AnswerEncoding::Protobuf);
+        assert_eq!(form("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"), refused());
+    }
+
+    #[test]
+    fn negotiation_goes_by_weight() {
+        let encoding = |accept: &str| form(accept).unwrap().encoding;
+        assert_eq!(
+            encoding("application/json;q=0.5, application/vnd.kubernetes.protobuf;q=0.8"),
+            AnswerEncoding::Protobuf
+        );
+        assert_eq!(encoding("application/vnd.kubernetes.protobuf;q=0.5, application/json"), AnswerEncoding::Json);
+        assert_eq!(encoding("*/*, application/vnd.kubernetes.protobuf"), AnswerEncoding::Protobuf);
+        assert_eq!(encoding("*/*;q=0.9, application/vnd.kubernetes.protobuf;q=0.8"), AnswerEncoding::Json);
+    }
+
+    #[test]
+    fn errors_take_a_plain_form() {
+        let form = |accept: &str| {
+            AnswerForm::negotiate_error(&ApiRequest { accept: accept.into(), ..ApiRequest::default() }).encoding
+        };
+        assert_eq!(form("application/vnd.kubernetes.protobuf,application/json"), AnswerEncoding::Protobuf);
+        assert_eq!(form("application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml"), AnswerEncoding::Yaml);
+        assert_eq!(form("text/html"), AnswerEncoding::Json);
     }
 }

@@ -16,6 +16,7 @@ mod log;
 mod openapi;
 mod options;
 mod path;
+pub mod protobuf;
 mod read;
 mod remove;
 mod request;
@@ -32,6 +33,7 @@ pub use watch::ActiveWatch;
 
 use crate::apiserver::Api;
 use crate::object::{Reason, Status};
+use form::AnswerForm;
 use path::{ApiPath, PathTarget};
 
 /// Result of handling a request; an error becomes an answer too.
@@ -42,7 +44,8 @@ pub const KUBERNETES: &str = "v1.36.2";
 
 /// Answers one request.
 pub fn answer(api: &mut Api, request: &ApiRequest) -> HttpAnswer {
-    handle_request(api, request).unwrap_or_else(|status| HttpAnswer::refusal(&status, request.is_for_people()))
+    handle_request(api, request)
+        .unwrap_or_else(|status| HttpAnswer::refusal(&status, &AnswerForm::negotiate_error(request)))
 }
 
 /// The same for who wants to tell of a refusal in words of its own.

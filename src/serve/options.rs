@@ -66,7 +66,7 @@ fn dry_run(request: &ApiRequest, of: &str, in_body: Option<&Value>) -> ServeResu
 
 /// Parses deletion options from the parameters and the body; the flag says whether it is a dry run.
 pub fn of_deletion(request: &ApiRequest) -> ServeResult<(DeleteOptions, bool)> {
-    let options = if request.body.is_empty() { json!({}) } else { body::value(request, "DeleteOptions")? };
+    let options = if request.body.is_empty() { json!({}) } else { body::value(request, ("v1", "DeleteOptions"))? };
     deletion(request, &options)
 }
 

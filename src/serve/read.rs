@@ -1,12 +1,12 @@
 //! Get and list.
 
 use super::answer::HttpAnswer;
-use super::form::{AnswerForm, AnswerShape};
+use super::form::{AnswerEncoding, AnswerForm, AnswerShape};
 use super::options::{self, ListMoment};
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::table::{self, IncludeObject};
-use super::{ServeResult, version};
+use super::{ServeResult, protobuf, version};
 use crate::apiserver::page::{self, ListPage, ListRequest};
 use crate::apiserver::{Api, read};
 use crate::kinds::Kind;
@@ -27,7 +27,9 @@ pub struct ReadPresentation {
 impl ReadPresentation {
     /// Reads it from the request.
     pub fn from_request(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<ReadPresentation> {
-        let (form, include) = (AnswerForm::negotiate(request)?, IncludeObject::from_request(request)?);
+        // A scale has an encoding, whatever it is of.
+        let has_protobuf = || asked.subresource == "scale" || protobuf::is_known(&asked.api_version, asked.kind.kind);
+        let (form, include) = (AnswerForm::negotiate(request, has_protobuf)?, IncludeObject::from_request(request)?);
         Ok(ReadPresentation { kind: asked.kind, api_version: asked.api_version.clone(), form, include })
     }
 
@@ -91,7 +93,7 @@ impl ReadPresentation {
     /// Whether objects are shown as they are stored, letter by letter.
     pub fn is_as_stored(&self) -> bool {
         let is_same = self.kind.custom.is_none() && self.kind.api_version() == self.api_version;
-        is_same && self.form.shape == AnswerShape::Whole
+        is_same && self.form.shape == AnswerShape::Whole && self.form.encoding != AnswerEncoding::Protobuf
     }
 
     /// No object, only how far a watch has come.

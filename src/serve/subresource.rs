@@ -1,6 +1,7 @@
 //! Subresources: status, scale, a pod's binding, and so on; and review requests that store no object.
 
 use super::body;
+use super::form::AnswerForm;
 use super::log;
 use super::options;
 use super::path::PathTarget;
@@ -69,7 +70,7 @@ fn scaled(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> Se
     let key = asked.key();
     let wish = match request.method.as_str() {
         "PUT" => {
-            let wish = Object(body::value(request, "Scale")?);
+            let wish = Object(body::value(request, ("autoscaling/v1", "Scale"))?);
             check_name(&wish, asked.name)?;
             ScaleUpdate::Whole(wish)
         }
@@ -109,22 +110,24 @@ enum ScaleUpdate {
 
 /// Binds a pod to a node.
 fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
+    let form = AnswerForm::negotiate(request, || true)?;
     let options = options::of_write(request, "CreateOptions")?;
-    let wish = Object(body::value(request, "Binding")?);
+    let wish = Object(body::value(request, ("v1", "Binding"))?);
     let node = wish.text(&["target", "name"]).unwrap_or_default();
     api.write(options.dry_run, |txn| bind(txn, &pod, wish.uid(), node))?;
-    Ok(HttpAnswer::done(201, None, &Default::default()))
+    Ok(HttpAnswer::done(201, None, &form))
 }
 
 /// Evicts a pod.
 fn eviction(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
-    let wish = body::value(request, "Eviction")?;
+    let form = AnswerForm::negotiate(request, || true)?;
+    let wish = body::value(request, ("policy/v1", "Eviction"))?;
     if wish["metadata"]["name"].as_str().is_some_and(|name| *name != *pod.name) {
         return Err(Status::new(Reason::BadRequest, "name in URL does not match name in Eviction object"));
     }
     let (deletion, dry_run) = options::deletion(request, &wish["deleteOptions"])?;
     api.write(dry_run, |txn| evict(txn, &pod, &deletion, dry_run))?;
-    Ok(HttpAnswer::done(201, None, &Default::default()))
+    Ok(HttpAnswer::done(201, None, &form))
 }
 
 /// Answers what is about no kind of the catalogue; nothing for all else.
@@ -145,7 +148,7 @@ pub fn without_kind(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> 
 
 fn bindings(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResult {
     let (Some(namespace), "POST") = (&named.namespace, request.method.as_str()) else { return Err(not_allowed()) };
-    let name = body::value(request, "Binding")?["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let name = body::value(request, ("v1", "Binding"))?["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     binding(api, request, Key::new(Resource("pods"), namespace, &name))
 }
 
@@ -154,11 +157,12 @@ fn review(request: &ApiRequest, kind: &str, status: Value) -> ServeResult {
     if request.method != "POST" {
         return Err(not_allowed());
     }
-    let mut review = body::value(request, kind)?;
+    let form = AnswerForm::negotiate(request, || true)?;
     let api_version = if kind == "SelfSubjectReview" { "authentication.k8s.io/v1" } else { "authorization.k8s.io/v1" };
+    let mut review = body::value(request, (api_version, kind))?;
     (review["apiVersion"], review["kind"], review["status"]) = (api_version.into(), kind.into(), status);
     if !review["metadata"].is_object() {
         review["metadata"] = json!({});
     }
-    Ok(HttpAnswer::document(201, &review, &Default::default()))
+    Ok(HttpAnswer::document(201, &review, &form))
 }

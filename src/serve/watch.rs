@@ -1,11 +1,12 @@
-//! Watch: changes as they come, one line of JSON for each.
+//! Watch: changes as they come, one line of JSON or one frame of protobuf for each.
 //!
 //! Knows: what is told from which revision on, and how. Never: waits for anything; whoever carries the lines brings the news.
 
 use super::ServeResult;
 use super::answer::{AnswerBody, HttpAnswer};
-use super::form::AnswerForm;
+use super::form::AnswerEncoding;
 use super::options;
+use super::protobuf::{self, PROTOBUF_WATCH};
 use super::read::{ReadPresentation, check_reached};
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
@@ -84,8 +85,8 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
             watching.revision = revision;
         }
     }
-    let answer = HttpAnswer::document(200, &Value::Null, &AnswerForm::default());
-    Ok(HttpAnswer { body: AnswerBody::Watch(Box::new(watching)), ..answer })
+    let content_type = if watching.is_protobuf() { PROTOBUF_WATCH } else { "application/json" }.into();
+    Ok(HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Watch(Box::new(watching)) })
 }
 
 fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
@@ -169,7 +170,31 @@ impl ActiveWatch {
         if value["kind"] == "Table" && std::mem::replace(&mut self.is_headed, true) {
             value["columnDefinitions"] = Value::Null;
         }
-        line(word, &value)
+        self.encode(word, &value)
+    }
+
+    fn is_protobuf(&self) -> bool {
+        self.show.form().encoding == AnswerEncoding::Protobuf
+    }
+
+    /// One event: a line of JSON, or a frame of protobuf.
+    fn encode(&self, word: &str, object: &Value) -> Vec<u8> {
+        let frame = self.is_protobuf().then(|| protobuf::encode_event(word, object)).flatten();
+        frame.unwrap_or_else(|| line(word, object))
+    }
+
+    /// The last event of a watch that cannot go on.
+    pub fn failure(&self, status: &Status) -> Vec<u8> {
+        let status = match status.reason {
+            // As Kubernetes says it; the revision in parentheses is the oldest that a watch can begin after.
+            Reason::Expired => {
+                let floor = status.message.rsplit(' ').next().unwrap_or_default().trim_end_matches(')');
+                let revision = self.revision;
+                Status::new(Reason::Expired, format!("too old resource version: {revision} ({floor})"))
+            }
+            _ => status.clone(),
+        };
+        self.encode("ERROR", &status.to_value())
     }
 
     /// Returns a bookmark with the current revision, from which a client can resume.
@@ -179,7 +204,7 @@ impl ActiveWatch {
 
     fn bookmark_with(&self, mut metadata: Value) -> Vec<u8> {
         metadata["resourceVersion"] = self.revision.to_string().into();
-        line("BOOKMARK", &self.show.mark(metadata))
+        self.encode("BOOKMARK", &self.show.mark(metadata))
     }
 }
 
@@ -192,17 +217,4 @@ fn line(word: &str, object: &Value) -> Vec<u8> {
 /// Returns log entries after a revision, in batches.
 pub fn entries(api: &Api, revision: u64) -> ServeResult<Vec<LogEntry>> {
     api.read(|snapshot| snapshot.log_after(revision, BATCH))
-}
-
-/// The last line of a watch that cannot go on.
-pub fn failure(status: &Status, revision: u64) -> Vec<u8> {
-    let status = match status.reason {
-        // As Kubernetes says it; the revision in parentheses is the oldest that a watch can begin after.
-        Reason::Expired => {
-            let floor = status.message.rsplit(' ').next().unwrap_or_default().trim_end_matches(')');
-            Status::new(Reason::Expired, format!("too old resource version: {revision} ({floor})"))
-        }
-        _ => status.clone(),
-    };
-    line("ERROR", &status.to_value())
 }

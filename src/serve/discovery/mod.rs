@@ -5,7 +5,7 @@
 
 mod catalogue;
 
-use super::form::{AnswerForm, AnswerShape};
+use super::form::{AnswerEncoding, AnswerForm, AnswerShape};
 use super::path::ApiDocument;
 use super::request::ApiRequest;
 use super::resolve::api_version;
@@ -35,7 +35,7 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
         ApiDocument::OpenApi3Of(path) => return openapi::document(api, &groups, path),
         _ => {}
     }
-    let form = AnswerForm::negotiate(request)?;
+    let form = AnswerForm::negotiate(request, || true)?;
     match document {
         ApiDocument::Core | ApiDocument::Groups if matches!(form.shape, AnswerShape::Discovery(_)) => {
             Ok(aggregated_discovery(&groups, *document == ApiDocument::Core, &form))
@@ -91,8 +91,13 @@ fn pretty(document: &impl Serialize) -> HttpAnswer {
 
 /// A document with its fields in Kubernetes' order, which people like to read.
 fn ordered(document: &impl Serialize, form: &AnswerForm) -> HttpAnswer {
-    if form.is_yaml || form.is_pretty {
-        return HttpAnswer::document(200, &serde_json::to_value(document).unwrap_or_default(), form);
+    if form.encoding != AnswerEncoding::Json || form.is_pretty {
+        let mut document = serde_json::to_value(document).unwrap_or_default();
+        // Documents of the core group leave it out in JSON; the envelope of protobuf has it.
+        if form.encoding == AnswerEncoding::Protobuf && document["apiVersion"].is_null() {
+            document["apiVersion"] = "v1".into();
+        }
+        return HttpAnswer::document(200, &document, form);
     }
     let text = serde_json::to_string(document).unwrap_or_default() + "\n";
     HttpAnswer { content_type: "application/json".into(), ..HttpAnswer::text(text) }

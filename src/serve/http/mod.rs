@@ -9,6 +9,7 @@ pub mod identity;
 mod log_tail;
 mod stream;
 
+use super::form::AnswerForm;
 use super::{AnswerBody, ApiRequest, HttpAnswer};
 use crate::apiserver::{Api, custom};
 use crate::kinds::KindRegistry;
@@ -180,15 +181,20 @@ async fn talk(
 type HttpReply = Response<AnswerStream>;
 
 async fn respond(request: hyper::Request<Incoming>, shared: Arc<ServerState>, connection: &Connection) -> HttpReply {
+    let accept = text(request.headers(), &ACCEPT);
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
     let answer = match listen(request, &shared, connection).await {
         Ok(request) => {
             let working = span.clone();
-            let answer = shared.work(move |api| working.in_scope(|| super::answer(api, &request))).await;
-            answer.unwrap_or_else(|status| HttpAnswer::refusal(&status, false))
+            shared.work(move |api| working.in_scope(|| super::answer(api, &request))).await
         }
-        Err(status) => HttpAnswer::refusal(&status, false),
+        Err(status) => Err(status),
     };
+    let refuse = |status: Status| {
+        let form = AnswerForm::negotiate_error(&ApiRequest { accept, ..ApiRequest::default() });
+        HttpAnswer::refusal(&status, &form)
+    };
+    let answer = answer.unwrap_or_else(refuse);
     span.record("status", answer.code);
     carried(answer, shared)
 }

@@ -85,7 +85,7 @@ pub fn watch(mut watching: ActiveWatch, shared: Arc<ServerState>) -> AnswerStrea
     let news = match shared.tail() {
         Ok(tail) => tail.news(),
         Err(status) => {
-            return AnswerStream::Whole(Full::new(Bytes::from(watch::failure(&status, watching.revision()))));
+            return AnswerStream::Whole(Full::new(Bytes::from(watching.failure(&status))));
         }
     };
     let now = Instant::now();
@@ -108,7 +108,7 @@ impl WatchStream {
                 Ok(lines) => lines,
                 Err(status) => {
                     self.is_over = true;
-                    watch::failure(&status, self.watching.revision())
+                    self.watching.failure(&status)
                 }
             };
             if !lines.is_empty() {

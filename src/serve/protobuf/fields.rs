@@ -1,0 +1,223 @@
+//! The table of messages: numbers, JSON names and types of their fields.
+//!
+//! It comes from the sources of Kubernetes 1.36.2, packed by the test in `tests/protobuf_fields.rs`, and is unpacked only when needed.
+
+use flate2::read::GzDecoder;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::LazyLock;
+
+const PACKED: &[u8] = include_bytes!("fields.json.gz");
+
+/// Kinds that every group has: their message is that of the core group.
+const SHARED: [&str; 2] = ["DeleteOptions", "Status"];
+
+/// A message has at most so many fields.
+pub const MOST_FIELDS: usize = 64;
+
+/// All messages.
+#[derive(Default)]
+pub struct MessageTable {
+    messages: Vec<MessageFields>,
+    kinds: HashMap<String, usize>,
+}
+
+/// Index of a message in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageIndex(usize);
+
+/// One message.
+pub struct MessageFields {
+    /// `PodSpec`.
+    pub name: String,
+    /// Its JSON.
+    pub form: MessageForm,
+    /// Its fields by number.
+    pub fields: Vec<MessageField>,
+    /// Indices of its fields by JSON name.
+    pub by_name: Vec<usize>,
+}
+
+/// JSON form of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageForm {
+    /// An object with the fields.
+    Struct,
+    /// The list of its one field.
+    List,
+    /// Text such as `100m`.
+    Quantity,
+    /// A number or text.
+    IntOrString,
+    /// A moment to the second.
+    Time,
+    /// A moment to the microsecond.
+    MicroTime,
+    /// Any JSON, which is carried as text.
+    Raw,
+    /// A schema or schemas.
+    SchemaOrArray(MessageIndex),
+    /// A schema or a boolean.
+    SchemaOrBool(MessageIndex),
+    /// A schema or texts.
+    SchemaOrStrings(MessageIndex),
+}
+
+/// One field of a message.
+pub struct MessageField {
+    /// Its number.
+    pub number: u32,
+    /// Its name in JSON.
+    pub name: String,
+    /// Number of its values.
+    pub cardinality: FieldCardinality,
+    /// Type of its values.
+    pub of: ValueType,
+    /// Whether JSON leaves out its zero value.
+    pub omits_zero: bool,
+}
+
+/// Number of values of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FieldCardinality {
+    /// Always: its zero value is written.
+    Value,
+    /// Once or not at all.
+    Pointer,
+    /// Always, and its fields are those of the object around it.
+    Inline,
+    /// Any number of times.
+    Repeated,
+    /// Once for each key.
+    Map,
+}
+
+/// Type of a field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueType {
+    /// Text.
+    Text,
+    /// Bytes; base64 in JSON.
+    Bytes,
+    /// A boolean.
+    Bool,
+    /// An integer of 32 bits.
+    Int32,
+    /// An integer of 64 bits.
+    Int64,
+    /// A number.
+    Double,
+    /// A message.
+    Message(MessageIndex),
+}
+
+#[derive(Deserialize)]
+struct PackedTable {
+    kinds: HashMap<String, String>,
+    messages: HashMap<String, PackedMessage>,
+}
+
+#[derive(Deserialize)]
+struct PackedMessage {
+    form: String,
+    fields: Vec<(u32, String, FieldCardinality, String, bool)>,
+}
+
+impl MessageTable {
+    /// Returns the table of all messages.
+    pub fn built_in() -> &'static MessageTable {
+        static TABLE: LazyLock<MessageTable> = LazyLock::new(|| {
+            let mut text = String::new();
+            let unpacked = GzDecoder::new(PACKED).read_to_string(&mut text).ok();
+            unpacked.and_then(|_| MessageTable::unpack(&text)).unwrap_or_default()
+        });
+        &TABLE
+    }
+
+    fn unpack(text: &str) -> Option<MessageTable> {
+        let packed: PackedTable = serde_json::from_str(text).ok()?;
+        let names: Vec<&String> = packed.messages.keys().collect();
+        let index: HashMap<&str, usize> =
+            names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
+        let find = |name: &str| index.get(name).copied().map(MessageIndex);
+        let messages = names.iter().map(|name| unpack_message(name, &packed.messages[*name], find));
+        let kinds = packed.kinds.iter().map(|(kind, name)| Some((kind.clone(), *index.get(name.as_str())?)));
+        Some(MessageTable { messages: messages.collect::<Option<_>>()?, kinds: kinds.collect::<Option<_>>()? })
+    }
+
+    /// The message of a kind.
+    pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<&MessageFields> {
+        let own = self.kinds.get(&format!("{api_version}/{kind}"));
+        let shared = || self.kinds.get(&format!("v1/{kind}")).filter(|_| SHARED.contains(&kind));
+        own.or_else(shared).map(|index| &self.messages[*index])
+    }
+
+    /// The message of an index.
+    pub fn message(&self, index: MessageIndex) -> &MessageFields {
+        &self.messages[index.0]
+    }
+
+    #[cfg(test)]
+    pub fn messages(&self) -> &[MessageFields] {
+        &self.messages
+    }
+
+    #[cfg(test)]
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.kinds.keys().filter_map(|kind| kind.rsplit_once('/'))
+    }
+}
+
+impl MessageFields {
+    /// The field of a number.
+    pub fn field(&self, number: u32) -> Option<&MessageField> {
+        // Most messages number their fields without gaps.
+        let near = self.fields.get((number as usize).wrapping_sub(1)).filter(|field| field.number == number);
+        near.or_else(|| self.fields.iter().find(|field| field.number == number))
+    }
+}
+
+fn unpack_message(
+    name: &str,
+    packed: &PackedMessage,
+    find: impl Fn(&str) -> Option<MessageIndex>,
+) -> Option<MessageFields> {
+    let fields = packed.fields.iter().map(|(number, name, cardinality, of, omits_zero)| {
+        let of = match of.as_str() {
+            "string" => ValueType::Text,
+            "bytes" => ValueType::Bytes,
+            "bool" => ValueType::Bool,
+            "int32" => ValueType::Int32,
+            "int64" => ValueType::Int64,
+            "double" => ValueType::Double,
+            message => ValueType::Message(find(message)?),
+        };
+        Some(MessageField {
+            number: *number,
+            name: name.clone(),
+            cardinality: *cardinality,
+            of,
+            omits_zero: *omits_zero,
+        })
+    });
+    let fields = fields.collect::<Option<Vec<_>>>().filter(|fields| fields.len() <= MOST_FIELDS)?;
+    let (package, short) = name.rsplit_once('.')?;
+    let schema = || find(&format!("{package}.JSONSchemaProps"));
+    let form = match short {
+        "Quantity" => MessageForm::Quantity,
+        "IntOrString" => MessageForm::IntOrString,
+        "Time" => MessageForm::Time,
+        "MicroTime" => MessageForm::MicroTime,
+        "RawExtension" | "FieldsV1" | "JSON" => MessageForm::Raw,
+        "JSONSchemaPropsOrArray" => MessageForm::SchemaOrArray(schema()?),
+        "JSONSchemaPropsOrBool" => MessageForm::SchemaOrBool(schema()?),
+        "JSONSchemaPropsOrStringArray" => MessageForm::SchemaOrStrings(schema()?),
+        _ if packed.form == "list" => MessageForm::List,
+        _ => MessageForm::Struct,
+    };
+    let mut by_name: Vec<usize> = (0..fields.len()).collect();
+    by_name.sort_by(|one, other| fields[*one].name.cmp(&fields[*other].name));
+    Some(MessageFields { name: short.to_owned(), form, fields, by_name })
+}

@@ -1,0 +1,150 @@
+//! Kubernetes' protobuf encoding of API objects: `application/vnd.kubernetes.protobuf`.
+//!
+//! Knows: the numbers and types of the fields of every message ([`fields`]), the wire format, and the envelope around a document.
+//! Never: decides which form an answer has, or reads a request: `form.rs` and `body.rs` do.
+//! Start reading at [`encode_document`] and [`decode_document`].
+
+mod decode;
+mod encode;
+mod fields;
+mod special;
+mod wire;
+
+#[cfg(test)]
+mod round_trips;
+#[cfg(test)]
+mod tests;
+
+use decode::Decoder;
+use encode::Encoder;
+use fields::{MessageFields, MessageTable};
+use serde_json::{Map, Value};
+use wire::{WireReader, end_length, start_length, write_bytes};
+
+/// The media type.
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// The media type of a watch.
+pub const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+/// The bytes that every document begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// The reason why bytes cannot be read, in the words of Kubernetes' decoder.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ProtobufError {
+    /// `apiVersion` and `kind` of the document, where it got so far.
+    pub of: Option<(String, String)>,
+    /// The reason.
+    pub reason: String,
+}
+
+/// Whether objects of this kind have a protobuf encoding; custom resources have none.
+pub fn is_known(api_version: &str, kind: &str) -> bool {
+    MessageTable::built_in().find_kind(api_version, kind).is_some()
+}
+
+/// Encodes a document with its envelope; none where its kind has no protobuf encoding.
+pub fn encode_document(document: &Value) -> Option<Vec<u8>> {
+    let (api_version, kind) = (document["apiVersion"].as_str()?, document["kind"].as_str()?);
+    let table = MessageTable::built_in();
+    let message = table.find_kind(api_version, kind)?;
+    let mut bytes = MAGIC.to_vec();
+    let start = start_length(&mut bytes, 1);
+    write_bytes(&mut bytes, 1, api_version.as_bytes());
+    write_bytes(&mut bytes, 2, kind.as_bytes());
+    end_length(&mut bytes, start);
+    let start = start_length(&mut bytes, 2);
+    Encoder::new(table).write_struct(&mut bytes, message, document.as_object()?);
+    end_length(&mut bytes, start);
+    // Content encoding and content type, which stay empty.
+    write_bytes(&mut bytes, 3, b"");
+    write_bytes(&mut bytes, 4, b"");
+    Some(bytes)
+}
+
+/// Encodes one event of a watch: its length in four bytes, and the event, which holds a whole document. None where the object has no protobuf
+/// encoding.
+pub fn encode_event(word: &str, object: &Value) -> Option<Vec<u8>> {
+    let document = encode_document(object)?;
+    let mut bytes = vec![0; 4];
+    write_bytes(&mut bytes, 1, word.as_bytes());
+    let start = start_length(&mut bytes, 2);
+    write_bytes(&mut bytes, 1, &document);
+    end_length(&mut bytes, start);
+    let length = u32::try_from(bytes.len() - 4).ok()?;
+    bytes[..4].copy_from_slice(&length.to_be_bytes());
+    Some(bytes)
+}
+
+/// Decodes a document; one that does not say its own `apiVersion` and `kind` is of these.
+pub fn decode_document(bytes: &[u8], api_version: &str, kind: &str) -> Result<Value, ProtobufError> {
+    let envelope = Envelope::read(bytes).map_err(|reason| ProtobufError { of: None, reason })?;
+    let or = |own: String, default: &str| if own.is_empty() { default.to_owned() } else { own };
+    let (api_version, kind) = (or(envelope.api_version, api_version), or(envelope.kind, kind));
+    let table = MessageTable::built_in();
+    let decoded = match table.find_kind(&api_version, &kind) {
+        Some(message) => decode_message(table, message, envelope.raw),
+        None => Err(format!("no kind {kind:?} is registered for version {api_version:?}")),
+    };
+    match decoded {
+        Ok(mut map) => {
+            map.insert("apiVersion".into(), api_version.into());
+            map.insert("kind".into(), kind.into());
+            Ok(Value::Object(map))
+        }
+        Err(reason) => Err(ProtobufError { of: Some((api_version, kind)), reason }),
+    }
+}
+
+fn decode_message(table: &MessageTable, message: &MessageFields, bytes: &[u8]) -> Result<Map<String, Value>, String> {
+    let mut map = Map::new();
+    Decoder::new(table).read_struct(message, bytes, &mut map)?;
+    Ok(map)
+}
+
+/// `runtime.Unknown`, the envelope of a document.
+#[derive(Default)]
+struct Envelope<'a> {
+    api_version: String,
+    kind: String,
+    raw: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Envelope<'a>, String> {
+        let body = match bytes.strip_prefix(MAGIC) {
+            _ if bytes.is_empty() => return Err("empty data".into()),
+            None => {
+                return Err(format!(
+                    "provided data does not appear to be a protobuf message, expected prefix {}",
+                    "[107 56 115 0]"
+                ));
+            }
+            Some([]) => return Err("empty body".into()),
+            Some(body) => body,
+        };
+        let mut envelope = Envelope::default();
+        let mut reader = WireReader::new(body, "Unknown");
+        while let Some((number, wire)) = reader.next_key()? {
+            match number {
+                1 => envelope.read_type(reader.expect_bytes(wire, "typeMeta")?)?,
+                2 => envelope.raw = reader.expect_bytes(wire, "raw")?,
+                _ => reader.skip(wire)?,
+            }
+        }
+        Ok(envelope)
+    }
+
+    fn read_type(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let mut reader = WireReader::new(bytes, "TypeMeta");
+        while let Some((number, wire)) = reader.next_key()? {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            match number {
+                1 => self.api_version = text(reader.expect_bytes(wire, "apiVersion")?),
+                2 => self.kind = text(reader.expect_bytes(wire, "kind")?),
+                _ => reader.skip(wire)?,
+            }
+        }
+        Ok(())
+    }
+}
