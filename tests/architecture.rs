@@ -206,6 +206,16 @@ fn functions_are_not_named_by_a_preposition_or_a_pronoun() {
     });
 }
 
+#[test]
+fn test_names_open_with_their_subject() {
+    let opens = |before: &str, line: &str| {
+        let name = line.split_once("fn ").map(|(_, rest)| rest).filter(|_| before == "#[test]").unwrap_or_default();
+        OPENINGS.iter().any(|word| name.starts_with(&format!("{}_", word.trim_end().to_lowercase())))
+    };
+    assert_no_line(&sources(""), opens);
+    assert_no_line(&sources("../tests"), opens);
+}
+
 /// Names that several files of a kind share on purpose: the arguments of each verb.
 const SHARED_TYPE_NAMES: [&str; 1] = ["Args"];
 

@@ -172,7 +172,7 @@ fn text_that_is_no_manifest() {
 
 /// The largest text that is read, in the shapes that take most memory. A limit on memory ends a program that takes more.
 #[test]
-fn what_never_ends_is_refused() {
+fn endless_input_is_refused() {
     let cluster = cluster();
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe.yaml");

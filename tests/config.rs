@@ -56,7 +56,7 @@ fn a_context_takes_the_name_that_scripts_use() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_configuration_is_refused() {
     let folder = tempfile::tempdir().expect("folder");
     let state = folder.path().join("harbour/state.db");
     for (words, error) in [

@@ -276,7 +276,7 @@ fn removal_leaves_nothing() {
 }
 
 #[test]
-fn what_a_container_leaves_behind_ends_with_it() {
+fn processes_that_a_container_leaves_behind_end_with_it() {
     let mut rig = Rig::new();
     // A double fork, a session of its own, deaf to everything that can be ignored, and a stopped one.
     let text = "(setsid sh -c 'trap \"\" TERM HUP INT; echo $$ > escaped; sleep 1000' &) ; \

@@ -103,7 +103,7 @@ fn told(event: &Value) -> String {
 }
 
 #[test]
-fn who_shows_the_token_is_let_in_and_it_ends_when_it_is_told_to() {
+fn token_grants_access_and_the_server_ends_on_a_signal() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     let path = cluster.home().join("kubeconfig");
@@ -219,7 +219,7 @@ fn objects_are_made_changed_and_deleted() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_in_kubernetes_words() {
+fn errors_read_like_kubernetes() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     let deep = format!("{{\"data\":{}{}}}", "[".repeat(200), "]".repeat(200));

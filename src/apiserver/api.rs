@@ -514,7 +514,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn of_several_writes_those_that_are_refused_are_undone_alone() {
+    fn refused_writes_of_a_batch_are_undone_alone() {
         let mut api = Api::in_memory("test").unwrap();
         let before = api.read(|read| read.revision()).unwrap();
         let options = WriteOptions::default();
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_told_of_each_that_was_tried_and_no_other_is_passed_over() {
+    fn lost_commit_fails_each_tried_write_and_skips_no_other() {
         let mut api = Api::in_memory("test").unwrap();
         let mut names = ["a", "b", "c"].into_iter().peekable();
         api.store_mut().pretend(Some(InjectedFault::LostCommit));

@@ -338,7 +338,7 @@ mod tests {
     use super::instead;
 
     #[test]
-    fn what_to_write_instead_goes_by_what_was_found_and_wanted() {
+    fn hint_of_an_error_follows_the_found_and_the_wanted_type() {
         let said = |found: &str, wanted: &str| {
             instead(&format!("x: json: cannot unmarshal {found} into Go struct field A.b of type {wanted}"))
         };

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_never_ends_is_refused() {
+    fn endless_input_is_refused() {
         let error = read("/dev/zero").unwrap_err();
         assert_eq!(error.to_string(), "it is larger than 16 MiB, or never ends");
         assert_eq!(bounded(&b"abc"[..], 3).unwrap(), b"abc");

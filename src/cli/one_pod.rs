@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_being_deleted_is_left_alone_by_commands() {
+    fn commands_prefer_pods_that_are_not_being_deleted() {
         let pod = |going: Option<&str>, since: &str| {
             let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
             Object(json!({"metadata": {"deletionTimestamp": going}, "spec": {"nodeName": "n"},

@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_last_is_one_line() {
+    fn last_activity_is_one_line() {
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
         let deed = LastActivity { reason: "Failed".into(), message: "\nso  it is:\nlong\nlist".into(), at };
         assert_eq!(last(&deed, at), "last: Failed 0s ago: so it is:");

@@ -224,7 +224,7 @@ spec: {{{budget}, selector: {{matchLabels: {{app: web}}}}}}
     }
 
     #[test]
-    fn what_cannot_be_counted_is_not_disturbed() {
+    fn uncountable_pods_may_not_be_disrupted() {
         let template = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}";
         let daemons = format!(
             "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: web}}\nspec: {{selector: {{matchLabels: {{app: web}}}}, {template}}}"

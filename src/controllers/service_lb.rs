@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_any_more_gives_its_address_back() {
+    fn former_load_balancer_gives_its_address_back() {
         let mut world = world(&[("here", false)]);
         let key = put(&mut world, "one", "ClusterIP", json!({"ingress": [{"ip": "127.9.192.1"}]}));
         assert_eq!(written(&plan(&world, &key)), Some(json!({})));

@@ -29,7 +29,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn of_several_the_newest_then_the_first_by_name() {
+    fn default_class_is_the_newest_then_the_first_by_name() {
         let class = |name: &str, created: &str, mark: &str| {
             let annotations = json!({INGRESS[0]: mark});
             Object(json!({"metadata": {"name": name, "creationTimestamp": created, "annotations": annotations}}))

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_deleted_takes_no_new_finalizers() {
+    fn deleted_object_takes_no_new_finalizers() {
         let old = json!({"name": "a", "deletionTimestamp": "2020-01-01T00:00:00Z", "finalizers": ["x.y/a"]});
         let mut new = old.clone();
         new["finalizers"] = json!(["x.y/b", "x.y/a"]);

@@ -95,7 +95,7 @@ mod tests {
     use super::truncate_error;
 
     #[test]
-    fn what_is_kept_is_told_before_what_was_written() {
+    fn kept_output_of_a_build_precedes_new_output() {
         for (error, expected) in [
             (
                 "\"make\" exited with code 3:\nno",

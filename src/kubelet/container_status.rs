@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stopped_with_the_control_plane_starts_again() {
+    fn container_stopped_with_the_control_plane_starts_again() {
         for policy in ["Always", "OnFailure", "Never"] {
             let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a"}]});
             let mut machine = TestMachine::new(pod(spec));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stopped_and_not_removed_starts_again_at_once() {
+    fn stopped_container_that_was_not_removed_starts_again_at_once() {
         let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
         let mut machine = TestMachine::new(pod(spec));
         machine.run_to(5);

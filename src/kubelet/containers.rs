@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_beat_has_planned_it_does_not_plan_again() {
+    fn planned_starts_are_not_planned_again() {
         let missing = json!([{"secretRef": {"name": "none"}}]);
         for (env, starts) in [(json!([]), 1), (missing, 0)] {
             let container = json!({"name": "c", "image": "a:1", "envFrom": env});

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_and_waited_for() {
+    fn missing_references_are_reported_and_waited_for() {
         let map = |optional: bool| {
             json!([{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "new", "key": "K",
             "optional": optional}}}])

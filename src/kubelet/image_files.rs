@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_is_written_once_and_survives_a_restart() {
+    fn seen_files_are_written_once_and_survive_a_restart() {
         let mut world = World::new(Time::UNIX_EPOCH);
         let spec = json!({"patterns": ["a"], "watch": ["*.py"]});
         let key = put(&mut world, spec.clone(), json!({"sources": {"digest": "old", "files": 1}}));

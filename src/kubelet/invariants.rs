@@ -91,7 +91,7 @@ proptest! {
 
     /// The machine itself asserts that no start comes while another attempt lives, and that each plan settles.
     #[test]
-    fn whatever_happens_it_settles(policy in prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")],
+    fn pod_settles_after_any_events(policy in prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")],
                                    chances in prop::collection::vec(chance(), 1..25)) {
         let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a"}], "initContainers": [
             {"name": "i", "image": "a"}, {"name": "s", "image": "a", "restartPolicy": "Always"}]});
@@ -133,7 +133,7 @@ fn an_attempt_whose_order_was_lost_is_ordered_again_under_its_number() {
 }
 
 #[test]
-fn what_is_staged_in_this_beat_is_not_ordered_twice() {
+fn staged_effects_are_not_ordered_twice() {
     let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
     let plan = (LOOP.plan)(&machine.world, &key("p"));
     let WriteVerb::Status(object) = plan.writes[0].verb.clone() else { panic!("{plan:?}") };

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_the_file() {
+    fn manifest_errors_name_the_file() {
         let with = |field: &str| WEB.replace("spec: {", &format!("spec: {{{field}, "));
         let container = |field: &str| WEB.replace("image: x", &format!("image: x, {field}"));
         let table = [

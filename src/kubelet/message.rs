@@ -49,7 +49,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn who_writes_a_message_where_it_has_no_file_of_its_own_is_told() {
+    fn shared_termination_message_path_is_reported() {
         let table = [
             (json!({}), false),
             (json!({"terminationMessagePath": "/dev/termination-log"}), false),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_with_its_pod_does_not_begin_it_again() {
+    fn container_that_ends_with_its_pod_does_not_restart_it() {
         let mut spec = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]});
         spec["initContainers"] = json!([{"name": "side", "image": "a", "restartPolicy": "Always",
             "restartPolicyRules": [rule("RestartAllContainers", 143)]}]);

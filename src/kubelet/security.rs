@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_can_have_no_view_is_told_that_its_files_are_open() {
+    fn pod_without_a_private_view_is_told_that_its_files_are_open() {
         let told = |private: bool| {
             let container = json!({"name": "c", "image": "a", "securityContext": {"readOnlyRootFilesystem": true}});
             let mut machine = TestMachine::new(pod(json!({"containers": [container]})));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_root_is_told_what_it_cannot_have() {
+    fn ordinary_user_is_told_which_settings_need_root() {
         let told =
             |machine: TestMachine| machine.events.iter().filter(|event| event.reason == "NoCapabilities").count();
         assert_eq!(told(machine(0, json!({"privileged": true}))), 0);

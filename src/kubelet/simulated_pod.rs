@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_names_and_nobody_has_made_is_waited_for() {
+    fn simulated_pod_waits_for_missing_references() {
         let key = json!({"name": "K", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "k"}}});
         let volume = json!({"name": "v", "secret": {"secretName": "s"}});
         let container = json!({"name": "c", "image": "a"});

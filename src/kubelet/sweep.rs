@@ -27,7 +27,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_a_forgotten_pod_left_is_ended() {
+    fn processes_of_a_forgotten_pod_are_ended() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.run_to(5);
         machine.take_messages();

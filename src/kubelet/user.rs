@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_root_runs_nobody_else() {
+    fn ordinary_user_runs_no_other_users_processes() {
         assert_eq!(start((5, 6), json!({"runAsUser": 5, "runAsGroup": 6, "fsGroup": 6}), json!({})), Ok(None));
         let table = [
             (json!({"runAsUser": 7}), "runAsUser 7"),

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn patch_that_does_not_fit_is_refused() {
         let value = json!({"a": {"b": 1}, "l": [0]});
         for operations in [
             json!([{"op": "test", "path": "/a/b", "value": 2}]),

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_told_and_bookkeeping_only_on_request() {
+    fn deeds_are_logged_and_bookkeeping_on_request() {
         let mut world = World::new(Time::UNIX_EPOCH);
         let key = Key::new(Resource("replicasets.apps"), "default", "web");
         world.put(key.clone(), set(3, json!({"replicas": 0})).0.to_string().into());
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_while_nobody_watched_is_told_once() {
+    fn exit_without_a_control_plane_is_logged_once() {
         let status = |state: Value| {
             let mut pod = pod();
             pod.set(&["status", "containerStatuses"], json!([{"name": "main", "restartCount": 2, "state": state}]));

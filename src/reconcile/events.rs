@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_normal_events_so_many_wait_and_of_warnings_all() {
+    fn normal_events_are_limited_and_warnings_are_not() {
         let mut recorder = EventRecorder::default();
         let mut tell = |kind: EventType, count: usize| {
             for number in 0..count {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_made_again_under_its_name_is_heard_again() {
+    fn events_of_a_new_object_of_the_same_name_are_recorded() {
         let mut recorder = EventRecorder::default();
         let mut tell = |uid: &str| {
             let event = PlannedEvent {

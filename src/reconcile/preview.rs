@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_made_is_told() {
+    fn preview_names_objects_that_would_be_made() {
         let outlook = forecast(None, "100m", "busybox");
         assert_eq!(outlook.standing(), ConvergenceState::Converged, "{outlook:#?}");
         let count = |resource: &str| outlook.created.iter().filter(|key| key.resource == resource).count();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_would_be_stuck_is_told() {
+    fn preview_names_objects_that_would_be_stuck() {
         for (cpu, image, cause) in [("100m", "no-such-program-at-all", "container c"), ("50", "busybox", "pod/web")] {
             let outlook = forecast(None, cpu, image);
             assert_eq!(outlook.standing(), ConvergenceState::Stuck, "{outlook:#?}");
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cron_jobs_do_anyway_is_left_out() {
+    fn preview_leaves_out_jobs_of_cron_jobs() {
         let cron = Object(json!({
             "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick", "namespace": "default"},
             "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": {

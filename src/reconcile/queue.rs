@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_due_the_more_important_comes_first() {
+    fn more_important_keys_come_first() {
         let mut queue = WorkQueue::default();
         for (name, due) in [("a", 1), ("b9", 2), ("c", 3), ("d9", 20)] {
             queue.add(item(name), time_at(due));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_past_a_mark_can_wait() {
+    fn keys_added_after_a_mark_can_wait() {
         let mut queue = WorkQueue::default();
         queue.add(item("a"), time_at(1));
         queue.add(item("b"), time_at(1));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_comes_first_among_equals_and_may_be_asked_for_alone() {
+    fn begun_keys_come_first_and_can_be_popped_alone() {
         let mut queue = WorkQueue::default();
         for (name, due) in [("new", 1), ("begun", 3), ("important9", 4)] {
             queue.add(item(name), time_at(due));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_can_be_hurried() {
+    fn waiting_keys_can_be_hurried() {
         let mut queue = WorkQueue::default();
         queue.add(item("a"), time_at(100));
         queue.add(item("b"), time_at(3));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_the_oldest_go_and_a_few_too_many_stay() {
+    fn oldest_events_are_removed_when_there_are_far_too_many() {
         let fresh = |count: usize| world((0..count).map(|number| (number, 9_000, 9_000)));
         assert_eq!(names(&fresh(MOST + MOST / SLACK)), Vec::<String>::new());
         let world = fresh(MOST + MOST / SLACK + 1);

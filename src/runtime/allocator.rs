@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_had_before_is_given_back_to_where_it_came_from() {
+    fn earlier_memory_is_freed_by_its_own_allocator() {
         let before: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
         assert!(!mi_is_in_heap_region(before[7].as_ptr().cast()));
         // Frees this one block without switching allocators: other tests run in this process.

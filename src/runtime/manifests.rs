@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_folder_is_told_now_and_after_each_change() {
+    fn manifests_are_reported_now_and_after_each_change() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("manifests");
         let (send, reports) = channel();

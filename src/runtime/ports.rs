@@ -77,7 +77,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn who_listens_everywhere_is_found_and_nobody_else() {
+    fn listener_on_every_address_is_found_and_no_other() {
         let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
         let found = holder(everywhere.local_addr().unwrap().port()).expect("this process");
         assert_eq!(found.pid, Some(std::process::id()));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_port_is_held_is_told() {
+    fn holder_of_a_port_is_found_with_its_address() {
         let at = Ipv4Addr::new(127, 0, 0, 9);
         let (tcp, udp) = (TcpListener::bind((at, 0)).unwrap(), std::net::UdpSocket::bind((at, 0)).unwrap());
         for port in [tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port()] {

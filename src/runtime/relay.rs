@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_late_is_whole_and_in_order() {
+    fn late_reader_gets_everything_in_order() {
         with_relay(|mut client, mut server| {
             let said: Vec<u8> = (0..8_000_000u32).map(|at| (at % 251) as u8).collect();
             let all = said.clone();

@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_may_be_tried_again() {
+    fn refused_start_may_be_tried_again() {
         let mut machine = SimulatedMachine::new();
         machine.knobs.refused_images.insert("busybox".into(), ("ErrImagePull".into(), "no".into()));
         start(&mut machine, 0, 0, None);

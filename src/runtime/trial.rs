@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_unclear_is_no_refusal() {
+    fn unclear_trial_is_no_refusal() {
         assert!(is_possible(Path::new("/no/such/program"), "try"));
     }
 }

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_by_its_path() {
+    fn unsupported_configuration_is_refused_by_its_path() {
         let table = [
             (json!([{"plugins": {"bind": {}}}]), "profiles[0].plugins.bind: not supported"),
             (

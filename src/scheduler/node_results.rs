@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_changes_no_plan() {
+    fn cached_results_change_no_plan() {
         let mut refused = 0;
         for seed in 0..10 {
             let mut dice = SeededRandom(seed);

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_wakes_a_pod_is_told_once() {
+    fn queueing_hint_is_named_once() {
         let told = |causes: &[&'static str]| {
             wakers(&SchedulingWait { causes: causes.iter().copied().collect(), ..SchedulingWait::default() })
                 .join(", or ")

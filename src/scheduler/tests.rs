@@ -95,7 +95,7 @@ fn decision(pod: &str, plan: &Plan) -> String {
 }
 
 #[test]
-fn what_is_said_once_is_not_written_again() {
+fn unchanged_condition_is_not_written_again() {
     let mut waiting = pod("p", json!({}));
     let said = outcome(&[waiting.clone()], "p");
     waiting["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]});
@@ -144,7 +144,7 @@ fn important(cpu: &str) -> Value {
 
 /// Pods that wait alike are asked about as one: those that were promised different nodes wait for different pods to end.
 #[test]
-fn who_was_promised_a_node_waits_for_that_one() {
+fn nominated_pods_wait_for_their_own_node() {
     let waits = |node_name: &str, mut pod: Value, already: bool| {
         if already {
             pod["status"] = json!({"nominatedNodeName": node_name});
@@ -252,7 +252,7 @@ fn kin(kind: &str, name: &str, selector: Value) -> Value {
 }
 
 #[test]
-fn what_services_and_owners_select_is_spread_without_being_asked() {
+fn pods_of_services_and_owners_are_spread_by_default() {
     let at = |name: &str, zone: &str| {
         node(name, "4", json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}}))
     };
@@ -296,7 +296,7 @@ fn what_services_and_owners_select_is_spread_without_being_asked() {
 }
 
 #[test]
-fn what_running_pods_like_counts() {
+fn affinity_of_running_pods_counts() {
     let required = |field: &str| {
         json!({field: {"requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}})

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_shown() {
+    fn unreadable_body_is_shown_in_the_error() {
         let read = |content_type: &str, body: &str| {
             let request = ApiRequest { content_type: content_type.into(), body: body.into(), ..ApiRequest::default() };
             value(&request, "ConfigMap").map_err(|status| (status.reason.code(), status.message))

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_synced_is_not_acknowledged_and_a_second_try_is_none() {
+    fn failed_sync_is_not_acknowledged_nor_repeated() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("state.db"), OpenMode::Create).unwrap();
         // A pipe cannot be synced.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_synced_behind_its_writer_is_durable_when_that_has_ended() {
+    fn sync_on_another_thread_makes_commits_durable() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("state.db"), OpenMode::Create).unwrap();
         let commit = |store: &mut Store, value: &str| {

@@ -143,7 +143,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn where_nothing_can_be_watched_the_file_is_asked() {
+    fn file_is_polled_where_it_cannot_be_watched() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.db");
         let mut store = Store::open(&path, OpenMode::Create).unwrap();

@@ -143,7 +143,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn who_is_gone_is_told_after_those_who_went_before() {
+    fn removed_keys_are_listed_in_order_of_removal() {
         let mut world = World::new(Time::UNIX_EPOCH);
         let key = |name: &str| Key::new(Resource("configmaps"), "default", name);
         let object = |name: &str| {

@@ -148,7 +148,7 @@ fn values_of_another_type_are_told_by_line() {
 }
 
 #[test]
-fn who_waits_for_nobody_is_told_so() {
+fn waiting_without_a_control_plane_is_reported() {
     let cluster = cluster();
     for verb in ["rollout status deploy/web --timeout 1s", "wait --for=condition=Available deploy/web --timeout 1s"] {
         let said = cluster.kloop(verb);
@@ -160,7 +160,7 @@ fn who_waits_for_nobody_is_told_so() {
 }
 
 #[test]
-fn what_goes_with_its_owner_is_not_missed() {
+fn object_that_goes_with_its_owner_is_not_missed() {
     let cluster = cluster();
     for verb in ["delete deploy,rs,cm --all", "delete deploy,rs,cm --all --wait=false"] {
         let said = cluster.kloop(verb);
@@ -252,7 +252,7 @@ fn hostile_text_does_not_reach_the_terminal() {
 }
 
 #[test]
-fn what_was_made_without_a_note_of_it_does_not_differ() {
+fn object_without_last_applied_annotation_does_not_differ() {
     let cluster = Cluster::new();
     let manifest =
         "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {a: b}},

@@ -105,7 +105,7 @@ fn many_lives_leave_nothing() {
 }
 
 #[test]
-fn what_is_suspended_as_a_whole_goes_on_as_a_whole() {
+fn suspended_cluster_goes_on_as_a_whole() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&super::deployment("web", 3, 1000));

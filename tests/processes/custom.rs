@@ -38,7 +38,7 @@ fn a_kind_of_ones_own_is_as_any_other() {
 }
 
 #[test]
-fn what_is_not_as_the_schema_says_is_refused_and_changes_nothing() {
+fn object_against_its_schema_is_refused_and_changes_nothing() {
     let cluster = Cluster::new();
     cluster.apply(&fixture());
     let backup = |spec: &str| {
@@ -90,7 +90,7 @@ fn thing(version: &str, rest: &str) -> String {
 }
 
 #[test]
-fn what_a_schema_preserves_is_stored_whole_and_strays_go() {
+fn preserved_unknown_fields_are_stored_and_others_are_pruned() {
     let cluster = Cluster::new();
     let spec = "{type: object, properties: {volumes: {x-kubernetes-preserve-unknown-fields: true}, plain: {type: string}, \
                 maybe: {type: string, nullable: true}, some: {type: string, default: d}}}";

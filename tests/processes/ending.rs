@@ -47,7 +47,7 @@ fn force_does_not_wait_for_anybody() {
 }
 
 #[test]
-fn whoever_ran_away_ends_with_the_pod() {
+fn daemonized_processes_end_with_the_pod() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     // `$$$$`: Kubernetes makes one dollar of two in commands.

@@ -103,7 +103,7 @@ fn top(folder: &Path) -> String {
 }
 
 #[test]
-fn what_a_command_names_in_tmp_is_there_and_stays_as_it_was() {
+fn path_in_tmp_that_a_command_names_is_there_and_unchanged() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let job = tempfile::Builder::new().prefix("kloop-job-").tempdir_in("/tmp").expect("a folder");
@@ -155,7 +155,7 @@ impl Drop for Mount {
 }
 
 #[test]
-fn what_is_hidden_is_not_laid_out() {
+fn hidden_paths_are_not_laid_out() {
     // A folder with something mounted in it is made anew by an ordinary user, entry by entry.
     let Some(_mount) = Mount::in_tmp() else { return skip!("nothing can be mounted in /tmp here") };
     let _hidden = tempfile::Builder::new().prefix("kloop-hidden-").tempfile_in("/tmp").expect("a file");
@@ -195,7 +195,7 @@ fn a_pod_or_an_image_may_ask_for_the_machines_files() {
 }
 
 #[test]
-fn where_no_layer_can_be_had_the_pod_is_told_so_once() {
+fn pod_without_an_overlay_is_told_so_once() {
     let cluster = Cluster::new();
     let deny = "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_mnt_namespaces";
     let tried = Command::new("unshare").args(["-Ur", "sh", "-c", deny]).output();

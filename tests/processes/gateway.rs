@@ -257,7 +257,7 @@ fn datagrams_come_in_and_answers_leave_from_where_was_asked() {
 }
 
 #[test]
-fn who_checks_who_answers_is_answered_by_whom_he_asked() {
+fn client_that_checks_the_source_is_answered_by_the_service_address() {
     // Port 53 is for root, and so are the files that name the resolver there.
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root may listen at port 53");

@@ -37,7 +37,7 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 #[test]
-fn who_stands_still_ends_all_the_same() {
+fn stopped_process_ends_all_the_same() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("still", "Always", 1, "sleep 1000 & wait"));
@@ -50,7 +50,7 @@ fn who_stands_still_ends_all_the_same() {
 }
 
 #[test]
-fn who_is_frozen_holds_up_nobody_else() {
+fn frozen_pod_holds_up_no_other() {
     let cluster = Cluster::new();
     let Some(freezer) = Freezer::new(&cluster) else {
         return skip!("no control group can be made here, so nothing is frozen");

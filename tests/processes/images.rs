@@ -57,7 +57,7 @@ fn a_missing_image_waits_for_its_object_and_starts_at_once_when_it_comes() {
 }
 
 #[test]
-fn what_the_object_says_is_what_runs() {
+fn image_object_decides_the_program() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let folder = folder(&cluster);
@@ -204,7 +204,7 @@ fn a_change_of_the_sources_restarts_those_who_use_them_once() {
 }
 
 #[test]
-fn what_runs_goes_on_until_its_successor_is_built() {
+fn running_container_goes_on_until_its_successor_is_built() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let folder = folder(&cluster);

@@ -196,7 +196,7 @@ fn bodies_stream_and_protocols_are_gone_over_to() {
 }
 
 #[test]
-fn what_is_connected_stays_connected_when_its_pod_leaves_the_service() {
+fn connection_outlives_its_pods_removal_from_the_service() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&web("web"));
@@ -492,7 +492,7 @@ fn why_tells_what_is_not_served() {
 }
 
 #[test]
-fn who_names_no_class_gets_the_default_one() {
+fn ingress_without_a_class_gets_the_default_class() {
     let cluster = Cluster::new();
     let annotation = "ingressclass.kubernetes.io/is-default-class: \"true\"";
     cluster.apply(&format!(

@@ -109,7 +109,7 @@ fn a_port_that_cannot_be_forwarded_is_told_as_kubectl_does() {
 }
 
 #[test]
-fn what_is_forwarded_is_read_as_kubectl_reads_it() {
+fn port_forward_reads_its_target_like_kubectl() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&(web(1) + &servers("none", 0, "")));

@@ -48,7 +48,7 @@ fn below(folder: &std::path::Path, depth: u32) -> Vec<String> {
 }
 
 #[test]
-fn who_takes_more_memory_than_allowed_is_ended_and_told_so() {
+fn container_over_its_memory_limit_is_ended_and_told_so() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     if !bounds(&cluster) {
@@ -215,7 +215,7 @@ fn top_tells_what_runs() {
 }
 
 #[test]
-fn who_fills_the_disk_is_evicted() {
+fn pod_that_fills_the_disk_is_evicted() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(

@@ -64,7 +64,7 @@ fn following_ends_with_the_last_attempt() {
 }
 
 #[test]
-fn of_one_that_waits_to_be_started_again_the_last_end_is_the_previous_one() {
+fn previous_log_of_a_waiting_container_is_its_last_attempts() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let script = r#"echo x >> "$HOME/lives"; echo life $(wc -l < "$HOME/lives"); exit 1"#;

@@ -167,7 +167,7 @@ for connected in [False, True]:
 }
 
 #[test]
-fn whatever_a_socket_is_bound_to_the_service_answers_the_pod() {
+fn service_answers_a_pod_whatever_its_socket_is_bound_to() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(
@@ -318,7 +318,7 @@ print(urllib.request.urlopen("http://web/").read().decode().split()[0])
 }
 
 #[test]
-fn who_asks_for_ipv6_alone_leaves_the_port_to_its_twin() {
+fn ipv6_only_listener_leaves_the_port_to_its_ipv4_twin() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let script = r#"

@@ -60,7 +60,7 @@ fn tries(cluster: &Cluster, client: &str, places: &[String]) -> String {
 }
 
 #[test]
-fn who_may_connect_to_whom() {
+fn policies_decide_connections_between_pods() {
     enforce(&Cluster::new());
 }
 

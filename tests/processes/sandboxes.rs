@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Plane, is_alive, signal};
 use std::net::TcpListener;
 
 #[test]
-fn where_no_filter_can_be_had_pods_are_on_the_machines_network() {
+fn pods_use_the_machines_network_without_a_filter() {
     // A process can have one filter of this kind: those of a pod have the pod's, so that a cluster within a pod gets none.
     let cluster = Cluster::new();
     let _plane = cluster.watch();
@@ -61,37 +61,37 @@ fn in_a_sandbox_pods_have_the_ports_that_they_ask_for_on_the_machines_network() 
 }
 
 #[test]
-fn where_memory_is_closed_as_well() {
+fn pods_run_where_memory_cannot_be_read() {
     without(&[(libc::SYS_process_vm_readv, libc::EPERM)], &[NO_NETWORK]);
 }
 
 #[test]
-fn where_no_filter_is_known() {
+fn pods_run_where_filters_are_unknown() {
     without(&[(libc::SYS_seccomp, libc::ENOSYS)], &[NO_NETWORK]);
 }
 
 #[test]
-fn where_no_namespace_is_made() {
+fn pods_run_where_no_namespace_can_be_made() {
     without(&NO_SPACES, &[]);
 }
 
 #[test]
-fn where_namespaces_are_made_and_none_is_entered() {
+fn pods_run_where_namespaces_cannot_be_entered() {
     without(&[(libc::SYS_setns, libc::EPERM)], &[]);
 }
 
 #[test]
-fn where_no_process_can_be_opened() {
+fn pods_run_where_no_process_can_be_opened() {
     without(&[(libc::SYS_pidfd_open, libc::ENOSYS)], &[NO_NETWORK, NOT_HELD]);
 }
 
 #[test]
-fn where_no_process_can_be_signalled_but_by_its_parent_and_nothing_ends_with_a_namespace() {
+fn pods_run_where_only_parents_signal_and_no_namespace_ends_processes() {
     without(&[&NO_SPACES[..], &[(libc::SYS_pidfd_send_signal, libc::EPERM)]].concat(), &[NOT_HELD]);
 }
 
 #[test]
-fn where_only_parents_can_signal_containers_end_with_their_shim() {
+fn containers_end_with_their_shim_where_only_parents_can_signal() {
     for cluster in clusters() {
         let _plane = watch(&cluster, &[&NO_SPACES[..], &[(libc::SYS_pidfd_open, libc::ENOSYS)]].concat());
         cluster.apply(&pod("sleeper", "Always", 1, "exec sleep 1000"));

@@ -42,7 +42,7 @@ fn a_container_keeps_the_capabilities_that_its_manifest_leaves_to_it() {
 }
 
 #[test]
-fn who_is_not_root_is_told_that_it_cannot_add_capabilities() {
+fn ordinary_user_is_told_that_capabilities_need_root() {
     let cluster = clusters().pop().expect("one");
     let _plane = cluster.watch();
     let adding = "securityContext: {capabilities: {add: [SYS_TIME]}}";

@@ -115,7 +115,7 @@ fn a_pods_containers_share_memory_with_each_other_and_nobody_else() {
 }
 
 #[test]
-fn who_has_no_handler_ends_when_it_is_asked_to_and_as_by_the_signal() {
+fn process_without_a_handler_ends_as_by_the_signal() {
     for cluster in clusters() {
         let plane = cluster.watch();
         cluster.apply(&pod_with("deaf", "terminationGracePeriodSeconds: 1000", "", STAYS));
@@ -164,7 +164,7 @@ fn a_shim_that_dies_takes_everything_along_though_nobody_looks() {
 }
 
 #[test]
-fn where_proc_cannot_be_mounted_anew_containers_see_the_machines_processes() {
+fn containers_see_the_machines_processes_without_a_proc_mount() {
     let cluster = clusters().pop().expect("an ordinary user's");
     let hide = "mount -t tmpfs none /proc/fs";
     let mut probe = cluster.program("unshare");

@@ -137,7 +137,7 @@ fn attached_without_a_terminal() {
 }
 
 #[test]
-fn who_does_not_read_goes_and_the_container_goes_on() {
+fn client_that_does_not_read_is_dropped_and_the_container_goes_on() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("box", "Never", 1, "while :; do echo 0123456789; done"));
@@ -189,7 +189,7 @@ fn run_in_the_foreground_gives_the_words_and_the_exit_code() {
 }
 
 #[test]
-fn what_has_ended_before_anybody_came_is_read_from_its_log() {
+fn attach_to_an_ended_container_reads_its_log() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     // Each of these ends about when it would be attached to.

@@ -32,7 +32,7 @@ fn root_runs_containers_as_who_they_say_and_commands_beside_them() {
 }
 
 #[test]
-fn who_is_not_root_runs_nobody_else_and_is_told_so() {
+fn ordinary_user_cannot_run_as_another_user_and_is_told_so() {
     let is_root = rustix::process::geteuid().is_root();
     let cluster = if is_root { Cluster::of_user(65534) } else { Cluster::new() };
     let _plane = cluster.watch();

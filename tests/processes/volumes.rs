@@ -242,7 +242,7 @@ fn a_part_of_a_volume_is_as_open_as_the_volume() {
 }
 
 #[test]
-fn who_asks_for_it_shares_memory_with_the_machine() {
+fn host_ipc_shares_memory_with_the_machine() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let name = format!("kloop-test-{}", std::process::id());

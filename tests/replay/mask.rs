@@ -202,7 +202,7 @@ fn columns(line: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn what_is_random_is_masked() {
+fn random_values_are_masked() {
     let masks = Masks::new("name: keep-bcdfg 127.9.5.5".into());
     let cases = [
         ("NAME   AGE   IP\nweb    14s   127.7.1.20\n", "NAME   AGE   IP\nweb    <age>   <pod-ip>\n"),

@@ -213,7 +213,7 @@ while True:
 }
 
 #[test]
-fn who_answers_rubbish_on_a_shims_socket_is_ended() {
+fn impostor_on_a_shims_socket_is_ended() {
     let mut rig = Rig::new();
     for (uid, answer) in [("rubbish", "what?\n"), ("later", "{\"State\":{\"version\":77}}\n")] {
         let mut child = pretended_shim(&rig.pod(uid), answer);
@@ -225,7 +225,7 @@ fn who_answers_rubbish_on_a_shims_socket_is_ended() {
 }
 
 #[test]
-fn who_hangs_up_is_not_called_again_and_again_and_ended_in_the_end() {
+fn shim_that_hangs_up_is_called_less_often_and_then_ended() {
     let mut rig = Rig::new();
     let mut child = pretended_shim(&rig.pod("rude"), "hang up");
     rig.stop("rude", "c", 0, 0);

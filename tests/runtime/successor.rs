@@ -171,7 +171,7 @@ fn prepared_beside(rig: &Rig, pid: u32) -> i32 {
 }
 
 #[test]
-fn who_has_run_for_a_while_has_one_before_it_ends() {
+fn container_that_has_run_for_a_while_has_a_standby() {
     let mut rig = Rig::new();
     rig.start(noting(&rig, 0, "first"));
     let pid = rig.running("again", 0);

@@ -63,7 +63,7 @@ fn time_until_available(scene: &mut Scene, mut meddle: impl FnMut(&mut Scene)) -
 }
 
 #[test]
-fn what_is_refused_for_ever_slows_nobody() {
+fn refused_plan_slows_no_other() {
     let run = |poisoned: bool| {
         let mut scene = scene();
         for number in 0..MANY {
@@ -79,7 +79,7 @@ fn what_is_refused_for_ever_slows_nobody() {
 }
 
 #[test]
-fn what_is_refused_is_tried_less_and_less() {
+fn refused_plan_is_tried_less_and_less() {
     let mut scene = scene();
     scene.apply(deployment("closed", "a"));
     assert!(scene.calm(3600), "busy without an end");
@@ -93,7 +93,7 @@ fn what_is_refused_is_tried_less_and_less() {
 }
 
 #[test]
-fn what_is_refused_is_tried_at_once_when_it_may_help() {
+fn refused_plan_is_tried_at_once_when_it_may_help() {
     let mut scene = scene();
     scene.apply(deployment("closed", "a"));
     assert!(scene.calm(3600), "busy without an end");
@@ -106,7 +106,7 @@ fn what_is_refused_is_tried_at_once_when_it_may_help() {
 }
 
 #[test]
-fn who_writes_all_the_time_holds_up_nobody() {
+fn constant_writer_holds_up_no_other() {
     let run = |storm: bool| {
         let mut scene = scene();
         scene.apply(deployment("default", "b"));

@@ -13,7 +13,7 @@ fn pod(name: &str, class: Option<&str>, grace: u32) -> Value {
 }
 
 #[test]
-fn who_preempts_hears_of_the_end_of_its_victims() {
+fn preemptor_hears_of_the_end_of_its_victims() {
     for (rows, grace) in [(1, 0), (500, 0), (1, 30), (500, 30)] {
         let mut scene = Scene::new(0, loops::all_loops());
         scene.sim.budget.rows = rows;

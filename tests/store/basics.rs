@@ -4,7 +4,7 @@ use super::*;
 use kloop::store::{ContainerAttempt, StoreError, StoreRead};
 
 #[test]
-fn what_was_committed_is_read_back_by_another_connection() {
+fn committed_rows_are_read_by_another_connection() {
     let (_dir, mut store) = scratch();
     assert_eq!(put(&mut store, "a", "one"), 1);
     assert_eq!(put(&mut store, "b", "two"), 2);

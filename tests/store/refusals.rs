@@ -207,7 +207,7 @@ fn names_that_sqlite_would_read_otherwise_are_names() {
 }
 
 #[test]
-fn what_a_killed_maker_left_is_cleared_away() {
+fn leftovers_of_a_killed_creator_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.db");
     for left in ["state.db.new", "state.db.new-journal", "state.db.new-wal"] {

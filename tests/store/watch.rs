@@ -140,7 +140,7 @@ fn retention_is_by_bytes_too() {
 }
 
 #[test]
-fn of_large_entries_few_are_read_at_once_and_none_is_left_out() {
+fn large_entries_are_read_in_small_batches_without_a_gap() {
     let (_dir, mut store) = scratch();
     let large = "x".repeat(3 << 20);
     for _ in 0..9 {

@@ -101,7 +101,7 @@ impl Story {
 }
 
 #[test]
-fn what_is_applied_is_owned_and_what_is_left_out_goes() {
+fn applied_fields_are_owned_and_omitted_ones_are_removed() {
     Story::with_kind("configmaps")
         .apply("a", json!({"data": {"x": "1", "w": "1"}, "labels": {"from": "a"}}))
         .owned(json!({"a": {"f:data": {"f:x": {}, "f:w": {}}, "f:metadata": {"f:labels": {"f:from": {}}}}}))
@@ -206,7 +206,7 @@ fn lists_by_key_have_an_owner_for_each_item_and_field() {
 }
 
 #[test]
-fn what_nobody_owns_stays_where_an_item_stays() {
+fn unowned_fields_stay_in_items_that_stay() {
     let mut story =
         Story::with_kind("deployments").apply("one", deployment(json!([{"name": "web", "image": "a", "tty": true}])));
     let live = story.live.as_mut().unwrap();
@@ -280,7 +280,7 @@ fn subresources_are_managers_of_their_own() {
 }
 
 #[test]
-fn what_go_holds_in_place_nobody_has_set() {
+fn go_structs_have_no_owner_of_their_own() {
     let containers = json!([{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}]);
     let labels = json!({"a": "b"});
     let spec = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}, "selector": {"matchLabels": labels},
@@ -295,7 +295,7 @@ fn what_go_holds_in_place_nobody_has_set() {
 }
 
 #[test]
-fn what_is_wrong_with_a_configuration_is_told_by_its_path() {
+fn configuration_errors_name_their_path() {
     let cases = [
         ("configmaps", json!({"datum": {}}), "v1", ".datum: field not declared in schema"),
         (
@@ -369,7 +369,7 @@ proptest! {
     }
 
     #[test]
-    fn what_one_manager_applies_is_all_there_is_of_it(first in any_data(), second in any_data()) {
+    fn sole_manager_leaves_exactly_the_applied_object(first in any_data(), second in any_data()) {
         let story = Story::with_kind("configmaps").force("a", first).force("a", second.clone());
         let left = story.live().0["data"].as_object().cloned().unwrap_or_default();
         prop_assert_eq!(Value::Object(left), second["data"].clone());

@@ -118,7 +118,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn what_is_held_is_held_once() {
+    fn address_is_held_once() {
         let key = |name: &str| Key::new(Resource("services"), "default", name);
         let held = |ip: &str, port: u16| {
             let ports = json!([{"port": 80}, {"port": 81, "nodePort": port}]);

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kubelet_says_it_says_again_each_five_minutes() {
+    fn node_conditions_are_renewed_every_five_minutes() {
         let heard: Time = "2026-01-01T01:07:30Z".parse().unwrap();
         let told = |kind: &str, status: &str, runtime: &str, stopped: &str| {
             let mut node = Object(json!({

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_librarys_words() {
+    fn schedule_errors_read_like_the_librarys() {
         let table = [
             ("every day", "expected exactly 5 fields, found 2: [every day]"),
             ("61 * * * *", "end of range (61) above maximum (59): 61"),

@@ -268,7 +268,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_wrong_is_said_in_the_validators_words() {
+    fn schema_errors_read_like_the_validators() {
         let cases = [
             (
                 json!({"type": "integer"}),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_not_complained_of() {
+    fn valid_values_pass_the_schema() {
         let cases = [
             (json!({"type": "integer"}), json!(2)),
             (json!({"type": "integer"}), json!(2.0)),

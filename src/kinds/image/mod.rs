@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_field() {
+    fn errors_name_their_field() {
         let whole = json!({"patterns": ["nginx", "*/web:1.*"], "entrypoint": [], "command": ["-g"],
             "env": [{"name": "A", "value": "1"}], "user": "www-data:33", "ports": [{"containerPort": 80}],
             "programs": ["web"], "path": ["/opt/web-*/bin"], "volumes": ["/var/lib/web"], "package": "web",

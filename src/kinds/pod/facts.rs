@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pods_request() {
+    fn requests_of_a_pod_are_summed() {
         let table = [
             (
                 "containers add up",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn how_pods_rank() {
+    fn qos_class_follows_requests_and_limits() {
         let both = json!({"cpu": 1, "memory": "1Gi"});
         let table = [
             (json!([{"name": "c"}]), "BestEffort"),

@@ -53,7 +53,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_the_machines_files_cannot_show_is_told() {
+    fn fields_without_a_private_file_system_are_reported() {
         let spec = json!({"hostAliases": [{"ip": "1.2.3.4"}], "dnsConfig": {}, "containers": [
             {"volumeMounts": [{"mountPath": TOKEN}]}, {"volumeMounts": [{"mountPath": "/data"}]}]});
         let told = |value: &str| {

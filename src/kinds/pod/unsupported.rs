@@ -102,7 +102,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_asks_for_something_is_found() {
+    fn unsupported_fields_are_found() {
         let seccomp = |kind: &str| json!({"seccompProfile": {"type": kind}});
         let spec = json!({
             "hostNetwork": false, "hostPID": true, "hostUsers": true, "runtimeClassName": null, "os": {"name": "linux"},

@@ -473,7 +473,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_does_not_fit_is_said_in_go() {
+    fn decode_errors_read_like_gos() {
         let table = [
             (json!({"spec": {"priority": "x"}}), "string into Go struct field PodSpec.spec.priority of type int32"),
             (json!({"spec": {"priority": 1.5}}), "number 1.5 into Go struct field PodSpec.spec.priority of type int32"),

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_out_is_kept() {
+    fn allocated_addresses_and_ports_are_kept() {
         let old = stored("NodePort");
         let new = prepared(json!({"type": "NodePort", "ports": [{"port": 81}, {"port": 82}]}), Some(&old));
         assert_eq!(new.value_at(&["spec", "clusterIPs"]), Some(&json!(["10.96.0.9"])));

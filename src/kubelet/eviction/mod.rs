@@ -117,7 +117,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn who_takes_too_much_room_is_evicted() {
+    fn pod_that_exceeds_its_storage_limit_is_evicted() {
         let limits = json!({"limits": {"ephemeral-storage": "2Mi"}});
         let cases = [
             (StorageKind::Volume("data".into()), "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". "),

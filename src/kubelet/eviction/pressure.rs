@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_more_than_it_asked_for_goes_first_then_the_lower_priority() {
+    fn eviction_order_is_excess_usage_then_priority() {
         type Pod = (&'static str, i64, i64, i64, &'static str);
         let table: [(&[Pod], &str); 5] = [
             (&[("modest", 0, 50, 40, ""), ("greedy", 9, 10, 20, "")], "greedy"),

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_told() {
+    fn dropped_resolver_lines_are_reported() {
         let config = json!({"nameservers": ["192.0.2.1", "192.0.2.2", "192.0.2.3"]});
         let (start, reasons) = start(json!({"dnsConfig": config}), 0);
         assert!(!file(&start).unwrap().contains("192.0.2.3"));

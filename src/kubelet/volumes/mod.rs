@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_in_kubernetes_words() {
+    fn missing_volume_source_error_reads_like_kubernetes() {
         let cases = [
             (json!({"secret": {"secretName": "no"}}), "secret \"no\" not found"),
             (
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_layer_can_be_had_it_is_told_once() {
+    fn missing_overlay_is_reported_once() {
         let warning_text = |spec: Value, annotation: Option<&str>, allowed: bool| {
             let mut machine = TestMachine::new(pod(spec));
             machine.world.settings.private_files = allowed;
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_mounted_the_paths_are_told() {
+    fn paths_are_reported_without_mounts() {
         for (annotation, allowed, told) in [(Some("host"), true, 1), (None, false, 1), (Some("private"), false, 1)] {
             let mut machine = machine(json!([{"name": "my-data", "emptyDir": {}}]));
             machine.world.settings.private_files = allowed;

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_speaks_of_goes_to_a_default() {
+    fn unmatched_request_goes_to_a_default_backend() {
         let one = ingress_route(5, &["one.example ~ /a a"], Some("one"));
         let two = ingress_route(9, &["two.example ~ /a b", "* ~ /any any"], Some("two"));
         let table = [

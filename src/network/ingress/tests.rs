@@ -163,7 +163,7 @@ fn served_is_every_class_that_is_nobody_elses() {
 }
 
 #[test]
-fn what_goes_over_to_another_controller_gives_its_address_back() {
+fn ingress_of_another_controller_gives_its_address_back() {
     let mut world = world();
     let mut object = ingress(simple());
     object["spec"]["ingressClassName"] = "c".into();
@@ -208,7 +208,7 @@ fn certificates_come_out_of_secrets() {
 }
 
 #[test]
-fn what_is_not_served_is_said() {
+fn unserved_parts_of_an_ingress_are_reported() {
     let mut world = world();
     let mut spec = simple();
     spec["rules"][0]["http"]["paths"][0]["backend"] = json!({"resource": {"kind": "Bucket", "name": "b"}});

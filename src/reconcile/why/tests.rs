@@ -94,7 +94,7 @@ fn deployment(spec: Value, status: Value) -> Value {
 }
 
 #[test]
-fn what_is_refused_is_told_without_anybody_having_tried() {
+fn refusal_is_found_by_a_dry_run() {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
     let owned = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "Deployment-d", "controller": true}]);
@@ -255,7 +255,7 @@ fn a_panic_of_the_loop_of_a_pod_a_node_or_an_autoscaler_is_its_cause() {
 }
 
 #[test]
-fn of_a_pod_without_a_shim_every_container_is_dead() {
+fn containers_of_a_pod_without_a_shim_are_dead() {
     let started = json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}});
     let containers = json!([{"name": "c", "image": "x"}, {"name": "d", "image": "x"}]);
     let mut runs = pod(json!({"containers": containers}), started.clone());
@@ -275,7 +275,7 @@ fn of_a_pod_without_a_shim_every_container_is_dead() {
 }
 
 #[test]
-fn what_is_told_not_to_be_ready_is_corrected_where_that_is_told() {
+fn simulated_unreadiness_is_corrected_in_its_annotation() {
     let mut told = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
     told["metadata"]["annotations"] = json!({"kloop.dev/simulate-ready": "false"});
     told["status"]["phase"] = "Running".into();

@@ -49,7 +49,7 @@ fn an_image_object_comes_first() {
 }
 
 #[test]
-fn what_an_image_object_says_is_done_or_refused() {
+fn image_object_is_applied_or_refused() {
     let table = [
         (Some(&["nosuchprogram"][..]), "ErrImagePull", "Image x: there is no \"nosuchprogram\" on the PATH"),
         (Some(&["./nosuch"]), "ErrImagePull", "there is no file /bin/./nosuch"),
@@ -143,7 +143,7 @@ fn folders_of_an_image_come_first_on_path() {
 }
 
 #[test]
-fn what_cannot_be_resolved_says_what_to_write() {
+fn unresolvable_image_error_says_what_to_write() {
     let table = [
         ("team/Upper", "IfNotPresent", "InvalidImageName", "must be lowercase"),
         ("a b", "Always", "InvalidImageName", "invalid reference format"),

@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_log_is_an_error_that_names_it() {
         let state = pod(&[]);
         let open = |uid, container, previous| {
             open(state.path(), uid, container, LogOptions { previous, ..LogOptions::default() }).err()

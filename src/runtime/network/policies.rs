@@ -147,7 +147,7 @@ mod tests {
     const OTHER: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 2);
 
     #[test]
-    fn what_cannot_be_read_lets_nobody_through() {
+    fn unreadable_policy_lets_nothing_through() {
         let state = tempfile::tempdir().unwrap();
         let tables = NetworkTables::for_state(state.path());
         let flow = PolicyFlow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_a_failure_counts() {
+    fn policies_written_before_a_failure_count() {
         let state = tempfile::tempdir().unwrap();
         let tables = NetworkTables::for_state(state.path());
         let mut written = WrittenPolicies::default();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_swept() {
+    fn written_policies_are_read_and_swept() {
         let state = tempfile::tempdir().unwrap();
         let (one, other) = (ONE, OTHER);
         let denied = |from: Ipv4Addr, to: Ipv4Addr| {

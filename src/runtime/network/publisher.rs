@@ -122,7 +122,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn what_the_disk_refuses_is_written_later() {
+    fn failed_write_is_repeated_later() {
         let state = tempfile::tempdir().unwrap();
         let file = state.path().join(routes::FOLDER).join("127.9.128.7");
         // Nothing can be put in place of a folder with something in it.

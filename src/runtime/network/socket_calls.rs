@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_everywhere_does_not_listen_here() {
+    fn listener_on_every_address_does_not_count_as_one_here() {
         for (place, expected) in [("0.0.0.0:0", false), ("127.0.0.1:0", true), ("[::ffff:127.0.0.1]:0", true)] {
             let Ok(listener) = std::net::TcpListener::bind(place) else { continue };
             let port = listener.local_addr().unwrap().port();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_refused() {
+    fn errors_of_the_kernel_are_passed_on() {
         let (v4, v6): (SocketAddr, SocketAddr) = ("127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap());
         let table = [
             (AddressFamily::INET6, SocketType::DGRAM, v4),

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_nothing_and_is_not_kept() {
+    fn unreadable_table_is_an_error_and_is_not_cached() {
         let state = tempfile::tempdir().unwrap();
         let (tables, file) = (NetworkTables::for_state(state.path()), state.path().join("routes/a"));
         std::fs::create_dir_all(&file).unwrap();

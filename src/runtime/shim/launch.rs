@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_found_is_said_as_a_container_runtime_says_it() {
+    fn missing_program_error_reads_like_a_container_runtimes() {
         let cwd = Path::new("/");
         let table = [
             ("nosuchprogram", "exec: \"nosuchprogram\": executable file not found in $PATH"),

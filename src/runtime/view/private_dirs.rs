@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_named_is_seen_with_its_neighbours_and_nothing_else() {
+    fn named_path_shows_its_neighbours_and_nothing_else() {
         let shown = ["/tmp/job/a/run.sh", "/tmp", "/tmpfs/x", "/srv", "/tmp/../etc", "/dev/shm/state/db"];
         let own = private_dirs(&shown, &["/tmp/data"]);
         let table = [

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_holds_until_something_comes_or_goes() {
+    fn cached_services_hold_until_one_is_added_or_removed() {
         let run = tempfile::tempdir().expect("a folder");
         let at = |path: &str| run.path().join(path);
         fs::create_dir_all(at("files/deep")).expect("made");

@@ -145,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn of_a_record_in_another_language_everything_is_read_that_can_be() {
+    fn record_of_another_version_is_read_as_far_as_possible() {
         let end = json!({"Ended": {"code": 3, "finished": 7}});
         let record = json!({
             "version": 9, "boot": "b", "epoch": "seven", "shim": {"pid": 5, "start": 6}, "pod": {"uid": "u", "name": 4},

@@ -111,7 +111,7 @@ mod tests {
     const NEIGHBOUR: Peer = Peer::User(1001);
 
     #[test]
-    fn of_too_many_connections_the_oldest_that_is_nobodys_goes() {
+    fn oldest_unknown_connection_is_closed_when_there_are_too_many() {
         let all = Connections::new(1000);
         let mut kept: Vec<Connection> = (0..MOST_UNKNOWN).filter_map(|_| all.open(NEIGHBOUR)).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

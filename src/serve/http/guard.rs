@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shows_the_token_is_let_in() {
+    fn token_grants_access() {
         let guard = AccessGuard::Token("secret".into());
         let table = [
             ("Bearer secret", 200),

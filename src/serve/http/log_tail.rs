@@ -127,7 +127,7 @@ mod tests {
     use crate::store::{ChangeKind, StoredObject};
 
     #[test]
-    fn what_is_kept_is_given_and_what_is_not_is_not() {
+    fn log_tail_gives_kept_entries_only() {
         let sized = |revision: u64, size: usize| {
             let key = Key::new(Resource("pods"), "default", "a");
             let stored = StoredObject { key, uid: "u".into(), revision, body: "x".repeat(size).into() };

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fetched_is_known_by_its_name() {
+    fn remote_root_is_known_by_its_name() {
         for path in ["https://example.com/a.yaml", "github.com/a/b//c?ref=v1", "git@github.com:a/b", "../a?ref=1"] {
             assert!(is_remote(path), "{path}");
         }

@@ -227,7 +227,7 @@ fn generated_objects_meet_those_that_are_there() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_name_their_file_and_field() {
     for (over, expected, line) in [
         (
             "resources: [../base]\npatches: [{target: {kind: Deployment}, patch: '[{op: replace, path: \"\", value: 1}]'}]",
@@ -312,7 +312,7 @@ fn a_target_that_finds_nothing_is_told() {
 }
 
 #[test]
-fn what_is_deprecated_is_told() {
+fn deprecated_fields_are_warned_of() {
     let text = format!("{BASE}== over/kustomization.yaml\nbases: [../base]\ncommonLabels: {{a: b}}\n");
     let (_, warnings) = built_of(&text, "over");
     let fields: Vec<_> = warnings.iter().filter_map(|warning| warning.split('\'').nth(1)).collect();

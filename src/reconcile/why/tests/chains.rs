@@ -41,7 +41,7 @@ fn image(build: Value) -> Value {
 }
 
 #[test]
-fn what_is_stuck_by_its_chain_alone_is_told_without_being_named_and_each_cause_once() {
+fn stuck_objects_are_listed_once_for_each_cause() {
     let meta = |name: &str| json!({"name": name});
     let service = |name: &str, app: &str| {
         json!({

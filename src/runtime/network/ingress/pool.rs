@@ -198,7 +198,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[test]
-    fn who_hangs_up_without_an_answer_is_followed_by_the_next() {
+    fn connection_closed_without_an_answer_is_retried_on_another() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (rude, kind) =

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_of_ours_is_refused() {
+    fn foreign_question_is_refused() {
         let shared = SharedDirectory::default();
         let code = |bytes: &[u8]| {
             let client = (Ipv4Addr::LOCALHOST, 5353).into();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_for_whom_is_said_whatever_others_know() {
+    fn alias_is_answered_even_when_its_target_is_unknown() {
         let question = asked("out.shop.svc.cluster.local", TYPE::A).build_bytes_vec().unwrap();
         let forward = ForwardedQuery { asked: question, is_stream: false, aliases: vec!["example.com".into()] };
         let query = question_of_alias(&forward).unwrap();
