@@ -262,6 +262,20 @@ fn declared_crates_are_used() {
     assert!(unused.is_empty(), "crates that no source names: {unused:?}");
 }
 
+/// Crates of which two versions are needed, because others ask for an older one.
+const SEVERAL_VERSIONS: [&str; 6] = ["base64", "getrandom", "r-efi", "shlex", "syn", "windows-sys"];
+
+#[test]
+fn crates_have_one_version_each() {
+    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).unwrap();
+    let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in lock.lines().filter_map(|line| line.strip_prefix("name = ")) {
+        *versions.entry(name.trim_matches('"')).or_default() += 1;
+    }
+    let several: Vec<&str> = versions.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name).collect();
+    assert_eq!(several, SEVERAL_VERSIONS, "see `cargo tree --duplicates`");
+}
+
 /// Moments and durations come from users' objects, and the operators of both panic on overflow: `Shift::later` and `Shift::earlier` do not.
 #[test]
 fn moments_are_moved_without_overflow() {
