@@ -9,27 +9,26 @@ mod verb;
 
 pub use verb::{Args, run};
 
+use super::verbs::GROUPS;
+use super::{CliResult, CommandContext, grammar};
 use crate::show::print;
 use clap::{Arg, ArgAction, Command};
 use std::any::TypeId;
 
-/// Verbs as the first page groups them, in kubectl's words; what is not named here comes last.
-const GROUPS: [(&str, &[&str]); 8] = [
-    ("Control Plane Commands", &["reconcile", "why", "plan", "serve"]),
-    ("Basic Commands (Beginner)", &["create", "expose", "run", "set"]),
-    ("Basic Commands (Intermediate)", &["explain", "get", "edit", "delete"]),
-    ("Deploy Commands", &["rollout", "scale", "autoscale"]),
-    (
-        "Cluster Management Commands",
-        &["cluster-info", "top", "dns", "cordon", "uncordon", "drain", "taint", "node", "image", "backup"],
-    ),
-    (
-        "Troubleshooting and Debugging Commands",
-        &["describe", "logs", "attach", "exec", "port-forward", "cp", "auth", "debug", "events"],
-    ),
-    ("Advanced Commands", &["diff", "apply", "patch", "replace", "wait", "kustomize"]),
-    ("Settings Commands", &["label", "annotate", "completion"]),
-];
+/// Print the list of flags inherited by all commands.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "",
+    after_help = "\
+# Print flags inherited by all commands
+kloop options"
+)]
+pub struct OptionsArgs {}
+
+/// Prints the flags that all commands take.
+pub fn print_options(_args: OptionsArgs, context: &mut CommandContext) -> CliResult {
+    context.print(&options(&grammar::command()))
+}
 
 /// The verb that the words of a command line lead to, and their path to it. `help` leads nowhere itself; nothing that follows an
 /// unknown word is looked at.
@@ -129,9 +128,6 @@ fn verbs(path: &[String], verb: &Command) -> String {
         let found = names.iter().filter_map(|name| subcommands(verb).find(|inner| inner.get_name() == *name));
         text.push_str(&section(title, found.map(line).collect()));
     }
-    let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
-    let others = subcommands(verb).filter(|inner| !grouped(inner.get_name()));
-    text.push_str(&section("Other Commands", others.map(line).collect()));
     let topic = |topic: &topics::Topic| format!("  {:width$}{}\n", topic.name, topic.summary());
     text + &section("Topics (kloop help TOPIC)", topics::ALL.iter().map(topic).collect())
 }

@@ -9,8 +9,8 @@ use crate::reconcile::control_loop::{RunUntil, is_busy};
 use crate::reconcile::convergence::{Unmet, unmet_in};
 use crate::reconcile::leader::Election;
 use crate::reconcile::{ControlLoop, ControlSettings, Idle, LogLevel, LogLine, RunEnd, leader, loops};
-use crate::runtime::capacity;
 use crate::runtime::image::Environment;
+use crate::runtime::{capacity, descriptors};
 use crate::world::policy::Cidr;
 use crate::world::pressure::{EvictionFlags, EvictionThresholds};
 use colored::Colorize;
@@ -18,6 +18,9 @@ use jiff::SignedDuration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::time::Duration;
+
+/// Fewest open files with which a control plane and a few pods work; with a little less it would wait without a word.
+const FEWEST_FILES: usize = 48;
 
 /// Run the controllers, the scheduler and the kubelet: make this machine match the state.
 ///
@@ -190,7 +193,13 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
         )?,
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
-    crate::runtime::descriptors::raise();
+    descriptors::raise();
+    let files = descriptors::soft_limit();
+    if files < FEWEST_FILES {
+        return Err(Failure::plain(format!(
+            "this process may open {files} files, and reconcile needs {FEWEST_FILES}: raise the limit (ulimit -n {FEWEST_FILES})"
+        )));
+    }
     if let Some(port) = args.serve {
         let server = serve::open(serve::Args::for_port(port), context)?;
         // It ends with this process, at any moment: what was answered is written.

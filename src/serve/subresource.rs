@@ -17,47 +17,130 @@ use crate::apiserver::read::exact;
 use crate::apiserver::scale::{rescale, scale};
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{Api, FieldManager, WriteOptions};
+use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
 
-/// The part of an object that a subresource is.
-fn part(asked: &ResolvedTarget<'_>) -> Option<UpdatePart> {
-    match (asked.kind.resource.0, asked.subresource) {
-        (_, "status") if asked.kind.status => Some(UpdatePart::Status),
-        ("pods", "ephemeralcontainers") => Some(UpdatePart::EphemeralContainers),
-        ("pods", "resize") => Some(UpdatePart::Resize),
-        ("namespaces", "finalize") => Some(UpdatePart::Finalize),
-        _ => None,
-    }
+/// One subresource: what discovery says of it, and what answers its requests.
+pub struct Subresource {
+    /// `status`, `log`.
+    pub name: &'static str,
+    /// Whether a kind has it.
+    pub is_of: fn(&Kind) -> bool,
+    /// The kind of its bodies; none for that of the object.
+    pub kind: Option<&'static str>,
+    /// Group and version of that kind where they are not the object's.
+    pub version: Option<(&'static str, &'static str)>,
+    /// The verbs that discovery names, by which its methods are known. Without any it is not served, and its answer says so.
+    pub verbs: &'static [&'static str],
+    answer: fn(&mut Api, &ApiRequest, &ResolvedTarget<'_>) -> ServeResult,
+}
+
+/// Verbs of a part of an object.
+const PART: &[&str] = &["get", "patch", "update"];
+
+/// A subresource of pods.
+const fn pod_subresource(
+    name: &'static str,
+    verbs: &'static [&'static str],
+    answer: fn(&mut Api, &ApiRequest, &ResolvedTarget<'_>) -> ServeResult,
+) -> Subresource {
+    Subresource { name, is_of: |kind| kind.resource == "pods", kind: None, version: None, verbs, answer }
+}
+
+/// Every subresource: HTTP and discovery go by this table.
+pub const ALL: &[Subresource] = &[
+    Subresource {
+        name: "status",
+        is_of: |kind| kind.status,
+        kind: None,
+        version: None,
+        verbs: PART,
+        answer: |api, request, asked| part(api, request, asked, UpdatePart::Status),
+    },
+    Subresource {
+        name: "scale",
+        is_of: |kind| kind.scale,
+        kind: Some("Scale"),
+        version: Some(("autoscaling", "v1")),
+        verbs: PART,
+        answer: scaled,
+    },
+    Subresource {
+        kind: Some("Binding"),
+        ..pod_subresource("binding", &["create"], |api, request, asked| binding(api, request, asked.key()))
+    },
+    pod_subresource("ephemeralcontainers", PART, |api, request, asked| {
+        part(api, request, asked, UpdatePart::EphemeralContainers)
+    }),
+    Subresource {
+        kind: Some("Eviction"),
+        version: Some(("policy", "v1")),
+        ..pod_subresource("eviction", &["create"], eviction)
+    },
+    pod_subresource("log", &["get"], log::answer),
+    pod_subresource("resize", PART, |api, request, asked| part(api, request, asked, UpdatePart::Resize)),
+    pod_subresource("exec", &[], stream),
+    pod_subresource("attach", &[], stream),
+    pod_subresource("portforward", &[], stream),
+    Subresource {
+        name: "finalize",
+        is_of: |kind| kind.resource == "namespaces",
+        kind: None,
+        version: None,
+        verbs: &["update"],
+        answer: |api, request, asked| part(api, request, asked, UpdatePart::Finalize),
+    },
+    Subresource {
+        name: "token",
+        is_of: |kind| kind.resource == "serviceaccounts",
+        kind: None,
+        version: None,
+        verbs: &[],
+        answer: token,
+    },
+];
+
+/// The subresources of a kind.
+pub fn subresources(kind: &Kind) -> impl Iterator<Item = &'static Subresource> + use<'_> {
+    ALL.iter().filter(|known| (known.is_of)(kind))
 }
 
 /// Answers a request for a subresource.
 pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
-    if let Some(part) = part(asked) {
-        return match (request.method.as_str(), part) {
-            ("PUT", part) => replace_part(api, request, asked, part),
-            (_, UpdatePart::Finalize) => Err(not_allowed()),
-            ("GET", _) => read::get(api, request, asked),
-            ("PATCH", part) => patch_part(api, request, asked, part),
-            _ => Err(not_allowed()),
-        };
+    let known = subresources(asked.kind).find(|known| known.name == asked.subresource).ok_or_else(unknown_path)?;
+    let verb = match request.method.as_str() {
+        "GET" => "get",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "POST" => "create",
+        _ => "delete",
+    };
+    if !known.verbs.is_empty() && !known.verbs.contains(&verb) {
+        return Err(not_allowed());
     }
-    match (asked.kind.resource.0, asked.subresource, request.method.as_str()) {
-        (_, "scale", "GET" | "PUT" | "PATCH") if asked.kind.scale => scaled(api, request, asked),
-        ("pods", "binding", "POST") => binding(api, request, asked.key()),
-        ("pods", "eviction", "POST") => eviction(api, request, asked.key()),
-        ("pods", "log", "GET") => log::answer(api, request, asked),
-        ("pods", "exec" | "attach" | "portforward", _) => {
-            let verb = if asked.subresource == "portforward" { "port-forward" } else { asked.subresource };
-            Err(missing(&format!("kloop serves no {} over HTTP yet: use kloop {verb}", asked.subresource)))
-        }
-        ("serviceaccounts", "token", "POST") => {
-            Err(missing("kloop issues no tokens, as its API knows no users besides its administrator"))
-        }
-        ("pods", "binding" | "eviction" | "log", _) | ("serviceaccounts", "token", _) => Err(not_allowed()),
-        (_, "scale", _) if asked.kind.scale => Err(not_allowed()),
-        _ => Err(unknown_path()),
+    (known.answer)(api, request, asked)
+}
+
+/// Reads or writes a part of an object.
+fn part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
+    match request.method.as_str() {
+        "PUT" => replace_part(api, request, asked, part),
+        "PATCH" => patch_part(api, request, asked, part),
+        _ => read::get(api, request, asked),
     }
+}
+
+fn stream(_api: &mut Api, _request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let verb = if asked.subresource == "portforward" { "port-forward" } else { asked.subresource };
+    Err(missing(&format!("kloop serves no {} over HTTP yet: use kloop {verb}", asked.subresource)))
+}
+
+fn token(_api: &mut Api, request: &ApiRequest, _asked: &ResolvedTarget<'_>) -> ServeResult {
+    if request.method != "POST" {
+        return Err(not_allowed());
+    }
+    Err(missing("kloop issues no tokens, as its API knows no users besides its administrator"))
 }
 
 fn missing(text: &str) -> Status {
@@ -119,7 +202,8 @@ fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
 }
 
 /// Evicts a pod.
-fn eviction(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
+fn eviction(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let pod = asked.key();
     let form = AnswerForm::negotiate(request, || true)?;
     let wish = body::value(request, ("policy/v1", "Eviction"))?;
     if wish["metadata"]["name"].as_str().is_some_and(|name| *name != *pod.name) {

@@ -443,6 +443,9 @@ fn small_limits_of_the_shell_end_no_command_by_a_signal() {
     let said = limited("-f 1", "create configmap big --from-literal=a=b");
     assert!(said.code != 0 && said.code < 128, "{} {}", said.code, said.err);
     assert!(said.err.starts_with("error: "), "{}", said.err);
+    let said = limited("-n 20", "reconcile");
+    let reason = "error: this process may open 20 files, and reconcile needs 48: raise the limit (ulimit -n 48)\n";
+    assert_eq!((said.code, &*said.err), (1, reason));
     // The control plane, shims and all, where stacks are small.
     let mut plane = cluster.program("sh");
     plane.args(["-c", &format!("ulimit -s 256; exec {kloop} reconcile --watch")]);

@@ -1,6 +1,7 @@
 //! The resources that are served, by group and version: those of the kinds, and what has a path of its own below them.
 
 use crate::kinds::{Kind, KindRegistry};
+use crate::serve::subresource::{self, Subresource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -34,8 +35,6 @@ pub struct ServedResource {
 
 /// Verbs of objects.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-/// Verbs of a subresource.
-const PART: [&str; 3] = ["get", "patch", "update"];
 
 /// Kubernetes' order of its groups; others follow by name.
 const ORDER: [&str; 20] = [
@@ -59,19 +58,6 @@ const ORDER: [&str; 20] = [
     "node.k8s.io",
     "discovery.k8s.io",
     "flowcontrol.apiserver.k8s.io",
-];
-
-/// A row of the table of subresources: resource, name, kind, its group and version when different, verbs.
-type SubresourceRows =
-    (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>, &'static [&'static str]);
-
-const BELOW: [SubresourceRows; 6] = [
-    ("pods", "binding", "Binding", None, &["create"]),
-    ("pods", "ephemeralcontainers", "Pod", None, &PART),
-    ("pods", "eviction", "Eviction", Some(("policy", "v1")), &["create"]),
-    ("pods", "log", "Pod", None, &["get"]),
-    ("pods", "resize", "Pod", None, &PART),
-    ("namespaces", "finalize", "Namespace", None, &["update"]),
 ];
 
 /// Every group.
@@ -121,23 +107,19 @@ fn of_kind(kind: &Kind) -> Vec<ServedResource> {
         short_names: kind.short.to_vec(),
         categories: kind.categories.to_vec(),
     };
-    let below =
-        |name: &str, of: &str, other: Option<(&'static str, &'static str)>, verbs: &[&'static str]| ServedResource {
-            name: format!("{plural}/{name}"),
-            singular_name: String::new(),
-            group: other.map(|(group, _)| group),
-            version: other.map(|(_, version)| version),
-            kind: of.to_owned(),
-            verbs: verbs.to_vec(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-            ..own.clone()
-        };
+    let below = |known: &Subresource| ServedResource {
+        name: format!("{plural}/{}", known.name),
+        singular_name: String::new(),
+        group: known.version.map(|(group, _)| group),
+        version: known.version.map(|(_, version)| version),
+        kind: known.kind.unwrap_or(kind.kind).to_owned(),
+        verbs: known.verbs.to_vec(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        ..own.clone()
+    };
     let mut served = vec![own.clone()];
-    served.extend(kind.status.then(|| below("status", kind.kind, None, &PART)));
-    served.extend(kind.scale.then(|| below("scale", "Scale", Some(("autoscaling", "v1")), &PART)));
-    let more = BELOW.iter().filter(|(of, ..)| kind.resource == *of);
-    served.extend(more.map(|(_, name, kind, other, verbs)| below(name, kind, *other, verbs)));
+    served.extend(subresource::subresources(kind).filter(|known| !known.verbs.is_empty()).map(below));
     served
 }
 

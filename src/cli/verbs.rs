@@ -1,0 +1,114 @@
+//! The verbs: one line each, under the heading of the help page that they stand under.
+//!
+//! A line names the word that is typed, the flags and the function. Start reading at the table at the end; [`Verb`] is what clap parses
+//! it into.
+
+use super::*;
+use clap::Subcommand;
+
+/// Makes the grammar, the match and the groups of the help page of one table.
+macro_rules! verbs {
+    ($($title:literal { $($(#[$about:meta])* $word:literal $name:ident($args:ty) => $run:expr,)* })*) => {
+        /// A parsed command.
+        #[derive(Subcommand)]
+        pub enum Verb {
+            $($($(#[$about])* #[command(name = $word)] $name($args),)*)*
+        }
+
+        impl Verb {
+            /// Runs the command.
+            pub fn run(self, context: &mut CommandContext) -> CliResult {
+                match self {
+                    $($(Verb::$name(args) => ($run)(args, context),)*)*
+                }
+            }
+        }
+
+        /// The headings of the help page with the verbs below them, in kubectl's words and order.
+        pub const GROUPS: &[(&str, &[&str])] = &[$(($title, &[$($word),*])),*];
+    };
+}
+
+type Context<'a> = &'a mut CommandContext;
+
+verbs! {
+    "Control Plane Commands" {
+        "reconcile" Reconcile(reconcile::Args) => reconcile::run,
+        "why" Why(why::Args) => why::run,
+        "plan" Plan(plan::Args) => plan::run,
+        "serve" Serve(serve::Args) => serve::run,
+    }
+    "Basic Commands (Beginner)" {
+        "create" Create(create::Args) => create::run,
+        "expose" Expose(expose::Args) => expose::run,
+        "run" Run(run::Args) => run::run,
+        "set" Set(set::Args) => set::run,
+    }
+    "Basic Commands (Intermediate)" {
+        "explain" Explain(explain::Args) => explain::run,
+        "get" Get(get::Args) => get::run,
+        "edit" Edit(edit::Args) => edit::run,
+        "delete" Delete(delete::Args) => delete::run,
+    }
+    "Deploy Commands" {
+        "rollout" Rollout(rollout::Args) => rollout::run,
+        "scale" Scale(scale::Args) => scale::run,
+        "autoscale" Autoscale(autoscale::Args) => autoscale::run,
+    }
+    "Cluster Management Commands" {
+        "top" Top(top::Args) => top::run,
+        "dns" Dns(dns::Args) => dns::run,
+        /// Mark node as unschedulable.
+        #[command(
+            override_usage = "NODE",
+            after_help = "\
+# Mark node \"foo\" as unschedulable
+kloop cordon foo"
+        )]
+        "cordon" Cordon(node::cordon::Args) => |args, context: Context| node::cordon::run(args, context, true),
+        /// Mark node as schedulable.
+        #[command(
+            override_usage = "NODE",
+            after_help = "\
+# Mark node \"foo\" as schedulable
+kloop uncordon foo"
+        )]
+        "uncordon" Uncordon(node::cordon::Args) => |args, context: Context| node::cordon::run(args, context, false),
+        "drain" Drain(node::drain::Args) => node::drain::run,
+        "taint" Taint(node::taint::Args) => node::taint::run,
+        "node" Node(node::Args) => node::run,
+        "image" Image(image::Args) => image::run,
+        "backup" Backup(backup::Args) => backup::run,
+    }
+    "Troubleshooting and Debugging Commands" {
+        "describe" Describe(describe::Args) => describe::run,
+        "logs" Logs(logs::Args) => logs::run,
+        "attach" Attach(attach::Args) => attach::run,
+        "exec" Exec(exec::Args) => exec::run,
+        "port-forward" PortForward(port_forward::Args) => port_forward::run,
+        "cp" Cp(cp::Args) => cp::run,
+        "debug" Debug(Box<debug::Args>) => |args: Box<debug::Args>, context: Context| debug::run(*args, context),
+        "events" Events(events::Args) => events::run,
+    }
+    "Advanced Commands" {
+        "diff" Diff(diff::Args) => diff::run,
+        "apply" Apply(apply::Args) => apply::run,
+        "patch" Patch(patch::Args) => patch::run,
+        "replace" Replace(replace::Args) => replace::run,
+        "wait" Wait(wait::Args) => wait::run,
+        "kustomize" Kustomize(kustomize::Args) => kustomize::run,
+    }
+    "Settings Commands" {
+        "label" Label(mark::label::Args) => mark::label::run,
+        "annotate" Annotate(mark::annotate::Args) => mark::annotate::run,
+        "completion" Completion(completion::Args) => completion::run,
+    }
+    "Other Commands" {
+        "api-resources" ApiResources(api_resources::Args) => api_resources::run,
+        "api-versions" ApiVersions(api_versions::Args) => api_versions::run,
+        "config" Config(config::Args) => config::run,
+        "version" Version(version::Args) => version::run,
+        "help" Help(help::Args) => help::run,
+        "options" Options(help::OptionsArgs) => help::print_options,
+    }
+}
