@@ -114,6 +114,7 @@ fn replay(folder: &Path, scenario: &str) -> Count {
             Part::Run(step) => {
                 // The output of a recorded command was masked too.
                 let command = step.command.replace("<time>", "2026-01-01T00:00:00Z");
+                cluster.catch_up();
                 let answer = cluster.run(&command, &step.stdin);
                 if ["node-commands", "preemption"].contains(&scenario) {
                     nodes::prepare(&cluster, &answer.stdout);

@@ -19,6 +19,8 @@ const LONGEST: &str = "60";
 
 /// Work of a loop that is due sooner than this is waited for, in milliseconds.
 const SOON: i64 = 3000;
+/// The control plane of a busy machine gets this long to see a write before the next command.
+const LATEST: Duration = Duration::from_secs(2);
 
 /// The result of a command.
 pub struct Answer {
@@ -86,6 +88,17 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(20));
         }
         false
+    }
+
+    /// Waits until the control plane has looked at what was written so far. The recorded commands took so long that it always had; kloop's
+    /// take milliseconds, and a busy machine may be slower than that.
+    pub fn catch_up(&self) {
+        let start = Instant::now();
+        let head = self.store.read().and_then(|snapshot| snapshot.revision()).expect("revision");
+        let has_seen = || self.idle.lock().expect("lock").is_some_and(|(revision, ..)| revision >= head);
+        while !has_seen() && start.elapsed() < LATEST {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Starts the REST API; its address, and the token that it asks for.
