@@ -6,6 +6,7 @@ use crate::kinds::Kind;
 use crate::object::{Time, time};
 use crate::reconcile::control_loop::HEARD;
 use crate::reconcile::leader;
+use crate::runtime::process;
 
 /// The control plane of a cluster, as far as a command can tell.
 enum PlaneState {
@@ -15,6 +16,8 @@ enum PlaneState {
     NeverRan,
     /// None runs; the last one was heard of at this moment.
     Stopped(Option<Time>),
+    /// A signal has stopped the process that leads.
+    Suspended(u32),
     /// One runs.
     Runs,
 }
@@ -26,8 +29,9 @@ pub fn is_needed_for(kind: &Kind) -> bool {
 
 fn plane_state(context: &mut CommandContext) -> CliResult<PlaneState> {
     let Some(api) = context.existing()? else { return Ok(PlaneState::NoCluster) };
-    if leader::leader_of(api.store().home()).is_some() {
-        return Ok(PlaneState::Runs);
+    if let Some(leader) = leader::leader_of(api.store().home()) {
+        let is_stopped = i32::try_from(leader).is_ok_and(process::awaits_continue);
+        return Ok(if is_stopped { PlaneState::Suspended(leader) } else { PlaneState::Runs });
     }
     Ok(match api.read(|snapshot| snapshot.meta(HEARD))? {
         Some(heard) => PlaneState::Stopped(heard.parse().ok()),
@@ -46,6 +50,9 @@ pub fn tell_hint(context: &mut CommandContext) -> CliResult {
         ),
         PlaneState::NeverRan => {
             format!("no control plane has run here yet, so that nothing starts; run: kloop{flag} reconcile --watch")
+        }
+        PlaneState::Suspended(pid) => {
+            format!("the control plane is stopped by a signal, so that nothing changes; run: kill -CONT {pid}")
         }
         PlaneState::Stopped(_) | PlaneState::Runs => return Ok(()),
     };

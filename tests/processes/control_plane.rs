@@ -590,6 +590,8 @@ fn why_names_a_stopped_process() {
                 said.code == 1 && said.out.contains(what) && said.out.contains(&mend)
             });
         }
+        let told = cluster.kloop("get pods").err;
+        assert_eq!(told.contains(&mend), what == "control plane", "{what}: {told}");
         signal(pid, "CONT");
         cluster.until("it goes on", || cluster.kloop("why deploy/web").code == 0);
     }
