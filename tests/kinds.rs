@@ -378,7 +378,7 @@ fn admit(object: &mut Object) {
 
 /// The object after a patch; what kubectl prints when it is refused.
 fn patched(kind: &Kind, old: &Object, patch: &Value, merge: bool) -> Result<Object, String> {
-    let body = match kloop::object::merge::schema_for(&kind.api_version(), kind.kind) {
+    let body = match kloop::kinds::merge_rules::schema_for(&kind.api_version(), kind.kind) {
         Some(schema) if !merge => kloop::object::merge::strategic_merge(&old.0, patch, schema).expect("patch"),
         _ => kloop::object::patch::json_merge(&old.0, patch),
     };

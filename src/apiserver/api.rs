@@ -7,7 +7,6 @@ use super::{ApiResult, bootstrap, custom};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, KindRegistry};
 use crate::object::{Object, Reason, Status};
-use crate::runtime;
 use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead, StoredObject};
 use std::iter::Peekable;
 use std::path::Path;
@@ -122,10 +121,14 @@ impl Api {
 
     /// Clusters side by side on one machine take their addresses out of different networks: 127.2.0.0/16 to 127.251.0.0/16.
     fn choose_network(&mut self) -> ApiResult<()> {
-        let mut choose = || 2 + self.outside.random() % 250;
+        let mut network = 0;
         // Some of them may be another cluster's that runs.
-        let network = (0..TRIES).map(|_| choose()).find(|network| runtime::is_network_free(*network as u8));
-        let network = network.unwrap_or_else(&mut choose);
+        for _ in 0..TRIES {
+            network = 2 + self.outside.random() % 250;
+            if self.outside.is_network_free(network as u8) {
+                break;
+            }
+        }
         let mut txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
         if txn.meta(NETWORK).map_err(|error| refused(&error))?.is_some() {
             return Ok(());

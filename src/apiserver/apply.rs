@@ -5,6 +5,7 @@ use super::patch::{PatchType, patch};
 use super::transaction::Transaction;
 use super::update::UpdatePart;
 use super::{ApiResult, WriteOptions, WriteReply};
+use crate::kinds::merge_rules;
 use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Object, Reason, Status, merge, yaml};
 use serde_json::{Value, json};
@@ -72,7 +73,7 @@ pub fn apply(
     if live.deletion().is_some() {
         warnings.push(format!("Detected changes to resource {} which is currently being deleted.", live.name()));
     }
-    let language = if merge::schema_for(&kind.api_version(), kind.kind).is_some() {
+    let language = if merge_rules::schema_for(&kind.api_version(), kind.kind).is_some() {
         PatchType::Strategic
     } else {
         PatchType::Merge
@@ -94,7 +95,7 @@ pub fn three_way(
 ) -> ApiResult<Value> {
     let nothing = json!({});
     let original = original.unwrap_or(&nothing);
-    let made = match merge::schema_for(&kind.api_version(), kind.kind) {
+    let made = match merge_rules::schema_for(&kind.api_version(), kind.kind) {
         Some(schema) => merge::three_way_strategic(original, &modified.0, &live.0, schema, overwrite),
         None => merge::three_way_json_merge(original, &modified.0, &live.0),
     };

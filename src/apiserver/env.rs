@@ -1,6 +1,7 @@
-//! Time and chance: from the system, or in rehearsals from a clock that is set and a seed.
+//! Time, chance and free networks: from the system, or in rehearsals from a clock that is set and a seed.
 
 use crate::object::Time;
+use crate::runtime;
 use std::cell::RefCell;
 
 /// Source of time and randomness.
@@ -23,6 +24,14 @@ impl Env {
         match self {
             Env::System => Time::now(),
             Env::Rehearsed { now, .. } => *now,
+        }
+    }
+
+    /// Whether no other cluster of this machine has the network 127.N.0.0/16. In a rehearsal every network is free.
+    pub fn is_network_free(&self, number: u8) -> bool {
+        match self {
+            Env::System => runtime::is_network_free(number),
+            Env::Rehearsed { .. } => true,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
+use crate::kinds::merge_rules;
 use crate::kinds::{self, Kind};
 use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Status, merge, patch};
@@ -110,7 +111,7 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
             }
         }),
         PatchType::Strategic if change.is_object() => {
-            let Some(schema) = merge::schema_for(&kind.api_version(), kind.kind) else {
+            let Some(schema) = merge_rules::schema_for(&kind.api_version(), kind.kind) else {
                 return Err(Status::new(Reason::UnsupportedMediaType, UNKNOWN_FORMAT));
             };
             merge::strategic_merge(&old.0, change, schema).map_err(|error| bad(error.to_string()))

@@ -8,6 +8,7 @@ use crate::apiserver::create::key_of;
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteReply};
+use crate::kinds::merge_rules;
 use crate::object::{Object, Reason, Status, merge, patch as plain_patch, yaml};
 use crate::show::print;
 use serde_json::Value;
@@ -190,7 +191,7 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
     if edited == shown {
         return context.print_line(&format!("{name} skipped"));
     }
-    let (language, change) = match merge::schema_for(&kind.api_version(), kind.kind) {
+    let (language, change) = match merge_rules::schema_for(&kind.api_version(), kind.kind) {
         Some(schema) => {
             let change = merge::two_way_strategic(&shown.0, &edited.0, schema);
             (PatchType::Strategic, change.map_err(|error| Failure::plain(error.to_string()))?)

@@ -13,6 +13,7 @@ mod flow_control;
 pub mod go;
 mod key_pair;
 pub mod manifest_folder;
+pub mod merge_rules;
 pub mod metadata;
 pub mod names;
 mod node_labels;

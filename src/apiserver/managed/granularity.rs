@@ -3,7 +3,7 @@
 //! Knows: the built-in kinds, in tables by type, and custom kinds, by their schemas. A list that is not listed is
 //! atomic; a map that is not listed has an owner for each field. Source: the API reference of Kubernetes (1.36):
 //! `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` of its OpenAPI. Strategic merge patches have different
-//! keys (`object::merge::schema`).
+//! keys (`kinds::merge_rules`).
 
 use crate::kinds::Kind;
 use serde_json::Value;

@@ -3,6 +3,7 @@
 use crate::apiserver::create::key_of;
 use crate::cli::targets::Target;
 use crate::cli::{CliResult, CommandContext};
+use crate::kinds::merge_rules;
 use crate::kinds::view::{Describe, containers};
 use crate::object::{Object, Resource, merge};
 use serde_json::{Value, json};
@@ -61,7 +62,7 @@ fn revision(target: &Target, object: Object) -> Option<WorkloadRevision> {
 
 /// The workload as a ControllerRevision, whose data is a patch, makes it.
 fn restored(target: &Target, revision: &Object) -> Option<Object> {
-    let schema = merge::schema_for(&target.kind.api_version(), target.kind.kind)?;
+    let schema = merge_rules::schema_for(&target.kind.api_version(), target.kind.kind)?;
     merge::strategic_merge(&target.object.0, revision.value_at(&["data"])?, schema).ok().map(Object)
 }
 

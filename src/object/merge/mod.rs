@@ -1,7 +1,8 @@
 //! kubectl's merging: lists by key, several owners of one object.
 //!
 //! Knows: strategic merge patches (how they are applied and how they are made from two or three versions of an
-//! object) and the three-way merge of custom resources; `schema` has the merge keys of the built-in kinds.
+//! object) and the three-way merge of custom resources; `schema` says how a type's fields merge; the rules of the
+//! built-in kinds are in `kinds::merge_rules`.
 //! Never: which objects these are. The rules are apimachinery's `strategicpatch`, down to the order of lists.
 //! Start reading at [`three_way_strategic`].
 
@@ -10,12 +11,12 @@ mod conflict;
 mod diff;
 mod list;
 mod nulls;
-mod schema;
+pub mod schema;
 mod three_way;
 
 pub use apply::{overlay, strategic_merge};
 pub use nulls::{null_fields, remove_fields};
-pub use schema::{MergeSchema, MergeSchemaRef, schema_for};
+pub use schema::{MergeSchema, MergeSchemaRef};
 pub use three_way::{three_way_json_merge, three_way_strategic, two_way_strategic};
 
 use serde_json::{Map, Value};

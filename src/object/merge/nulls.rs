@@ -47,8 +47,8 @@ pub fn remove_fields(value: &mut Value, paths: &BTreeSet<String>, path: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema_for;
     use super::*;
+    use crate::kinds::merge_rules::schema_for;
     use serde_json::json;
 
     #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kinds::merge_rules::schema_for;
 use serde_json::json;
 
 fn deployment() -> MergeSchemaRef {

@@ -6,6 +6,7 @@ use super::id::ResourceId;
 use super::resource::{BuildResource, BuildResources};
 use super::root::{FileAccess, FileText, KustomizationRoot};
 use super::target::TargetPattern;
+use crate::kinds::merge_rules;
 use crate::object::{Object, merge, patch, yaml};
 use serde_json::Value;
 
@@ -130,7 +131,7 @@ fn merge_into(resource: &mut BuildResource, patch: &Object, options: &PatchOptio
     if options.allow_name_change || options.allow_kind_change {
         resource.remember();
     }
-    let schema = merge::schema_for(&api_version, &id.kind);
+    let schema = merge_rules::schema_for(&api_version, &id.kind);
     without_left_out_values(resource, schema);
     let mut patch = patch.0.clone();
     remove_merge_directives(&mut patch);
