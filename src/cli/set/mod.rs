@@ -15,6 +15,7 @@ use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::object::Object;
+use crate::serve::protobuf;
 use clap::Subcommand;
 use serde_json::Value;
 
@@ -119,6 +120,9 @@ impl SetFlags {
         }
         let line =
             format!("{} {} updated{}", context.name_of(target.kind, &reply.object), what.updated, dry_run.suffix());
+        if self.local {
+            return self.change.print.result(context, &protobuf::go_form(&reply.object), &line);
+        }
         self.change.print.result(context, &reply.object, &line)
     }
 }

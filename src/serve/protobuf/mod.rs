@@ -15,6 +15,7 @@ mod round_trips;
 #[cfg(test)]
 mod tests;
 
+use crate::object::Object;
 use decode::Decoder;
 use encode::Encoder;
 use fields::{MessageFields, MessageTable};
@@ -93,6 +94,27 @@ pub fn decode_document(bytes: &[u8], api_version: &str, kind: &str) -> Result<Va
             Ok(Value::Object(map))
         }
         Err(reason) => Err(ProtobufError { of: Some((api_version, kind)), reason }),
+    }
+}
+
+/// The object as a Go program holds it, which writes fields that are no pointers also when they are empty: `status: {}`. One of which
+/// anything would be lost on the way, because it has no such form or a value is of another type, stays as it is.
+pub fn go_form(object: &Object) -> Object {
+    let bytes = encode_document(&object.0);
+    let read = bytes.and_then(|bytes| decode_document(&bytes, object.api_version(), object.kind()).ok());
+    read.filter(|read| holds(read, &object.0)).map_or_else(|| object.clone(), Object)
+}
+
+/// Whether everything in `part` is in `whole`.
+fn holds(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            part.iter().all(|(name, part)| whole.get(name).is_some_and(|whole| holds(whole, part)))
+        }
+        (Value::Array(whole), Value::Array(part)) => {
+            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| holds(whole, part))
+        }
+        _ => whole == part,
     }
 }
 

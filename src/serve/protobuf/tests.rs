@@ -1,8 +1,9 @@
 //! Tests of the encoding: real bytes, special messages, broken bytes.
 
 use super::fields::{FieldCardinality, MOST_FIELDS, MessageTable};
-use super::{MAGIC, ProtobufError, decode_document, encode_document, encode_event, is_known};
+use super::{MAGIC, ProtobufError, decode_document, encode_document, encode_event, go_form, is_known};
 use crate::kinds;
+use crate::object::Object;
 use serde_json::{Value, json};
 
 /// The bodies of `kubectl create TYPE`, version 1.32, in hexadecimal digits: one on each line, a Deployment on the first.
@@ -248,4 +249,27 @@ fn events_of_a_watch_have_their_length_before_them() {
     assert_eq!(&frame[4..11], b"\x0a\x05ADDED");
     assert!(frame.ends_with(&document));
     assert_eq!(encode_event("ADDED", &json!({"apiVersion": "example.com/v1", "kind": "Boat"})), None);
+}
+
+#[test]
+fn the_go_form_has_the_empty_fields_that_go_writes() {
+    let container = json!({"name": "c", "image": "y"});
+    let written = json!({"name": "c", "image": "y", "resources": {}});
+    let template = |container: &Value| json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
+    let deployment = |container: &Value, more: Value, status: Value| {
+        let mut body = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template(container)},
+        });
+        json_patch::merge(&mut body, &json!({"spec": more}));
+        json_patch::merge(&mut body, &json!({"status": status}));
+        body
+    };
+    let plain = Object(deployment(&container, json!({}), Value::Null));
+    // As kubectl 1.32 prints it after `set image --local`, but for creationTimestamp, which newer ones leave out.
+    assert_eq!(go_form(&plain).0, deployment(&written, json!({"strategy": {}}), json!({})));
+    let odd = Object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": 7}}));
+    assert_eq!(go_form(&odd), odd, "nothing is lost");
+    let custom = Object(json!({"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "b"}, "a": 1}));
+    assert_eq!(go_form(&custom), custom);
 }
