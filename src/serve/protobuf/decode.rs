@@ -186,7 +186,7 @@ impl<'t> Decoder<'t> {
             ValueType::Int64 => (reader.expect_varint(wire, name)? as i64).into(),
             ValueType::Double => {
                 expect(wire, WireType::Fixed64, name)?;
-                double(reader.take(8)?)?
+                double(reader.read_exact(8)?)?
             }
             ValueType::Message(index) => {
                 let inner = reader.expect_bytes(wire, name)?;

@@ -103,8 +103,8 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// So many bytes.
-    pub fn take(&mut self, length: usize) -> Result<&'a [u8], String> {
+    /// Reads as many bytes; an error when there are fewer.
+    pub fn read_exact(&mut self, length: usize) -> Result<&'a [u8], String> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(END)?;
         self.rest = rest;
         Ok(taken)
@@ -114,7 +114,7 @@ impl<'a> WireReader<'a> {
     pub fn bytes(&mut self) -> Result<&'a [u8], String> {
         let length = self.varint()?;
         match i64::try_from(length) {
-            Ok(length) => self.take(usize::try_from(length).map_err(|_| END)?),
+            Ok(length) => self.read_exact(usize::try_from(length).map_err(|_| END)?),
             Err(_) => Err("proto: negative length found during unmarshaling".into()),
         }
     }
@@ -139,8 +139,8 @@ impl<'a> WireReader<'a> {
     fn skip_within(&mut self, wire: WireType, groups: usize) -> Result<(), String> {
         match wire {
             WireType::Varint => drop(self.varint()?),
-            WireType::Fixed64 => drop(self.take(8)?),
-            WireType::Fixed32 => drop(self.take(4)?),
+            WireType::Fixed64 => drop(self.read_exact(8)?),
+            WireType::Fixed32 => drop(self.read_exact(4)?),
             WireType::Length => drop(self.bytes()?),
             WireType::StartGroup if groups > 0 => loop {
                 match WireType::from_key(self.varint()?) {
