@@ -19,14 +19,14 @@ pub struct Deadline {
     hint: Option<WakeHint>,
     since: Instant,
     until: Option<Instant>,
-    /// State of the cluster, until the missing control plane was reported.
+    /// The cluster's folder, until its missing control plane was reported; none where there is no cluster yet.
     untold: Cell<Option<PathBuf>>,
 }
 
 impl Deadline {
     /// Watches from now on; no timeout waits without end. Make it before the first look, so that no news falls between.
     pub fn new(context: &mut CommandContext, timeout: Option<Duration>) -> CliResult<Deadline> {
-        // A place that is none of a cluster's is refused; where there will be a cluster, it is looked for again and again.
+        // A path in a folder that does not exist is refused; anywhere else a cluster may be made while this waits.
         context.read_view(|_| Ok(()))?;
         let hint = context.existing()?.and_then(|api| watch_hint(api.store()));
         Ok(Deadline {
@@ -41,7 +41,7 @@ impl Deadline {
     pub fn with_control_plane(context: &mut CommandContext, timeout: Option<Duration>) -> CliResult<Deadline> {
         let deadline = Deadline::new(context, timeout)?;
         let home = context.existing()?.map(|api| api.store().home().to_owned());
-        Ok(Deadline { untold: Cell::new(Some(home.unwrap_or_else(|| context.state()))), ..deadline })
+        Ok(Deadline { untold: Cell::new(home), ..deadline })
     }
 
     /// Waits until there may be news; false when the time is over.
