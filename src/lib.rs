@@ -13,6 +13,7 @@ mod test_cases;
 pub mod apiserver;
 pub mod cli;
 pub mod controllers;
+pub mod diagnosis;
 pub mod kinds;
 pub mod kubelet;
 pub mod network;

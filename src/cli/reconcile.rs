@@ -3,11 +3,12 @@
 use super::log_writer::LogWriter;
 use super::{CliResult, CommandContext, Failure, context, globals, input, serve};
 use crate::apiserver::Api;
+use crate::diagnosis::convergence;
 use crate::object::{Time, io_error_text, time, yaml};
 use crate::reconcile::activity_log::pods;
-use crate::reconcile::control_loop::{RunUntil, is_busy};
-use crate::reconcile::convergence::{Unmet, unmet_in};
+use crate::reconcile::control_loop::is_busy;
 use crate::reconcile::leader::Election;
+use crate::reconcile::run_end::{Convergence, RunUntil, Unmet};
 use crate::reconcile::{ControlLoop, ControlSettings, Idle, LogLevel, LogLine, RunEnd, leader, loops};
 use crate::runtime::image::Environment;
 use crate::runtime::{capacity, descriptors};
@@ -191,6 +192,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
             &args,
             duration("eviction-pressure-transition-period", &args.eviction_pressure_transition_period)?,
         )?,
+        convergence: convergence::check,
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
     descriptors::raise();
@@ -272,7 +274,7 @@ fn lead(
                     print_line(log_sink, format!("the control plane with pid {pid} leads; standing by"));
                 }
                 if let RunUntil::Converged(patience) = until {
-                    let (unmet, proven) = watched(&api, &mut seen)?;
+                    let Convergence { unmet, proven } = check_changed_store(&api, &mut seen)?;
                     if unmet.is_empty() && proven.is_none_or(|at| at <= Time::now()) {
                         return if args.quiet { Ok(None) } else { context.print_line("converged").map(|()| None) };
                     }
@@ -305,15 +307,12 @@ fn lead(
     Ok(Some(control))
 }
 
-/// Unconverged objects, and the time at which the last pod of a Job has run long enough.
-type ConvergenceCheck = (Vec<Unmet>, Option<Time>);
-
 /// Returns the convergence of a cluster that another control plane runs; computed again after each write.
-fn watched<'a>(api: &Api, seen: &'a mut Option<(u64, ConvergenceCheck)>) -> CliResult<&'a ConvergenceCheck> {
+fn check_changed_store<'a>(api: &Api, seen: &'a mut Option<(u64, Convergence)>) -> CliResult<&'a Convergence> {
     let version = api.store().data_version().map_err(anyhow::Error::from)?;
     let known = match seen.take().filter(|(known, _)| *known == version) {
         Some(known) => known,
-        None => (version, api.read(|snapshot| unmet_in(snapshot, Time::now()))?),
+        None => (version, api.read(|snapshot| convergence::check_store(snapshot, Time::now()))?),
     };
     Ok(&seen.insert(known).1)
 }

@@ -8,13 +8,13 @@ use super::{CliResult, CommandContext, Failure, globals};
 use crate::apiserver::api::NETWORK;
 use crate::apiserver::create::key_of;
 use crate::apiserver::read;
-use crate::object::{Key, Resource, Str, Time, time};
-use crate::reconcile::control_loop::{HEARD, LEFT_OUT};
-use crate::reconcile::node::{RUNTIME, SIMULATED};
-use crate::reconcile::why::{
+use crate::diagnosis::why::{
     CauseChain, CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, LastActivity,
     StoppedProcess, UnreportedExit, explain, unmet,
 };
+use crate::object::{Key, Resource, Str, Time, time};
+use crate::reconcile::control_loop::{HEARD, LEFT_OUT};
+use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::{leader, store_tail};
 use crate::runtime::ports::{self, PortHolder};
 use crate::runtime::process::{self, ProcessIdentity};

@@ -3,8 +3,8 @@
 pub use crate::apiserver::api::{HEARD, LEFT_OUT};
 
 use super::control_plane::{ControlPlane, TickInput};
-use super::convergence::{self, Unmet};
 use super::leader::Leadership;
+use super::run_end::{ConvergenceCheck, Idle, RunEnd, RunUntil};
 use super::store_files::{StoreFiles, wal_of};
 use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, loops, node};
@@ -25,6 +25,7 @@ use crate::world::pressure::EvictionThresholds;
 use crate::world::{Effect, Loop, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -66,17 +67,10 @@ pub struct ControlSettings {
     pub node_ports: Vec<Cidr>,
     /// Below what this machine's nodes end pods.
     pub eviction: EvictionThresholds,
+    /// Decides whether a run until convergence is over.
+    pub convergence: ConvergenceCheck,
     /// Is told each time when nothing is left to do for now.
     pub on_idle: Option<fn(Idle)>,
-}
-
-/// Nothing is left to do.
-#[derive(Clone, Copy, Debug)]
-pub struct Idle {
-    /// Everything up to this revision was looked at.
-    pub revision: u64,
-    /// When a loop wants to look again without being told of anything.
-    pub next: Option<Time>,
 }
 
 /// Wake-ups of the control loop.
@@ -89,30 +83,6 @@ pub enum WakeUp {
     Manifests(Vec<manifests::ManifestFile>),
     /// The user wants it to end.
     Stop,
-}
-
-/// Result of a run.
-#[derive(Debug, PartialEq, Eq)]
-pub enum RunEnd {
-    /// Nothing is left to do, and the world is as asked for.
-    Converged,
-    /// This is missing: the time is over, or all of it has failed for good.
-    Unmet(Vec<Unmet>),
-    /// The user ended it.
-    Stopped,
-    /// Another control plane took over.
-    Deposed,
-}
-
-/// When a run ends by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunUntil {
-    /// Never: `--watch`.
-    Stopped,
-    /// Once converged, or after so long.
-    Converged(SignedDuration),
-    /// Once no pod has a process on this machine any more, or after so long.
-    Closed(SignedDuration),
 }
 
 /// A control plane that leads.
@@ -283,13 +253,15 @@ impl ControlLoop {
                     true
                 }
             };
+            let mut next_proof = None;
             if let RunUntil::Converged(patience) = until {
                 // Something that is tried again and again keeps it busy for ever; the time is over all the same.
                 let is_late = Time::now().duration_since(started) >= patience;
-                if (is_late || !busy)
-                    && let Some(ending) = self.check_end(is_late)
-                {
-                    return Ok(ending);
+                if is_late || !busy {
+                    match self.check_end(is_late) {
+                        ControlFlow::Break(ending) => return Ok(ending),
+                        ControlFlow::Continue(proven) => next_proof = proven,
+                    }
                 }
             }
             if let RunUntil::Closed(patience) = until {
@@ -300,9 +272,7 @@ impl ControlLoop {
             }
             if !busy && !self.compacting {
                 let deadline = match until {
-                    RunUntil::Converged(patience) => {
-                        Some(self.unproven().unwrap_or(Time::MAX).min(started.later(patience)))
-                    }
+                    RunUntil::Converged(patience) => Some(next_proof.unwrap_or(Time::MAX).min(started.later(patience))),
                     RunUntil::Closed(patience) => Some(started.later(patience)),
                     RunUntil::Stopped => None,
                 };
@@ -451,20 +421,20 @@ impl ControlLoop {
         })
     }
 
-    /// Whether a one-shot run is over.
-    fn check_end(&self, out_of_time: bool) -> Option<RunEnd> {
-        let (unmet, is_quiet) = self.plane.check_convergence(Time::now());
-        let is_settled = is_quiet && (out_of_time || self.unproven().is_none());
-        if is_settled && unmet.is_empty() {
-            return Some(RunEnd::Converged);
+    /// Ends a one-shot run that is over. Continues with the moment at which the pods of Jobs will have run for long enough to
+    /// count, where they have not yet.
+    fn check_end(&self, out_of_time: bool) -> ControlFlow<RunEnd, Option<Time>> {
+        let now = Time::now();
+        let convergence = (self.settings.convergence)(&self.plane.world);
+        let unproven = convergence.proven.filter(|at| *at > now);
+        let is_settled = self.plane.is_quiet(now) && (out_of_time || unproven.is_none());
+        if is_settled && convergence.unmet.is_empty() {
+            return ControlFlow::Break(RunEnd::Converged);
         }
-        let is_over = is_settled && unmet.iter().all(|one| one.is_final);
-        (out_of_time || is_over).then_some(RunEnd::Unmet(unmet))
-    }
-
-    /// When the pods of Jobs will have run for long enough to count, where they have not yet.
-    fn unproven(&self) -> Option<Time> {
-        convergence::proven(&self.plane.world).filter(|at| *at > Time::now())
+        match out_of_time || (is_settled && convergence.is_final()) {
+            true => ControlFlow::Break(RunEnd::Unmet(convergence.unmet)),
+            false => ControlFlow::Continue(unproven),
+        }
     }
 
     /// Waits for the next wake-up or due moment.

@@ -2,7 +2,6 @@
 //! the next look. [`control_loop`](super::control_loop) drives it by the real clock, [`simulate`](super::simulate) by a simulated
 //! one.
 
-use super::convergence::{self, Unmet};
 use super::events::{EventRecorder, EventReporter};
 use super::node::MissingCapability;
 use super::queue::WorkQueue;
@@ -310,14 +309,13 @@ impl ControlPlane {
         self.queue.next_due().map_or(clock, |next| next.min(clock))
     }
 
-    /// Returns the objects that are not converged, and whether no work is in progress.
-    pub fn check_convergence(&self, now: Time) -> (Vec<Unmet>, bool) {
-        let unmet = convergence::unmet(&self.world);
+    /// Whether no work is in progress: no container starts, no pod is removed, and no key is due.
+    pub fn is_quiet(&self, now: Time) -> bool {
         let in_flight = self.world.facts.pods.iter().any(|(_, pod)| {
             let starting = |state: &ContainerState| matches!(state, ContainerState::Starting { .. });
             pod.removing.is_some() || pod.containers.values().any(|one| starting(&one.state))
         });
-        (unmet, !in_flight && !self.queue.is_due(now))
+        !in_flight && !self.queue.is_due(now)
     }
 
     /// From now on pods are stopped and not started. Gives how long the slowest of them may take.

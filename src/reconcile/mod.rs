@@ -3,29 +3,26 @@
 //! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`tick`]), who may
 //! lead ([`leader`]), and when to look again. Wake-ups are hints; what counts is the store's log and the resync.
 //! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`LogSink`]).
-//! Start reading at [`ControlLoop`], then [`control_plane`], then [`tick`]. What is missing and why is told by [`convergence`] and [`why`]; the same
-//! loops are run on a pretended machine by [`simulate`], and over a copy of the state by [`preview`].
+//! Start reading at [`ControlLoop`], then [`control_plane`], then [`tick`]. The same loops run on a
+//! pretended machine in [`simulate`]; [`crate::diagnosis`] tells what is missing and why.
 
 pub mod activity_log;
 pub mod control_loop;
 pub mod control_plane;
-pub mod convergence;
-mod cron_filter;
 mod drop_thread;
 pub mod events;
 pub mod leader;
 pub mod loops;
 pub mod node;
 pub mod overlay;
-pub mod preview;
 pub mod queue;
 pub mod retention;
+pub mod run_end;
 pub mod simulate;
 pub mod store_files;
 pub mod store_tail;
 pub mod tick;
 pub mod unschedulable;
-pub mod why;
 
 use crate::object::{Key, Time};
 
@@ -56,4 +53,5 @@ pub enum LogLevel {
 /// Is told what happens, line by line.
 pub type LogSink<'a> = dyn FnMut(&LogLine) + 'a;
 
-pub use control_loop::{ControlLoop, ControlSettings, Idle, RunEnd};
+pub use control_loop::{ControlLoop, ControlSettings};
+pub use run_end::{Idle, RunEnd};

@@ -16,6 +16,7 @@ mod told;
 mod witness;
 mod workloads;
 
+use kloop::diagnosis::convergence;
 use kloop::object::Key;
 use kloop::reconcile::loops;
 use kloop::store::StoreRead;
@@ -69,7 +70,7 @@ fn settles(scene: &mut Scene) {
             assert!(plan.is_empty(), "{} is not quiet about {key}: {plan:?}", each.name);
         }
     }
-    let (unmet, _) = scene.sim.plane.check_convergence(scene.sim.now());
+    let unmet = convergence::check(scene.sim.world()).unmet;
     let asked = |key: &Key| scene.wanted.contains_key(key);
     let unmet: Vec<_> = unmet
         .into_iter()

@@ -1,7 +1,7 @@
 //! `kloop why` without a name: one line for each root cause.
 
 use super::{coloured, one_line};
-use crate::reconcile::why::{CauseChain, CauseLink, ConvergenceState};
+use crate::diagnosis::why::{CauseChain, CauseLink, ConvergenceState};
 use crate::show::escape;
 use colored::Colorize;
 

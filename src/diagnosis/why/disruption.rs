@@ -1,6 +1,8 @@
 //! PodDisruptionBudgets: how many of their pods may be evicted now, and who keeps the others from it.
 
-use super::chain::{in_namespace, owners, with_prospect};
+use super::dry_run::with_prospect;
+use super::relations::owners;
+use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::object::Object;
 use crate::world::{Row, World};

@@ -1,6 +1,6 @@
 //! Image objects: whether what they are built from could be built. A build that fails leaves what runs alone.
 
-use super::chain::with_prospect;
+use super::dry_run::with_prospect;
 use super::last_activity::last_told;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::kinds::image::RESOURCE;

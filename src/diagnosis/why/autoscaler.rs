@@ -1,6 +1,7 @@
 //! HorizontalPodAutoscalers: whether they can scale, and have.
 
-use super::chain::{in_namespace, target};
+use super::relations::target;
+use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::object::{Object, Selector, Time};
 use crate::world::{Row, World};

@@ -1,6 +1,6 @@
 //! Ingresses: whether requests come in, and get to somebody.
 
-use super::chain::in_namespace;
+use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState};
 use crate::network::ingress::faults::{faults, left_to};
 use crate::world::{Row, World};

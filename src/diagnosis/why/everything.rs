@@ -1,10 +1,10 @@
 //! Everything that is not as it was asked for, each cause told once.
 
-use super::chain::owners;
+use super::relations::owners;
 use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, dry_run, explain, plane};
+use crate::diagnosis::convergence;
 use crate::kinds::image;
 use crate::object::Key;
-use crate::reconcile::convergence;
 use crate::world::{Loop, World};
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
 //! Prerequisites of a pod besides a node: a node that answers, its claims, ConfigMaps and Secrets.
 
-use super::chain::{absent, in_namespace, with_prospect};
+use super::dry_run::with_prospect;
+use super::remedy::{absent, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};

@@ -5,21 +5,23 @@
 //! pods of Jobs succeed. What it cannot start is what the real machine could not: images are resolved here and now.
 //! Start reading at [`Preview::new`], then [`Preview::run`].
 
+mod cron_filter;
+
 use super::convergence::unmet;
-use super::cron_filter::CronFilter;
-use super::node::{LOCAL, RUNTIME};
-use super::simulate::{SimulatedTick, Simulation, SimulationConfig};
 use super::why::{CauseChain, ControlPlaneState, ConvergenceState, explain};
-use super::{LogLevel, LogLine, loops};
 use crate::apiserver::{Api, Transaction};
 use crate::kubelet;
 use crate::object::{Key, Object, Str, Time};
+use crate::reconcile::node::{LOCAL, RUNTIME};
+use crate::reconcile::simulate::{SimulatedTick, Simulation, SimulationConfig};
+use crate::reconcile::{LogLevel, LogLine, loops, store_tail};
 use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::image::{Environment, resolve};
 use crate::runtime::simulated::SimulatedMachine;
 use crate::store::Store;
 use crate::world::start::Start;
 use crate::world::{AttemptEnd, ContainerFacts, ContainerState, PodFacts, World};
+use cron_filter::CronFilter;
 use jiff::SignedDuration;
 use serde_json::Value;
 use std::cell::RefCell;
@@ -89,7 +91,7 @@ impl Preview {
             None => Api::rehearsed("plan", plan.outside(1))?,
         };
         let mut world = World::new(now);
-        super::store_tail::load(&api.store().read()?, &mut world)?;
+        store_tail::load(&api.store().read()?, &mut world)?;
         plan.node = local_capacity(&world, machine);
         let mut simulated = SimulatedMachine::new();
         simulated.knobs.judge = Some(failure_of_start);
@@ -314,6 +316,7 @@ mod tests {
     use crate::apiserver::{WriteOptions, create::create};
     use crate::kinds;
     use crate::object::Resource;
+    use crate::reconcile::node;
     use crate::store::StoreRead;
     use serde_json::json;
 
@@ -380,7 +383,7 @@ mod tests {
     fn a_film_goes_on_until_pods_of_nodes_that_pretend_have_ended() {
         let mut api = Api::in_memory("user").unwrap();
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let node = super::super::node::additional(&machine(), super::super::node::SIMULATED, now);
+        let node = node::additional(&machine(), node::SIMULATED, now);
         let kind = kinds::by_name("nodes").unwrap();
         api.write(false, |txn| create(txn, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
         for (code, standing, word) in
@@ -410,7 +413,7 @@ mod tests {
     fn a_film_goes_from_causes_to_what_they_lead_to() {
         let mut api = Api::in_memory("user").unwrap();
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let node = super::super::node::additional(&machine(), super::super::node::SIMULATED, now);
+        let node = node::additional(&machine(), node::SIMULATED, now);
         let kind = kinds::by_name("nodes").unwrap();
         api.write(false, |txn| create(txn, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
         let mut forecast = Preview::new(Some(api.store()), machine(), now).unwrap();

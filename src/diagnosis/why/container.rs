@@ -2,6 +2,7 @@
 
 use super::ended::known_end;
 use super::last_activity::{EventSubject, last_told};
+use super::remedy::{handler, in_namespace, split_advice};
 use super::{
     CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, StoppedProcess, UnreportedExit,
 };
@@ -136,7 +137,7 @@ impl ContainerFinding<'_> {
         if !probe.is_object() {
             // Nothing is asked of it: it is ready as soon as somebody looks, unless it is told not to be.
             return link.stuck_if(ran > UNASKED, || {
-                let place = super::chain::in_namespace(&self.row.key);
+                let place = in_namespace(&self.row.key);
                 match self.row.body().annotation(UNREADY) {
                     Some(told) => {
                         let correct = self.of.correct(self.world, self.row);
@@ -248,7 +249,7 @@ impl ContainerFinding<'_> {
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);
         let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended + pause);
-        let place = super::chain::in_namespace(&self.row.key);
+        let place = in_namespace(&self.row.key);
         let logs = match self.of.pretends {
             // A planned container has no log.
             true => self.of.correct_container(self.world, self.row),
@@ -333,36 +334,4 @@ fn another_volume(failed: &str) -> Option<String> {
     }
     let (path, _) = why.strip_prefix("cannot make ")?.split_once(": ")?;
     Some(format!("make {path} on this machine, or correct the hostPath"))
-}
-
-/// The runtime says what to write instead behind the last semicolon; one between quotes is somebody's command.
-pub(super) fn split_advice(message: &str) -> (String, Option<String>) {
-    let is_quoted = |text: &str| text.replace("\\\"", "").matches('"').count() % 2 == 1;
-    match message.rsplit_once("; ").filter(|(what, _)| !is_quoted(what)) {
-        Some((what, advice)) => (what.to_owned(), Some(advice.trim_end_matches(['.', '"']).to_owned())),
-        None => (message.to_owned(), None),
-    }
-}
-
-/// Describes a probe or hook in a few words.
-pub(super) fn handler(probe: &Value) -> String {
-    let port = |handler: &Value| match &handler["port"] {
-        Value::String(name) => name.clone(),
-        other => other.to_string(),
-    };
-    let http = &probe["httpGet"];
-    if http.is_object() {
-        return format!("GET {} on port {}", http["path"].as_str().unwrap_or("/"), port(http));
-    }
-    if probe["tcpSocket"].is_object() {
-        return format!("a connection to port {}", port(&probe["tcpSocket"]));
-    }
-    if probe["grpc"].is_object() {
-        return format!("grpc on port {}", port(&probe["grpc"]));
-    }
-    if let Some(seconds) = probe["sleep"]["seconds"].as_i64() {
-        return format!("a sleep of {seconds}s");
-    }
-    let words = probe["exec"]["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    words.collect::<Vec<_>>().join(" ")
 }

@@ -1,17 +1,16 @@
 //! From an object to its owners, and to what it leads to.
 
-use super::super::convergence;
-use super::super::tick::INTERNAL_ERROR;
+use super::relations::{DEPTH, owners, target};
+use super::remedy::in_namespace;
 use super::{
     CauseChain, CauseLink, ControlPlaneState, ConvergenceState, LastActivity, autoscaler, container, disruption,
     dry_run, image, ingress, last_activity, needs, node, plane, pod, row_name, service, workload,
 };
-use crate::object::{Key, Resource};
+use crate::diagnosis::convergence;
+use crate::object::Key;
+use crate::reconcile::tick::INTERNAL_ERROR;
 use crate::world::{Row, World};
 use std::sync::Arc;
-
-/// Maximum depth of owners and children to follow.
-const DEPTH: usize = 8;
 
 /// The chain of one object. None when there is no such object.
 pub fn explain(world: &mut World, key: &Key, of: &ControlPlaneState) -> Option<CauseChain> {
@@ -39,14 +38,6 @@ fn show_panic(world: &World, link: &mut CauseLink) {
     link.next = Some("this is a bug in kloop, please report it; it is tried again, less and less often".into());
     link.error.get_or_insert_with(|| told.message.clone());
     link.last = Some(told);
-}
-
-/// The controllers above, the highest first.
-pub fn owners(world: &World, row: &Row) -> Vec<Arc<Row>> {
-    let up = |row: &Row| world.by_uid(&row.controller()?.uid).cloned();
-    let mut found: Vec<Arc<Row>> = std::iter::successors(up(row), |row| up(row)).take(DEPTH).collect();
-    found.reverse();
-    found
 }
 
 /// The object's own link.
@@ -110,14 +101,6 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
             in_namespace(&row.key)
         )
     })
-}
-
-/// ` -n prod`, where it has to be said.
-pub fn in_namespace(key: &Key) -> String {
-    match &*key.namespace {
-        "" | "default" => String::new(),
-        namespace => format!(" -n {namespace}"),
-    }
 }
 
 /// The object and what it leads to: at each step the child that is furthest from what was asked for.
@@ -203,64 +186,4 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
         }
         _ => Vec::new(),
     }
-}
-
-/// Returns the scale target of an autoscaler.
-pub fn target(world: &World, row: &Row) -> Option<Arc<Row>> {
-    let object = row.object();
-    let kind = crate::kinds::by_kind(
-        object.text(&["spec", "scaleTargetRef", "apiVersion"])?,
-        object.text(&["spec", "scaleTargetRef", "kind"])?,
-    )?;
-    let name = object.text(&["spec", "scaleTargetRef", "name"])?;
-    world.get(&Key::new(Resource(kind.resource.0), &row.key.namespace, name)).cloned()
-}
-
-/// A link to an object that is not there.
-pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> CauseLink {
-    let link = CauseLink { what, wanted: wanted.into(), seen: "there is none".into(), by, ..CauseLink::default() };
-    link.stuck(next)
-}
-
-/// Adds what the loops of an object are refused and when they look again.
-pub fn with_prospect(world: &mut World, row: &Row, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
-    let prospect = dry_run::prospect(world, &row.key);
-    let link = CauseLink { wake: prospect.wake.or(link.wake), ..link };
-    let pending = !prospect.due.is_empty();
-    match prospect.refused {
-        Some(message) => {
-            let next = advice(world, row, &message, of);
-            CauseLink { error: Some(message), ..link }.stuck(next)
-        }
-        None if pending && link.standing == ConvergenceState::Converged => CauseLink {
-            standing: ConvergenceState::Converging,
-            seen: format!("{}; due: {}", link.seen, prospect.due[0]),
-            ..link
-        },
-        None if link.standing == ConvergenceState::Converging && pending => {
-            CauseLink { seen: format!("{}; due: {}", link.seen, prospect.due[0]), ..link }
-        }
-        None => link,
-    }
-}
-
-/// Returns the remedy for a refused write.
-pub fn advice(world: &World, row: &Row, message: &str, of: &ControlPlaneState) -> String {
-    let place = in_namespace(&row.key);
-    let correct = of.correct(world, row);
-    if let Some(quota) = named(message, "exceeded quota: ") {
-        return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{place}");
-    }
-    if let Some(quota) = named(message, "failed quota: ") {
-        return format!("say what it must ({correct}), or correct the quota: kloop edit quota/{quota}{place}");
-    }
-    if message.contains("serviceaccount") || message.contains("service account") {
-        return format!("make it: kloop create serviceaccount NAME{place}");
-    }
-    format!("correct what is refused: {correct}")
-}
-
-/// The name that stands in a message behind these words.
-fn named<'a>(message: &'a str, words: &str) -> Option<&'a str> {
-    message.split_once(words)?.1.split([',', ':', ' ']).next()
 }

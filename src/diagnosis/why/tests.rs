@@ -3,9 +3,9 @@
 use super::{
     CauseChain, ContainerExit, ControlPlaneState, ConvergenceState, StoppedProcess, UnreportedExit, explain, unmet,
 };
+use crate::diagnosis::convergence::reachability;
 use crate::kinds;
 use crate::object::{Key, Object, Time};
-use crate::reconcile::convergence::reachability;
 use crate::world::World;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 //! may have to make room for what was applied.
 //! Never: leaves out what belongs to anything that was applied. Start reading at [`CronFilter::drives`].
 
-use super::why::owners;
+use crate::diagnosis::why::owners;
 use crate::object::{Key, Object};
 use crate::world::{Row, World};
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 //! A thing that one plugin asks for helps only where no other plugin refuses the node, too: the node that needs the fewest things done
 //! is the one that is spoken of. Start reading at [`unbound`], then [`advice`].
 
-use super::chain::with_prospect;
+use super::dry_run::with_prospect;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, dry_run, node};
 use crate::object::Object;
 use crate::object::quantity::Quantity;

@@ -1,9 +1,10 @@
 //! Dry run of the loops: asks them for their next writes, passes these to the API server, and rolls them back.
 
-use super::super::{loops, tick};
-use super::{ControlPlaneState, autoscaler};
+use super::remedy::advice;
+use super::{CauseLink, ControlPlaneState, ConvergenceState, autoscaler};
 use crate::apiserver::create::PodTemplateCache;
 use crate::object::{Key, Time};
+use crate::reconcile::{loops, tick};
 use crate::runtime::contain::contain;
 use crate::world::plan::SchedulingWait;
 use crate::world::{Loop, Row, World};
@@ -45,6 +46,28 @@ fn goes_by_objects(each: &Loop) -> bool {
         && each.root != autoscaler::ROOT
         && each.name != kubelet::LOOP.name
         && !network::ALL.iter().any(|one| one.name == each.name)
+}
+
+/// Adds what the loops of an object are refused and when they look again.
+pub fn with_prospect(world: &mut World, row: &Row, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+    let prospect = prospect(world, &row.key);
+    let link = CauseLink { wake: prospect.wake.or(link.wake), ..link };
+    let pending = !prospect.due.is_empty();
+    match prospect.refused {
+        Some(message) => {
+            let next = advice(world, row, &message, of);
+            CauseLink { error: Some(message), ..link }.stuck(next)
+        }
+        None if pending && link.standing == ConvergenceState::Converged => CauseLink {
+            standing: ConvergenceState::Converging,
+            seen: format!("{}; due: {}", link.seen, prospect.due[0]),
+            ..link
+        },
+        None if link.standing == ConvergenceState::Converging && pending => {
+            CauseLink { seen: format!("{}; due: {}", link.seen, prospect.due[0]), ..link }
+        }
+        None => link,
+    }
 }
 
 /// Asks the loops of an object's kind, and undoes what they do.

@@ -1,8 +1,8 @@
 //! Pods: whether they run.
 
-use super::chain::in_namespace;
 use super::ended::known_end;
 use super::last_activity::{last_told, port_unavailable};
+use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, StoppedProcess, UnreportedExit, name, placement};
 use crate::object::{Object, time};
 use crate::world::{Row, World};

@@ -1,10 +1,10 @@
 //! Workloads, and everything else that has a status of counts and conditions.
 
-use super::super::convergence;
-use super::chain::{advice, in_namespace, with_prospect};
-use super::dry_run::prospect;
+use super::dry_run::{prospect, with_prospect};
+use super::remedy::{advice, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::controllers::revisions::REVISION_HASH;
+use crate::diagnosis::convergence;
 use crate::object::{Object, Str};
 use crate::world::{Phase, Row, World};
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! Knows: which ends these are, and what helps ([`known_end`]). Never: guesses at others. Start reading at [`known_end`].
 
 use super::ControlPlaneState;
-use super::container::{handler, split_advice};
 use super::last_activity::{EventSubject, told_of};
+use super::remedy::{handler, split_advice};
 use crate::object::Time;
 use crate::world::{AttemptEnd, Row, World};
 use serde_json::Value;

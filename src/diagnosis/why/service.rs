@@ -1,10 +1,10 @@
 //! Services and what leads to them: whether anything answers.
 
-use super::chain::with_prospect;
+use super::dry_run::with_prospect;
 use super::last_activity::port_unavailable;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
+use crate::diagnosis::convergence::reachability::{self, NoEndpoints};
 use crate::object::Selector;
-use crate::reconcile::convergence::reachability::{self, NoEndpoints};
 use crate::world::{Row, World};
 use serde_json::Value;
 

@@ -3,37 +3,33 @@
 pub mod reachability;
 
 use crate::object::time::Shift;
-use crate::object::{Key, Object, Resource, Time};
+use crate::object::{Object, Resource, Time};
+use crate::reconcile::run_end::{Convergence, Unmet};
+use crate::reconcile::store_tail;
 use crate::store::{StoreError, StoreRead};
 use crate::world::{Phase, Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// An object that is not what its spec asks for, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unmet {
-    /// The object.
-    pub key: Key,
-    /// The missing state, as a sentence.
-    pub why: String,
-    /// Whether it stays so until somebody does something about it: a Job or a pod of its own that has failed.
-    pub is_final: bool,
-}
-
 /// Time that a Job's pod must run before it counts as converged: most failures happen at once, and the user wants to
 /// see them.
 const PROOF: SignedDuration = SignedDuration::from_secs(3);
 
-/// The same for what a store holds, where another control plane leads, and when the last pod of a Job has proven itself.
-pub fn unmet_in(read: &dyn StoreRead, now: Time) -> Result<(Vec<Unmet>, Option<Time>), StoreError> {
+/// Computes the distance of what a store holds, where another control plane leads.
+pub fn check_store(read: &dyn StoreRead, now: Time) -> Result<Convergence, StoreError> {
     let mut world = World::new(now);
-    super::store_tail::load(read, &mut world)?;
-    Ok((unmet(&world), proven(&world)))
+    store_tail::load(read, &mut world)?;
+    Ok(check(&world))
+}
+
+/// Computes the distance of a World from what was asked for.
+pub fn check(world: &World) -> Convergence {
+    Convergence { unmet: unmet(world), proven: proven(world) }
 }
 
 /// When the newest of the running pods of Jobs has run for long enough to count as running; none where no Job has one.
-pub fn proven(world: &World) -> Option<Time> {
+fn proven(world: &World) -> Option<Time> {
     let of_job = |row: &&Arc<Row>| row.controller().is_some_and(|owner| owner.kind == "Job");
     let pods = world.list("pods").filter(|row| row.is_active_pod()).filter(of_job);
     pods.filter_map(|row| row.pod().filter(|pod| pod.ready)?.ready_since).max().map(|since| since.later(PROOF))
@@ -267,6 +263,7 @@ fn troubled_pod(world: &World, owner: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Key;
     use serde_json::json;
 
     fn world(objects: &[(&'static str, Value)]) -> World {

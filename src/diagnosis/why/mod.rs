@@ -19,6 +19,8 @@ mod needs;
 mod node;
 mod placement;
 mod pod;
+mod relations;
+mod remedy;
 mod service;
 mod workload;
 
@@ -27,13 +29,14 @@ mod tests;
 
 use crate::kinds;
 use crate::object::{Key, Str, Time, time};
-use crate::world::{Row, World};
+use crate::world::Row;
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
-pub use chain::{explain, owners};
+pub use chain::explain;
 pub use everything::unmet;
 pub use last_activity::LastActivity;
+pub use relations::owners;
 
 /// Distance of an object from its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -106,35 +109,6 @@ pub struct ContainerExit {
     pub code: i32,
     /// When.
     pub at: Time,
-}
-
-impl ControlPlaneState {
-    /// Returns the command that corrects an object. A change below an owner would be reverted, so it is made in the
-    /// topmost owner. A planned object has only its manifest.
-    fn correct(&self, world: &World, row: &Row) -> String {
-        let owners = chain::owners(world, row);
-        let top = owners.first().map_or(row, |top| top);
-        let (me, place) = (row_name(top), chain::in_namespace(&top.key));
-        match top.key.resource.0 {
-            _ if self.pretends => format!("change the manifest of {me}"),
-            // The template of a Job is immutable.
-            "jobs.batch" => format!("kloop delete {me}{place}, and apply it again"),
-            _ => format!("kloop edit {me}{place}"),
-        }
-    }
-
-    /// Returns the command that corrects a pod's containers; few fields of a pod without a controller can change while
-    /// it exists.
-    fn correct_container(&self, world: &World, row: &Row) -> String {
-        if row.body().annotation("kubernetes.io/config.mirror").is_some() {
-            return format!("change the manifest of {} in the folder that its node reads it from", name(&row.key));
-        }
-        if self.pretends || !chain::owners(world, row).is_empty() {
-            return self.correct(world, row);
-        }
-        let (me, place) = (row_name(row), chain::in_namespace(&row.key));
-        format!("change the manifest of {me}, and: kloop replace --force -f FILE{place}")
-    }
 }
 
 /// One link of the chain.

@@ -1,0 +1,106 @@
+//! Remedies: the command or the change that helps, in words.
+//!
+//! Knows: which object has to be corrected for another one to change, and what refused writes ask for.
+//! Never: finds out what is wrong. Start reading at [`ControlPlaneState::correct`].
+
+use super::relations::owners;
+use super::{CauseLink, ControlPlaneState, name, row_name};
+use crate::object::Key;
+use crate::world::{Row, World};
+use serde_json::Value;
+
+impl ControlPlaneState {
+    /// Returns the command that corrects an object. A change below an owner would be reverted, so it is made in the
+    /// topmost owner. A planned object has only its manifest.
+    pub fn correct(&self, world: &World, row: &Row) -> String {
+        let owners = owners(world, row);
+        let top = owners.first().map_or(row, |top| top);
+        let (me, place) = (row_name(top), in_namespace(&top.key));
+        match top.key.resource.0 {
+            _ if self.pretends => format!("change the manifest of {me}"),
+            // The template of a Job is immutable.
+            "jobs.batch" => format!("kloop delete {me}{place}, and apply it again"),
+            _ => format!("kloop edit {me}{place}"),
+        }
+    }
+
+    /// Returns the command that corrects a pod's containers; few fields of a pod without a controller can change while
+    /// it exists.
+    pub fn correct_container(&self, world: &World, row: &Row) -> String {
+        if row.body().annotation("kubernetes.io/config.mirror").is_some() {
+            return format!("change the manifest of {} in the folder that its node reads it from", name(&row.key));
+        }
+        if self.pretends || !owners(world, row).is_empty() {
+            return self.correct(world, row);
+        }
+        let (me, place) = (row_name(row), in_namespace(&row.key));
+        format!("change the manifest of {me}, and: kloop replace --force -f FILE{place}")
+    }
+}
+
+/// ` -n prod`, where it has to be said.
+pub fn in_namespace(key: &Key) -> String {
+    match &*key.namespace {
+        "" | "default" => String::new(),
+        namespace => format!(" -n {namespace}"),
+    }
+}
+
+/// A link to an object that is not there.
+pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> CauseLink {
+    let link = CauseLink { what, wanted: wanted.into(), seen: "there is none".into(), by, ..CauseLink::default() };
+    link.stuck(next)
+}
+
+/// Returns the remedy for a refused write.
+pub fn advice(world: &World, row: &Row, message: &str, of: &ControlPlaneState) -> String {
+    let place = in_namespace(&row.key);
+    let correct = of.correct(world, row);
+    if let Some(quota) = named(message, "exceeded quota: ") {
+        return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{place}");
+    }
+    if let Some(quota) = named(message, "failed quota: ") {
+        return format!("say what it must ({correct}), or correct the quota: kloop edit quota/{quota}{place}");
+    }
+    if message.contains("serviceaccount") || message.contains("service account") {
+        return format!("make it: kloop create serviceaccount NAME{place}");
+    }
+    format!("correct what is refused: {correct}")
+}
+
+/// The name that stands in a message behind these words.
+fn named<'a>(message: &'a str, words: &str) -> Option<&'a str> {
+    message.split_once(words)?.1.split([',', ':', ' ']).next()
+}
+
+/// The runtime says what to write instead behind the last semicolon; one between quotes is somebody's command.
+pub(super) fn split_advice(message: &str) -> (String, Option<String>) {
+    let is_quoted = |text: &str| text.replace("\\\"", "").matches('"').count() % 2 == 1;
+    match message.rsplit_once("; ").filter(|(what, _)| !is_quoted(what)) {
+        Some((what, advice)) => (what.to_owned(), Some(advice.trim_end_matches(['.', '"']).to_owned())),
+        None => (message.to_owned(), None),
+    }
+}
+
+/// Describes a probe or hook in a few words.
+pub(super) fn handler(probe: &Value) -> String {
+    let port = |handler: &Value| match &handler["port"] {
+        Value::String(name) => name.clone(),
+        other => other.to_string(),
+    };
+    let http = &probe["httpGet"];
+    if http.is_object() {
+        return format!("GET {} on port {}", http["path"].as_str().unwrap_or("/"), port(http));
+    }
+    if probe["tcpSocket"].is_object() {
+        return format!("a connection to port {}", port(&probe["tcpSocket"]));
+    }
+    if probe["grpc"].is_object() {
+        return format!("grpc on port {}", port(&probe["grpc"]));
+    }
+    if let Some(seconds) = probe["sleep"]["seconds"].as_i64() {
+        return format!("a sleep of {seconds}s");
+    }
+    let words = probe["exec"]["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    words.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,71 @@
+//! When a run of the control loop ends, and how.
+//!
+//! Knows: the ends of a run, and what the loop has to be told about convergence to find one of them.
+//! Never: decides what convergence is: the caller hands in a [`ConvergenceCheck`]. Start reading at [`RunUntil`].
+
+use crate::object::{Key, Time};
+use crate::world::World;
+use jiff::SignedDuration;
+
+/// Nothing is left to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle {
+    /// Everything up to this revision was looked at.
+    pub revision: u64,
+    /// When a loop wants to look again without being told of anything.
+    pub next: Option<Time>,
+}
+
+/// Result of a run.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// Nothing is left to do, and the world is as asked for.
+    Converged,
+    /// This is missing: the time is over, or all of it has failed for good.
+    Unmet(Vec<Unmet>),
+    /// The user ended it.
+    Stopped,
+    /// Another control plane took over.
+    Deposed,
+}
+
+/// When a run ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunUntil {
+    /// Never: `--watch`.
+    Stopped,
+    /// Once converged, or after so long.
+    Converged(SignedDuration),
+    /// Once no pod has a process on this machine any more, or after so long.
+    Closed(SignedDuration),
+}
+
+/// An object that is not what its spec asks for, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    /// The object.
+    pub key: Key,
+    /// The missing state, as a sentence.
+    pub why: String,
+    /// Whether it stays so until somebody does something about it: a Job or a pod of its own that has failed.
+    pub is_final: bool,
+}
+
+/// Distance of a cluster from what was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Convergence {
+    /// The objects that are not as asked for; empty means converged.
+    pub unmet: Vec<Unmet>,
+    /// When the newest of the running pods of Jobs has run for long enough to count as running; none where no Job has one.
+    pub proven: Option<Time>,
+}
+
+impl Convergence {
+    /// Whether waiting longer would change nothing: all that is missing has failed for good.
+    pub fn is_final(&self) -> bool {
+        self.unmet.iter().all(|one| one.is_final)
+    }
+}
+
+/// Computes the distance of a World from what was asked for.
+pub type ConvergenceCheck = fn(&World) -> Convergence;
