@@ -14,6 +14,7 @@ pub mod apiserver;
 pub mod cli;
 pub mod controllers;
 pub mod diagnosis;
+pub mod go;
 pub mod kinds;
 pub mod kubelet;
 pub mod network;

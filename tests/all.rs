@@ -17,6 +17,7 @@ mod explain;
 mod first_steps;
 mod golden;
 mod kinds;
+mod licences;
 mod processes;
 #[cfg(feature = "schema")]
 mod protobuf_fields;

@@ -5,9 +5,10 @@ use super::patch::{PatchType, patch};
 use super::transaction::Transaction;
 use super::update::UpdatePart;
 use super::{ApiResult, WriteOptions, WriteReply};
+use crate::go::json::to_json;
 use crate::kinds::merge_rules;
 use crate::kinds::{Kind, manifest_folder};
-use crate::object::{Object, Reason, Status, merge, yaml};
+use crate::object::{Object, Reason, Status, merge};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -125,7 +126,7 @@ pub fn last_applied(manifest: &Object) -> String {
     if is_annotated && manifest.value_at(&["metadata", "annotations"]).is_none() {
         manifest.set(&["metadata", "annotations"], json!({}));
     }
-    let mut remembered = yaml::to_json(&manifest.0);
+    let mut remembered = to_json(&manifest.0);
     remembered.push('\n');
     remembered
 }

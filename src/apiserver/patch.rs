@@ -3,11 +3,11 @@
 use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
+use crate::go::fmt;
 use crate::kinds::merge_rules;
 use crate::kinds::{self, Kind};
 use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Status, merge, patch};
-use crate::show::go_syntax;
 use serde_json::Value;
 
 /// The language that a patch is written in.
@@ -88,7 +88,7 @@ fn of_strategic_patch(kind: &Kind, patch: &Value, status: Status) -> Status {
     // The converter of patches has its own words for what is no number, and names only the type.
     let number = why.rsplit_once(" of type ").filter(|(_, go_type)| ["int32", "int64", "bool"].contains(go_type));
     let why = number.map_or(why.to_owned(), |(_, go_type)| format!("unrecognized type: {go_type}"));
-    let message = format!("patch: Invalid value: {:?}: {why}", go_syntax::plain(patch));
+    let message = format!("patch: Invalid value: {:?}: {why}", fmt::plain(patch));
     Status { reason: Reason::Invalid, message, ..status }
 }
 

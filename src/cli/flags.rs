@@ -136,7 +136,7 @@ impl PrintFlags {
         let missing_keys = if self.allow_missing_template_keys {
             Default::default()
         } else {
-            crate::object::jsonpath::MissingKeys::Refuse
+            crate::go::jsonpath::MissingKeys::Refuse
         };
         let flags = OutputFlags { template: self.template.as_deref(), missing_keys, no_headers, tables };
         let mut read = |path: &str| {

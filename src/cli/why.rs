@@ -417,9 +417,7 @@ mod tests {
     fn answers_are_those_of_the_cases() {
         test_cases::check("why", |case| {
             let mut world = test_cases::world(case);
-            let left_out = words(case, "left out").map(str::to_owned).collect();
-            let runs = case["control plane"] != "none";
-            let plane = ControlPlaneState { runs, left_out, ..ControlPlaneState::default() };
+            let plane = plane(case);
             let about: Vec<Key> = words(case, "about").map(test_cases::key).collect();
             if about.is_empty() {
                 return causes::lines(&unmet(&mut world, Some("default"), &plane));
@@ -427,6 +425,41 @@ mod tests {
             let answers = about.iter().map(|key| explain(&mut world, key, &plane).expect("it is there"));
             answers.map(|answer| page(&answer, test_cases::now())).collect::<Vec<_>>().join("\n")
         });
+    }
+
+    /// Reads the state of the control plane: `control plane: none`, or a map of the fields that differ from one that runs.
+    fn plane(case: &Value) -> ControlPlaneState {
+        let about = &case["control plane"];
+        let time = |value: &Value| value.as_str().map(|text| text.parse().expect("a time"));
+        let is = |field: &str| about[field] == true;
+        let stopped = |pids: &Value| match pids.as_i64() {
+            Some(pid) => StoppedProcess::Shim(pid as i32),
+            None => StoppedProcess::Containers(map(pids, |pid| pid.as_i64().expect("a pid") as i32).collect()),
+        };
+        let exit = |end: &Value| ContainerExit {
+            code: end["code"].as_i64().expect("a code") as i32,
+            at: time(&end["at"]).unwrap(),
+        };
+        let ended = |ends: &Value| match ends.as_str() {
+            Some("all") => UnreportedExit::All,
+            _ => UnreportedExit::Some(map(ends, exit).collect()),
+        };
+        ControlPlaneState {
+            runs: about != "none" && about["runs"] != false,
+            is_silent: is("silent"),
+            stopped: about["stopped"].as_i64().map(|pid| pid as i32),
+            left_out: words(case, "left out").map(str::to_owned).collect(),
+            heard: time(&about["heard"]),
+            lost: map(&about["ended"], ended).collect(),
+            halted: map(&about["halted"], stopped).collect(),
+            is_closed: is("closed"),
+            pretends: is("pretends"),
+        }
+    }
+
+    /// The entries of a map in a case, read.
+    fn map<T>(value: &Value, read: impl Fn(&Value) -> T) -> impl Iterator<Item = (Str, T)> {
+        value.as_object().into_iter().flatten().map(move |(name, value)| (name.as_str().into(), read(value)))
     }
 
     #[test]

@@ -7,7 +7,6 @@
 
 pub mod edit;
 mod io_error;
-pub mod jsonpath;
 pub mod key;
 pub mod label;
 pub mod merge;

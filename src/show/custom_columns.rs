@@ -1,7 +1,8 @@
 //! `-o custom-columns=NAME:.metadata.name,...`.
 
-use super::{columns, escape, go_syntax};
-use crate::object::jsonpath::JsonPathTemplate;
+use super::{columns, escape};
+use crate::go::fmt;
+use crate::go::jsonpath::JsonPathTemplate;
 use serde_json::Value;
 
 /// Columns that the user chose.
@@ -62,8 +63,7 @@ fn column(spec: &str) -> Result<(String, JsonPathTemplate), String> {
 }
 
 fn cell(path: &JsonPathTemplate, object: &Value) -> Result<String, String> {
-    let found: Vec<String> =
-        path.results(object)?.into_iter().flatten().map(|value| go_syntax::plain(&value)).collect();
+    let found: Vec<String> = path.results(object)?.into_iter().flatten().map(|value| fmt::plain(&value)).collect();
     Ok(if found.is_empty() { "<none>".into() } else { escape::cell(&found.join(",")) })
 }
 

@@ -11,8 +11,6 @@ pub mod describe;
 pub mod escape;
 pub mod events;
 pub mod explain;
-pub mod go_syntax;
-pub mod go_template;
 pub mod kyaml;
 pub mod print;
 pub mod schema;

@@ -4,12 +4,13 @@
 //! into text. The caller reads the files that a format names.
 
 use super::custom_columns::UserColumns;
-use super::go_syntax;
-use super::go_template;
 use super::kyaml::to_kyaml;
+use crate::go::fmt;
+use crate::go::json::to_json_pretty;
+use crate::go::jsonpath::{JsonPathTemplate, MissingKeys};
+use crate::go::template::GoTemplate;
 use crate::object::Object;
-use crate::object::jsonpath::{JsonPathTemplate, MissingKeys};
-use crate::object::yaml::{to_json_pretty, to_yaml};
+use crate::object::yaml::to_yaml;
 use serde_json::{Value, json};
 
 /// Output format.
@@ -35,7 +36,7 @@ pub enum OutputFormat {
     /// Columns that the user chose.
     CustomColumns(UserColumns),
     /// A Go template and its source.
-    GoTemplate(go_template::GoTemplate, String),
+    GoTemplate(GoTemplate, String),
 }
 
 /// The flags that go with `-o`.
@@ -116,7 +117,7 @@ fn jsonpath(
 
 fn go_template(source: &str, flags: OutputFlags<'_>) -> Result<OutputFormat, String> {
     let strict = flags.missing_keys == MissingKeys::Refuse;
-    let template = go_template::GoTemplate::parse(required(source)?, strict);
+    let template = GoTemplate::parse(required(source)?, strict);
     let template = template.map_err(|error| format!("error parsing template {source}, {error}"))?;
     Ok(OutputFormat::GoTemplate(template, source.to_owned()))
 }
@@ -256,7 +257,7 @@ pub fn name_of(object: &Object) -> String {
 }
 
 fn failed(source: &str, error: &str, value: &Value) -> String {
-    let object = go_syntax::literal(value);
+    let object = fmt::literal(value);
     format!(
         "error executing jsonpath {source:?}: Error executing template: {error}. Printing more information for debugging the template:\n\
          \ttemplate was:\n\t\t{source}\n\tobject given to jsonpath engine was:\n\t\t{object}\n"

@@ -1,6 +1,6 @@
 //! `--sort-by`.
 
-use crate::object::jsonpath::{self, JsonPathTemplate};
+use crate::go::jsonpath::{self, JsonPathTemplate};
 use crate::object::{Object, Quantity};
 use serde_json::Value;
 use std::cmp::Ordering;

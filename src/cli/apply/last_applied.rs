@@ -7,7 +7,7 @@ use crate::cli::files::{self, FileFlags};
 use crate::cli::flags::{DryRun, PrintFlags, WriteFlags};
 use crate::cli::targets::{self, ScopeFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
-use crate::object::yaml;
+use crate::go::json::to_json;
 use serde_json::{Value, json};
 
 /// The verbs.
@@ -119,7 +119,7 @@ fn set(args: &SetLastAppliedArgs, context: &mut CommandContext) -> CliResult {
             );
             return Err(Failure::plain(text));
         }
-        let change = json!({"metadata": {"annotations": {LAST_APPLIED: format!("{}\n", yaml::to_json(&object.0))}}});
+        let change = json!({"metadata": {"annotations": {LAST_APPLIED: format!("{}\n", to_json(&object.0))}}});
         let options = context.options(Default::default(), dry_run);
         let changed = match dry_run {
             DryRun::Client => object,

@@ -4,9 +4,10 @@ use crate::apiserver::apply::{self, LAST_APPLIED};
 use crate::apiserver::create::key_of;
 use crate::cli::files::Manifest;
 use crate::cli::{CommandContext, Failure};
+use crate::go::fmt;
+use crate::go::json::to_json;
 use crate::kinds::Kind;
-use crate::object::{Object, Status, yaml};
-use crate::show::go_syntax;
+use crate::object::{Object, Status};
 use serde_json::Value;
 
 /// Tells what was tried. The patch is made once more for it: nobody needs it otherwise.
@@ -31,7 +32,7 @@ pub fn patch(
         return plain(status);
     };
     let status = shortened(status, &change);
-    let (change, place) = (yaml::to_json(&change), place(kind, live.name(), live.namespace()));
+    let (change, place) = (to_json(&change), place(kind, live.name(), live.namespace()));
     let doing = format!("error when applying patch:\n{change}\nto:\n{place}\nfor: {:?}: {doing}", manifest.source);
     Failure::Api { status, doing, hints }
 }
@@ -42,7 +43,7 @@ const TOLD: usize = 120;
 /// For a field that nobody knows the API server blames the whole patch, and quotes it: with the annotation in which all of the manifest
 /// stands once more. That is left out, and the rest where it is long: the field is named behind it.
 fn shortened(status: Status, change: &Value) -> Status {
-    let quoted = |patch: &Value| format!("patch: Invalid value: {:?}: ", go_syntax::plain(patch));
+    let quoted = |patch: &Value| format!("patch: Invalid value: {:?}: ", fmt::plain(patch));
     let Some(why) = status.message.strip_prefix(&quoted(change)).filter(|_| !status.unknown.is_empty()) else {
         return status;
     };
@@ -84,7 +85,7 @@ mod tests {
     fn a_field_that_nobody_knows_is_told_without_the_whole_manifest() {
         let why = "strict decoding error: unknown field \"spec.replcias\"";
         let told = |change: Value, unknown: bool| {
-            let message = format!("patch: Invalid value: {:?}: {why}", go_syntax::plain(&change));
+            let message = format!("patch: Invalid value: {:?}: {why}", fmt::plain(&change));
             let status = Status::new(Reason::Invalid, message);
             let unknown = unknown.then(|| ("spec.replcias".to_owned(), None)).into_iter().collect();
             shortened(Status { unknown, ..status }, &change).message

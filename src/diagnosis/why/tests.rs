@@ -1,8 +1,6 @@
 //! Answers that depend on the control plane and the machine, or that follow from many combinations. Texts are in `tests/cases/why`.
 
-use super::{
-    CauseChain, ContainerExit, ControlPlaneState, ConvergenceState, StoppedProcess, UnreportedExit, explain, unmet,
-};
+use super::{CauseChain, ControlPlaneState, ConvergenceState, StoppedProcess, explain, unmet};
 use crate::diagnosis::convergence::reachability;
 use crate::kinds;
 use crate::object::{Key, Object, Time};
@@ -185,47 +183,6 @@ fn a_job_that_runs_is_on_its_way_and_its_cron_job_is_as_it_was_asked_for() {
 }
 
 #[test]
-fn a_status_that_nobody_keeps_is_not_believed() {
-    let mut runs = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
-    runs["status"]["phase"] = "Running".into();
-    runs["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
-    runs["status"]["containerStatuses"][0]["ready"] = true.into();
-    let key = Key::new(crate::object::Resource("pods"), "default", "p");
-    let ended = ContainerExit { code: 3, at: now() };
-    for (lost, expected) in [
-        (None, ConvergenceState::Converged),
-        (Some(UnreportedExit::All), ConvergenceState::Stuck),
-        (Some(UnreportedExit::Some([("c".into(), ended)].into())), ConvergenceState::Stuck),
-    ] {
-        let told = usize::from(lost.is_some());
-        let plane = ControlPlaneState {
-            lost: lost.into_iter().map(|lost| ("Pod-p".into(), lost)).collect(),
-            ..ControlPlaneState::default()
-        };
-        let mut world = world(&[node("True"), runs.clone()]);
-        let answer = explain(&mut world, &key, &plane).unwrap();
-        assert_eq!(answer.standing(), expected, "{answer:#?}");
-        assert_eq!(unmet(&mut world, None, &plane).len(), told);
-    }
-    let heard = Some("2026-01-01T00:04:00Z".parse().unwrap());
-    let silent = ControlPlaneState { runs: true, is_silent: true, heard, ..ControlPlaneState::default() };
-    let mut fine = world(&[node("True"), runs.clone()]);
-    let answer = explain(&mut fine, &key, &silent).unwrap();
-    assert_eq!(
-        (answer.standing(), answer.root_cause().map(|link| &*link.what)),
-        (ConvergenceState::Stuck, Some("control plane"))
-    );
-    assert!(answer.next().contains("see what it says"), "{}", answer.next());
-    assert_eq!(unmet(&mut fine, None, &silent).len(), 1);
-    for (runs_now, expected) in [(false, "to start one: kloop reconcile --watch"), (true, "as it was asked for")] {
-        let plane = ControlPlaneState { runs: runs_now, heard, ..ControlPlaneState::default() };
-        let answer = explain(&mut world(&[node("True"), runs.clone()]), &key, &plane).unwrap();
-        assert_eq!(answer.standing(), ConvergenceState::Converged);
-        assert!(answer.next().ends_with(expected), "{}", answer.next());
-    }
-}
-
-#[test]
 fn a_panic_of_the_loop_of_a_pod_a_node_or_an_autoscaler_is_its_cause() {
     let event = |name: &str, uid: &str, reason: &str, second: u8| {
         let namespace = "default";
@@ -251,40 +208,5 @@ fn a_panic_of_the_loop_of_a_pod_a_node_or_an_autoscaler_is_its_cause() {
             let next = link.next.as_deref().unwrap_or_default();
             assert_eq!(next.contains("bug in kloop"), is_shown, "{about}: {next}");
         }
-    }
-}
-
-#[test]
-fn containers_of_a_pod_without_a_shim_are_dead() {
-    let started = json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}});
-    let containers = json!([{"name": "c", "image": "x"}, {"name": "d", "image": "x"}]);
-    let mut runs = pod(json!({"containers": containers}), started.clone());
-    runs["status"]["phase"] = "Running".into();
-    let of = |name: &str| json!({"name": name, "ready": true, "restartCount": 0, "state": started});
-    runs["status"]["containerStatuses"] = json!([of("c"), of("d")]);
-    let plane =
-        ControlPlaneState { lost: [("Pod-p".into(), UnreportedExit::All)].into(), ..ControlPlaneState::default() };
-    let key = Key::new(crate::object::Resource("pods"), "default", "p");
-    let answer = explain(&mut world(&[node("True"), runs]), &key, &plane).unwrap();
-    let containers: Vec<_> = answer.links.iter().filter(|link| link.what.starts_with("container")).collect();
-    assert_eq!(containers.len(), 2, "{answer:#?}");
-    for link in containers {
-        let seen = "its process is gone; its status, from before that, says running for 5m";
-        assert_eq!((&*link.seen, link.standing), (seen, ConvergenceState::Converging));
-    }
-}
-
-#[test]
-fn simulated_unreadiness_is_corrected_in_its_annotation() {
-    let mut told = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
-    told["metadata"]["annotations"] = json!({"kloop.dev/simulate-ready": "false"});
-    told["status"]["phase"] = "Running".into();
-    told["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "Deployment-d", "controller": true}]);
-    let objects = [node("True"), deployment(json!({}), json!({"observedGeneration": 1})), told];
-    let key = Key::new(crate::object::Resource("pods"), "default", "p");
-    for (pretends, correct) in [(false, "kloop edit deployment/d"), (true, "change the manifest of deployment/d")] {
-        let plane = ControlPlaneState { runs: true, pretends, ..ControlPlaneState::default() };
-        let next = explain(&mut world(&objects), &key, &plane).unwrap().next();
-        assert_eq!(next, format!("its annotation kloop.dev/simulate-ready: \"false\" keeps it: {correct}"));
     }
 }

@@ -3,7 +3,7 @@
 use super::age::age_since;
 use super::body::BodyRead;
 use super::{Column, TableCell, generic};
-use crate::object::jsonpath::JsonPathTemplate;
+use crate::go::jsonpath::JsonPathTemplate;
 use crate::object::{Object, Time};
 use serde_json::Value;
 use std::borrow::Cow;

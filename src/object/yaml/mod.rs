@@ -5,7 +5,6 @@
 //! Start reading at [`documents`] and [`to_yaml`].
 
 mod error;
-mod json;
 mod read;
 mod repair;
 mod scalar;
@@ -13,7 +12,6 @@ mod split;
 mod write;
 
 pub use error::YamlError;
-pub use json::{to_json, to_json_pretty};
 pub use split::decode_bytes;
 pub use write::to_yaml;
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::go::json::{to_json, to_json_pretty};
 use serde_json::json;
 use std::path::PathBuf;
 

@@ -4,8 +4,8 @@
 //! and whether only indentation stands on the line so far.
 
 use super::BooleanWords;
-use super::json::go_float;
 use super::scalar::{PlainScalar, resolve};
+use crate::go::json::go_float;
 use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
 

@@ -1,7 +1,8 @@
 //! The end of a generated name: a hash of the content, so that whatever refers to it changes with it.
 
 use super::resource::BuildResource;
-use crate::object::{Object, yaml};
+use crate::go::json::to_json;
+use crate::object::Object;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ fn content_hash(object: &Object) -> String {
     } else {
         more("binaryData", false);
     }
-    let hash = digest(&SHA256, yaml::to_json(&encoded).as_bytes());
+    let hash = digest(&SHA256, to_json(&encoded).as_bytes());
     let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let letter = |c| match c {
         '0' => 'g',

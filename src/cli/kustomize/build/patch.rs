@@ -6,8 +6,9 @@ use super::id::ResourceId;
 use super::resource::{BuildResource, BuildResources};
 use super::root::{FileAccess, FileText, KustomizationRoot};
 use super::target::TargetPattern;
+use crate::go::json::to_json;
 use crate::kinds::merge_rules;
-use crate::object::{Object, merge, patch, yaml};
+use crate::object::{Object, merge, patch};
 use serde_json::Value;
 
 /// Parsed patch.
@@ -112,7 +113,7 @@ fn named(change: PatchChange, entry: &PatchEntry) -> BuildResult<PatchChange> {
         for (field, value) in patches.iter().flat_map(|patch| [("kind", patch.kind()), ("metadata.name", patch.name())])
         {
             if value.is_empty() {
-                let text = yaml::to_json(&patches[0].0);
+                let text = to_json(&patches[0].0);
                 return Err(format!("missing {field} in the patch {text}, and it has no target"));
             }
         }

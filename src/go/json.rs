@@ -65,7 +65,7 @@ impl<F: Formatter> Formatter for GoJsonFormatter<F> {
 }
 
 /// Go's shortest text of a number, with an exponent when it lies outside of the limits.
-pub(super) fn go_float(number: f64, least: i32, most: i32) -> String {
+pub fn go_float(number: f64, least: i32, most: i32) -> String {
     let short = format!("{number:e}");
     let (mantissa, exponent) = short.split_once('e').unwrap_or((&short, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

@@ -9,7 +9,7 @@
 mod parse;
 mod pick;
 
-use super::yaml::to_json;
+use super::json::to_json;
 use serde_json::Value;
 use std::borrow::Cow;
 

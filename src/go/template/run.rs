@@ -1,7 +1,7 @@
 //! Runs a template's nodes.
 
 use super::{Operand, Pipeline, TemplateNode, TemplatePosition};
-use crate::show::go_syntax;
+use crate::go::fmt;
 use base64::Engine;
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -213,7 +213,7 @@ fn text(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".into(),
         Value::Number(number) => go_number(number.as_f64().unwrap_or(0.0)),
-        other => go_syntax::plain(other),
+        other => fmt::plain(other),
     }
 }
 
