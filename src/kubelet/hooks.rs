@@ -7,6 +7,7 @@
 use super::containers::{ContainerAction, PodActions};
 use super::pod::{AttemptState, LocalPod, PodContainer};
 use super::{probes, termination};
+use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::Time;
 use crate::object::time::Shift;
 use crate::world::{ContainerFacts, Plan, ProbeKind};
@@ -78,7 +79,13 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
                 .into_iter()
                 .for_each(|pause| plan.wake_at(since.later(pause))),
             None if pod.is_staged() => plan.wake_at(pod.world.now.later(SignedDuration::from_secs(1))),
-            None => plan.effects.push(probes::start_probe(pod, member, ProbeKind::PostStart, hook, PATIENCE)),
+            None => plan.effects.push(probes::start_probe(
+                pod,
+                member,
+                ProbeKind::PostStart,
+                ProbeHandler::of_hook(hook),
+                PATIENCE,
+            )),
         }
     }
 }
@@ -86,7 +93,7 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
 /// Orders the preStop hook of a container that is to end.
 pub fn order_last(pod: &LocalPod, member: &PodContainer, grace: i64, plan: &mut Plan) {
     if let Some(hook) = hook_of_kind(&member.spec, ProbeKind::PreStop) {
-        plan.effects.push(probes::start_probe(pod, member, ProbeKind::PreStop, hook, grace));
+        plan.effects.push(probes::start_probe(pod, member, ProbeKind::PreStop, ProbeHandler::of_hook(hook), grace));
     }
 }
 

@@ -2,10 +2,10 @@
 
 mod projected;
 
-use super::defaults::{pull_policy, text};
 use super::mounts::PodVolumes;
 use super::{env, paths};
-use crate::kinds::omit::empty;
+use crate::kinds::image::pull_policy::pull_policy;
+use crate::kinds::omit::{default_text, empty};
 use crate::kinds::{FieldErrors, FieldPath, csi_driver, names, persistent_volume_claim, volume_source};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{
@@ -48,7 +48,7 @@ pub fn default(volume: &mut Volume) {
         empty(&mut claim.read_only);
     }
     if let Some(image) = &mut volume.image {
-        text(&mut image.pull_policy, pull_policy(image.reference.as_deref().unwrap_or_default()));
+        default_text(&mut image.pull_policy, pull_policy(image.reference.as_deref().unwrap_or_default()));
     }
     volume.projected.iter_mut().for_each(default_projected);
     volume.ephemeral.iter_mut().filter_map(|source| source.volume_claim_template.as_mut()).for_each(claim);
@@ -73,7 +73,7 @@ fn default_projected(projected: &mut ProjectedVolumeSource) {
 
 fn downward_file(file: &mut DownwardAPIVolumeFile) {
     if let Some(field) = &mut file.field_ref {
-        text(&mut field.api_version, "v1");
+        default_text(&mut field.api_version, "v1");
     }
     if let Some(resource) = &mut file.resource_field_ref {
         resource.divisor.get_or_insert_with(|| k8s_openapi::apimachinery::pkg::api::resource::Quantity("0".into()));
@@ -89,12 +89,12 @@ fn claim(template: &mut PersistentVolumeClaimTemplate) {
 /// Sources that name a machine elsewhere; kept whole though kloop mounts none of them.
 fn network(volume: &mut Volume) {
     if let Some(iscsi) = &mut volume.iscsi {
-        text(&mut iscsi.iscsi_interface, "default");
+        default_text(&mut iscsi.iscsi_interface, "default");
     }
     if let Some(rbd) = &mut volume.rbd {
-        text(&mut rbd.pool, "rbd");
-        text(&mut rbd.user, "admin");
-        text(&mut rbd.keyring, "/etc/ceph/keyring");
+        default_text(&mut rbd.pool, "rbd");
+        default_text(&mut rbd.user, "admin");
+        default_text(&mut rbd.keyring, "/etc/ceph/keyring");
     }
     if let Some(disk) = &mut volume.azure_disk {
         disk.caching_mode.get_or_insert_with(|| "ReadWrite".into());
@@ -103,8 +103,8 @@ fn network(volume: &mut Volume) {
         disk.read_only.get_or_insert(false);
     }
     if let Some(volume) = &mut volume.scale_io {
-        text(&mut volume.storage_mode, "ThinProvisioned");
-        text(&mut volume.fs_type, "xfs");
+        default_text(&mut volume.storage_mode, "ThinProvisioned");
+        default_text(&mut volume.fs_type, "xfs");
     }
 }
 
