@@ -19,6 +19,7 @@ pub mod names;
 mod node_labels;
 pub mod omit;
 pub mod probe_handler;
+pub mod process_ids;
 pub mod rbac;
 pub mod read;
 pub mod registry;

@@ -1,8 +1,8 @@
 //! A pretended machine for the tests: it commits what the kubelet plans, carries out its effects, and reports under a fake clock.
 
 use super::LOOP;
-use crate::kinds::pod::process_ids;
 use crate::kinds::probe_handler::ProbeHandler;
+use crate::kinds::process_ids;
 use crate::object::{Key, Object, Resource, Str, Time};
 use crate::world::limits::Limits;
 use crate::world::volume::Volume;

@@ -10,6 +10,7 @@
 use super::container_status::api_time;
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
 use super::{backoff, environment, volumes};
+use crate::kinds::pod::volumes::VolumeSource;
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
 use crate::world::{
@@ -179,9 +180,10 @@ fn names_volumes(spec: &PodSpec) -> bool {
     let is_named = |map: &ConfigMapProjection| map.name != "kube-root-ca.crt";
     let is_part =
         |source: &VolumeProjection| source.secret.is_some() || source.config_map.as_ref().is_some_and(is_named);
-    let is_one = |volume: &Volume| {
-        let parts = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
-        volume.config_map.is_some() || volume.secret.is_some() || parts.into_iter().any(is_part)
+    let is_one = |volume: &Volume| match VolumeSource::of(volume) {
+        Some(VolumeSource::ConfigMap(_) | VolumeSource::Secret(_)) => true,
+        Some(VolumeSource::Projected(projected)) => projected.sources.iter().flatten().any(is_part),
+        _ => false,
     };
     spec.volumes.iter().flatten().any(is_one)
 }

@@ -51,7 +51,7 @@ fn spec(spec: &mut PodSpec) {
     default_text(&mut spec.scheduler_name, "default-scheduler");
     spec.security_context.get_or_insert_default();
     spec.termination_grace_period_seconds.get_or_insert(30);
-    spec.volumes.iter_mut().flatten().for_each(super::volumes::default);
+    spec.volumes.iter_mut().flatten().for_each(super::volumes::fill_in_defaults);
     containers(spec).for_each(container);
     spec.ephemeral_containers.iter_mut().flatten().for_each(ephemeral);
 }
