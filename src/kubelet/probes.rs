@@ -3,8 +3,7 @@
 //! A startup probe holds the others back; a liveness (or startup) probe that fails too often ends the container; a readiness
 //! probe decides whether the container is ready.
 
-use super::containers::ContainerAction;
-use super::hooks;
+use super::actions::ContainerAction;
 use super::pod::{AttemptState, LocalPod, PodContainer};
 use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::Time;
@@ -22,7 +21,7 @@ const UNANSWERED_SECONDS: i64 = 5;
 
 /// Whether the container has started: it runs, and its startup probe has succeeded once.
 pub fn is_started(member: &PodContainer) -> bool {
-    if !matches!(member.state, AttemptState::Running { .. }) || hooks::is_starting(member) {
+    if !matches!(member.state, AttemptState::Running { .. }) || member.is_starting() {
         return false;
     }
     let known = member.old_while_running().is_some_and(|old| old.started == Some(true));
@@ -107,7 +106,7 @@ pub fn tell_failures(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
         plan.events.push(PlannedEvent {
             about: pod.row.key.clone(),
             uid: pod.row.uid.clone(),
-            field_path: super::events::field_path(member),
+            field_path: member.field_path(),
             kind: EventType::Warning,
             reason: reason(kind, verdict),
             message: match kind {

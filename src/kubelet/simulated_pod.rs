@@ -7,8 +7,7 @@
 //! restarted by Kubernetes' clock (`fake/crash` stands still in CrashLoopBackOff, as the recordings have it).
 //! A pod waits for its ConfigMaps and Secrets as on a machine ([`hold_back`]).
 
-use super::container_status::api_time;
-use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
+use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer, api_time};
 use super::{backoff, environment, volumes};
 use crate::kinds::pod::volumes::VolumeSource;
 use crate::object::time::Shift;
@@ -180,7 +179,7 @@ fn names_volumes(spec: &PodSpec) -> bool {
     let is_named = |map: &ConfigMapProjection| map.name != "kube-root-ca.crt";
     let is_part =
         |source: &VolumeProjection| source.secret.is_some() || source.config_map.as_ref().is_some_and(is_named);
-    let is_one = |volume: &Volume| match VolumeSource::of(volume) {
+    let is_one = |volume: &Volume| match VolumeSource::of_volume(volume) {
         Some(VolumeSource::ConfigMap(_) | VolumeSource::Secret(_)) => true,
         Some(VolumeSource::Projected(projected)) => projected.sources.iter().flatten().any(is_part),
         _ => false,

@@ -1,9 +1,8 @@
 //! `status` of a pod, as its node tells it.
 
-use super::container_status::{self, api_time};
-use super::containers::PodActions;
-use super::pod::{ContainerRole, LocalPod};
-use super::{address, conditions, deadlines, eviction, phase};
+use super::actions::PodActions;
+use super::pod::{ContainerRole, LocalPod, api_time};
+use super::{address, conditions, container_status, deadlines, eviction, phase};
 use crate::kinds::pod::qos_class;
 use crate::kinds::process_ids;
 use crate::world::{ContainerState, Plan, WriteVerb};

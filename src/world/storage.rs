@@ -32,7 +32,7 @@ pub fn claims_of(pod: &str, volumes: &[Value]) -> Vec<String> {
 /// The name of the claim that a volume of a pod is, if it is one.
 pub(super) fn claim_name(pod: &str, volume: &Value) -> Option<String> {
     let volume = Volume::deserialize(volume).ok()?;
-    VolumeSource::of(&volume)?.claim_name(pod, &volume.name)
+    VolumeSource::of_volume(&volume)?.claim_name(pod, &volume.name)
 }
 
 /// The class of a claim.

@@ -1,92 +1,20 @@
 //! A pod's volumes: what is in each, what is missing of them, and where its containers see them.
 //!
 //! Knows: every source of a volume that a machine without a cloud can have. Never: writes a file; `runtime` does, from what is said here.
-//! Start reading at [`source`]; `files` has ConfigMaps, Secrets and the rest that is content.
+//! Start reading at [`content::source`]; `files` has ConfigMaps, Secrets and the rest that is content.
 
 mod claim;
+mod content;
 mod dns;
 mod files;
 mod hosts;
 mod token;
 mod view;
 
+pub use content::missing;
 pub use dns::{names, tell_names};
 pub use token::renewal as token_renewal;
-pub use view::{files, outdated, paths, sees_machine, tell_shared};
-
-use super::pod::LocalPod;
-use super::resources;
-use super::start::StartFailure;
-use crate::kinds::pod::volumes::VolumeSource;
-use crate::world::volume::VolumeContent;
-use k8s_openapi::api::core::v1::Volume;
-
-/// Returns the content of one volume, or what is missing, in Kubernetes' words.
-fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
-    let unsupported = || Err("this kind of volume is not supported by this node".into());
-    let Some(source) = VolumeSource::of(volume) else { return unsupported() };
-    match source {
-        VolumeSource::EmptyDir(empty) => {
-            let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
-            Ok(match in_memory {
-                true => VolumeContent::Memory { most: resources::most_memory(pod, empty) },
-                false => VolumeContent::Empty,
-            })
-        }
-        VolumeSource::HostPath(host) => {
-            Ok(VolumeContent::Host { path: host.path.clone(), kind: host.type_.clone().unwrap_or_default() })
-        }
-        VolumeSource::PersistentVolumeClaim(_) | VolumeSource::Ephemeral(_) => {
-            claim::source(pod, &source.claim_name(&pod.row.key.name, &volume.name).unwrap_or_default())
-        }
-        VolumeSource::ConfigMap(map) => files::config_map(pod, map).map(VolumeContent::Files),
-        VolumeSource::Secret(secret) => files::secret(pod, secret).map(VolumeContent::Files),
-        VolumeSource::DownwardApi(downward) => files::downward_api(pod, downward).map(VolumeContent::Files),
-        VolumeSource::Projected(projected) => files::projected(pod, projected).map(VolumeContent::Files),
-        VolumeSource::Nfs(_)
-        | VolumeSource::Csi(_)
-        | VolumeSource::Image(_)
-        | VolumeSource::GitRepo(_)
-        | VolumeSource::GcePersistentDisk(_)
-        | VolumeSource::AwsElasticBlockStore(_)
-        | VolumeSource::Iscsi(_)
-        | VolumeSource::Glusterfs(_)
-        | VolumeSource::Rbd(_)
-        | VolumeSource::Cinder(_)
-        | VolumeSource::Cephfs(_)
-        | VolumeSource::Flocker(_)
-        | VolumeSource::Fc(_)
-        | VolumeSource::FlexVolume(_)
-        | VolumeSource::AzureFile(_)
-        | VolumeSource::VsphereVolume(_)
-        | VolumeSource::PhotonPersistentDisk(_)
-        | VolumeSource::PortworxVolume(_)
-        | VolumeSource::Quobyte(_)
-        | VolumeSource::AzureDisk(_)
-        | VolumeSource::StorageOs(_)
-        | VolumeSource::ScaleIo(_) => unsupported(),
-    }
-}
-
-/// Whether a volume is made of objects of the cluster, which a machine that only pretends lacks, too.
-fn is_made_of_objects(volume: &Volume) -> bool {
-    use VolumeSource::{ConfigMap, DownwardApi, Projected, Secret};
-    matches!(VolumeSource::of(volume), Some(ConfigMap(_) | Secret(_) | DownwardApi(_) | Projected(_)))
-}
-
-/// The first volume that cannot be set up. Asked only until the pod's first start: what was mounted stays.
-pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
-    if pod.facts.is_some() {
-        return None;
-    }
-    // A machine that only pretends has every other kind of volume.
-    let wanted = |volume: &&Volume| !pod.simulated || is_made_of_objects(volume);
-    pod.spec.volumes.iter().flatten().filter(wanted).find_map(|volume| {
-        let what = source(pod, volume).err()?;
-        let message = format!("MountVolume.SetUp failed for volume {:?} : {what}", volume.name);
-        Some(StartFailure { reason: "FailedMount", message })
-    })
-}
+pub use view::{files, outdated, paths, tell_shared};
 
 #[cfg(test)]
 mod tests {
