@@ -3,6 +3,7 @@
 mod deaths;
 mod successor;
 
+use kloop::kinds::probe_handler::ProbeHandler;
 use kloop::object::{Str, Time};
 use kloop::runtime::image::Environment;
 use kloop::runtime::simulated::a_start;
@@ -391,7 +392,7 @@ fn exec_probes_run_beside_the_container() {
             container: "c".into(),
             attempt: 0,
             kind: kloop::world::ProbeKind::Liveness,
-            handler: serde_json::json!({"exec": {"command": ["sh", "-c", text]}}),
+            handler: ProbeHandler::read(&serde_json::json!({"exec": {"command": ["sh", "-c", text]}})),
             ip: "127.0.0.1".into(),
             timeout_seconds: if expected || text == big { 20 } else { 1 },
         };

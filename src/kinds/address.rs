@@ -25,6 +25,11 @@ impl LoopbackRule {
     }
 }
 
+/// An address and a port; IPv6 in brackets.
+pub fn host_port(host: &str, port: &str) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// An address of one family that traffic may be sent to: a pod, or a server on this machine, too.
 pub fn check_family(text: &str, v4: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let fits = text.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4() == v4);

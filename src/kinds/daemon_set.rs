@@ -1,6 +1,7 @@
 //! DaemonSet (apps/v1).
 
-use super::pod::defaults::{self, text};
+use super::omit::default_text;
+use super::pod::defaults;
 use super::pod::spec::check_template;
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit, selector, workload};
@@ -30,7 +31,7 @@ impl Typed for DaemonSet {
         omit::empty(&mut spec.min_ready_seconds);
         spec.revision_history_limit.get_or_insert(10);
         let strategy = spec.update_strategy.get_or_insert_default();
-        text(&mut strategy.type_, "RollingUpdate");
+        default_text(&mut strategy.type_, "RollingUpdate");
         if strategy.type_.as_deref() == Some("RollingUpdate") {
             let rolling = strategy.rolling_update.get_or_insert_default();
             rolling.max_unavailable.get_or_insert(IntOrString::Int(1));

@@ -1,6 +1,7 @@
 //! Deployment (apps/v1).
 
-use super::pod::defaults::{self, text};
+use super::omit::default_text;
+use super::pod::defaults;
 use super::view;
 use super::workload::{self, Workload};
 use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit};
@@ -32,7 +33,7 @@ impl Typed for Deployment {
         spec.revision_history_limit.get_or_insert(10);
         spec.progress_deadline_seconds.get_or_insert(600);
         let strategy = spec.strategy.get_or_insert_default();
-        text(&mut strategy.type_, "RollingUpdate");
+        default_text(&mut strategy.type_, "RollingUpdate");
         if strategy.type_.as_deref() == Some("RollingUpdate") {
             let rolling = strategy.rolling_update.get_or_insert_default();
             rolling.max_surge.get_or_insert_with(|| IntOrString::String("25%".into()));

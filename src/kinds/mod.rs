@@ -18,6 +18,8 @@ pub mod metadata;
 pub mod names;
 mod node_labels;
 pub mod omit;
+pub mod probe_handler;
+pub mod process_ids;
 pub mod rbac;
 pub mod read;
 pub mod registry;

@@ -1,4 +1,5 @@
-//! Go's `omitempty`: a field that is not a pointer and holds its zero value is as good as left out, and is stored so.
+//! Go's `omitempty`: a field that is not a pointer and holds its zero value is as good as left out, and is stored so, or gets
+//! its default.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::Value;
@@ -16,6 +17,13 @@ pub fn null_when_missing(body: &mut Value, fields: &[&str]) {
 pub fn empty<T: Default + PartialEq>(field: &mut Option<T>) {
     if field.as_ref().is_some_and(|value| *value == T::default()) {
         *field = None;
+    }
+}
+
+/// Fills in text that was left out or is empty.
+pub fn default_text(field: &mut Option<String>, default: &str) {
+    if field.as_deref().unwrap_or_default().is_empty() {
+        *field = Some(default.to_owned());
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::amount::quantity;
 use super::view;
+use super::volume_source::{DEAD_VOLUMES, check_access_modes, check_volume_mode};
 use super::{
-    FieldErrors, FieldPath, Kind, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, pod, selector,
+    FieldErrors, FieldPath, Kind, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, selector,
     volume_source,
 };
 use crate::object::Object;
@@ -60,7 +61,7 @@ fn warnings(volume: &Object) -> Vec<String> {
         let at = format!("spec.nodeAffinity.required.nodeSelectorTerms[{index}]");
         node_labels::warn_of_term(term, &at, false, &mut warnings);
     }
-    for (field, shown, message) in pod::warnings::DEAD_VOLUMES {
+    for (field, shown, message) in DEAD_VOLUMES {
         if volume.value_at(&["spec", field]).is_some_and(|source| !source.is_null()) {
             warnings.push(format!("spec.{shown}: {message}"));
         }
@@ -124,25 +125,6 @@ impl Typed for PersistentVolume {
             }
             errors.immutable(&path.child("volumeMode"), &spec.volume_mode, &old.volume_mode);
         }
-    }
-}
-
-/// Validates the access modes of a volume.
-pub fn check_access_modes(modes: &[String], path: &FieldPath, errors: &mut FieldErrors) {
-    let known = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-    for other in modes.iter().filter(|mode| !known.contains(&mode.as_str())) {
-        errors.unsupported(path, other.as_str(), &known);
-    }
-    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
-        errors.forbidden(path, "may not use ReadWriteOncePod with other access modes");
-    }
-}
-
-/// Files or a device.
-pub fn check_volume_mode(mode: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
-    let known = ["Block", "Filesystem"];
-    if let Some(other) = mode.filter(|mode| !known.contains(mode)) {
-        errors.unsupported(path, other, &known);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::amount::quantity;
 use super::go::{self, GoField, GoShape};
-use super::persistent_volume::{check_access_modes, check_volume_mode};
 use super::view;
+use super::volume_source::{check_access_modes, check_volume_mode};
 use super::{FieldErrors, FieldPath, Kind, Typed, metadata, names, omit, selector};
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate};

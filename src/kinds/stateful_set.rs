@@ -1,7 +1,8 @@
 //! StatefulSet (apps/v1).
 
+use super::omit::default_text;
 use super::persistent_volume_claim::{check_spec, default_spec};
-use super::pod::defaults::{self, text};
+use super::pod::defaults;
 use super::view;
 use super::workload::{self, Workload};
 use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, amount, names, omit, pod, selector};
@@ -31,18 +32,18 @@ impl Typed for StatefulSet {
         let spec = self.spec.get_or_insert_default();
         omit::empty(&mut spec.min_ready_seconds);
         omit::empty(&mut spec.volume_claim_templates);
-        text(&mut spec.pod_management_policy, "OrderedReady");
+        default_text(&mut spec.pod_management_policy, "OrderedReady");
         spec.service_name.get_or_insert_default();
         spec.replicas.get_or_insert(1);
         spec.revision_history_limit.get_or_insert(10);
         let strategy = spec.update_strategy.get_or_insert_default();
-        text(&mut strategy.type_, "RollingUpdate");
+        default_text(&mut strategy.type_, "RollingUpdate");
         if strategy.type_.as_deref() == Some("RollingUpdate") {
             strategy.rolling_update.get_or_insert_default().partition.get_or_insert(0);
         }
         let retention = spec.persistent_volume_claim_retention_policy.get_or_insert_default();
-        text(&mut retention.when_deleted, "Retain");
-        text(&mut retention.when_scaled, "Retain");
+        default_text(&mut retention.when_deleted, "Retain");
+        default_text(&mut retention.when_scaled, "Retain");
         spec.volume_claim_templates.iter_mut().flatten().for_each(claim);
         defaults::template(&mut spec.template);
     }

@@ -1,12 +1,25 @@
-//! Checks of the storage that volumes of pods and PersistentVolumes name alike: disks of clouds, network file systems.
+//! Checks that volumes of pods, PersistentVolumes and claims share: of modes, and of disks of clouds and network file systems.
 //!
-//! Their fields have the same names in both kinds, so they are read from JSON.
+//! The fields of disks have the same names in pods and in PersistentVolumes, so they are read from JSON.
 
 use super::{FieldErrors, FieldPath};
 use serde_json::Value;
 
 /// Parts that one field of a disk can name.
 const PARTS: std::ops::RangeInclusive<i64> = 0..=255;
+
+/// Volume sources that Kubernetes has dropped, by their names in a pod and in its messages.
+pub const DEAD_VOLUMES: &[(&str, &str, &str)] = &[
+    ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
 
 /// The fields that a source needs.
 fn required_fields(source: &str) -> &'static [&'static str] {
@@ -66,6 +79,25 @@ pub fn check(source: &str, fields: &Value, path: &FieldPath, errors: &mut FieldE
             }
         }
         _ => {}
+    }
+}
+
+/// Validates the access modes of a volume.
+pub fn check_access_modes(modes: &[String], path: &FieldPath, errors: &mut FieldErrors) {
+    let known = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    for other in modes.iter().filter(|mode| !known.contains(&mode.as_str())) {
+        errors.unsupported(path, other.as_str(), &known);
+    }
+    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
+        errors.forbidden(path, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+/// Files or a device.
+pub fn check_volume_mode(mode: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
+    let known = ["Block", "Filesystem"];
+    if let Some(other) = mode.filter(|mode| !known.contains(mode)) {
+        errors.unsupported(path, other, &known);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The pod's address: one of the cluster's own range of loopback addresses, kept for the pod's whole life.
 
+use super::actions::StartFailure;
 use super::pod::LocalPod;
-use super::start::StartFailure;
 use crate::object::Str;
 
 /// Addresses of pods are 127.N.1.1 to 127.N.127.254: so many third and fourth parts.

@@ -1,11 +1,12 @@
-//! Builds of images: writes their progress to the status of the Image object and to events, of the object and of the
+//! Builds of images: orders them for running containers, and writes their progress to the status of the Image object and to events, of the object and of the
 //! pods that wait for the build or continue with the previous one.
 
-use super::image;
+use super::pod::{AttemptState, LocalPod, PodContainer};
+use super::{image, start};
 use crate::kinds::image::RESOURCE;
-use crate::object::{Key, Object, Resource, Time, time};
+use crate::object::{Key, Object, Resource, Str, Time, time};
 use crate::world::facts::BuildStage;
-use crate::world::{EventType, Phase, Plan, Row, World};
+use crate::world::{Effect, EventType, Phase, Plan, Row, World};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -87,6 +88,22 @@ fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
     };
     for pod in image::users(world, name).filter(concerned).take(MOST) {
         plan.event(pod, kind, word, &*of_pod);
+    }
+}
+
+/// Orders the builds of what has changed: what runs goes on until that has gone well.
+pub fn order_builds(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
+    let running = |member: &&PodContainer| matches!(member.state, AttemptState::Running { .. });
+    for member in pod.members.iter().filter(running).filter(|member| image::with_new_sources(pod, member).is_some()) {
+        let Some(inputs) = image::unbuilt(pod, member).and_then(|image| Some(image.build?.inputs)) else { continue };
+        let mut orders = plan.effects.iter();
+        let known = pod.world.facts.builds.values().any(|built| built.inputs == inputs)
+            || orders.any(|effect| matches!(effect, Effect::Build { image } if image.build.as_ref().is_some_and(|build| build.inputs == inputs)));
+        // With the variables of the container, as its start would bring it.
+        let image = start::build(pod, member, member.attempt + 1, ip).ok().and_then(|start| start.brought);
+        if let Some(image) = image.filter(|_| !known) {
+            plan.effects.push(Effect::Build { image: Box::new(image) });
+        }
     }
 }
 

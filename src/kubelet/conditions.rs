@@ -1,8 +1,7 @@
 //! The conditions that the node writes into `status.conditions`.
 
-use super::container_status::api_time;
-use super::containers::{ContainerAction, PodActions};
-use super::pod::{ContainerRole, LocalPod};
+use super::actions::{ContainerAction, PodActions};
+use super::pod::{ContainerRole, LocalPod, api_time};
 use super::{eviction, resize, restart_all};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
@@ -29,11 +28,6 @@ pub fn pod_conditions(pod: &LocalPod, order: &PodActions, status: &PodStatus) ->
     conditions
 }
 
-/// A condition of the pod as last written.
-pub fn find_condition<'a>(pod: &'a LocalPod, kind: &str) -> Option<&'a PodCondition> {
-    pod.status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
-}
-
 fn yes(kind: &'static str) -> ConditionState {
     ConditionState { kind, holds: true, reason: None, message: None }
 }
@@ -45,7 +39,7 @@ fn no(kind: &'static str, reason: &'static str, message: Option<String>) -> Cond
 /// The time of the last transition moves only when the condition turns.
 fn written(pod: &LocalPod, verdict: &ConditionState) -> PodCondition {
     let status = if verdict.holds { "True" } else { "False" };
-    let before = find_condition(pod, verdict.kind).filter(|before| before.status == status);
+    let before = pod.condition(verdict.kind).filter(|before| before.status == status);
     PodCondition {
         type_: verdict.kind.into(),
         status: status.into(),
@@ -144,7 +138,7 @@ fn ready(pod: &LocalPod, containers: &ConditionState) -> ConditionState {
     }
     let gates = pod.spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.as_str());
     let closed: Vec<String> = gates
-        .filter_map(|gate| match find_condition(pod, gate) {
+        .filter_map(|gate| match pod.condition(gate) {
             None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
             Some(condition) if condition.status == "True" => None,
             Some(condition) => {

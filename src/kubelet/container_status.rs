@@ -1,14 +1,13 @@
 //! One entry of `status.containerStatuses`.
 
-use super::containers::{ContainerAction, PodActions};
-use super::pod::{AttemptState, CLOSED, ContainerRole, LocalPod, PodContainer};
-use super::{backoff, hooks, image, message, probes, resize, restart_all, simulated_pod};
+use super::actions::{ContainerAction, PodActions};
+use super::pod::{AttemptState, CLOSED, ContainerRole, LocalPod, PodContainer, api_time};
+use super::{backoff, image, message, probes, resize, restart_all, simulated_pod};
 use crate::object::Time;
 use crate::world::AttemptEnd;
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 
 /// The statuses of members with the given roles, in the order of the spec.
 pub fn container_statuses(
@@ -18,11 +17,6 @@ pub fn container_statuses(
 ) -> Vec<ContainerStatus> {
     let members = pod.members.iter().zip(&order.steps).filter(|(member, _)| wanted(member.role));
     members.map(|(member, step)| container_status(pod, member, step)).collect()
-}
-
-/// A moment as status keeps it: in whole seconds.
-pub fn api_time(at: Time) -> ApiTime {
-    ApiTime(Time::from_second(at.as_second()).unwrap_or(at))
 }
 
 fn container_status(pod: &LocalPod, member: &PodContainer, step: &ContainerAction) -> ContainerStatus {
@@ -94,7 +88,7 @@ fn describe_state(pod: &LocalPod, member: &PodContainer, step: &ContainerAction)
             let state = waiting("CrashLoopBackOff", Some(message));
             StateDescription { attempt, state, last: ended, waits_after_end }
         }
-        (_, AttemptState::Running { .. }) if hooks::is_starting(member) => {
+        (_, AttemptState::Running { .. }) if member.is_starting() => {
             told(attempt, usual_wait(pod), member.last.clone())
         }
         (ContainerAction::Keep, AttemptState::New) if restart_all::waits(member) => {

@@ -1,110 +1,20 @@
 //! Decides the next action for each container: init containers in order, sidecars beside them, then the main
 //! containers.
 
+use super::actions::{ContainerAction, PodActions};
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
-use super::start::{self, StartFailure};
+use super::restart_all::restarts;
+use super::restart_policy::has_changed;
 use super::{
-    address, backoff, deadlines, eviction, hooks, image, probes, resize, restart_all, simulated_pod, termination,
-    volumes,
+    address, backoff, builds, deadlines, eviction, hooks, hostname, image, probes, resize, restart_all, simulated_pod,
+    start, termination, volumes,
 };
 use crate::object::time::Shift;
-use crate::object::{Object, Str, Time};
-use crate::world::{Effect, Plan, RestartDecision, Start, WriteVerb};
+use crate::world::{Effect, Plan, WriteVerb};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::ContainerRestartRule;
-use serde_json::Value;
 
 /// An order that is not answered for so long is given again; it carries the attempt's number, so twice does no harm.
 const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
-
-/// Actions for a pod.
-pub struct PodActions {
-    /// One step for each member, in their order.
-    pub steps: Vec<ContainerAction>,
-    /// The pod's address; none while it cannot have one.
-    pub ip: Option<Str>,
-    /// Why no container of the pod can be made at all.
-    pub blocked: Option<StartFailure>,
-    /// Moments to look again at.
-    pub wakes: Vec<Time>,
-}
-
-/// Action for one container.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ContainerAction {
-    /// Nothing.
-    Keep,
-    /// Start this attempt.
-    Start(Box<Start>),
-    /// It cannot be configured: something that it refers to is missing.
-    Misconfigured(String),
-    /// It has ended, and is started again after a pause of so many seconds.
-    BackOff {
-        /// The pause.
-        seconds: i64,
-        /// When it is over.
-        due: Time,
-    },
-    /// All containers of the pod begin anew: its attempt has been made.
-    Renew,
-    /// Run the hook that comes before its end.
-    PreStop {
-        /// Seconds that it has.
-        grace: i64,
-        /// The event that tells why the container is to end.
-        event: Option<String>,
-    },
-    /// End the running attempt.
-    Stop {
-        /// Seconds until SIGKILL.
-        grace: i64,
-        /// The event that tells why; none when the stop is only ordered again.
-        event: Option<String>,
-    },
-}
-
-impl PodActions {
-    fn no_actions(pod: &LocalPod) -> PodActions {
-        PodActions { steps: vec![ContainerAction::Keep; pod.members.len()], ip: None, blocked: None, wakes: Vec::new() }
-    }
-
-    /// Commits the attempts, and orders what is to be done after the commit. Of a machine that only pretends nothing is ordered.
-    pub fn carry_out(self, pod: &LocalPod, plan: &mut Plan) {
-        if pod.simulated {
-            return;
-        }
-        for (member, step) in pod.members.iter().zip(self.steps) {
-            match step {
-                ContainerAction::Start(start) => {
-                    let (container, attempt) = (start.container.clone(), start.attempt);
-                    let why = format!("attempt {attempt} of container {container} is about to be started");
-                    plan.write(WriteVerb::Attempt { pod_uid: pod.row.uid.clone(), container, attempt }, why);
-                    plan.effects.push(Effect::Start(start));
-                }
-                ContainerAction::Stop { grace, .. } => plan.effects.push(Effect::Stop {
-                    pod_uid: pod.row.uid.clone(),
-                    container: member.spec.name.as_str().into(),
-                    attempt: member.attempt,
-                    grace_seconds: grace,
-                }),
-                ContainerAction::PreStop { grace, .. } => hooks::order_last(pod, member, grace, plan),
-                ContainerAction::Keep
-                | ContainerAction::Renew
-                | ContainerAction::Misconfigured(_)
-                | ContainerAction::BackOff { .. } => {}
-            }
-        }
-        hooks::order(pod, plan);
-        probes::order(pod, plan);
-        eviction::order(pod, plan);
-        resize::order(pod, plan);
-        let Some(ip) = &self.ip.filter(|_| !termination::is_ending(pod)) else { return };
-        image::order_builds(pod, ip, plan);
-        if let Some(volumes) = volumes::outdated(pod, ip) {
-            plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes });
-        }
-    }
-}
 
 /// Decides about every container of a pod.
 pub fn decide(pod: &LocalPod) -> PodActions {
@@ -113,8 +23,45 @@ pub fn decide(pod: &LocalPod) -> PodActions {
     order
 }
 
+/// Commits the attempts, and orders what is to be done after the commit. Of a machine that only pretends nothing is ordered.
+pub fn carry_out(order: PodActions, pod: &LocalPod, plan: &mut Plan) {
+    if pod.simulated {
+        return;
+    }
+    for (member, step) in pod.members.iter().zip(order.steps) {
+        match step {
+            ContainerAction::Start(start) => {
+                let (container, attempt) = (start.container.clone(), start.attempt);
+                let why = format!("attempt {attempt} of container {container} is about to be started");
+                plan.write(WriteVerb::Attempt { pod_uid: pod.row.uid.clone(), container, attempt }, why);
+                plan.effects.push(Effect::Start(start));
+            }
+            ContainerAction::Stop { grace, .. } => plan.effects.push(Effect::Stop {
+                pod_uid: pod.row.uid.clone(),
+                container: member.spec.name.as_str().into(),
+                attempt: member.attempt,
+                grace_seconds: grace,
+            }),
+            ContainerAction::PreStop { grace, .. } => hooks::order_last(pod, member, grace, plan),
+            ContainerAction::Keep
+            | ContainerAction::Renew
+            | ContainerAction::Misconfigured(_)
+            | ContainerAction::BackOff { .. } => {}
+        }
+    }
+    hooks::order(pod, plan);
+    probes::order(pod, plan);
+    eviction::order(pod, plan);
+    resize::order(pod, plan);
+    let Some(ip) = &order.ip.filter(|_| !termination::is_ending(pod)) else { return };
+    builds::order_builds(pod, ip, plan);
+    if let Some(volumes) = volumes::outdated(pod, ip) {
+        plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes });
+    }
+}
+
 fn compute_actions(pod: &LocalPod) -> PodActions {
-    let mut order = PodActions::no_actions(pod);
+    let mut order = PodActions::nothing(pod);
     order.ip = address::pod_address(pod);
     if termination::is_ending(pod) || pod.is_closing() {
         termination::decide(pod, &mut order);
@@ -128,7 +75,7 @@ fn compute_actions(pod: &LocalPod) -> PodActions {
     }
     order.blocked = match &order.ip {
         None => Some(address::exhausted(pod)),
-        Some(_) => start::unnameable(pod).or_else(|| volumes::missing(pod)),
+        Some(_) => hostname::unnameable(pod).or_else(|| volumes::missing(pod)),
     };
     for (place, member) in pod.members.iter().enumerate() {
         if let Some(step) =
@@ -216,53 +163,6 @@ fn step(pod: &LocalPod, place: usize, order: &mut PodActions) {
     }
 }
 
-/// Whether a container that has ended is started again.
-pub fn restarts(pod: &LocalPod, member: &PodContainer) -> bool {
-    let is_over = member.ended().is_some() && member.role != ContainerRole::Ephemeral;
-    is_over && (restarts_alone(pod, member) || restart_all::is_under_way(pod))
-}
-
-/// Whether one that has ended is started again for what is its own.
-pub fn restarts_alone(pod: &LocalPod, member: &PodContainer) -> bool {
-    let Some(ended) = member.ended().filter(|_| member.role != ContainerRole::Ephemeral) else { return false };
-    let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
-    let is_new =
-        || has_changed(member) || image::with_new_sources(pod, member).is_some() || resize::wants_restart(pod, member);
-    if matched_rule(member, ended.code).is_some() || (stopped && is_new()) || member.was_closed() {
-        return true;
-    }
-    restart_decision(pod, member).follows(ended.code)
-}
-
-/// Whether its policy starts a container again that has ended.
-pub fn restart_decision(pod: &LocalPod, member: &PodContainer) -> RestartDecision {
-    policy(member.role, pod.spec.restart_policy.as_deref(), member.spec.restart_policy.as_deref())
-}
-
-/// As [`restart_decision`], of a pod that is only read, by a container's name.
-pub fn again_as_written(pod: &Object, container: &str) -> RestartDecision {
-    let of_pod = pod.text(&["spec", "restartPolicy"]);
-    let find = |list: &str| pod.items(&["spec", list]).iter().find(|one| one["name"] == container);
-    let own = |found: &Value| found["restartPolicy"].as_str().map(str::to_owned);
-    let (role, own) = match (find("initContainers"), find("containers")) {
-        (Some(found), _) if found["restartPolicy"] == "Always" => (ContainerRole::Sidecar, None),
-        (Some(found), _) => (ContainerRole::Init, own(found)),
-        (None, Some(found)) => (ContainerRole::Main, own(found)),
-        (None, None) => (ContainerRole::Ephemeral, None),
-    };
-    policy(role, of_pod, own.as_deref())
-}
-
-fn policy(role: ContainerRole, of_pod: Option<&str>, own: Option<&str>) -> RestartDecision {
-    match (role, own.or(of_pod).unwrap_or("Always")) {
-        (ContainerRole::Sidecar, _) => RestartDecision::Always,
-        (ContainerRole::Ephemeral, _) | (_, "Never") => RestartDecision::Never,
-        // An init container that has ended well is done, whatever the pod's policy.
-        (ContainerRole::Init, _) | (ContainerRole::Main, "OnFailure") => RestartDecision::OnFailure,
-        (ContainerRole::Main, _) => RestartDecision::Always,
-    }
-}
-
 /// The stop of a container whose image is another one now: the one part of it that may change in place.
 fn changed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> {
     let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
@@ -279,22 +179,6 @@ fn changed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> {
     let image = || has_changed(member).then(|| format!("Container {name} definition changed, will be restarted"));
     let event = sources().or_else(image).or_else(resized)?;
     Some(ContainerAction::Stop { grace: pod.grace_seconds(), event: Some(event) })
-}
-
-/// Whether the attempt runs, or ran, an image that the spec no longer names.
-fn has_changed(member: &PodContainer) -> bool {
-    member.image_that_ran().is_some_and(|image| Some(image) != member.spec.image.as_deref())
-}
-
-/// KEP-5307: the rule of a container by which an exit code restarts it, or all of them, whatever the policy says.
-pub fn matched_rule(member: &PodContainer, code: i32) -> Option<&ContainerRestartRule> {
-    let mut rules = member.spec.restart_policy_rules.iter().flatten();
-    rules.find(|rule| {
-        rule.exit_codes.as_ref().is_some_and(|codes| {
-            let listed = codes.values.iter().flatten().any(|value| *value == code);
-            (codes.operator == "In") == listed
-        })
-    })
 }
 
 /// Orders an attempt, unless it was ordered in this tick already: then its effect waits for the commit.

@@ -1,8 +1,8 @@
 //! Events of a pod, each told once: when the status that is about to be written differs from the one that stands.
 
-use super::containers::{ContainerAction, PodActions};
+use super::actions::{ContainerAction, PodActions};
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer, waits_for_next};
-use super::{conditions, deadlines, eviction, hooks, message, ports, probes, resources, security, volumes};
+use super::{deadlines, eviction, message, ports, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
 use crate::object::Time;
 use crate::world::facts::ThrottlingState;
@@ -74,8 +74,7 @@ fn of_lacking(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Pl
 
 /// Why no container of the pod can be made, once.
 fn of_blocked(pod: &LocalPod, order: &PodActions, plan: &mut Plan) {
-    let was_blocked = conditions::find_condition(pod, "PodReadyToStartContainers")
-        .is_some_and(|condition| condition.status == "False");
+    let was_blocked = pod.condition("PodReadyToStartContainers").is_some_and(|condition| condition.status == "False");
     if let Some(blocked) = order.blocked.as_ref().filter(|_| !was_blocked) {
         plan.event(pod.row, EventType::Warning, blocked.reason, &*blocked.message);
     }
@@ -84,16 +83,6 @@ fn of_blocked(pod: &LocalPod, order: &PodActions, plan: &mut Plan) {
 fn status_of<'a>(new: &'a PodStatus, member: &PodContainer) -> Option<&'a ContainerStatus> {
     let lists = [&new.init_container_statuses, &new.container_statuses, &new.ephemeral_container_statuses];
     lists.into_iter().flatten().flatten().find(|status| status.name == member.spec.name)
-}
-
-/// The part of the spec that an event about a container is about.
-pub fn field_path(member: &PodContainer) -> String {
-    let list = match member.role {
-        ContainerRole::Init | ContainerRole::Sidecar => "initContainers",
-        ContainerRole::Main => "containers",
-        ContainerRole::Ephemeral => "ephemeralContainers",
-    };
-    format!("spec.{list}{{{}}}", member.spec.name)
 }
 
 struct EventSource<'a, 'p> {
@@ -111,7 +100,7 @@ impl EventSource<'_, '_> {
         self.plan.events.push(PlannedEvent {
             about: self.pod.row.key.clone(),
             uid: self.pod.row.uid.clone(),
-            field_path: field_path(self.member),
+            field_path: self.member.field_path(),
             kind,
             reason,
             message,
@@ -122,7 +111,7 @@ impl EventSource<'_, '_> {
     /// An attempt has come to run (and may have ended by now) of which status does not tell yet.
     fn started(&mut self) {
         let has_run = match &self.member.state {
-            AttemptState::Running { .. } => !hooks::is_starting(self.member),
+            AttemptState::Running { .. } => !self.member.is_starting(),
             AttemptState::Ended(ended) => {
                 (ended.started.is_some() || ended.is_start_error()) && self.member.facts.is_some()
             }

@@ -4,25 +4,20 @@
 //! stop signal and takes its time from the grace period. Each runs at least once: a control plane that restarts in between asks again.
 //! On the way to the machine and back a hook is a probe that is asked once. A sleep is nobody's work but the clock's.
 
-use super::containers::{ContainerAction, PodActions};
-use super::pod::{AttemptState, LocalPod, PodContainer};
+use super::actions::{ContainerAction, PodActions};
+use super::pod::{AttemptState, LocalPod, PodContainer, hook_of_kind};
 use super::{probes, termination};
+use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::Time;
 use crate::object::time::Shift;
 use crate::world::{ContainerFacts, Plan, ProbeKind};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
+use k8s_openapi::api::core::v1::Container;
 
 /// A postStart hook may take so long. Kubernetes waits without end; this is as good, and can be added to a time.
 const PATIENCE: i64 = 24 * 60 * 60;
 /// A container has at least so many seconds between its stop signal and its end (Kubernetes: minimumGracePeriodInSeconds).
 const LEAST_GRACE: i64 = 2;
-
-/// The hook of a kind, if the container has it.
-fn hook_of_kind(container: &Container, kind: ProbeKind) -> Option<&LifecycleHandler> {
-    let lifecycle = container.lifecycle.as_ref()?;
-    if kind == ProbeKind::PostStart { lifecycle.post_start.as_ref() } else { lifecycle.pre_stop.as_ref() }
-}
 
 fn sleeps(container: &Container, kind: ProbeKind) -> Option<SignedDuration> {
     Some(SignedDuration::from_secs(hook_of_kind(container, kind)?.sleep.as_ref()?.seconds))
@@ -38,55 +33,39 @@ pub fn wake_up(now: Time, container: &Container, facts: &mut ContainerFacts) {
     }
 }
 
-/// Whether it has a hook before its stop signal.
-pub fn comes_before_the_end(member: &PodContainer) -> bool {
-    hook_of_kind(&member.spec, ProbeKind::PreStop).is_some()
-}
-
-/// Whether it has one that is still to be asked for: a sidecar's comes when its pod begins to end, although its own end waits for the
-/// containers (Kubernetes' killContainer runs the hook before it waits for the container's turn).
-pub fn comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
-    let runs = matches!(member.state, AttemptState::Running { .. });
-    let is_new = member.probe(ProbeKind::PreStop).is_none_or(|hook| hook.since.is_none());
-    !pod.simulated && grace > 0 && runs && is_new && comes_before_the_end(member)
-}
-
-/// Whether it runs and its postStart hook has not succeeded yet.
-pub fn is_starting(member: &PodContainer) -> bool {
-    let runs = matches!(member.state, AttemptState::Running { .. });
-    let done = || member.probe(ProbeKind::PostStart).is_some_and(|hook| hook.successes > 0);
-    runs && hook_of_kind(&member.spec, ProbeKind::PostStart).is_some()
-        && member.old_while_running().is_none()
-        && !done()
-}
-
 /// The stop of a container whose postStart hook has failed.
 pub fn failed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> {
     let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
     let failed = member.probe(ProbeKind::PostStart).is_some_and(|hook| hook.failures > 0);
     let event = || Some("FailedPostStartHook".to_owned());
-    (failed && !stopping && is_starting(member))
+    (failed && !stopping && member.is_starting())
         .then(|| ContainerAction::Stop { grace: pod.grace_seconds(), event: event() })
 }
 
 /// Orders the postStart hooks that are due. Not in the tick in which the pod was written: it would be ordered twice.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
-    for member in pod.members.iter().filter(|member| is_starting(member)) {
-        let Some(hook) = hook_of_kind(&member.spec, ProbeKind::PostStart) else { continue };
+    for member in pod.members.iter().filter(|member| member.is_starting()) {
+        let Some(hook) = member.hook(ProbeKind::PostStart) else { continue };
         match member.probe(ProbeKind::PostStart).and_then(|known| known.since) {
             Some(since) => sleeps(&member.spec, ProbeKind::PostStart)
                 .into_iter()
                 .for_each(|pause| plan.wake_at(since.later(pause))),
             None if pod.is_staged() => plan.wake_at(pod.world.now.later(SignedDuration::from_secs(1))),
-            None => plan.effects.push(probes::start_probe(pod, member, ProbeKind::PostStart, hook, PATIENCE)),
+            None => plan.effects.push(probes::start_probe(
+                pod,
+                member,
+                ProbeKind::PostStart,
+                ProbeHandler::of_hook(hook),
+                PATIENCE,
+            )),
         }
     }
 }
 
 /// Orders the preStop hook of a container that is to end.
 pub fn order_last(pod: &LocalPod, member: &PodContainer, grace: i64, plan: &mut Plan) {
-    if let Some(hook) = hook_of_kind(&member.spec, ProbeKind::PreStop) {
-        plan.effects.push(probes::start_probe(pod, member, ProbeKind::PreStop, hook, grace));
+    if let Some(hook) = member.hook(ProbeKind::PreStop) {
+        plan.effects.push(probes::start_probe(pod, member, ProbeKind::PreStop, ProbeHandler::of_hook(hook), grace));
     }
 }
 
@@ -95,7 +74,7 @@ pub fn delay_stops(pod: &LocalPod, order: &mut PodActions) {
     for (place, member) in pod.members.iter().enumerate().filter(|_| !pod.simulated) {
         let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
         let runs = matches!(member.state, AttemptState::Running { .. });
-        if hook_of_kind(&member.spec, ProbeKind::PreStop).is_none() || stopping || !runs {
+        if member.hook(ProbeKind::PreStop).is_none() || stopping || !runs {
             continue;
         }
         if let ContainerAction::Stop { grace, event } = &mut order.steps[place] {

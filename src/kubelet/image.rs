@@ -3,13 +3,14 @@
 //! For an image that no object is about, and for what an object without an entrypoint leaves open, the recipe of that image speaks, if there
 //! is one ([`recipe`]).
 
-use super::pod::{AttemptState, LocalPod, PodContainer};
-use super::{command, image_files, start};
+use super::own_pods::is_ours;
+use super::pod::{LocalPod, PodContainer};
+use super::{command, image_sources};
 use crate::kinds::image::{Image as Stored, ImageSpec, RESOURCE, pattern, recipe};
 use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
 use crate::world::start::{BuildCommand, StartImage as Brought};
-use crate::world::{Effect, Plan, Row, Start, World};
+use crate::world::{Row, Start, World};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -174,7 +175,7 @@ fn completed(object: ImageSpec, recipe: &ImageSpec) -> ImageSpec {
 /// variables.
 pub fn brought(pod: &LocalPod, image: &ImageSettings, env: &[(String, String)]) -> Brought {
     let mut brought = image.start(env);
-    if let Some(sources) = image_files::settled(pod.world, image.name()) {
+    if let Some(sources) = image_sources::settled(pod.world, image.name()) {
         if let Some(build) = &mut brought.build {
             build.inputs = format!("{} {}", build.inputs, sources.digest);
         }
@@ -191,11 +192,11 @@ pub fn users<'a>(world: &'a World, name: &'a str) -> impl Iterator<Item = &'a Ro
         let mut images = lists.filter_map(|container| container["image"].as_str());
         images.any(|image| find_settings(world, image).is_some_and(|found| found.name() == name))
     };
-    world.list("pods").map(|pod| &**pod).filter(|pod| super::of_ours(world, pod)).filter(uses)
+    world.list("pods").map(|pod| &**pod).filter(|pod| is_ours(world, pod)).filter(uses)
 }
 
 /// The pods that an Image object concerns: those that may wait for one, and those that run one of its images.
-pub fn concerns(world: &World, row: &Row, is_ours: impl Fn(&Row) -> bool) -> Vec<Key> {
+pub fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let object = row.body();
     let watches = !object.items(&["spec", "watch"]).is_empty();
     let patterns: Vec<&str> =
@@ -210,7 +211,7 @@ pub fn concerns(world: &World, row: &Row, is_ours: impl Fn(&Row) -> bool) -> Vec
         let fields = pod.pod().filter(|fields| !fields.phase.is_terminal());
         fields.is_some_and(|fields| !fields.ready || (watches && uses(pod)))
     };
-    let pods = world.list("pods").filter(|pod| is_ours(pod) && minds(pod));
+    let pods = world.list("pods").filter(|pod| is_ours(world, pod) && minds(pod));
     pods.map(|pod| pod.key.clone()).collect()
 }
 
@@ -233,13 +234,13 @@ pub fn with_new_sources(pod: &LocalPod, member: &PodContainer) -> Option<String>
     let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(member.attempt))?;
     let (image, ran) = old.image_id.rsplit_once(MARK).filter(|_| !pod.simulated)?;
     let of_now = find_settings(pod.world, image).filter(ImageSettings::watches)?;
-    let now = image_files::settled(pod.world, of_now.name())?;
+    let now = image_sources::settled(pod.world, of_now.name())?;
     (*now.digest != *ran).then(|| of_now.name().to_owned())
 }
 
 /// Returns the current settings when watched files have changed and a build must finish before the container is
 /// stopped.
-fn unbuilt(pod: &LocalPod, member: &PodContainer) -> Option<Brought> {
+pub fn unbuilt(pod: &LocalPod, member: &PodContainer) -> Option<Brought> {
     let of_now = find_settings(pod.world, member.spec.image.as_deref()?)?;
     let brought = brought(pod, &of_now, &[]);
     let build = brought.build.as_ref()?;
@@ -252,27 +253,11 @@ pub fn with_new_program(pod: &LocalPod, member: &PodContainer) -> Option<String>
     with_new_sources(pod, member).filter(|_| unbuilt(pod, member).is_none())
 }
 
-/// Orders the builds of what has changed: what runs goes on until that has gone well.
-pub fn order_builds(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
-    let running = |member: &&PodContainer| matches!(member.state, AttemptState::Running { .. });
-    for member in pod.members.iter().filter(running).filter(|member| with_new_sources(pod, member).is_some()) {
-        let Some(inputs) = unbuilt(pod, member).and_then(|image| Some(image.build?.inputs)) else { continue };
-        let mut orders = plan.effects.iter();
-        let known = pod.world.facts.builds.values().any(|built| built.inputs == inputs)
-            || orders.any(|effect| matches!(effect, Effect::Build { image } if image.build.as_ref().is_some_and(|build| build.inputs == inputs)));
-        // With the variables of the container, as its start would bring it.
-        let image = start::build(pod, member, member.attempt + 1, ip).ok().and_then(|start| start.brought);
-        if let Some(image) = image.filter(|_| !known) {
-            plan.effects.push(Effect::Build { image: Box::new(image) });
-        }
-    }
-}
-
 /// Whether it is not known yet what the image's watched files hold: without that nobody could tell later whether they have changed.
 pub fn awaits_sources(pod: &LocalPod, member: &PodContainer) -> bool {
     let image =
         member.spec.image.as_deref().filter(|_| !pod.simulated).and_then(|image| find_settings(pod.world, image));
-    image.is_some_and(|image| image.watches() && image_files::settled(pod.world, image.name()).is_none())
+    image.is_some_and(|image| image.watches() && image_sources::settled(pod.world, image.name()).is_none())
 }
 
 /// Returns the user from the container's Image object.

@@ -3,8 +3,8 @@
 //! The status is the memory: a control plane that starts compares what it finds with what stands there, so that a change while nothing
 //! ran is neither missed nor acted on twice.
 
-use super::builds;
 use super::image::MANIFEST_DIR;
+use super::{builds, image_sources};
 use crate::kinds::image::RESOURCE;
 use crate::object::{Key, Object};
 use crate::world::plan::FilePatterns;
@@ -33,7 +33,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let Some(object) = object else { return plan };
-    let status = match seen_sources(world, &key.name) {
+    let status = match image_sources::seen_sources(world, &key.name) {
         _ if !is_watching => Value::Null,
         None => {
             plan.wait("its watched files are being read");
@@ -72,22 +72,9 @@ fn files(object: &Object) -> FilePatterns {
     if globs.is_empty() { FilePatterns::default() } else { FilePatterns { folder, globs } }
 }
 
-/// The content of the files that are watched now, once it was reported.
-fn seen_sources<'w>(world: &'w World, image: &str) -> Option<&'w SourceDigests> {
-    let (files, seen) = world.facts.sources.get(image)?;
-    (world.orders.watched.get(image) == Some(files)).then_some(seen)
-}
-
-/// Returns the digest of an image's files, once it is settled: the status holds the last seen one.
-pub fn settled(world: &World, image: &str) -> Option<SourceDigests> {
-    let seen = seen_sources(world, image)?;
-    let row = world.find(RESOURCE, "", image)?;
-    let object = row.body();
-    (object.text(&["status", "sources", "digest"]) == Some(&*seen.digest)).then(|| seen.clone())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::image_sources::settled;
     use super::*;
     use crate::object::{Resource, Time};
     use crate::world::Report;

@@ -1,7 +1,8 @@
 //! A pretended machine for the tests: it commits what the kubelet plans, carries out its effects, and reports under a fake clock.
 
 use super::LOOP;
-use crate::kinds::pod::process_ids;
+use crate::kinds::probe_handler::ProbeHandler;
+use crate::kinds::process_ids;
 use crate::object::{Key, Object, Resource, Str, Time};
 use crate::world::limits::Limits;
 use crate::world::volume::Volume;
@@ -443,7 +444,7 @@ impl TestMachine {
                 let ok = verdict == ProbeResult::Success;
                 self.story.push(format!("{} {kind} {}", self.second(), if ok { "ok" } else { "fails" }));
                 let message = if ok { String::new() } else { "no".to_owned() };
-                let sleeps = probe.handler.get("sleep").is_some();
+                let sleeps = matches!(probe.handler, Some(ProbeHandler::Sleep(_)));
                 if sleeps || matches!(self.acts.get(&*probe.container), Some(ContainerBehaviour::Deaf)) {
                     return;
                 }

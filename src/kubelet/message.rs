@@ -1,7 +1,7 @@
 //! Termination messages: where a container leaves its own, and how much of it is kept.
 
+use super::filesystem;
 use super::pod::{LocalPod, PodContainer};
-use super::volumes;
 use crate::world::{EventType, Plan};
 use k8s_openapi::api::core::v1::Container;
 
@@ -31,7 +31,7 @@ pub fn truncate_message(containers: usize, message: &str) -> Option<String> {
 
 /// Tells, with a pod's first start, of containers whose message has no file of its own.
 pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
-    let without = |member: &&PodContainer| needs_file(&member.spec) && volumes::sees_machine(pod, member);
+    let without = |member: &&PodContainer| needs_file(&member.spec) && filesystem::sees_machine(pod, member);
     for member in pod.members.iter().filter(without) {
         let message = format!(
             "container {}: terminationMessagePath {} is the machine's own here: what is written there while it runs is its message, \

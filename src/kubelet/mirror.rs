@@ -4,7 +4,7 @@
 //! only has it made again; the processes go on. A mirror whose manifest has changed or is gone ends as any deleted pod does.
 
 use super::termination::remove;
-use crate::kinds::pod::process_ids;
+use crate::kinds::process_ids;
 use crate::object::{Key, MIRROR, Object, Str, time};
 use crate::world::{NodeFacts, Plan, Propagation, Row, StaticPod, World, WriteVerb};
 use serde_json::json;

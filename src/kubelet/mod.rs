@@ -3,8 +3,9 @@
 //! Knows: one pod at a time: its spec, its last status, and what the machine last reported of it. From these it computes the
 //! status to write, the attempts to commit, and the effects to carry out after the commit.
 //! Never: remembers anything between plans (backoff is derived from status and facts), starts a process, reads a clock.
-//! Start reading at [`plan`]; [`pod`] gathers what is known, [`containers`] decides, [`status`] tells.
+//! Start reading at [`plan`]; [`pod_reader`] gathers what is known, [`containers`] decides, [`status`] tells.
 
+mod actions;
 mod address;
 mod backoff;
 mod builds;
@@ -12,25 +13,30 @@ mod command;
 mod conditions;
 mod container_status;
 mod containers;
-pub use containers::again_as_written;
 mod deadlines;
 mod environment;
 mod events;
 mod eviction;
 mod fields;
+mod filesystem;
 mod hooks;
+mod hostname;
 pub mod image;
 mod image_files;
+mod image_sources;
 pub mod manifests;
 mod message;
 mod mirror;
+mod own_pods;
 mod phase;
 mod pod;
+mod pod_reader;
 mod ports;
 mod probes;
 mod resize;
 mod resources;
 mod restart_all;
+mod restart_policy;
 mod security;
 mod simulated_pod;
 mod start;
@@ -45,8 +51,11 @@ mod invariants;
 #[cfg(test)]
 mod machine;
 
-use crate::object::{Key, Str};
+pub use restart_policy::again_as_written;
+
+use crate::object::Key;
 use crate::world::{AppliedReport, Loop, NodeFacts, Phase, Plan, Row, World};
+use own_pods::{bound_to_us, is_ours};
 use pod::LocalPod;
 
 /// The kubelet's loop.
@@ -75,7 +84,6 @@ fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
 /// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready, which may wait for it, and
 /// those that name it, which may show it in a volume. A claim concerns pods that may wait for it, and so does an Image object.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
-    let of_ours = |pod: &Row| of_ours(world, pod);
     match row.key.resource.0 {
         "pods" => vec![row.key.clone()],
         "configmaps" | "secrets" => {
@@ -85,25 +93,16 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
                 fields.is_some_and(|fields| !fields.ready || pod.mentions(&name))
             };
             let pods = world.list_in("pods", &row.key.namespace);
-            pods.filter(|pod| of_ours(pod) && minds(pod)).map(|pod| pod.key.clone()).collect()
+            pods.filter(|pod| is_ours(world, pod) && minds(pod)).map(|pod| pod.key.clone()).collect()
         }
-        crate::kinds::image::RESOURCE => image::concerns(world, row, of_ours),
+        crate::kinds::image::RESOURCE => image::concerns(world, row),
         "persistentvolumeclaims" => {
             let waits = |pod: &Row| pod.pod().is_some_and(|fields| !fields.ready && !fields.phase.is_terminal());
             let pods = world.list_in("pods", &row.key.namespace);
-            pods.filter(|pod| waits(pod) && of_ours(pod)).map(|pod| pod.key.clone()).collect()
+            pods.filter(|pod| waits(pod) && is_ours(world, pod)).map(|pod| pod.key.clone()).collect()
         }
         _ => Vec::new(),
     }
-}
-
-/// Whether a pod is bound to a node of ours.
-fn of_ours(world: &World, pod: &Row) -> bool {
-    pod.pod().is_some_and(|pod| pod.node.as_ref().is_some_and(|node| is_ours(world, node)))
-}
-
-fn is_ours(world: &World, node: &Str) -> bool {
-    world.facts.nodes.get(node).is_some_and(|node| node.ours)
 }
 
 /// Plans the pod of this name, and the remains of earlier pods of this name on the machine.
@@ -141,7 +140,7 @@ fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
     let status = status::build(&pod, &order);
     events::of_transitions(&pod, &order, &status, plan);
     status::write(&pod, status, &order, plan);
-    order.carry_out(&pod, plan);
+    containers::carry_out(order, &pod, plan);
     termination::finish(&pod, plan);
 }
 
@@ -150,10 +149,4 @@ fn is_at_rest(world: &World, row: &Row) -> bool {
     let containers = world.facts.pods.get(&row.uid).into_iter().flat_map(|pod| pod.containers.values());
     let ended = row.pod().is_some_and(|pod| pod.phase.is_terminal());
     ended && !row.is_deleting() && containers.into_iter().all(|container| container.has_ended())
-}
-
-fn bound_to_us<'a>(world: &'a World, key: &Key) -> Option<(&'a Row, &'a NodeFacts)> {
-    let row = world.get(key)?;
-    let node = world.facts.nodes.get(row.pod()?.node.as_ref()?)?;
-    node.ours.then_some((row, node))
 }

@@ -1,13 +1,11 @@
 //! A pod as its node sees it: spec, last status and facts, put together for each container.
 
-use super::{hooks, simulated_pod};
-use crate::kinds::pod::{ephemeral::as_container, facts::is_sidecar};
-use crate::kinds::typed;
 use crate::object::{Object, Time};
-use crate::world::{
-    AttemptEnd, ContainerFacts, ContainerState, NodeFacts, Phase, PodFacts, ProbeFacts, ProbeKind, Row, World,
+use crate::world::{AttemptEnd, ContainerFacts, ContainerState, Phase, PodFacts, ProbeFacts, ProbeKind, Row, World};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerStateTerminated, ContainerStatus, LifecycleHandler, PodCondition, PodSpec, PodStatus,
 };
-use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -100,25 +98,7 @@ pub enum AttemptState {
     Ended(AttemptEnd),
 }
 
-impl<'a> LocalPod<'a> {
-    /// Reads a pod; none when its body cannot be decoded.
-    pub fn read(world: &'a World, row: &'a Row, node: &NodeFacts) -> Option<LocalPod<'a>> {
-        let object = world.open(row);
-        let Pod { spec, status, .. } = typed::view::<Pod>(&object).ok()?;
-        let (spec, status) = (spec?, status.unwrap_or_default());
-        let facts = if node.simulated {
-            Some(Cow::Owned(simulated_pod::pretend(world, row, &object, &spec, &status)))
-        } else {
-            world.facts.pods.get(&row.uid).map(Cow::Borrowed)
-        };
-        let members = members(world, &spec, &status, facts.as_deref());
-        let mut pod = LocalPod { world, row, object, spec, status, facts, members, simulated: node.simulated };
-        if pod.simulated {
-            simulated_pod::hold_back(&mut pod);
-        }
-        Some(pod)
-    }
-
+impl LocalPod<'_> {
     /// Whether the phase as last written is final.
     pub fn has_ended(&self) -> bool {
         Phase::parse(self.status.phase.as_deref().unwrap_or_default()).is_terminal()
@@ -132,6 +112,11 @@ impl<'a> LocalPod<'a> {
     /// Members of one role, in the order of the spec.
     pub fn with_role(&self, role: ContainerRole) -> impl DoubleEndedIterator<Item = &PodContainer> {
         self.members.iter().filter(move |member| member.role == role)
+    }
+
+    /// A condition of the pod as last written.
+    pub fn condition(&self, kind: &str) -> Option<&PodCondition> {
+        self.status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
     }
 
     /// Whether any process of it may run.
@@ -195,6 +180,28 @@ impl PodContainer {
         limits.get("cpu").map(|limit| limit.0.as_str())
     }
 
+    /// Returns its hook of a kind.
+    pub fn hook(&self, kind: ProbeKind) -> Option<&LifecycleHandler> {
+        hook_of_kind(&self.spec, kind)
+    }
+
+    /// Whether it runs and its postStart hook has not succeeded yet.
+    pub fn is_starting(&self) -> bool {
+        let runs = matches!(self.state, AttemptState::Running { .. });
+        let done = || self.probe(ProbeKind::PostStart).is_some_and(|hook| hook.successes > 0);
+        runs && self.hook(ProbeKind::PostStart).is_some() && self.old_while_running().is_none() && !done()
+    }
+
+    /// The part of the spec that an event about it is about.
+    pub fn field_path(&self) -> String {
+        let list = match self.role {
+            ContainerRole::Init | ContainerRole::Sidecar => "initContainers",
+            ContainerRole::Main => "containers",
+            ContainerRole::Ephemeral => "ephemeralContainers",
+        };
+        format!("spec.{list}{{{}}}", self.spec.name)
+    }
+
     /// Returns the results of a probe of this attempt.
     pub fn probe(&self, kind: ProbeKind) -> Option<&ProbeFacts> {
         self.facts.as_ref()?.probes.get(&kind)
@@ -222,29 +229,15 @@ impl PodContainer {
     }
 }
 
-fn members(world: &World, spec: &PodSpec, status: &PodStatus, facts: Option<&PodFacts>) -> Vec<PodContainer> {
-    let init = spec.init_containers.iter().flatten().map(|container| {
-        let role = if is_sidecar(container) { ContainerRole::Sidecar } else { ContainerRole::Init };
-        (role, container.clone(), status.init_container_statuses.as_deref())
-    });
-    let statuses = status.container_statuses.as_deref();
-    let main = spec.containers.iter().map(|container| (ContainerRole::Main, container.clone(), statuses));
-    let statuses = status.ephemeral_container_statuses.as_deref();
-    let added = spec.ephemeral_containers.iter().flatten();
-    let added = added.map(|container| (ContainerRole::Ephemeral, as_container(container), statuses));
-    let member = |(role, container, statuses): (ContainerRole, Container, Option<&[ContainerStatus]>)| {
-        let old = statuses.unwrap_or_default().iter().find(|status| status.name == container.name).cloned();
-        let mut facts = facts.and_then(|facts| facts.containers.get(container.name.as_str())).cloned();
-        facts.iter_mut().for_each(|facts| hooks::wake_up(world.now, &container, facts));
-        let (attempt, state, last) = resolve(world.now, old.as_ref(), facts.as_ref());
-        PodContainer { role, spec: container, old, attempt, state, last, facts }
-    };
-    init.chain(main).chain(added).map(member).collect()
+/// The hook of a kind, if the container has it.
+pub fn hook_of_kind(container: &Container, kind: ProbeKind) -> Option<&LifecycleHandler> {
+    let lifecycle = container.lifecycle.as_ref()?;
+    if kind == ProbeKind::PostStart { lifecycle.post_start.as_ref() } else { lifecycle.pre_stop.as_ref() }
 }
 
 /// Determines the state of a container. Facts take precedence over status, but a committed attempt without facts is
 /// still to be started.
-fn resolve(
+pub fn resolve(
     now: Time,
     old: Option<&ContainerStatus>,
     facts: Option<&ContainerFacts>,
@@ -340,4 +333,9 @@ fn ended_of(state: &ContainerStateTerminated) -> Option<AttemptEnd> {
 
 fn restart_count(old: Option<&ContainerStatus>) -> u32 {
     old.map_or(0, |old| u32::try_from(old.restart_count).unwrap_or(0))
+}
+
+/// A moment as status keeps it: in whole seconds.
+pub fn api_time(at: Time) -> ApiTime {
+    ApiTime(Time::from_second(at.as_second()).unwrap_or(at))
 }

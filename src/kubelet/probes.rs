@@ -3,9 +3,9 @@
 //! A startup probe holds the others back; a liveness (or startup) probe that fails too often ends the container; a readiness
 //! probe decides whether the container is ready.
 
-use super::containers::ContainerAction;
-use super::hooks;
+use super::actions::ContainerAction;
 use super::pod::{AttemptState, LocalPod, PodContainer};
+use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::Time;
 use crate::object::time::Shift;
 use crate::world::{
@@ -13,8 +13,6 @@ use crate::world::{
 };
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Probe;
-use serde::Serialize;
-use serde_json::Value;
 
 const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
 
@@ -23,7 +21,7 @@ const UNANSWERED_SECONDS: i64 = 5;
 
 /// Whether the container has started: it runs, and its startup probe has succeeded once.
 pub fn is_started(member: &PodContainer) -> bool {
-    if !matches!(member.state, AttemptState::Running { .. }) || hooks::is_starting(member) {
+    if !matches!(member.state, AttemptState::Running { .. }) || member.is_starting() {
         return false;
     }
     let known = member.old_while_running().is_some_and(|old| old.started == Some(true));
@@ -74,17 +72,18 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
                 plan.wake_at(due.max(soonest));
                 continue;
             }
-            plan.effects.push(start_probe(pod, member, kind, spec, i64::from(spec.timeout_seconds.unwrap_or(1))));
+            let timeout = i64::from(spec.timeout_seconds.unwrap_or(1));
+            plan.effects.push(start_probe(pod, member, kind, ProbeHandler::of_probe(spec), timeout));
         }
     }
 }
 
-/// The order of one probe, or of a hook, as it stands in the spec.
+/// The order of one probe, or of a hook.
 pub fn start_probe(
     pod: &LocalPod,
     member: &PodContainer,
     kind: ProbeKind,
-    spec: &impl Serialize,
+    handler: Option<ProbeHandler>,
     timeout_seconds: i64,
 ) -> Effect {
     Effect::Probe(Box::new(Order {
@@ -92,7 +91,7 @@ pub fn start_probe(
         container: member.spec.name.as_str().into(),
         attempt: member.attempt,
         kind,
-        handler: handler(member, spec),
+        handler: handler.map(|handler| handler.with_port(|name| port_number(member, name))),
         ip: pod.facts.as_deref().map(|facts| facts.ip.clone()).unwrap_or_else(|| "".into()),
         timeout_seconds,
     }))
@@ -107,7 +106,7 @@ pub fn tell_failures(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
         plan.events.push(PlannedEvent {
             about: pod.row.key.clone(),
             uid: pod.row.uid.clone(),
-            field_path: super::events::field_path(member),
+            field_path: member.field_path(),
             kind: EventType::Warning,
             reason: reason(kind, verdict),
             message: match kind {
@@ -197,21 +196,6 @@ fn outcome(verdict: ProbeResult) -> &'static str {
     }
 }
 
-/// The handler as in the spec, with the names of ports resolved.
-fn handler(member: &PodContainer, spec: &impl Serialize) -> Value {
-    let mut handler = serde_json::to_value(spec).unwrap_or_default();
-    if let Some(fields) = handler.as_object_mut() {
-        fields.retain(|field, _| ["exec", "httpGet", "tcpSocket", "grpc", "sleep"].contains(&field.as_str()));
-    }
-    for action in ["httpGet", "tcpSocket"] {
-        let Some(port) = handler.get_mut(action).and_then(|action| action.get_mut("port")) else { continue };
-        if let Some(number) = port.as_str().and_then(|name| port_number(member, name)) {
-            *port = number.into();
-        }
-    }
-    handler
-}
-
 fn port_number(member: &PodContainer, name: &str) -> Option<i32> {
     let ports = member.spec.ports.iter().flatten();
     let named = ports.into_iter().find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port);
@@ -221,7 +205,7 @@ fn port_number(member: &PodContainer, name: &str) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::super::machine::{ContainerBehaviour, TestMachine, pod};
-    use crate::world::ProbeResult;
+    use crate::world::{Effect, ProbeKind, ProbeResult};
     use serde_json::{Value, json};
 
     fn probed(probes: Value) -> TestMachine {
@@ -357,8 +341,12 @@ mod tests {
         let world = &machine.world;
         let row = world.get(&super::super::machine::key("p")).unwrap();
         let pod = super::LocalPod::read(world, row, &world.facts.nodes["n"]).unwrap();
-        let probe = pod.members[0].spec.liveness_probe.clone().unwrap();
-        assert_eq!(super::handler(&pod.members[0], &probe), json!({"httpGet": {"path": "/", "port": 8080}}));
+        let probe = pod.members[0].spec.liveness_probe.as_ref().unwrap();
+        let handler = super::ProbeHandler::of_probe(probe);
+        let Effect::Probe(order) = super::start_probe(&pod, &pod.members[0], ProbeKind::Liveness, handler, 1) else {
+            panic!("no probe");
+        };
+        assert_eq!(order.handler, super::ProbeHandler::read(&json!({"httpGet": {"path": "/", "port": 8080}})));
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! every attempt counts as made, so that the pod begins as a new one does, with its address and its volumes. Which of the two it is at,
 //! the pod's condition tells. Ephemeral containers are left alone.
 
-use super::containers::{ContainerAction, PodActions, matched_rule, restarts_alone};
+use super::actions::{ContainerAction, PodActions};
+use super::backoff;
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
-use super::{backoff, conditions, termination};
+use super::restart_policy::{matched_rule, restarts_alone};
 use crate::object::Time;
 use crate::object::time::Shift;
 use jiff::SignedDuration;
@@ -26,11 +27,17 @@ pub fn is_known(pod: &LocalPod) -> bool {
 
 /// Whether all containers are to be started anew, or are about to be.
 pub fn is_under_way(pod: &LocalPod) -> bool {
-    let told = || conditions::find_condition(pod, CONDITION).is_some_and(|condition| condition.status == "True");
+    let told = || pod.condition(CONDITION).is_some_and(|condition| condition.status == "True");
     // An exit in a finished pod does not restart it.
     let is_over =
         || pod.with_role(ContainerRole::Main).all(|main| main.ended().is_some() && !restarts_alone(pod, main));
     is_known(pod) && (told() || (pod.members.iter().any(is_cause) && !is_over()))
+}
+
+/// Whether a container that has ended is started again.
+pub fn restarts(pod: &LocalPod, member: &PodContainer) -> bool {
+    let is_over = member.ended().is_some() && member.role != ContainerRole::Ephemeral;
+    is_over && (restarts_alone(pod, member) || is_under_way(pod))
 }
 
 /// Whether its end is what starts them all.
@@ -45,8 +52,8 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) -> bool {
         return false;
     }
     let of_pod = || pod.members.iter().enumerate().filter(|(_, member)| member.role != ContainerRole::Ephemeral);
-    for (place, member) in of_pod().filter(|(_, member)| member.lives()) {
-        termination::stop(pod, place, member, 0, order);
+    for (place, _) in of_pod().filter(|(_, member)| member.lives()) {
+        order.stop(pod, place, 0);
     }
     let pauses: Vec<(usize, i64, Time)> = of_pod().filter_map(|(place, member)| pause(pod, place, member)).collect();
     let now = pod.world.now;

@@ -3,8 +3,8 @@
 //! A manifest that says nothing of capabilities leaves a container what kloop itself has: a developer's program, run as root, can do
 //! what root can. One that adds or drops some is written for a container, and starts from what container runtimes leave to one.
 
+use super::filesystem;
 use super::pod::{ContainerRole, LocalPod, PodContainer};
-use super::volumes;
 use crate::world::{EventType, Plan, ProcessNamespace, ProcessRights};
 use k8s_openapi::api::core::v1::{Capabilities, Container, SecurityContext};
 
@@ -132,7 +132,8 @@ fn bit(name: &str) -> Option<u64> {
 
 /// Tells, with a pod's first start, what only root could have given it.
 pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
-    for member in pod.members.iter().filter(|member| reads_only(&member.spec) && volumes::sees_machine(pod, member)) {
+    for member in pod.members.iter().filter(|member| reads_only(&member.spec) && filesystem::sees_machine(pod, member))
+    {
         let message = format!(
             "container {}: securityContext.readOnlyRootFilesystem needs a private view of files: it sees, and may change, the machine's",
             member.spec.name

@@ -7,9 +7,9 @@
 //! restarted by Kubernetes' clock (`fake/crash` stands still in CrashLoopBackOff, as the recordings have it).
 //! A pod waits for its ConfigMaps and Secrets as on a machine ([`hold_back`]).
 
-use super::container_status::api_time;
-use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
+use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer, api_time};
 use super::{backoff, environment, volumes};
+use crate::kinds::pod::volumes::VolumeSource;
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
 use crate::world::{
@@ -179,9 +179,10 @@ fn names_volumes(spec: &PodSpec) -> bool {
     let is_named = |map: &ConfigMapProjection| map.name != "kube-root-ca.crt";
     let is_part =
         |source: &VolumeProjection| source.secret.is_some() || source.config_map.as_ref().is_some_and(is_named);
-    let is_one = |volume: &Volume| {
-        let parts = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
-        volume.config_map.is_some() || volume.secret.is_some() || parts.into_iter().any(is_part)
+    let is_one = |volume: &Volume| match VolumeSource::of_volume(volume) {
+        Some(VolumeSource::ConfigMap(_) | VolumeSource::Secret(_)) => true,
+        Some(VolumeSource::Projected(projected)) => projected.sources.iter().flatten().any(is_part),
+        _ => false,
     };
     spec.volumes.iter().flatten().any(is_one)
 }

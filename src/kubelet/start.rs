@@ -2,18 +2,11 @@
 
 use super::image::{self, MANIFEST_DIR};
 use super::pod::{LocalPod, PodContainer};
-use super::{command, containers, environment, message, resources, security, simulated_pod, user, volumes};
+use super::{
+    command, environment, hostname, message, resources, restart_policy, security, simulated_pod, user, volumes,
+};
 use crate::object::Str;
 use crate::world::Start;
-
-/// Why nothing of the pod can be started, as the event that says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartFailure {
-    /// Reason of the event.
-    pub reason: &'static str,
-    /// Its message.
-    pub message: String,
-}
 
 /// The start of an attempt; or what is missing, in Kubernetes' words.
 pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> Result<Start, String> {
@@ -22,7 +15,7 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
     let name = spec.image.clone().unwrap_or_default();
     let image = if pod.simulated { None } else { image::find_settings(pod.world, &name) };
     let of_image: Vec<_> = image.iter().flat_map(image::ImageSettings::env).collect();
-    let hostname = hostname(pod);
+    let hostname = hostname::hostname(pod);
     let files = volumes::files(pod, member, &env, ip)?;
     let expanded = |words: &Option<Vec<String>>| {
         let words = words.iter().flatten();
@@ -60,52 +53,9 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
         user: user::container_user(pod, member)?,
         rights: security::rights(member)?,
         processes: security::processes(pod, member),
-        again: containers::restart_decision(pod, member),
+        again: restart_policy::restart_decision(pod, member),
         stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
         script: simulated_pod::script(&pod.object, &pod.spec, member.role),
-    })
-}
-
-/// Returns the host name in the pod's containers: the node's name on the node's network, else by the spec.
-pub fn hostname(pod: &LocalPod) -> Str {
-    match full_name(pod) {
-        _ if pod.spec.host_network == Some(true) => pod.spec.node_name.as_deref().unwrap_or_default().into(),
-        Some(full) if pod.spec.set_hostname_as_fqdn == Some(true) && !overrides(pod) => full.as_str().into(),
-        _ => short_name(pod),
-    }
-}
-
-/// The pod's own name in its `/etc/hosts`: `spec.hostname`, or the pod's name. DNS takes 63 bytes of it at most.
-pub fn short_name(pod: &LocalPod) -> Str {
-    let named = pod.spec.hostname_override.as_ref().or(pod.spec.hostname.as_ref()).filter(|name| !name.is_empty());
-    let name = named.map_or(&*pod.row.key.name, String::as_str);
-    name.get(..63).map_or(name, |short| short.trim_end_matches(['-', '.'])).into()
-}
-
-/// The name that DNS has for the pod, when it has a subdomain.
-pub fn full_name(pod: &LocalPod) -> Option<String> {
-    let subdomain = pod.spec.subdomain.as_deref().filter(|name| !name.is_empty() && !overrides(pod))?;
-    Some(format!("{}.{subdomain}.{}.svc.cluster.local", short_name(pod), pod.row.key.namespace))
-}
-
-/// `hostnameOverride`: the name is what it says, and DNS knows nothing of it (KEP-4762).
-fn overrides(pod: &LocalPod) -> bool {
-    pod.spec.hostname_override.as_ref().is_some_and(|name| !name.is_empty())
-}
-
-/// The kernel takes so many bytes of a name.
-const LONGEST_NAME: usize = 64;
-
-/// Why the pod cannot have the name that it wants.
-pub fn unnameable(pod: &LocalPod) -> Option<StartFailure> {
-    let name = hostname(pod);
-    (name.len() > LONGEST_NAME).then(|| StartFailure {
-        reason: "FailedCreatePodSandBox",
-        message: format!(
-            "Failed to create pod sandbox: failed to construct FQDN from Pod hostname and cluster domain, FQDN {name} is too long \
-             ({LONGEST_NAME} characters is the max, {} characters requested)",
-            name.len()
-        ),
     })
 }
 

@@ -1,10 +1,10 @@
 //! `status` of a pod, as its node tells it.
 
-use super::container_status::{self, api_time};
-use super::containers::PodActions;
-use super::pod::{ContainerRole, LocalPod};
-use super::{address, conditions, deadlines, eviction, phase};
-use crate::kinds::pod::{process_ids, qos_class};
+use super::actions::PodActions;
+use super::pod::{ContainerRole, LocalPod, api_time};
+use super::{address, conditions, container_status, deadlines, eviction, phase};
+use crate::kinds::pod::qos_class;
+use crate::kinds::process_ids;
 use crate::world::{ContainerState, Plan, WriteVerb};
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
 use serde_json::Value;

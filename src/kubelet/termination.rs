@@ -1,9 +1,10 @@
 //! Termination of a pod: containers first, then sidecars in reverse order, each with the remaining grace period,
 //! preStop hooks before all of that; then its remains on the machine are removed; then it leaves the store.
 
-use super::containers::{ContainerAction, PodActions, restarts};
-use super::pod::{ContainerRole, LocalPod, PodContainer};
-use super::{deadlines, eviction, hooks};
+use super::actions::{PodActions, STOP_UNANSWERED};
+use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
+use super::restart_all::restarts;
+use super::{deadlines, eviction};
 use crate::object::Time;
 use crate::object::time::Shift;
 use crate::world::{Effect, EventType, Plan, PodFacts, ProbeKind, Propagation, World, WriteVerb};
@@ -11,9 +12,6 @@ use jiff::SignedDuration;
 
 /// Containers always get so many seconds to end (Kubernetes: minimumGracePeriodInSeconds).
 const LEAST_GRACE: i64 = 2;
-
-/// So long after SIGKILL was due, a stop that is not answered is ordered again.
-const UNANSWERED: SignedDuration = SignedDuration::from_secs(10);
 
 /// So long after its grace a deleted pod is removed by force, answered or not.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(LEAST_GRACE + 1);
@@ -47,10 +45,18 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) {
         None => pod.grace_seconds(),
     };
     for (place, member) in pod.members.iter().enumerate() {
-        if member.lives() && (has_turn(pod, place) || hooks::comes_ahead(pod, member, grace)) {
-            stop(pod, place, member, grace, order);
+        if member.lives() && (has_turn(pod, place) || hook_comes_ahead(pod, member, grace)) {
+            order.stop(pod, place, grace);
         }
     }
+}
+
+/// Whether it has a preStop hook that is still to be asked for: a sidecar's comes when its pod begins to end, although its own end waits for the
+/// containers (Kubernetes' killContainer runs the hook before it waits for the container's turn).
+fn hook_comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
+    let runs = matches!(member.state, AttemptState::Running { .. });
+    let is_new = member.probe(ProbeKind::PreStop).is_none_or(|hook| hook.since.is_none());
+    !pod.simulated && grace > 0 && runs && is_new && member.hook(ProbeKind::PreStop).is_some()
 }
 
 /// When the grace of a deleted pod is over. It counts from the moment at which its node begins to end it, as with the kubelet: what
@@ -61,7 +67,7 @@ pub fn deadline(pod: &LocalPod) -> Option<Time> {
     let grace = SignedDuration::from_secs(granted(pod));
     let asked = end.earlier(grace);
     let latest = asked.later(SignedDuration::from_secs(1));
-    let is_hooked = pod.members.iter().any(hooks::comes_before_the_end);
+    let is_hooked = pod.members.iter().any(|member| member.hook(ProbeKind::PreStop).is_some());
     let moment = |since: Time| match is_hooked {
         // It was to end before the pod was deleted.
         _ if since < asked => latest,
@@ -85,26 +91,6 @@ fn has_turn(pod: &LocalPod, place: usize) -> bool {
     let late = deadline(pod).is_some_and(|end| pod.world.now >= end);
     let later_lives = pod.members[place + 1..].iter().any(PodContainer::lives);
     pod.members[place].role != ContainerRole::Sidecar || late || !later_lives
-}
-
-/// Stops one that lives, and asks again where nobody answers.
-pub fn stop(pod: &LocalPod, place: usize, member: &PodContainer, grace: i64, order: &mut PodActions) {
-    let now = pod.world.now;
-    let Some(known) = member.facts.as_ref().and_then(|facts| facts.stopping) else {
-        let event = Some(format!("Stopping container {}", member.spec.name));
-        order.steps[place] = ContainerAction::Stop { grace, event };
-        return;
-    };
-    let is_shorter =
-        pod.row.is_deleting() && now.later(SignedDuration::from_secs(grace.saturating_add(1))) < known.kill_at;
-    let ask_again = known.kill_at.max(known.asked).later(UNANSWERED);
-    if is_shorter {
-        order.steps[place] = ContainerAction::Stop { grace, event: None };
-    } else if now >= ask_again {
-        order.steps[place] = ContainerAction::Stop { grace: 0, event: None };
-    } else {
-        order.wakes.push(ask_again);
-    }
 }
 
 /// Takes a deleted pod off the machine, and then out of the store.
@@ -147,11 +133,11 @@ fn is_held(pod: &LocalPod) -> bool {
 
 /// Has whatever is left of a pod ended and forgotten; asked again when no answer comes, or it cannot be done yet. Whether that is asked now.
 pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) -> bool {
-    match facts.removing.map(|asked| asked.later(UNANSWERED)).filter(|again| *again > world.now) {
+    match facts.removing.map(|asked| asked.later(STOP_UNANSWERED)).filter(|again| *again > world.now) {
         Some(again) => plan.wake_at(again),
         None => {
             plan.effects.push(Effect::Remove { pod_uid: uid.into() });
-            plan.wake_at(world.now.later(UNANSWERED));
+            plan.wake_at(world.now.later(STOP_UNANSWERED));
             return true;
         }
     }

@@ -8,9 +8,9 @@ use super::policy::NetworkPolicyRules;
 use super::start::{Start, StartImage};
 use super::topology_counts::PodTerm;
 use super::volume::Volume;
+use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::{Key, Object, Str, Time};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -337,8 +337,8 @@ pub struct ProbeRun {
     pub attempt: u32,
     /// The probe.
     pub kind: ProbeKind,
-    /// The handler as in the spec, with named ports resolved to numbers: one of exec, httpGet, tcpSocket, grpc.
-    pub handler: Value,
+    /// The handler of the spec, with named ports resolved to numbers; none when the spec has none.
+    pub handler: Option<ProbeHandler>,
     /// The address to probe when the handler names none.
     pub ip: Str,
     /// Seconds until it counts as failed.

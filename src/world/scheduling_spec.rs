@@ -1,5 +1,6 @@
 //! The part of a pod's spec that the scheduler reads. Pods of one template share it, so it is parsed once.
 
+use super::storage;
 use crate::object::{Object, Str};
 use serde_json::{Map, Value, json};
 
@@ -40,7 +41,7 @@ pub(super) fn text(pod: &Object) -> Str {
 
 /// Whether a volume is a claim, by name or ephemeral.
 pub(super) fn is_claim(volume: &Value) -> bool {
-    volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object()
+    storage::claim_name("", volume).is_some()
 }
 
 /// The ports of the node that these containers of a pod are reached at, each with its number.

@@ -5,9 +5,12 @@
 //! there, or records the node for the provisioner ([`SELECTED_NODE`]).
 
 use super::{Row, World, terms};
+use crate::kinds::pod::volumes::VolumeSource;
 use crate::object::quantity::Quantity;
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Resource};
+use k8s_openapi::api::core::v1::Volume;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -23,12 +26,13 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// The names of the claims that a pod uses, its own for ephemeral volumes included.
 pub fn claims_of(pod: &str, volumes: &[Value]) -> Vec<String> {
-    let name = |volume: &Value| {
-        let own = || format!("{pod}-{}", volume["name"].as_str().unwrap_or_default());
-        let named = volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
-        named.or_else(|| volume["ephemeral"].is_object().then(own))
-    };
-    volumes.iter().filter_map(name).collect()
+    volumes.iter().filter_map(|volume| claim_name(pod, volume)).collect()
+}
+
+/// The name of the claim that a volume of a pod is, if it is one.
+pub(super) fn claim_name(pod: &str, volume: &Value) -> Option<String> {
+    let volume = Volume::deserialize(volume).ok()?;
+    VolumeSource::of_volume(&volume)?.claim_name(pod, &volume.name)
 }
 
 /// The class of a claim.

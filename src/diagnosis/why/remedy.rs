@@ -5,6 +5,7 @@
 
 use super::relations::owners;
 use super::{CauseLink, ControlPlaneState, name, row_name};
+use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::Key;
 use crate::world::{Row, World};
 use serde_json::Value;
@@ -84,23 +85,5 @@ pub(super) fn split_advice(message: &str) -> (String, Option<String>) {
 
 /// Describes a probe or hook in a few words.
 pub(super) fn handler(probe: &Value) -> String {
-    let port = |handler: &Value| match &handler["port"] {
-        Value::String(name) => name.clone(),
-        other => other.to_string(),
-    };
-    let http = &probe["httpGet"];
-    if http.is_object() {
-        return format!("GET {} on port {}", http["path"].as_str().unwrap_or("/"), port(http));
-    }
-    if probe["tcpSocket"].is_object() {
-        return format!("a connection to port {}", port(&probe["tcpSocket"]));
-    }
-    if probe["grpc"].is_object() {
-        return format!("grpc on port {}", port(&probe["grpc"]));
-    }
-    if let Some(seconds) = probe["sleep"]["seconds"].as_i64() {
-        return format!("a sleep of {seconds}s");
-    }
-    let words = probe["exec"]["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    words.collect::<Vec<_>>().join(" ")
+    ProbeHandler::read(probe).map(|handler| handler.summarize()).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 pub mod schedule;
 
-use super::pod::defaults::text;
+use super::omit::default_text;
 use super::{FieldErrors, FieldPath, Kind, Typed, job, omit, selector, workload};
 use crate::kinds::view;
 use crate::object::Object;
@@ -21,7 +21,7 @@ impl Typed for CronJob {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
         let spec = &mut self.spec;
-        text(&mut spec.concurrency_policy, "Allow");
+        default_text(&mut spec.concurrency_policy, "Allow");
         spec.suspend.get_or_insert(false);
         spec.successful_jobs_history_limit.get_or_insert(3);
         spec.failed_jobs_history_limit.get_or_insert(1);

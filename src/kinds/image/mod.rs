@@ -4,6 +4,7 @@
 //! Never: looks whether a program is there; `runtime` does. Start reading at [`ImageSpec`].
 
 pub mod pattern;
+pub mod pull_policy;
 pub mod recipe;
 pub mod reference;
 

@@ -40,7 +40,7 @@ impl Typed for Job {
         spec.pod_replacement_policy.get_or_insert_with(|| replacement.into());
         for rule in spec.pod_failure_policy.iter_mut().flat_map(|policy| &mut policy.rules) {
             let patterns = rule.on_pod_conditions.iter_mut().flatten();
-            patterns.for_each(|pattern| defaults::text(&mut pattern.status, "True"));
+            patterns.for_each(|pattern| omit::default_text(&mut pattern.status, "True"));
         }
     }
 

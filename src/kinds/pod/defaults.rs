@@ -1,10 +1,12 @@
 //! Defaults of a pod spec (`SetDefaults_*` of core/v1).
 
-use super::super::omit::{self, empty};
-use k8s_openapi::api::core::v1::{Affinity, ContainerPort, EnvFromSource, HTTPGetAction, PodAffinityTerm, Toleration};
+use crate::kinds::image::pull_policy::pull_policy;
+use crate::kinds::omit::{self, default_text, empty};
+use crate::kinds::probe_handler;
+use k8s_openapi::api::core::v1::{Affinity, ContainerPort, EnvFromSource, PodAffinityTerm, Toleration};
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, EphemeralContainer, Lifecycle, LifecycleHandler, Pod, PodSpec, PodTemplateSpec, Probe,
-    ResourceRequirements, SecurityContext, VolumeMount,
+    Container, EnvVar, EphemeralContainer, Lifecycle, Pod, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
+    SecurityContext, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
@@ -31,13 +33,6 @@ pub fn template(template: &mut PodTemplateSpec) {
     spec(template.spec.get_or_insert_default());
 }
 
-/// Fills in text that was left out or is empty.
-pub fn text(field: &mut Option<String>, default: &str) {
-    if field.as_deref().unwrap_or_default().is_empty() {
-        *field = Some(default.to_owned());
-    }
-}
-
 /// Fills in a number that was left out or is zero.
 fn number(field: &mut Option<i32>, default: i32) {
     if field.unwrap_or(0) == 0 {
@@ -51,12 +46,12 @@ fn containers(spec: &mut PodSpec) -> impl Iterator<Item = &mut Container> {
 
 fn spec(spec: &mut PodSpec) {
     omit_empty(spec);
-    text(&mut spec.dns_policy, "ClusterFirst");
-    text(&mut spec.restart_policy, "Always");
-    text(&mut spec.scheduler_name, "default-scheduler");
+    default_text(&mut spec.dns_policy, "ClusterFirst");
+    default_text(&mut spec.restart_policy, "Always");
+    default_text(&mut spec.scheduler_name, "default-scheduler");
     spec.security_context.get_or_insert_default();
     spec.termination_grace_period_seconds.get_or_insert(30);
-    spec.volumes.iter_mut().flatten().for_each(super::volumes::default);
+    spec.volumes.iter_mut().flatten().for_each(super::volumes::fill_in_defaults);
     containers(spec).for_each(container);
     spec.ephemeral_containers.iter_mut().flatten().for_each(ephemeral);
 }
@@ -138,9 +133,9 @@ fn container(container: &mut Container) {
     empty(&mut container.env);
     empty(&mut container.env_from);
     empty(&mut container.volume_mounts);
-    text(&mut container.image_pull_policy, pull_policy(container.image.as_deref().unwrap_or_default()));
-    text(&mut container.termination_message_path, "/dev/termination-log");
-    text(&mut container.termination_message_policy, "File");
+    default_text(&mut container.image_pull_policy, pull_policy(container.image.as_deref().unwrap_or_default()));
+    default_text(&mut container.termination_message_path, "/dev/termination-log");
+    default_text(&mut container.termination_message_policy, "File");
     resources(container.resources.get_or_insert_default());
     container.ports.iter_mut().flatten().for_each(port);
     container.env.iter_mut().flatten().for_each(variable);
@@ -163,26 +158,14 @@ fn ephemeral(debug: &mut EphemeralContainer) {
     empty(&mut debug.volume_mounts);
     empty(&mut debug.target_container_name);
     [&mut debug.stdin, &mut debug.stdin_once, &mut debug.tty].into_iter().for_each(empty);
-    text(&mut debug.image_pull_policy, pull_policy(debug.image.as_deref().unwrap_or_default()));
-    text(&mut debug.termination_message_path, "/dev/termination-log");
-    text(&mut debug.termination_message_policy, "File");
+    default_text(&mut debug.image_pull_policy, pull_policy(debug.image.as_deref().unwrap_or_default()));
+    default_text(&mut debug.termination_message_path, "/dev/termination-log");
+    default_text(&mut debug.termination_message_policy, "File");
     resources(debug.resources.get_or_insert_default());
     debug.env.iter_mut().flatten().for_each(variable);
     debug.env_from.iter_mut().flatten().for_each(variables);
     debug.volume_mounts.iter_mut().flatten().for_each(mount);
     debug.security_context.iter_mut().for_each(security);
-}
-
-/// `Always` for the tag `latest`, written or implied; a name that is no image name has no tag.
-pub fn pull_policy(image: &str) -> &'static str {
-    let (name, digest) = image.split_once('@').map_or((image, ""), |(name, digest)| (name, digest));
-    let tag = name.rsplit_once(':').map(|(_, tag)| tag).filter(|tag| !tag.contains('/'));
-    let repository = tag.map_or(name, |tag| &name[..name.len() - tag.len() - 1]);
-    let path = repository.split_once('/').map_or(repository, |(_, path)| path);
-    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/._-:".contains(&byte);
-    let named = !path.is_empty() && path.bytes().all(known);
-    let latest = named && tag.map_or(digest.is_empty(), |tag| tag == "latest");
-    if latest { "Always" } else { "IfNotPresent" }
 }
 
 fn resources(resources: &mut ResourceRequirements) {
@@ -222,14 +205,14 @@ fn port(port: &mut ContainerPort) {
     empty(&mut port.name);
     empty(&mut port.host_ip);
     empty(&mut port.host_port);
-    text(&mut port.protocol, "TCP");
+    default_text(&mut port.protocol, "TCP");
 }
 
 fn variable(variable: &mut EnvVar) {
     empty(&mut variable.value);
     let Some(from) = &mut variable.value_from else { return };
     if let Some(field) = &mut from.field_ref {
-        text(&mut field.api_version, "v1");
+        default_text(&mut field.api_version, "v1");
     }
     if let Some(resource) = &mut from.resource_field_ref {
         empty(&mut resource.container_name);
@@ -263,49 +246,10 @@ fn probe(probe: &mut Probe) {
     number(&mut probe.period_seconds, 10);
     number(&mut probe.success_threshold, 1);
     number(&mut probe.failure_threshold, 3);
-    probe.http_get.iter_mut().for_each(http);
-    if let Some(socket) = &mut probe.tcp_socket {
-        empty(&mut socket.host);
-    }
-    if let Some(exec) = &mut probe.exec {
-        empty(&mut exec.command);
-    }
-    if let Some(grpc) = &mut probe.grpc {
-        grpc.service.get_or_insert_default();
-    }
+    probe_handler::fill_in_probe(probe);
 }
 
 fn lifecycle(lifecycle: &mut Lifecycle) {
-    let handlers = [&mut lifecycle.post_start, &mut lifecycle.pre_stop];
-    handlers.into_iter().flatten().for_each(|handler: &mut LifecycleHandler| {
-        handler.http_get.iter_mut().for_each(http);
-    });
-}
-
-fn http(action: &mut HTTPGetAction) {
-    empty(&mut action.host);
-    empty(&mut action.http_headers);
-    text(&mut action.path, "/");
-    text(&mut action.scheme, "HTTP");
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn latest_is_pulled_always() {
-        let table = [
-            ("nginx", "Always"),
-            ("nginx:latest", "Always"),
-            ("nginx:1", "IfNotPresent"),
-            ("host:5000/nginx", "Always"),
-            ("host:5000/nginx:1", "IfNotPresent"),
-            ("nginx@sha256:01", "IfNotPresent"),
-            ("", "IfNotPresent"),
-            (" nginx", "IfNotPresent"),
-            ("./server", "Always"),
-        ];
-        for (image, policy) in table {
-            assert_eq!(super::pull_policy(image), policy, "{image}");
-        }
-    }
+    let hooks = [&mut lifecycle.post_start, &mut lifecycle.pre_stop];
+    hooks.into_iter().flatten().for_each(probe_handler::fill_in_hook);
 }

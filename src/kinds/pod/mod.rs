@@ -18,7 +18,6 @@ mod port_warnings;
 mod ports;
 mod prepare;
 mod probes;
-pub mod process_ids;
 pub mod resize;
 mod resource_claims;
 mod resources;
@@ -27,7 +26,7 @@ mod security;
 pub mod spec;
 pub mod unsupported;
 mod update;
-mod volumes;
+pub mod volumes;
 pub mod warnings;
 
 pub use facts::{PodRequests, condition, is_ready, qos_class, requests};

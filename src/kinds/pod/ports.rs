@@ -2,7 +2,6 @@
 
 use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeSet;
 
 /// Checks the ports of one container.
@@ -57,13 +56,5 @@ pub fn check_host_network(containers: &[Container], path: &FieldPath, errors: &m
                 errors.invalid(&path, host_port, "must match `containerPort` when `hostNetwork` is true");
             }
         }
-    }
-}
-
-/// A port by number or by name.
-pub fn check_number_or_name(port: &IntOrString, path: &FieldPath, errors: &mut FieldErrors) {
-    match port {
-        IntOrString::Int(number) => errors.each_invalid(path, *number, names::port((*number).into())),
-        IntOrString::String(name) => errors.each_invalid(path, name.as_str(), names::port_name(name)),
     }
 }

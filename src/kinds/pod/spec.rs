@@ -31,7 +31,7 @@ pub fn check_pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     containers::check_images(&spec.containers, &path.child("containers"), errors);
     let init = spec.init_containers.as_deref().unwrap_or_default();
     containers::check_images(init, &path.child("initContainers"), errors);
-    volumes::check_images(spec.volumes.as_deref().unwrap_or_default(), &path.child("volumes"), errors);
+    volumes::check_in_pod(spec.volumes.as_deref().unwrap_or_default(), &path.child("volumes"), errors);
 }
 
 /// Checks what a pod may not be born with.

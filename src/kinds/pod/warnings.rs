@@ -1,6 +1,7 @@
 //! Warnings about valid pod specs (Kubernetes: `pkg/api/pod/warnings.go`).
 
 use super::{filesystem, port_warnings, unsupported};
+use crate::kinds::volume_source::DEAD_VOLUMES;
 use crate::kinds::{names, node_labels};
 use crate::object::Object;
 use crate::object::quantity::Quantity;
@@ -15,19 +16,6 @@ const DEAD_ANNOTATIONS: &[(&str, &str)] = &[
     ),
     ("security.alpha.kubernetes.io/sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
     ("security.alpha.kubernetes.io/unsafe-sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
-];
-
-/// Volume sources that Kubernetes has dropped, by their names in a pod and in its messages.
-pub const DEAD_VOLUMES: &[(&str, &str, &str)] = &[
-    ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
-    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
-    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-    ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
-    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
-    ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
-    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
-    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";

@@ -89,11 +89,6 @@ pub fn go_list(items: &[&str]) -> String {
     format!("[{}]", items.join(" "))
 }
 
-/// An address and a port; IPv6 in brackets.
-pub fn host_port(host: &str, port: &str) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
 /// `True` or `False`, `<unset>` when there is neither.
 pub fn truth_or_unset(value: &Value) -> &'static str {
     match value.as_bool() {

@@ -1,9 +1,10 @@
 //! Containers, and whole pod templates, as the descriptions of pods and of workloads show them.
 
 use super::age::rfc1123;
-use super::body::{BodyRead, go_list, host_port, or};
+use super::body::{BodyRead, or};
 use super::related::selector;
 use super::{Describe, volumes};
+use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::quantity::Quantity;
 use serde_json::Value;
 
@@ -234,20 +235,7 @@ fn probe(probe: &Value) -> String {
         probe.int("successThreshold"),
         probe.int("failureThreshold"),
     );
-    let what = if let Some(exec) = probe.get("exec") {
-        format!("exec {}", go_list(&exec.texts("command")))
-    } else if let Some(http) = probe.get("httpGet") {
-        let scheme = http.text("scheme").to_ascii_lowercase();
-        let path = http.text("path");
-        let slash = if path.is_empty() || path.starts_with('/') { "" } else { "/" };
-        format!("http-get {scheme}://{}{slash}{path}", host_port(http.text("host"), &http.plain("port")))
-    } else if let Some(tcp) = probe.get("tcpSocket") {
-        format!("tcp-socket {}:{}", tcp.text("host"), tcp.plain("port"))
-    } else if let Some(grpc) = probe.get("grpc") {
-        format!("grpc <pod>:{} {}", grpc.int("port"), grpc.text("service"))
-    } else {
-        "unknown".into()
-    };
+    let what = ProbeHandler::read(probe).map_or_else(|| "unknown".into(), |handler| handler.describe());
     format!("{what} {attributes}")
 }
 

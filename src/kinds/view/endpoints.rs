@@ -1,9 +1,10 @@
 //! Endpoints and EndpointSlices.
 
 use super::age::age_since;
-use super::body::{BodyRead, host_port, or};
+use super::body::{BodyRead, or};
 use super::service::first_few;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
+use crate::kinds::address::host_port;
 use crate::object::{Object, Time};
 use serde_json::Value;
 

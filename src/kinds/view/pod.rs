@@ -5,7 +5,7 @@ use super::body::{BodyRead, or};
 use super::containers::{DescribePlace, resources, tolerations, topology_spread};
 use super::related::controlled_by;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, volumes};
-use crate::kinds::pod::process_ids;
+use crate::kinds::process_ids;
 use crate::object::{Object, Time};
 use serde_json::Value;
 

@@ -1,8 +1,9 @@
 //! Services.
 
 use super::age::age_since;
-use super::body::{BodyRead, host_port, joined_pairs, or};
+use super::body::{BodyRead, joined_pairs, or};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
+use crate::kinds::address::host_port;
 use crate::object::{Object, Time};
 use serde_json::Value;
 use std::collections::BTreeSet;

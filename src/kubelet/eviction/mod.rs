@@ -7,7 +7,7 @@
 mod pressure;
 mod rank;
 
-pub use pressure::LOOP;
+pub use pressure::{LOOP, REASON};
 
 use super::pod::LocalPod;
 use super::resources;
@@ -16,9 +16,6 @@ use crate::object::Quantity;
 use crate::world::limits::{StorageKind, StorageLimit};
 use crate::world::{Effect, Plan};
 use k8s_openapi::api::core::v1::Container;
-
-/// `status.reason` of an evicted pod, and the reason of its event.
-pub const REASON: &str = "Evicted";
 
 /// Prefix of the message of a pod that its node rejected.
 const REJECTED: &str = "Pod was rejected: ";

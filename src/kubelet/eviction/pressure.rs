@@ -4,7 +4,6 @@
 //! (`pkg/kubelet/eviction`, `pkg/kubelet/nodestatus`).
 
 use super::super::pod::LocalPod;
-use super::REASON;
 use super::rank::{self, EvictionCandidate};
 use crate::kinds::pod::qos_class;
 use crate::object::{Key, Resource, Time, time};
@@ -12,6 +11,9 @@ use crate::world::pressure::{EvictionThreshold, PressureSignal};
 use crate::world::{AppliedReport, Effect, EventType, Loop, Plan, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::json;
+
+/// `status.reason` of an evicted pod, and the reason of its event.
+pub const REASON: &str = "Evicted";
 
 /// The loop of nodes under pressure.
 pub const LOOP: Loop = Loop { name: "eviction-manager", root: "nodes", concerns, plan, reports, ..Loop::BASE };

@@ -5,8 +5,8 @@
 //! that they asked. Else a pod's shim leads its questions there, whatever server of the machine they are for; on the machine's network
 //! nobody does. Never: reads the machine's file. Start reading at [`file()`].
 
+use super::super::filesystem::sees_machine;
 use super::super::pod::{LocalPod, PodContainer};
-use super::view;
 use crate::world::start::DnsTarget;
 use crate::world::{EventType, Plan, ingress_routes};
 
@@ -163,7 +163,7 @@ impl ResolvConf {
 /// Returns the DNS server for a container's queries to port 53.
 pub fn names(pod: &LocalPod, member: &PodContainer) -> DnsTarget {
     // Among the machine's files the pod's own servers are not known.
-    let own = pod.spec.dns_config.iter().filter(|_| !view::sees_machine(pod, member));
+    let own = pod.spec.dns_config.iter().filter(|_| !sees_machine(pod, member));
     let servers = own.flat_map(|config| config.nameservers.iter().flatten());
     let servers = servers.filter(|server| has_place(pod) || *server != ANY);
     DnsTarget {
@@ -176,7 +176,7 @@ pub fn names(pod: &LocalPod, member: &PodContainer) -> DnsTarget {
 pub fn tell_names(pod: &LocalPod, plan: &mut Plan) {
     let lacks = match resolve_policy(pod) {
         // First what no port would help.
-        DnsBase::Cluster if !is_led(pod) && pod.members.iter().any(|member| view::sees_machine(pod, member)) => {
+        DnsBase::Cluster if !is_led(pod) && pod.members.iter().any(|member| sees_machine(pod, member)) => {
             Some("the pod sees the machine's /etc/resolv.conf")
         }
         DnsBase::Cluster if base(pod) != DnsBase::Cluster => Some(

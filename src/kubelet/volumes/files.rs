@@ -7,7 +7,10 @@ use crate::object::Object;
 use crate::world::volume::VolumeFile;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::core::v1::{Container, DownwardAPIVolumeFile, KeyToPath, Volume, VolumeProjection};
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, KeyToPath, ProjectedVolumeSource,
+    SecretVolumeSource, VolumeProjection,
+};
 use std::sync::Arc;
 
 /// The mode of files of which nothing is said.
@@ -16,35 +19,35 @@ const MODE: i32 = 0o644;
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Files, or what is missing.
-type VolumeFiles = Result<Vec<VolumeFile>, String>;
+pub type VolumeFiles = Result<Vec<VolumeFile>, String>;
 
-/// The files of a volume; none when it is no volume of files.
-pub fn volume_files(pod: &LocalPod, volume: &Volume) -> Option<VolumeFiles> {
-    if let Some(map) = &volume.config_map {
-        let mode = map.default_mode.unwrap_or(MODE);
-        return Some(keys(pod, &CONFIG_MAP, &map.name, map.items.as_deref(), map.optional, mode));
-    }
-    if let Some(secret) = &volume.secret {
-        let (name, mode) = (secret.secret_name.as_deref().unwrap_or_default(), secret.default_mode.unwrap_or(MODE));
-        return Some(keys(pod, &SECRET, name, secret.items.as_deref(), secret.optional, mode));
-    }
-    if let Some(downward) = &volume.downward_api {
-        return Some(downward_files(pod, downward.items.as_deref(), downward.default_mode.unwrap_or(MODE)));
-    }
-    let projected = volume.projected.as_ref()?;
+/// The keys of a ConfigMap.
+pub fn config_map(pod: &LocalPod, map: &ConfigMapVolumeSource) -> VolumeFiles {
+    keys(pod, &CONFIG_MAP, &map.name, map.items.as_deref(), map.optional, map.default_mode.unwrap_or(MODE))
+}
+
+/// The keys of a Secret.
+pub fn secret(pod: &LocalPod, secret: &SecretVolumeSource) -> VolumeFiles {
+    let (name, mode) = (secret.secret_name.as_deref().unwrap_or_default(), secret.default_mode.unwrap_or(MODE));
+    keys(pod, &SECRET, name, secret.items.as_deref(), secret.optional, mode)
+}
+
+/// Facts of the pod.
+pub fn downward_api(pod: &LocalPod, downward: &DownwardAPIVolumeSource) -> VolumeFiles {
+    downward_files(pod, downward.items.as_deref(), downward.default_mode.unwrap_or(MODE))
+}
+
+/// The files of several sources.
+pub fn projected(pod: &LocalPod, projected: &ProjectedVolumeSource) -> VolumeFiles {
     let mode = projected.default_mode.unwrap_or(MODE);
     let mut files: Vec<VolumeFile> = Vec::new();
     for source in projected.sources.iter().flatten() {
-        match projection(pod, source, mode) {
-            Ok(more) => {
-                // When two sources have one path, the later one wins.
-                files.retain(|file| more.iter().all(|new| new.path != file.path));
-                files.extend(more);
-            }
-            Err(missing) => return Some(Err(missing)),
-        }
+        let more = projection(pod, source, mode)?;
+        // When two sources have one path, the later one wins.
+        files.retain(|file| more.iter().all(|new| new.path != file.path));
+        files.extend(more);
     }
-    Some(Ok(files))
+    Ok(files)
 }
 
 fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> VolumeFiles {

@@ -1,7 +1,7 @@
 //! `/etc/hosts` and `/etc/hostname` of a pod; `/etc/resolv.conf` is the matter of [`dns`].
 
+use super::super::hostname;
 use super::super::pod::LocalPod;
-use super::super::start;
 use super::dns;
 use crate::world::volume::{Volume, VolumeContent, VolumeFile, VolumeMountPoint};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub fn hosts_files(pod: &LocalPod, ip: &str) -> (Volume, Vec<VolumeMountPoint>) 
     }
     if pod.spec.host_network != Some(true) {
         // Container runtimes write it; on the machine's network the machine's own is right.
-        files.push(("hostname", format!("{}\n", start::hostname(pod))));
+        files.push(("hostname", format!("{}\n", hostname::hostname(pod))));
     }
     files.extend(dns::file(pod).map(|text| ("resolv.conf", text)));
     let mount = |name: &str| VolumeMountPoint {
@@ -43,8 +43,8 @@ fn hosts(pod: &LocalPod, ip: &str) -> String {
         "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n\
          fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
     );
-    let full = start::full_name(pod).map(|name| name + "\t").unwrap_or_default();
-    text += &format!("{ip}\t{full}{}\n", start::short_name(pod));
+    let full = hostname::full_name(pod).map(|name| name + "\t").unwrap_or_default();
+    text += &format!("{ip}\t{full}{}\n", hostname::short_name(pod));
     let aliases: Vec<_> = pod.spec.host_aliases.iter().flatten().collect();
     if !aliases.is_empty() {
         text += "\n# Entries added by HostAliases.\n";

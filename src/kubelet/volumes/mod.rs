@@ -1,66 +1,20 @@
 //! A pod's volumes: what is in each, what is missing of them, and where its containers see them.
 //!
 //! Knows: every source of a volume that a machine without a cloud can have. Never: writes a file; `runtime` does, from what is said here.
-//! Start reading at [`source`]; `files` has ConfigMaps, Secrets and the rest that is content.
+//! Start reading at [`content::source`]; `files` has ConfigMaps, Secrets and the rest that is content.
 
 mod claim;
+mod content;
 mod dns;
 mod files;
 mod hosts;
 mod token;
 mod view;
 
+pub use content::missing;
 pub use dns::{names, tell_names};
 pub use token::renewal as token_renewal;
-pub use view::{files, outdated, paths, sees_machine, tell_shared};
-
-use super::pod::LocalPod;
-use super::resources;
-use super::start::StartFailure;
-use crate::world::volume::VolumeContent;
-use k8s_openapi::api::core::v1::Volume;
-
-/// Returns the content of one volume, or what is missing, in Kubernetes' words.
-fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
-    if let Some(empty) = &volume.empty_dir {
-        let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
-        return Ok(if in_memory {
-            VolumeContent::Memory { most: resources::most_memory(pod, empty) }
-        } else {
-            VolumeContent::Empty
-        });
-    }
-    if let Some(host) = &volume.host_path {
-        return Ok(VolumeContent::Host { path: host.path.clone(), kind: host.type_.clone().unwrap_or_default() });
-    }
-    if let Some(claim) = &volume.persistent_volume_claim {
-        return claim::source(pod, &claim.claim_name);
-    }
-    if volume.ephemeral.is_some() {
-        return claim::source(pod, &format!("{}-{}", pod.row.key.name, volume.name));
-    }
-    match files::volume_files(pod, volume) {
-        Some(files) => files.map(VolumeContent::Files),
-        None => Err("this kind of volume is not supported by this node".into()),
-    }
-}
-
-/// The first volume that cannot be set up. Asked only until the pod's first start: what was mounted stays.
-pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
-    if pod.facts.is_some() {
-        return None;
-    }
-    // A machine that only pretends has every kind of volume.
-    let lacks = |volume: &Volume| match pod.simulated {
-        true => files::volume_files(pod, volume)?.err(),
-        false => source(pod, volume).err(),
-    };
-    pod.spec.volumes.iter().flatten().find_map(|volume| {
-        let what = lacks(volume)?;
-        let message = format!("MountVolume.SetUp failed for volume {:?} : {what}", volume.name);
-        Some(StartFailure { reason: "FailedMount", message })
-    })
-}
+pub use view::{files, outdated, paths, tell_shared};
 
 #[cfg(test)]
 mod tests {

@@ -3,9 +3,12 @@
 //! A private layer is the usual thing. The pod's annotation or the container's Image object turns it off, and some machines cannot
 //! have it: then whatever it would have brought is told.
 
+use super::super::command;
+use super::super::filesystem::{sees_machine, wants_machine};
 use super::super::pod::{LocalPod, PodContainer};
-use super::super::{command, image, security};
-use super::{hosts, source};
+use super::super::security;
+use super::content::source;
+use super::hosts;
 use crate::kinds::pod::filesystem::ANNOTATION;
 use crate::object::Str;
 use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent, VolumeMountPoint, fingerprint};
@@ -21,23 +24,9 @@ fn declared_volumes<'a>(pod: &'a LocalPod) -> impl Iterator<Item = &'a k8s_opena
     volumes.filter(|volume| !(volume.projected.is_some() && volume.name.starts_with("kube-api-access-")))
 }
 
-/// Whether a container is to see the machine's files as they are: the pod says so, or says nothing and its Image object does.
-fn wants_machine(pod: &LocalPod, member: &PodContainer) -> bool {
-    match pod.object.annotation(ANNOTATION) {
-        Some("host") => true,
-        Some("private") => false,
-        _ => image::wants_host_files(pod, member),
-    }
-}
-
 /// Whether a container of the pod has a view of its own.
 fn is_private(pod: &LocalPod) -> bool {
     pod.members.iter().any(|member| !sees_machine(pod, member))
-}
-
-/// Whether a container sees the machine's files as they are.
-pub fn sees_machine(pod: &LocalPod, member: &PodContainer) -> bool {
-    pod.simulated || !pod.world.settings.private_files || wants_machine(pod, member)
 }
 
 /// The files of one container; or what cannot be said of them, in Kubernetes' words.

@@ -12,6 +12,7 @@ mod zygote_handle;
 
 use super::network::gateway::{GatewayCommand as Telling, link::GatewayLink};
 use super::network::publisher::{NetworkPublisher, PublishCommand as Notice};
+use super::probe::ProbeRoute;
 use super::wire::{ControlGroup, SoftBounds};
 use super::{build, descriptors, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
 use crate::object::{Str, Time};
@@ -320,13 +321,14 @@ impl Host for Machine {
                 return self.context.build(image, nobody);
             }
             Effect::DeleteVolume { volume } => volume,
-            // The clock tells its end.
-            Effect::Probe(probe) if probe.handler.get("sleep").is_some() => return,
-            Effect::Probe(probe) if probe::needs_shim(probe) => &probe.pod_uid,
-            Effect::Probe(probe) => {
-                let context = self.context.clone();
-                return self.probes.run(probe.clone(), move |report| (context.report)(report));
-            }
+            Effect::Probe(probe) => match probe::route(probe) {
+                ProbeRoute::Clock => return,
+                ProbeRoute::Shim(_) => &probe.pod_uid,
+                ProbeRoute::Pool(_) => {
+                    let context = self.context.clone();
+                    return self.probes.run(probe.clone(), move |report| (context.report)(report));
+                }
+            },
         };
         self.inbox(uid).put(ShardCommand::Effect(effect.clone()));
     }

@@ -3,15 +3,16 @@
 use super::super::low_ports;
 use super::ProbeFinding;
 use crate::object::io_error_text;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::TCPSocketAction;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// Connects; that is all.
-pub fn probe(socket: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
-    let host = socket["host"].as_str().filter(|host| !host.is_empty()).unwrap_or(ip);
-    let authority = match port(socket) {
+pub fn probe(socket: &TCPSocketAction, ip: &str, timeout: Duration) -> ProbeFinding {
+    let host = socket.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(ip);
+    let authority = match port(&socket.port) {
         Ok(port) => authority(host, port),
         Err(why) => return ProbeFinding::unknown(why),
     };
@@ -47,28 +48,34 @@ pub fn authority(host: &str, port: u16) -> String {
 }
 
 /// The port of a handler, whose name was resolved before.
-pub fn port(handler: &Value) -> Result<u16, String> {
-    let number = handler["port"].as_u64().or_else(|| handler["port"].as_str()?.parse().ok());
-    let fits = number.and_then(|number| u16::try_from(number).ok()).filter(|number| *number > 0);
-    fits.ok_or_else(|| format!("invalid port number: {}", handler["port"]))
+pub fn port(port: &IntOrString) -> Result<u16, String> {
+    let (number, written) = match port {
+        IntOrString::Int(number) => (u16::try_from(*number).ok(), number.to_string()),
+        IntOrString::String(name) => (name.parse().ok(), format!("{name:?}")),
+    };
+    number.filter(|number| *number > 0).ok_or_else(|| format!("invalid port number: {written}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, from_value, json};
     use std::net::TcpListener;
+
+    fn probe(socket: Value, ip: &str, timeout: Duration) -> ProbeFinding {
+        super::probe(&from_value(socket).expect("an action"), ip, timeout)
+    }
 
     #[test]
     fn a_connection_is_all_it_takes() {
         let second = Duration::from_secs(1);
         let port = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound").port();
         let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
-        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", second), ProbeFinding::failure(refused));
+        assert_eq!(probe(json!({"port": port}), "127.0.0.1", second), ProbeFinding::failure(refused));
         let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = silent.local_addr().expect("bound").port();
-        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", second), ProbeFinding::success());
-        assert_eq!(probe(&json!({"port": port, "host": "127.0.0.1"}), "192.0.2.1", second), ProbeFinding::success());
-        assert_eq!(probe(&json!({"port": 0}), "127.0.0.1", second), ProbeFinding::unknown("invalid port number: 0"));
+        assert_eq!(probe(json!({"port": port}), "127.0.0.1", second), ProbeFinding::success());
+        assert_eq!(probe(json!({"port": port, "host": "127.0.0.1"}), "192.0.2.1", second), ProbeFinding::success());
+        assert_eq!(probe(json!({"port": 0}), "127.0.0.1", second), ProbeFinding::unknown("invalid port number: 0"));
     }
 }

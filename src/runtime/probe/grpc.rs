@@ -5,7 +5,8 @@ use super::{ProbeFinding, USER_AGENT, dial};
 use crate::object::time;
 use h2::client;
 use jiff::SignedDuration;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::GRPCAction;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::io::Cursor;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -50,15 +51,15 @@ struct GrpcError {
 }
 
 /// Asks whether the service is SERVING.
-pub fn probe(call: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
-    let authority = match dial::port(call) {
+pub fn probe(call: &GRPCAction, ip: &str, timeout: Duration) -> ProbeFinding {
+    let authority = match dial::port(&IntOrString::Int(call.port)) {
         Ok(port) => dial::authority(ip, port),
         Err(why) => return ProbeFinding::unknown(why),
     };
     let Some(address) = dial::resolve(&authority) else {
         return ProbeFinding::failure(format!("error: failed to connect service at {authority:?}: no such host"));
     };
-    let service = call["service"].as_str().unwrap_or_default();
+    let service = call.service.as_deref().unwrap_or_default();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return ProbeFinding::unknown(error.to_string()),
@@ -231,7 +232,7 @@ fn status(message: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, from_value, json};
     use std::net::TcpListener;
 
     /// Behaviour of the test server for one call: a status in the message, a status of the call, or no answer.
@@ -286,6 +287,10 @@ mod tests {
         (port, thread)
     }
 
+    fn probe(call: Value, ip: &str, timeout: Duration) -> ProbeFinding {
+        super::probe(&from_value(call).expect("an action"), ip, timeout)
+    }
+
     #[test]
     fn the_answer_is_judged_as_the_kubelet_judges_it() {
         let unhealthy = |status: &str| format!("service unhealthy (responded with \"{status}\")");
@@ -304,7 +309,7 @@ mod tests {
         ];
         for (manner, expected) in table {
             let (port, server) = serve(manner);
-            let found = probe(&json!({"port": port, "service": "db"}), "127.0.0.1", Duration::from_secs(20));
+            let found = probe(json!({"port": port, "service": "db"}), "127.0.0.1", Duration::from_secs(20));
             assert_eq!(found, expected.map_or_else(ProbeFinding::success, ProbeFinding::failure));
             assert_eq!(server.join().expect("served"), [&[0, 0, 0, 0, 4, 10, 2][..], b"db"].concat());
         }
@@ -313,10 +318,10 @@ mod tests {
     #[test]
     fn time_runs_out_before_the_connection_or_after_it() {
         let (port, server) = serve(TestServerBehaviour::IsSilent);
-        let found = probe(&json!({"port": port}), "127.0.0.1", Duration::from_secs(1));
+        let found = probe(json!({"port": port}), "127.0.0.1", Duration::from_secs(1));
         assert_eq!(found, ProbeFinding::failure("timeout: health rpc did not complete within 1s"));
         assert_eq!(server.join().expect("served"), [0; 5]);
-        let found = probe(&json!({"port": port}), "127.0.0.1", Duration::from_millis(50));
+        let found = probe(json!({"port": port}), "127.0.0.1", Duration::from_millis(50));
         let expected =
             format!("timeout: failed to connect service \"127.0.0.1:{port}\" within 50ms: context deadline exceeded");
         assert_eq!(found, ProbeFinding::failure(expected));

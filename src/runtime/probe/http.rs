@@ -3,7 +3,7 @@
 use super::super::low_ports;
 use super::{ProbeFinding, USER_AGENT, dial};
 use crate::world::ProbeResult;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::HTTPGetAction;
 use std::io;
 use std::time::{Duration, Instant};
 use ureq::config::Config;
@@ -27,7 +27,7 @@ struct HttpProbeResponse {
 }
 
 /// Any status from 200 to 399 is a success. Redirects to another host are not followed: a success that is worth a word.
-pub fn probe(get: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
+pub fn probe(get: &HTTPGetAction, ip: &str, timeout: Duration) -> ProbeFinding {
     let url = match url(get, ip) {
         Ok(url) => url,
         Err(why) => return ProbeFinding::unknown(why),
@@ -46,7 +46,7 @@ pub fn probe(get: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
 }
 
 /// A hook is content with any answer (Kubernetes: lifecycle/handlers.go), and asks once more over HTTP where HTTPS is not spoken.
-pub fn hook(get: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
+pub fn hook(get: &HTTPGetAction, ip: &str, timeout: Duration) -> ProbeFinding {
     let asked = url(get, ip).and_then(|url| match follow(url.clone(), get, timeout) {
         Err(why) if why.ends_with(PLAIN) => follow(url.replacen("https", "http", 1), get, timeout),
         other => other,
@@ -54,16 +54,16 @@ pub fn hook(get: &Value, ip: &str, timeout: Duration) -> ProbeFinding {
     asked.map_or_else(ProbeFinding::failure, |_| ProbeFinding::success())
 }
 
-fn url(get: &Value, ip: &str) -> Result<String, String> {
-    let scheme = get["scheme"].as_str().unwrap_or("HTTP").to_ascii_lowercase();
-    let host = get["host"].as_str().filter(|host| !host.is_empty()).unwrap_or(ip);
-    let path = get["path"].as_str().unwrap_or("/");
+fn url(get: &HTTPGetAction, ip: &str) -> Result<String, String> {
+    let scheme = get.scheme.as_deref().unwrap_or("HTTP").to_ascii_lowercase();
+    let host = get.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(ip);
+    let path = get.path.as_deref().unwrap_or("/");
     let slash = if path.starts_with('/') { "" } else { "/" };
-    Ok(format!("{scheme}://{}{slash}{path}", dial::authority(host, dial::port(get)?)))
+    Ok(format!("{scheme}://{}{slash}{path}", dial::authority(host, dial::port(&get.port)?)))
 }
 
 /// Asks, and follows where that leads on the same host, as Go's client does.
-fn follow(mut url: String, get: &Value, timeout: Duration) -> Result<HttpProbeResponse, String> {
+fn follow(mut url: String, get: &HTTPGetAction, timeout: Duration) -> Result<HttpProbeResponse, String> {
     let deadline = Instant::now() + timeout;
     for _ in 0..=REDIRECTS {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -90,11 +90,10 @@ impl Resolver for PodResolver {
     }
 }
 
-fn send_request(url: &str, get: &Value, timeout: Duration) -> Result<HttpProbeResponse, ureq::Error> {
-    let headers = get["httpHeaders"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn send_request(url: &str, get: &HTTPGetAction, timeout: Duration) -> Result<HttpProbeResponse, ureq::Error> {
+    let headers = get.http_headers.as_deref().unwrap_or_default();
     let own = |name: &str, otherwise: &str| {
-        let has =
-            headers.iter().any(|header| header["name"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(name)));
+        let has = headers.iter().any(|header| header.name.eq_ignore_ascii_case(name));
         if has { String::new() } else { otherwise.to_owned() }
     };
     let config = ureq::Agent::config_builder()
@@ -109,9 +108,8 @@ fn send_request(url: &str, get: &Value, timeout: Duration) -> Result<HttpProbeRe
         .build();
     let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), PodResolver(DefaultResolver::default()));
     // An empty value means that the header is not sent.
-    let request = headers.iter().filter(|header| header["value"] != "").fold(agent.get(url), |request, header| {
-        request.header(header["name"].as_str().unwrap_or_default(), header["value"].as_str().unwrap_or_default())
-    });
+    let sent = headers.iter().filter(|header| !header.value.is_empty());
+    let request = sent.fold(agent.get(url), |request, header| request.header(&header.name, &header.value));
     let mut response = request.call()?;
     let location = response.headers().get("location").and_then(|location| location.to_str().ok()).map(str::to_owned);
     let status = response.status().as_u16();
@@ -186,7 +184,7 @@ fn host_of(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, from_value, json};
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
@@ -209,6 +207,10 @@ mod tests {
         (port, thread)
     }
 
+    fn action(get: Value) -> HTTPGetAction {
+        from_value(get).expect("an action")
+    }
+
     fn status(line: &str) -> String {
         format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n\r\n")
     }
@@ -221,7 +223,11 @@ mod tests {
             .map(|(line, code)| (line, ProbeFinding::failure(format!("HTTP probe failed with statuscode: {code}"))));
         for (line, expected) in table.into_iter().chain(failing) {
             let (port, server) = serve(vec![status(line)]);
-            assert_eq!(probe(&json!({"port": port, "path": "/x"}), "127.0.0.1", SECOND * 5), expected, "{line}");
+            assert_eq!(
+                probe(&action(json!({"port": port, "path": "/x"})), "127.0.0.1", SECOND * 5),
+                expected,
+                "{line}"
+            );
             server.join().expect("served");
         }
     }
@@ -230,7 +236,7 @@ mod tests {
     fn headers_are_sent_and_the_host_can_be_set() {
         let (port, server) = serve(vec![status("200 OK")]);
         let headers = json!([{"name": "Host", "value": "web.example"}, {"name": "X-A", "value": "b"}]);
-        let found = probe(&json!({"port": port, "httpHeaders": headers}), "127.0.0.1", SECOND * 5);
+        let found = probe(&action(json!({"port": port, "httpHeaders": headers})), "127.0.0.1", SECOND * 5);
         assert_eq!(found, ProbeFinding::success());
         let asked = server.join().expect("served").remove(0).to_lowercase();
         for line in ["get / http/1.1", "host: web.example", "x-a: b", "user-agent: kube-probe/1.36", "accept: */*"] {
@@ -244,12 +250,12 @@ mod tests {
         let (port, server) = serve(vec![away.to_owned()]);
         let message = "Probe terminated redirects, Response body: ".to_owned();
         let expected = ProbeFinding { verdict: ProbeResult::Warning, message };
-        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", SECOND * 5), expected);
+        assert_eq!(probe(&action(json!({"port": port})), "127.0.0.1", SECOND * 5), expected);
         server.join().expect("served");
         let here = "HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n".to_owned();
         let (port, server) = serve(vec![here, status("503 Later")]);
         let expected = ProbeFinding::failure("HTTP probe failed with statuscode: 503");
-        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", SECOND * 5), expected);
+        assert_eq!(probe(&action(json!({"port": port})), "127.0.0.1", SECOND * 5), expected);
         assert!(server.join().expect("served")[1].starts_with("GET /next "));
     }
 
@@ -258,22 +264,22 @@ mod tests {
         let port = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound").port();
         let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
         let expected = ProbeFinding::failure(format!("Get \"http://127.0.0.1:{port}/healthz\": {refused}"));
-        assert_eq!(probe(&json!({"port": port, "path": "healthz"}), "127.0.0.1", SECOND), expected);
+        assert_eq!(probe(&action(json!({"port": port, "path": "healthz"})), "127.0.0.1", SECOND), expected);
         let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = silent.local_addr().expect("bound").port();
-        let slow = probe(&json!({"port": port}), "127.0.0.1", Duration::from_millis(50)).message;
+        let slow = probe(&action(json!({"port": port})), "127.0.0.1", Duration::from_millis(50)).message;
         assert!(slow.ends_with("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"), "{slow}");
-        assert_eq!(probe(&json!({"port": 0}), "127.0.0.1", SECOND).verdict, ProbeResult::Unknown);
+        assert_eq!(probe(&action(json!({"port": 0})), "127.0.0.1", SECOND).verdict, ProbeResult::Unknown);
     }
 
     #[test]
     fn a_server_without_tls_is_told_from_one_that_is_gone() {
         let (port, server) = serve(vec![status("200 OK")]);
-        let found = probe(&json!({"port": port, "scheme": "HTTPS"}), "127.0.0.1", SECOND * 5);
+        let found = probe(&action(json!({"port": port, "scheme": "HTTPS"})), "127.0.0.1", SECOND * 5);
         server.join().expect("served");
         assert_eq!(found, ProbeFinding::failure(format!("Get \"https://127.0.0.1:{port}/\": {PLAIN}")));
         let (port, server) = serve(vec![status("200 OK"), status("500 Oops")]);
-        let found = hook(&json!({"port": port, "scheme": "HTTPS"}), "127.0.0.1", SECOND * 5);
+        let found = hook(&action(json!({"port": port, "scheme": "HTTPS"})), "127.0.0.1", SECOND * 5);
         server.join().expect("served");
         assert_eq!(found, ProbeFinding::success(), "a hook asks once more without, and takes any answer");
     }

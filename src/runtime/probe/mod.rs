@@ -11,11 +11,12 @@ mod pool;
 pub use pool::ProbePool;
 
 use super::wire::ExecOutcome;
+use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::{Time, time};
 use crate::world::plan::ProbeRun;
 use crate::world::{ProbeKind, ProbeResult, Report};
 use jiff::SignedDuration;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::ExecAction;
 use std::time::Duration;
 
 /// Maximum length of a message.
@@ -49,15 +50,42 @@ impl ProbeFinding {
     }
 }
 
-/// Whether a probe runs in the container and so goes through its shim.
-pub fn needs_shim(probe: &ProbeRun) -> bool {
-    probe.handler.get("exec").is_some()
+/// The way to run a probe.
+pub enum ProbeRoute<'p> {
+    /// Through the pod's shim, which runs this command in the container.
+    Shim(&'p ExecAction),
+    /// On a thread of the pool, which waits for the answer.
+    Pool(Box<dyn FnOnce() -> ProbeFinding + 'p>),
+    /// Nothing runs: the kubelet's clock ends it.
+    Clock,
+}
+
+/// Returns the way to run a probe.
+pub fn route(probe: &ProbeRun) -> ProbeRoute<'_> {
+    let timeout = Duration::from_secs(probe.timeout_seconds.clamp(1, 24 * 60 * 60) as u64);
+    let (ip, is_hook) = (&*probe.ip, is_hook(probe));
+    let Some(handler) = &probe.handler else {
+        return ProbeRoute::Pool(Box::new(|| ProbeFinding::unknown("missing probe handler")));
+    };
+    match handler {
+        ProbeHandler::Exec(exec) => ProbeRoute::Shim(exec),
+        ProbeHandler::HttpGet(get) if is_hook => ProbeRoute::Pool(Box::new(move || http::hook(get, ip, timeout))),
+        ProbeHandler::HttpGet(get) => ProbeRoute::Pool(Box::new(move || http::probe(get, ip, timeout))),
+        ProbeHandler::TcpSocket(_) if is_hook => ProbeRoute::Pool(Box::new(|| {
+            ProbeFinding::unknown("tcpSocket is no lifecycle hook: write exec, httpGet or sleep")
+        })),
+        ProbeHandler::TcpSocket(socket) => ProbeRoute::Pool(Box::new(move || dial::probe(socket, ip, timeout))),
+        ProbeHandler::Grpc(call) => ProbeRoute::Pool(Box::new(move || grpc::probe(call, ip, timeout))),
+        ProbeHandler::Sleep(_) => ProbeRoute::Clock,
+    }
 }
 
 /// The command of an exec handler.
-pub fn command(handler: &Value) -> Vec<String> {
-    let words = handler["exec"]["command"].as_array().map(Vec::as_slice).unwrap_or_default();
-    words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
+pub fn command(probe: &ProbeRun) -> &[String] {
+    match route(probe) {
+        ProbeRoute::Shim(exec) => exec.command.as_deref().unwrap_or_default(),
+        ProbeRoute::Pool(_) | ProbeRoute::Clock => &[],
+    }
 }
 
 /// Converts the result of an exec probe's command.
@@ -66,7 +94,7 @@ pub fn finding_of_exec(probe: &ProbeRun, outcome: ExecOutcome, output: String) -
         ExecOutcome::Exited(0) => ProbeFinding::success(),
         ExecOutcome::Exited(_) => ProbeFinding::failure(output),
         ExecOutcome::TimedOut => {
-            let command = command(&probe.handler).join(" ");
+            let command = command(probe).join(" ");
             let after = time::format_duration(SignedDuration::from_secs(probe.timeout_seconds.max(1)));
             ProbeFinding::failure(format!("command timed out: {command:?} timed out after {after}"))
         }
@@ -91,20 +119,4 @@ pub fn answer(probe: &ProbeRun, finding: ProbeFinding) -> Report {
 
 fn is_hook(probe: &ProbeRun) -> bool {
     matches!(probe.kind, ProbeKind::PostStart | ProbeKind::PreStop)
-}
-
-/// Runs a probe over the network; waits for its answer.
-fn over_network(probe: &ProbeRun) -> ProbeFinding {
-    let handler = &probe.handler;
-    let timeout = Duration::from_secs(probe.timeout_seconds.clamp(1, 24 * 60 * 60) as u64);
-    match (handler.get("httpGet"), handler.get("tcpSocket"), handler.get("grpc")) {
-        (Some(get), ..) if is_hook(probe) => http::hook(get, &probe.ip, timeout),
-        (Some(get), ..) => http::probe(get, &probe.ip, timeout),
-        (_, Some(_), _) if is_hook(probe) => {
-            ProbeFinding::unknown("tcpSocket is no lifecycle hook: write exec, httpGet or sleep")
-        }
-        (_, Some(socket), _) => dial::probe(socket, &probe.ip, timeout),
-        (.., Some(call)) => grpc::probe(call, &probe.ip, timeout),
-        (None, None, None) => ProbeFinding::unknown("missing probe handler"),
-    }
 }

@@ -1,6 +1,6 @@
 //! A few threads that wait for answers, started when they are needed and gone when they are not.
 
-use super::{answer, over_network};
+use super::{ProbeFinding, ProbeRoute, answer, route};
 use crate::world::Report;
 use crate::world::plan::ProbeRun;
 use std::collections::VecDeque;
@@ -65,7 +65,11 @@ impl SharedProbeQueue {
 
     fn work(&self) {
         while let Some((probe, report)) = self.next_job() {
-            report(answer(&probe, over_network(&probe)));
+            let finding = match route(&probe) {
+                ProbeRoute::Pool(run) => run(),
+                ProbeRoute::Shim(_) | ProbeRoute::Clock => ProbeFinding::unknown("missing probe handler"),
+            };
+            report(answer(&probe, finding));
         }
     }
 

@@ -131,7 +131,9 @@ pub fn root_of(pod: &Path, name: &str, volumes: &[Volume]) -> PathBuf {
     match volumes.iter().find(|volume| *volume.name == *name).map(|volume| &volume.source) {
         Some(VolumeContent::Host { path, .. }) => PathBuf::from(path),
         Some(VolumeContent::Kept(volume)) => state_of(pod).join(KEPT).join(&**volume),
-        _ => pod.join(FOLDER).join(name),
+        Some(VolumeContent::Empty | VolumeContent::Memory { .. } | VolumeContent::Files(_)) | None => {
+            pod.join(FOLDER).join(name)
+        }
     }
 }
 

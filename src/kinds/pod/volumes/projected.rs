@@ -1,17 +1,41 @@
-//! Checks of projected volumes: several sources in one folder.
+//! `projected`: several sources in one folder.
 
-use super::{check_downward_file, check_files, check_mode, check_named};
+use super::files::{FILE_MODE, check_downward_file, check_files, check_mode, fill_in_downward_file};
+use super::{VolumeType, check_named};
+use crate::kinds::omit::empty;
+use crate::kinds::pod::paths;
 use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{KeyToPath, ProjectedVolumeSource, ServiceAccountTokenProjection, VolumeProjection};
 use std::collections::BTreeSet;
 
-/// Checks every source.
-pub fn check(all: &ProjectedVolumeSource, path: &FieldPath, errors: &mut FieldErrors) {
-    check_mode("defaultMode", all.default_mode, path, errors);
-    let mut taken = BTreeSet::new();
-    for (index, source) in all.sources.iter().flatten().enumerate() {
-        check_source(source, &path.child("sources").index(index), errors);
-        check_paths(source, &mut taken, path, errors);
+impl VolumeType for ProjectedVolumeSource {
+    fn field(&self) -> &'static str {
+        "projected"
+    }
+
+    fn fill_in_defaults(&mut self) {
+        self.default_mode.get_or_insert(FILE_MODE);
+        for source in self.sources.iter_mut().flatten() {
+            if let Some(token) = &mut source.service_account_token {
+                empty(&mut token.audience);
+                token.expiration_seconds.get_or_insert(3600);
+            }
+            if let Some(downward) = &mut source.downward_api {
+                empty(&mut downward.items);
+                downward.items.iter_mut().flatten().for_each(fill_in_downward_file);
+            }
+            source.config_map.iter_mut().for_each(|map| empty(&mut map.items));
+            source.secret.iter_mut().for_each(|secret| empty(&mut secret.items));
+        }
+    }
+
+    fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {
+        check_mode("defaultMode", self.default_mode, path, errors);
+        let mut taken = BTreeSet::new();
+        for (index, source) in self.sources.iter().flatten().enumerate() {
+            check_source(source, &path.child("sources").index(index), errors);
+            check_paths(source, &mut taken, path, errors);
+        }
     }
 }
 
@@ -81,5 +105,5 @@ fn check_token(token: &ServiceAccountTokenProjection, path: &FieldPath, errors: 
     if seconds > 1 << 32 {
         errors.invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds");
     }
-    super::paths::check_file(&token.path, &path.child("path"), errors);
+    paths::check_file(&token.path, &path.child("path"), errors);
 }

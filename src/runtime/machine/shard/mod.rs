@@ -491,7 +491,7 @@ impl Shard {
         let timeout = (probe.timeout_seconds.max(1) as u64).saturating_mul(1000);
         self.next += 1;
         let keeps_leftovers = probe.kind == ProbeKind::PostStart;
-        let argv = probe::command(&probe.handler);
+        let argv = probe::command(&probe).to_vec();
         let exec = ExecRequest { id: self.next, container, attempt, argv, timeout, keeps_leftovers };
         pod.execs.insert(exec.id, probe);
         self.send_or_defer(&uid, ShimRequest::Exec(Box::new(exec)));

@@ -1,0 +1,34 @@
+//! The pull policy that an image's name implies.
+
+/// `Always` for the tag `latest`, written or implied; a name that is no image name has no tag.
+pub fn pull_policy(image: &str) -> &'static str {
+    let (name, digest) = image.split_once('@').map_or((image, ""), |(name, digest)| (name, digest));
+    let tag = name.rsplit_once(':').map(|(_, tag)| tag).filter(|tag| !tag.contains('/'));
+    let repository = tag.map_or(name, |tag| &name[..name.len() - tag.len() - 1]);
+    let path = repository.split_once('/').map_or(repository, |(_, path)| path);
+    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/._-:".contains(&byte);
+    let named = !path.is_empty() && path.bytes().all(known);
+    let latest = named && tag.map_or(digest.is_empty(), |tag| tag == "latest");
+    if latest { "Always" } else { "IfNotPresent" }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn latest_is_pulled_always() {
+        let table = [
+            ("nginx", "Always"),
+            ("nginx:latest", "Always"),
+            ("nginx:1", "IfNotPresent"),
+            ("host:5000/nginx", "Always"),
+            ("host:5000/nginx:1", "IfNotPresent"),
+            ("nginx@sha256:01", "IfNotPresent"),
+            ("", "IfNotPresent"),
+            (" nginx", "IfNotPresent"),
+            ("./server", "Always"),
+        ];
+        for (image, policy) in table {
+            assert_eq!(super::pull_policy(image), policy, "{image}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Disks of clouds and network file systems: PersistentVolumes name them alike, and kloop mounts none of them.
+
+use super::VolumeType;
+use crate::kinds::omit::default_text;
+use crate::kinds::{FieldErrors, FieldPath, volume_source};
+use k8s_openapi::api::core::v1::{
+    AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, AzureFileVolumeSource, CephFSVolumeSource,
+    CinderVolumeSource, FCVolumeSource, FlexVolumeSource, FlockerVolumeSource, GCEPersistentDiskVolumeSource,
+    GitRepoVolumeSource, GlusterfsVolumeSource, ISCSIVolumeSource, PhotonPersistentDiskVolumeSource,
+    PortworxVolumeSource, QuobyteVolumeSource, RBDVolumeSource, ScaleIOVolumeSource, StorageOSVolumeSource,
+    VsphereVirtualDiskVolumeSource,
+};
+use serde_json::json;
+
+/// Lists the types: the field, the source, and the function that fills in what is left out, if there is one.
+macro_rules! remote_types {
+    ($($field:literal $source:ty $(, $defaults:ident)?;)*) => {
+        $(impl VolumeType for $source {
+            fn field(&self) -> &'static str {
+                $field
+            }
+
+            fn fill_in_defaults(&mut self) {
+                $($defaults(self);)?
+            }
+
+            fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {
+                volume_source::check($field, &json!(self), path, errors);
+            }
+        })*
+    };
+}
+
+remote_types! {
+    "gitRepo" GitRepoVolumeSource;
+    "gcePersistentDisk" GCEPersistentDiskVolumeSource;
+    "awsElasticBlockStore" AWSElasticBlockStoreVolumeSource;
+    "iscsi" ISCSIVolumeSource, fill_in_iscsi;
+    "glusterfs" GlusterfsVolumeSource;
+    "rbd" RBDVolumeSource, fill_in_rbd;
+    "cinder" CinderVolumeSource;
+    "cephfs" CephFSVolumeSource;
+    "flocker" FlockerVolumeSource;
+    "fc" FCVolumeSource;
+    "flexVolume" FlexVolumeSource;
+    "azureFile" AzureFileVolumeSource;
+    "vsphereVolume" VsphereVirtualDiskVolumeSource;
+    "photonPersistentDisk" PhotonPersistentDiskVolumeSource;
+    "portworxVolume" PortworxVolumeSource;
+    "quobyte" QuobyteVolumeSource;
+    "azureDisk" AzureDiskVolumeSource, fill_in_azure_disk;
+    "storageos" StorageOSVolumeSource;
+    "scaleIO" ScaleIOVolumeSource, fill_in_scale_io;
+}
+
+fn fill_in_iscsi(iscsi: &mut ISCSIVolumeSource) {
+    default_text(&mut iscsi.iscsi_interface, "default");
+}
+
+fn fill_in_rbd(rbd: &mut RBDVolumeSource) {
+    default_text(&mut rbd.pool, "rbd");
+    default_text(&mut rbd.user, "admin");
+    default_text(&mut rbd.keyring, "/etc/ceph/keyring");
+}
+
+fn fill_in_azure_disk(disk: &mut AzureDiskVolumeSource) {
+    disk.caching_mode.get_or_insert_with(|| "ReadWrite".into());
+    disk.kind.get_or_insert_with(|| "Shared".into());
+    disk.fs_type.get_or_insert_with(|| "ext4".into());
+    disk.read_only.get_or_insert(false);
+}
+
+fn fill_in_scale_io(volume: &mut ScaleIOVolumeSource) {
+    default_text(&mut volume.storage_mode, "ThinProvisioned");
+    default_text(&mut volume.fs_type, "xfs");
+}

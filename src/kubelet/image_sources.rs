@@ -1,0 +1,18 @@
+//! The digests of the watched files of Image objects, as the machine reports them and as the objects' status tells them.
+
+use crate::kinds::image::RESOURCE;
+use crate::world::{SourceDigests, World};
+
+/// The content of the files that are watched now, once it was reported.
+pub fn seen_sources<'w>(world: &'w World, image: &str) -> Option<&'w SourceDigests> {
+    let (files, seen) = world.facts.sources.get(image)?;
+    (world.orders.watched.get(image) == Some(files)).then_some(seen)
+}
+
+/// Returns the digest of an image's files, once it is settled: the status holds the last seen one.
+pub fn settled(world: &World, image: &str) -> Option<SourceDigests> {
+    let seen = seen_sources(world, image)?;
+    let row = world.find(RESOURCE, "", image)?;
+    let object = row.body();
+    (object.text(&["status", "sources", "digest"]) == Some(&*seen.digest)).then(|| seen.clone())
+}

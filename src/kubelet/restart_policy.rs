@@ -1,0 +1,65 @@
+//! Whether a container that has ended is started again, by its policy, its rules and what has changed of it.
+
+use super::pod::{ContainerRole, LocalPod, PodContainer};
+use super::{image, resize};
+use crate::object::Object;
+use crate::world::RestartDecision;
+use k8s_openapi::api::core::v1::ContainerRestartRule;
+use serde_json::Value;
+
+/// Whether one that has ended is started again for what is its own.
+pub fn restarts_alone(pod: &LocalPod, member: &PodContainer) -> bool {
+    let Some(ended) = member.ended().filter(|_| member.role != ContainerRole::Ephemeral) else { return false };
+    let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
+    let is_new =
+        || has_changed(member) || image::with_new_sources(pod, member).is_some() || resize::wants_restart(pod, member);
+    if matched_rule(member, ended.code).is_some() || (stopped && is_new()) || member.was_closed() {
+        return true;
+    }
+    restart_decision(pod, member).follows(ended.code)
+}
+
+/// Whether its policy starts a container again that has ended.
+pub fn restart_decision(pod: &LocalPod, member: &PodContainer) -> RestartDecision {
+    policy(member.role, pod.spec.restart_policy.as_deref(), member.spec.restart_policy.as_deref())
+}
+
+/// As [`restart_decision`], of a pod that is only read, by a container's name.
+pub fn again_as_written(pod: &Object, container: &str) -> RestartDecision {
+    let of_pod = pod.text(&["spec", "restartPolicy"]);
+    let find = |list: &str| pod.items(&["spec", list]).iter().find(|one| one["name"] == container);
+    let own = |found: &Value| found["restartPolicy"].as_str().map(str::to_owned);
+    let (role, own) = match (find("initContainers"), find("containers")) {
+        (Some(found), _) if found["restartPolicy"] == "Always" => (ContainerRole::Sidecar, None),
+        (Some(found), _) => (ContainerRole::Init, own(found)),
+        (None, Some(found)) => (ContainerRole::Main, own(found)),
+        (None, None) => (ContainerRole::Ephemeral, None),
+    };
+    policy(role, of_pod, own.as_deref())
+}
+
+fn policy(role: ContainerRole, of_pod: Option<&str>, own: Option<&str>) -> RestartDecision {
+    match (role, own.or(of_pod).unwrap_or("Always")) {
+        (ContainerRole::Sidecar, _) => RestartDecision::Always,
+        (ContainerRole::Ephemeral, _) | (_, "Never") => RestartDecision::Never,
+        // An init container that has ended well is done, whatever the pod's policy.
+        (ContainerRole::Init, _) | (ContainerRole::Main, "OnFailure") => RestartDecision::OnFailure,
+        (ContainerRole::Main, _) => RestartDecision::Always,
+    }
+}
+
+/// Whether the attempt runs, or ran, an image that the spec no longer names.
+pub fn has_changed(member: &PodContainer) -> bool {
+    member.image_that_ran().is_some_and(|image| Some(image) != member.spec.image.as_deref())
+}
+
+/// KEP-5307: the rule of a container by which an exit code restarts it, or all of them, whatever the policy says.
+pub fn matched_rule(member: &PodContainer, code: i32) -> Option<&ContainerRestartRule> {
+    let mut rules = member.spec.restart_policy_rules.iter().flatten();
+    rules.find(|rule| {
+        rule.exit_codes.as_ref().is_some_and(|codes| {
+            let listed = codes.values.iter().flatten().any(|value| *value == code);
+            (codes.operator == "In") == listed
+        })
+    })
+}

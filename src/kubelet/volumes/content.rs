@@ -1,0 +1,76 @@
+//! Decides what a volume contains, by the type of its source.
+
+use super::super::actions::StartFailure;
+use super::super::pod::LocalPod;
+use super::super::resources;
+use super::{claim, files};
+use crate::kinds::pod::volumes::VolumeSource;
+use crate::world::volume::VolumeContent;
+use k8s_openapi::api::core::v1::Volume;
+
+/// Returns the content of one volume, or what is missing, in Kubernetes' words.
+pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
+    let unsupported = || Err("this kind of volume is not supported by this node".into());
+    let Some(source) = VolumeSource::of_volume(volume) else { return unsupported() };
+    match source {
+        VolumeSource::EmptyDir(empty) => {
+            let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
+            Ok(match in_memory {
+                true => VolumeContent::Memory { most: resources::most_memory(pod, empty) },
+                false => VolumeContent::Empty,
+            })
+        }
+        VolumeSource::HostPath(host) => {
+            Ok(VolumeContent::Host { path: host.path.clone(), kind: host.type_.clone().unwrap_or_default() })
+        }
+        VolumeSource::PersistentVolumeClaim(_) | VolumeSource::Ephemeral(_) => {
+            claim::source(pod, &source.claim_name(&pod.row.key.name, &volume.name).unwrap_or_default())
+        }
+        VolumeSource::ConfigMap(map) => files::config_map(pod, map).map(VolumeContent::Files),
+        VolumeSource::Secret(secret) => files::secret(pod, secret).map(VolumeContent::Files),
+        VolumeSource::DownwardApi(downward) => files::downward_api(pod, downward).map(VolumeContent::Files),
+        VolumeSource::Projected(projected) => files::projected(pod, projected).map(VolumeContent::Files),
+        VolumeSource::Nfs(_)
+        | VolumeSource::Csi(_)
+        | VolumeSource::Image(_)
+        | VolumeSource::GitRepo(_)
+        | VolumeSource::GcePersistentDisk(_)
+        | VolumeSource::AwsElasticBlockStore(_)
+        | VolumeSource::Iscsi(_)
+        | VolumeSource::Glusterfs(_)
+        | VolumeSource::Rbd(_)
+        | VolumeSource::Cinder(_)
+        | VolumeSource::Cephfs(_)
+        | VolumeSource::Flocker(_)
+        | VolumeSource::Fc(_)
+        | VolumeSource::FlexVolume(_)
+        | VolumeSource::AzureFile(_)
+        | VolumeSource::VsphereVolume(_)
+        | VolumeSource::PhotonPersistentDisk(_)
+        | VolumeSource::PortworxVolume(_)
+        | VolumeSource::Quobyte(_)
+        | VolumeSource::AzureDisk(_)
+        | VolumeSource::StorageOs(_)
+        | VolumeSource::ScaleIo(_) => unsupported(),
+    }
+}
+
+/// Whether a volume is made of objects of the cluster, which a machine that only pretends lacks, too.
+fn is_made_of_objects(volume: &Volume) -> bool {
+    use VolumeSource::{ConfigMap, DownwardApi, Projected, Secret};
+    matches!(VolumeSource::of_volume(volume), Some(ConfigMap(_) | Secret(_) | DownwardApi(_) | Projected(_)))
+}
+
+/// The first volume that cannot be set up. Asked only until the pod's first start: what was mounted stays.
+pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
+    if pod.facts.is_some() {
+        return None;
+    }
+    // A machine that only pretends has every other kind of volume.
+    let wanted = |volume: &&Volume| !pod.simulated || is_made_of_objects(volume);
+    pod.spec.volumes.iter().flatten().filter(wanted).find_map(|volume| {
+        let what = source(pod, volume).err()?;
+        let message = format!("MountVolume.SetUp failed for volume {:?} : {what}", volume.name);
+        Some(StartFailure { reason: "FailedMount", message })
+    })
+}
