@@ -1,7 +1,7 @@
 //! The command line: kubectl's words, flags, messages and exit codes over one file.
 //!
 //! Knows: the verbs (one file each, one line each in [`verbs`]), what the flags that many share mean, and how errors are told.
-//! Never: decides anything about objects (the API server does), never touches the store but through it.
+//! Never: decides anything about objects (the API server does), never writes to the store but through it.
 //! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
 
 mod api_resources;

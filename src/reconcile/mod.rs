@@ -2,7 +2,8 @@
 //!
 //! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`tick`]), who may
 //! lead ([`leader`]), and when to look again. Wake-ups are hints; what counts is the store's log and the resync.
-//! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`LogSink`]).
+//! Never: decides what should be (the loops do), never writes what the API server's pipeline has not let through (only a tick commits),
+//! never prints (it tells a [`LogSink`]).
 //! Start reading at [`ControlLoop`], then [`control_plane`], then [`tick`]. What is missing and why is told by [`convergence`] and [`why`]; the same
 //! loops are run on a pretended machine by [`simulate`], and over a copy of the state by [`preview`].
 

@@ -192,6 +192,7 @@ fn dies_with(parent: Pid) -> bool {
 /// Lets go of the pages of this program that were read so far: exec would have to, while somebody waits for it. What still runs is read
 /// again, from memory.
 fn drop_pages() {
+    // SAFETY: the linker defines both symbols; only their addresses are taken.
     unsafe extern "C" {
         // Symbols of the linker: start of the program, and end of its code.
         static __executable_start: u8;

@@ -2,7 +2,7 @@
 //!
 //! Knows: the paths, parameters, media types and documents of the API, and how answers look ([`HttpAnswer`]); what is asked for is done by
 //! the API server, as it is for the command line.
-//! Never: touches the store, decides anything about objects, or gives anything to somebody who is not let in ([`http::guard`]).
+//! Never: writes to the store but through the API server, decides anything about objects, or gives anything to somebody who is not let in ([`http::guard`]).
 //! Start reading at [`answer()`]: one request in, one answer out. [`http`] is the socket around it.
 
 mod answer;
