@@ -119,14 +119,10 @@ const KNOWN: &[(&str, &[&str])] = &[
     ),
     ("runtime/network", &["routes", "tables"]),
     ("runtime/view", &["base_mounts", "bind", "compose", "devices", "layer", "private_dirs", "shm"]),
-    ("scheduler", &["filter", "images", "inter_pod_affinity", "score", "spread"]),
-    ("scheduler", &["message", "node_results", "preemption"]),
     ("serve", &["answer", "read", "watch"]),
     ("serve", &["apply", "write"]),
     ("serve", &["discovery", "openapi"]),
     ("store", &["open", "txn"]),
-    ("world", &["facts", "loop_memory", "plan"]),
-    ("world", &["pod_affinity_index", "resources", "row", "topology_counts"]),
 ];
 
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
