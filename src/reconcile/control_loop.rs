@@ -16,7 +16,7 @@ use crate::runtime;
 use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::contain::contain;
 use crate::runtime::image::Environment;
-use crate::runtime::machine::{self, Host, Machine};
+use crate::runtime::machine::{Host, Machine};
 use crate::runtime::manifests::ManifestWatch;
 use crate::runtime::pressure_stats;
 use crate::store::{HintWatch, OpenError, OpenMode, Retention, StoreError, StoreRead, WakeHint, name_holder};
@@ -144,7 +144,7 @@ impl ControlLoop {
     pub fn start(mut api: Api, leadership: Leadership, settings: ControlSettings) -> anyhow::Result<ControlLoop> {
         runtime::allocator::suit_objects();
         let (outbox, inbox) = channel();
-        let program = settings.shim.as_deref().unwrap_or(Path::new(machine::THIS));
+        let program = settings.shim.as_deref().unwrap_or(Path::new(runtime::THIS));
         let is_none = settings.node.is_none();
         let pod_network = is_none || runtime::has_pod_network(program);
         let lacks: Vec<_> = node::lacks(pod_network, is_none || runtime::process::can_be_held()).collect();

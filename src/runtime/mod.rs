@@ -65,6 +65,9 @@ fn heed_file_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, nothing as *const () as libc::sighandler_t) };
 }
 
+/// The running program itself, even if the file was replaced or removed meanwhile.
+pub const THIS: &str = "/proc/self/exe";
+
 /// Runs the command line on a stack that is large enough also where `ulimit -s` allows this process's first thread little.
 pub fn with_large_stack(run: fn() -> ExitCode) -> ExitCode {
     const ENOUGH: usize = 8 << 20;

@@ -84,7 +84,7 @@ const CLAIMS: &[Claim] = &[
         "never decides that something should run",
         &["crate::controllers", "crate::scheduler", "crate::kubelet"],
     ),
-    ("runtime/network", "asks the control plane anything", &[API, "crate::runtime::machine::shard"]),
+    ("runtime/network", "asks the control plane anything", &[API, "crate::runtime::machine"]),
     ("runtime/network/affinity", "knows who is ready", &[KINDS, "crate::world"]),
     ("runtime/network/gateway", "reads an object", &[KINDS, OBJECTS]),
     ("runtime/network/ingress", "reads an object", &[KINDS, OBJECTS]),

@@ -20,7 +20,7 @@ const CHANGING: [(&str, &str, &str); 17] = [
     ("src/runtime/contain.rs", "LAST", "as above: the message on its way from the hook to the caller"),
     ("src/runtime/contain.rs", "INSTALL", "the panic hook is set once per process"),
     ("src/runtime/descriptors.rs", "ORIGINAL", "the limit of the process before it was raised"),
-    ("src/runtime/network/routes.rs", "CHANCE", "a random number generator for each thread"),
+    ("src/runtime/network/random.rs", "CHANCE", "a random number generator for each thread"),
     ("src/runtime/network/worker_pool.rs", "NUMBER", "the index of the worker that a thread is"),
     ("src/runtime/relay.rs", "CARRIED", "the load of a thread, by which the next connection is placed"),
     ("src/runtime/relay.rs", "BYTES", "a buffer for each thread, empty between two uses"),

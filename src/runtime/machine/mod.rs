@@ -93,13 +93,10 @@ pub struct Machine {
     strangers: Vec<PathBuf>,
 }
 
-/// The running program itself, even if the file was replaced or removed meanwhile.
-pub const THIS: &str = "/proc/self/exe";
-
 impl Machine {
     /// Takes the state folder for a leader of this epoch. Ask for the [`Machine::inventory`] before ordering anything.
     pub fn open(state: &Path, epoch: u64, report: Box<dyn Fn(Report) + Send + Sync>) -> Result<Machine> {
-        Machine::open_with(state, epoch, Path::new(THIS), image::Environment::of_this_process(), report)
+        Machine::open_with(state, epoch, Path::new(super::THIS), image::Environment::of_this_process(), report)
     }
 
     /// As [`Machine::open`], with another program for the shims and another environment for all containers.
