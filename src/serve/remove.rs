@@ -2,7 +2,7 @@
 
 use super::answer::{HttpAnswer, details};
 use super::options;
-use super::read::ReadPresentation;
+use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::{ServeResult, not_allowed};

@@ -100,9 +100,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "workload",
         ],
     ),
-    ("serve", &["answer", "read", "watch"]),
-    ("serve", &["apply", "write"]),
-    ("serve", &["discovery", "openapi"]),
     ("store", &["open", "txn"]),
 ];
 
