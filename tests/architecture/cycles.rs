@@ -100,7 +100,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "workload",
         ],
     ),
-    ("store", &["open", "txn"]),
 ];
 
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
