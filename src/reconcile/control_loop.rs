@@ -1,6 +1,6 @@
 //! The loop around the ticks: one thread that waits for a hint, a report, a signal or a due moment, and then ticks.
 
-pub use crate::apiserver::api::{HEARD, LEFT_OUT};
+pub use crate::apiserver::{HEARD, LEFT_OUT};
 
 use super::control_plane::{ControlPlane, TickInput};
 use super::convergence::{self, Unmet};
@@ -8,7 +8,7 @@ use super::leader::Leadership;
 use super::store_files::{StoreFiles, wal_of};
 use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, loops, node};
-use crate::apiserver::{Api, api};
+use crate::apiserver::{self, Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
 use crate::object::{Status, Str, Time};
@@ -424,7 +424,7 @@ impl ControlLoop {
         let left_out = loops::left_out(&self.settings.loops).join(",");
         let mut txn = self.api.store_mut().write(Duration::from_secs(10))?;
         let mut is_news = false;
-        for (entry, text) in [(api::PROFILES, &self.settings.scheduler), (LEFT_OUT, &left_out)] {
+        for (entry, text) in [(apiserver::PROFILES, &self.settings.scheduler), (LEFT_OUT, &left_out)] {
             if txn.meta(entry)?.unwrap_or_default() != *text {
                 txn.set_meta(entry, text)?;
                 is_news = true;

@@ -6,8 +6,8 @@ use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::{ServeResult, not_allowed};
-use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{Api, WriteReply, read};
 use crate::object::{Reason, Status};
 
