@@ -2,7 +2,8 @@
 //!
 //! Knows: the rows of all objects with the few fields that loops search by ([`Row`]), what the machine last reported ([`Facts`]),
 //! the time, and the seed for chance. [`Plan`] is everything a loop may want done.
-//! Never: decodes an object unless asked, never reads a clock, never changes on its own: only the shell in `reconcile` puts rows and facts.
+//! Never: decodes an object unless asked, never reads a clock, never changes on its own: its owner puts rows and facts, which is the shell in
+//! `reconcile` for the one that loops plan by.
 //! Start reading at [`World`], then [`plan`].
 
 pub mod affinity_kind;

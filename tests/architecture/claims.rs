@@ -128,3 +128,33 @@ fn headers_claim_nothing_that_the_sources_contradict() {
     }
     assert_none(&wrong, "headers say otherwise than the code");
 }
+
+#[test]
+fn only_the_store_touches_its_file() {
+    let header = product().find(|source| source.module == ["store"]).map(|source| source.header());
+    assert!(header.is_some_and(|header| header.contains("the only code that touches it")));
+    let mut wrong = Vec::new();
+    for source in product().filter(|source| !source.is_in("store")) {
+        let names = source.names.iter().filter(|name| name.is_below("rusqlite"));
+        wrong.extend(names.map(|name| source.at(name.line, name.text())));
+    }
+    assert_none(&wrong, "SQLite is used by the store alone");
+}
+
+#[test]
+fn controllers_do_not_call_each_other() {
+    let mut wrong = Vec::new();
+    for source in product().filter(|source| source.is_in("controllers") && source.module.len() > 1) {
+        let calls = source.names.iter().filter(|name| match &name.path[..] {
+            [root, module, other, item, ..] => {
+                root == "crate"
+                    && module == "controllers"
+                    && *other != source.module[1]
+                    && (item == "plan" || item == "LOOP")
+            }
+            _ => false,
+        });
+        wrong.extend(calls.map(|name| source.at(name.line, name.text())));
+    }
+    assert_none(&wrong, "controllers meet only in the objects");
+}

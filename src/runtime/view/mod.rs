@@ -4,7 +4,7 @@
 //! that maps the user to itself), so it ends with the container and nothing is left to unmount. Everything that is written lies in
 //! one tmpfs: a restart starts fresh. Never: changes a file of the machine, or a mount that anybody else sees.
 //! Start reading at [`enter`]; `base_mounts` is what all of them begin with, `compose` lays the machine's files out below the new root,
-//! `layer` takes what is written, `own` are the folders that they do not share with it (`shm` the one that a pod's containers share),
+//! `layer` takes what is written, `private_dirs` are the folders that they do not share with it (`shm` the one that a pod's containers share),
 //! `bind` puts the volumes there.
 
 pub mod base_mounts;
