@@ -1,13 +1,13 @@
 //! The API server of one command: a store, and each verb as one transaction.
 
 use super::env::Env;
-use super::store_transaction::{ReadView, WriteTxn, network_of};
+use super::store_transaction::{ReadView, WriteTxn, network_of, object_of, refused};
 use super::transaction::Transaction;
-use super::{ApiResult, bootstrap, custom};
+use super::{ApiResult, NETWORK, PROFILES, bootstrap, custom};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, KindRegistry};
-use crate::object::{Object, Reason, Status};
-use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead, StoredObject};
+use crate::object::{Reason, Status};
+use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead};
 use std::iter::Peekable;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,18 +27,6 @@ const ATTEMPTS: u32 = 3;
 const TIDIED: u64 = 8;
 /// over so many entries at most: a few milliseconds.
 const COMPACTED: usize = 400;
-
-/// N of the cluster's 127.N.0.0/16, in the store's metadata.
-pub const NETWORK: &str = "network";
-
-/// The meta entry with the configuration of the scheduler's profiles, as JSON; empty for Kubernetes' own.
-pub const PROFILES: &str = "scheduler";
-
-/// The meta entry with the names of the controllers that the control plane does not run, separated by commas.
-pub const LEFT_OUT: &str = "left-out";
-
-/// The moment of the nodes' last heartbeat, in the store's metadata.
-pub const HEARD: &str = "heartbeat";
 
 /// A store and the API over it.
 pub struct Api {
@@ -292,30 +280,6 @@ fn of_opening(error: OpenError) -> Status {
     Status::new(Reason::InternalError, error.to_string())
 }
 
-/// Converts a store error to an API error.
-pub fn refused(error: &StoreError) -> Status {
-    match error {
-        StoreError::Expired { floor } => {
-            Status::new(Reason::Expired, format!("too old resource version (the oldest one kept is {floor})"))
-        }
-        _ => {
-            let is_busy = matches!(error, StoreError::Busy { .. });
-            let reason = if is_busy { Reason::Timeout } else { Reason::InternalError };
-            Status {
-                exit_code: Some(error.exit_code()).filter(|code| *code > 1),
-                ..Status::new(reason, error.to_string())
-            }
-        }
-    }
-}
-
-/// A stored body as an object.
-pub fn object_of(stored: &StoredObject) -> ApiResult<Object> {
-    let body = serde_json::from_str(&stored.body);
-    body.map(Object)
-        .map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
-}
-
 /// Chance from the system.
 pub fn random() -> u64 {
     Env::System.random()
@@ -327,7 +291,7 @@ mod tests {
     use crate::apiserver::WriteOptions;
     use crate::apiserver::create::create;
     use crate::kinds;
-    use crate::object::Key;
+    use crate::object::{Key, Object};
     use crate::store::InjectedFault;
     use serde_json::json;
 

@@ -1,19 +1,16 @@
 //! Apply, as kubectl's client side does it: three-way merge of what was applied last, what is applied now, and what stands.
 
-use super::create::{create, key_of};
+use super::create::create;
+use super::last_applied::{LAST_APPLIED, missing_annotation, with_last_applied};
 use super::patch::{PatchType, patch};
+use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::update::UpdatePart;
 use super::{ApiResult, WriteOptions, WriteReply};
-use crate::go::json::to_json;
-use crate::kinds::merge_rules;
-use crate::kinds::{Kind, manifest_folder};
+use crate::kinds::{Kind, merge_rules};
 use crate::object::{Object, Reason, Status, merge};
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// The annotation that holds what was applied last.
-pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Result of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,42 +98,4 @@ pub fn three_way(
         None => merge::three_way_json_merge(original, &modified.0, &live.0),
     };
     made.map_err(|error| Status::new(Reason::BadRequest, error.to_string()))
-}
-
-/// The manifest with the annotation that remembers it: compact JSON of the manifest without that annotation, ended by a newline.
-/// Annotations that are no map stay, so that they are refused.
-pub fn with_last_applied(manifest: &Object) -> Object {
-    let mut modified = manifest.clone();
-    match modified.value_at(&["metadata", "annotations"]) {
-        Some(Value::Object(_)) => {}
-        None | Some(Value::Null) => modified.set(&["metadata", "annotations"], json!({})),
-        Some(_) => return modified,
-    }
-    modified.unset(&["metadata", "annotations", LAST_APPLIED]);
-    let remembered = last_applied(&modified);
-    modified.set(&["metadata", "annotations", LAST_APPLIED], remembered);
-    modified
-}
-
-/// Returns the value of the last-applied annotation for a manifest without it.
-pub fn last_applied(manifest: &Object) -> String {
-    let mut manifest = manifest.clone();
-    let is_annotated = manifest.value_at(&["metadata", "annotations"]).is_some();
-    manifest_folder::remove(&mut manifest);
-    if is_annotated && manifest.value_at(&["metadata", "annotations"]).is_none() {
-        manifest.set(&["metadata", "annotations"], json!({}));
-    }
-    let mut remembered = to_json(&manifest.0);
-    remembered.push('\n');
-    remembered
-}
-
-/// The warning about an object that was not made by apply.
-pub fn missing_annotation(kind: &Kind, name: &str) -> String {
-    format!(
-        "resource {}/{name} is missing the {LAST_APPLIED} annotation which is required by kubectl apply. \
-         kubectl apply should only be used on resources created declaratively by either kubectl create --save-config \
-         or kubectl apply. The missing annotation will be patched automatically.",
-        kind.resource.plural()
-    )
 }

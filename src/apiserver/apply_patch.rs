@@ -1,9 +1,11 @@
 //! Server-side apply: a patch that says all that one manager wants of an object (`application/apply-patch+yaml`).
 
-use super::apply::{Applied, ApplyOutcome, LAST_APPLIED};
-use super::create::{create, key_of};
+use super::apply::{Applied, ApplyOutcome};
+use super::create::create;
+use super::last_applied::LAST_APPLIED;
 use super::managed::{self, apply::FieldApplier};
 use super::rules::field_manager;
+use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions};

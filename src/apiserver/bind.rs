@@ -2,44 +2,10 @@
 
 use super::ApiResult;
 use super::admission::pod_topology;
-use super::transaction::Transaction;
+use super::transaction::{Binding, Transaction};
 use crate::object::edit::{self, TextEdit, ValueChange};
-use crate::object::{Key, Object, Reason, Resource, Status, Str, time};
+use crate::object::{Key, Reason, Resource, Status, time};
 use serde_json::json;
-
-/// The fields of a pod that decide whether it may be bound.
-pub struct BindPreconditions {
-    /// Its uid.
-    pub uid: Str,
-    /// Whether it is being deleted.
-    pub is_deleting: bool,
-    /// The node that it has already.
-    pub node: Option<Str>,
-    /// Its generation.
-    pub generation: i64,
-}
-
-impl BindPreconditions {
-    /// The same, read from the pod.
-    pub fn from_pod(pod: &Object) -> BindPreconditions {
-        BindPreconditions {
-            uid: pod.uid().into(),
-            is_deleting: pod.deletion().is_some(),
-            node: pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from),
-            generation: pod.generation(),
-        }
-    }
-}
-
-/// The changes that a binding makes to a pod.
-pub struct Binding {
-    /// The node.
-    pub node: Str,
-    /// The labels that the node gives its pods.
-    pub labels: Vec<(&'static str, String)>,
-    /// All of the changes, the labels among them.
-    pub edits: Vec<TextEdit>,
-}
 
 /// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
 pub fn bind(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiResult<()> {

@@ -2,7 +2,8 @@
 
 use super::admission::{self, AdmissionRequest};
 use super::custom;
-use super::rules::{metadata, names};
+use super::rules::metadata;
+use super::rules::names::{self, key_of};
 use super::transaction::Transaction;
 use super::{ApiResult, FieldValidation, WriteOptions, WriteReply, managed};
 use crate::kinds::{self, Kind, UnknownField, field};
@@ -159,12 +160,6 @@ pub fn check(
 
 fn refuse(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> ApiResult<()> {
     if errors.is_empty() { Ok(()) } else { Err(field::invalid(kind.kind, kind.resource, object.name(), errors)) }
-}
-
-/// The key that an object of this kind stands under.
-pub fn key_of(kind: &Kind, object: &Object) -> Key {
-    let namespace = if kind.namespaced { object.namespace() } else { "" };
-    Key::new(kind.resource, namespace, object.name())
 }
 
 fn own_metadata(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) {

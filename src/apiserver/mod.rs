@@ -17,6 +17,7 @@ pub mod custom;
 pub mod delete;
 pub mod env;
 pub mod evict;
+pub mod last_applied;
 pub mod log;
 pub mod managed;
 pub mod page;
@@ -31,10 +32,23 @@ pub mod watch;
 
 pub use api::Api;
 pub use env::Env;
+pub use store_transaction::refused;
 pub use transaction::Transaction;
 
 use crate::object::{Object, Status};
 use std::sync::Arc;
+
+/// N of the cluster's 127.N.0.0/16, in the store's metadata.
+pub const NETWORK: &str = "network";
+
+/// The meta entry with the configuration of the scheduler's profiles, as JSON; empty for Kubernetes' own.
+pub const PROFILES: &str = "scheduler";
+
+/// The meta entry with the names of the controllers that the control plane does not run, separated by commas.
+pub const LEFT_OUT: &str = "left-out";
+
+/// The moment of the nodes' last heartbeat, in the store's metadata.
+pub const HEARD: &str = "heartbeat";
 
 /// Result of an API operation.
 pub type ApiResult<T> = std::result::Result<T, Status>;

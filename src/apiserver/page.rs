@@ -2,8 +2,9 @@
 //!
 //! Changes since that revision are undone by the log: the first entry of an object after a revision knows what it was at that revision.
 
-use super::api::{Api, refused};
+use super::api::Api;
 use super::read::ListSelection;
+use super::store_transaction::refused;
 use super::{ApiResult, Transaction};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Resource, Status, Str};

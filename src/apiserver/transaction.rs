@@ -1,10 +1,10 @@
 //! The transaction that the pipeline reads from and writes to.
 
 use super::ApiResult;
-use super::bind::{BindPreconditions, Binding};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use crate::kinds::KindRegistry;
-use crate::object::{Key, Object, Resource, Time};
+use crate::object::edit::TextEdit;
+use crate::object::{Key, Object, Resource, Str, Time};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -85,4 +85,38 @@ pub trait Transaction {
 
     /// N of the cluster's 127.N.0.0/16.
     fn network(&self) -> u8;
+}
+
+/// The fields of a pod that decide whether it may be bound.
+pub struct BindPreconditions {
+    /// Its uid.
+    pub uid: Str,
+    /// Whether it is being deleted.
+    pub is_deleting: bool,
+    /// The node that it has already.
+    pub node: Option<Str>,
+    /// Its generation.
+    pub generation: i64,
+}
+
+impl BindPreconditions {
+    /// The same, read from the pod.
+    pub fn from_pod(pod: &Object) -> BindPreconditions {
+        BindPreconditions {
+            uid: pod.uid().into(),
+            is_deleting: pod.deletion().is_some(),
+            node: pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from),
+            generation: pod.generation(),
+        }
+    }
+}
+
+/// The changes that a binding makes to a pod.
+pub struct Binding {
+    /// The node.
+    pub node: Str,
+    /// The labels that the node gives its pods.
+    pub labels: Vec<(&'static str, String)>,
+    /// All of the changes, the labels among them.
+    pub edits: Vec<TextEdit>,
 }

@@ -1,9 +1,10 @@
 //! Update: the pipeline for an object that exists, whole or status alone.
 
 use super::admission::{self, AdmissionRequest};
-use super::create::{check, create, decode, key_of, warn};
+use super::create::{check, create, decode, warn};
 use super::custom;
 use super::rules::metadata;
+use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::{ApiResult, FieldManager, WriteOptions, WriteReply, delete, managed};
 use crate::kinds::pod::resize;

@@ -1,8 +1,8 @@
 //! Watch: the log as events, through a selection.
 
 use super::ApiResult;
-use super::api::{object_of, refused};
 use super::read::ListSelection;
+use super::store_transaction::{object_of, refused};
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::store::{ChangeKind, LogEntry, StoreRead};

@@ -1,9 +1,11 @@
 //! `kloop apply`: makes the state what the manifests say.
 
+use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::{ChangeFlags, DryRun, ValidateFlag};
+use super::flags::{ChangeFlags, ValidateFlag};
 use super::{CliResult, CommandContext, Failure, control_plane, targets};
-use crate::apiserver::apply::{self, Applied, ApplyOutcome as Done, with_last_applied};
+use crate::apiserver::apply::{self, Applied, ApplyOutcome as Done};
+use crate::apiserver::last_applied::with_last_applied;
 use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Key, Object, Reason, Status};
@@ -203,7 +205,7 @@ impl ApplyFailure {
     ) -> CliResult<Applied> {
         let (status, object, is_known) = match self {
             ApplyFailure::Failed(failure) => return Err(failure),
-            ApplyFailure::Unkept(status) => return Err(Failure::in_manifest(status, "creating", manifest)),
+            ApplyFailure::Unkept(status) => return Err(manifest.refusal("creating", status)),
             ApplyFailure::Refused { status, object, is_known } => (status, object, is_known),
         };
         let status = if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) {
@@ -217,7 +219,7 @@ impl ApplyFailure {
         Err(if is_known {
             refused::patch(context, manifest, kind, &object, args.overwrite, status)
         } else {
-            Failure::in_manifest(status, "creating", manifest)
+            manifest.refusal("creating", status)
         })
     }
 }

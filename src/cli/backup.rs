@@ -1,7 +1,7 @@
 //! `kloop backup`: the cluster's state as one file, taken while it is in use.
 
 use super::{CliResult, CommandContext};
-use crate::apiserver::api;
+use crate::apiserver;
 use crate::store::OpenError;
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct Args {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let path = context.state();
     let Some(api) = context.existing()? else { return Err(OpenError::Absent { path }.into()) };
-    api.store().backup(&args.file).map_err(|error| api::refused(&error))?;
+    api.store().backup(&args.file).map_err(|error| apiserver::refused(&error))?;
     let revision = api.read(|snapshot| snapshot.revision())?;
     context.print_line(&format!("{} saved to {} (revision {revision})", path.display(), args.file.display()))
 }

@@ -1,9 +1,9 @@
 //! Read, change, write back: one object, in one transaction.
 
-use super::flags::DryRun;
+use super::dry_run::DryRun;
 use super::targets::Target;
 use super::{CliResult, CommandContext, Failure};
-use crate::apiserver::create::key_of;
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{FieldValidation, WriteReply, read};
 use crate::object::{Object, Reason, Status};

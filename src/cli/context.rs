@@ -1,6 +1,6 @@
 //! Context of a verb: the global flags, the API, and the output streams.
 
-use super::flags::DryRun;
+use super::dry_run::DryRun;
 use super::{CliResult, Failure, Globals, context_settings};
 use crate::apiserver::{Api, FieldManager, FieldValidation, Transaction, WriteOptions, custom};
 use crate::kinds::{self, Kind, KindRegistry};

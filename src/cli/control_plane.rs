@@ -1,6 +1,6 @@
 //! Hints for a cluster on which no control plane runs: objects are kept there, and nothing acts on them.
 
-use super::flags::DryRun;
+use super::dry_run::DryRun;
 use super::{CliResult, CommandContext};
 use crate::kinds::Kind;
 use crate::object::{Time, time};

@@ -1,12 +1,13 @@
 //! `kloop delete`: gracefully, and waiting until it is done.
 
 use super::deadline::Deadline;
+use super::dry_run::DryRun;
 use super::files;
-use super::flags::{self, DryRun, WriteFlags};
+use super::flags::{self, WriteFlags};
 use super::targets::{self, Scope, Target, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure};
-use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{Transaction, read};
 use crate::kinds::Kind;
 use crate::object::{Key, Reason, Status};

@@ -1,11 +1,12 @@
 //! `kloop diff`: what an apply would change.
 
+use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::DryRun;
 use super::{CliResult, CommandContext, Failure, targets};
 use crate::apiserver::FieldValidation;
-use crate::apiserver::apply::{self, LAST_APPLIED};
+use crate::apiserver::apply;
 use crate::apiserver::apply_patch::apply_patch;
+use crate::apiserver::last_applied::LAST_APPLIED;
 use crate::apiserver::managed::apply::KUBECTL;
 use crate::apiserver::update::UpdatePart;
 use crate::kinds::manifest_folder;

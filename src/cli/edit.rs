@@ -3,9 +3,9 @@
 use super::flags::ChangeFlags;
 use super::targets::{self, NamedFlags, Target};
 use super::{CliResult, CommandContext, Failure};
-use crate::apiserver::apply::with_last_applied;
-use crate::apiserver::create::key_of;
+use crate::apiserver::last_applied::with_last_applied;
 use crate::apiserver::patch::{PatchType, patch};
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteReply};
 use crate::kinds::merge_rules;

@@ -1,6 +1,5 @@
 //! Failures of commands: message and exit code.
 
-use super::files::Manifest;
 use crate::object::{Reason, Status, io_error_text};
 use crate::store::{OpenError, StoreError};
 use std::fmt;
@@ -58,12 +57,6 @@ impl Failure {
     /// A refusal while something was being done, such as `error when creating "a.yaml"`.
     pub fn doing(status: Status, doing: impl Into<String>) -> Failure {
         Failure::Api { status, doing: doing.into(), hints: Vec::new() }
-    }
-
-    /// A refusal of a manifest: `error when creating "a.yaml"`, with hints at the lines concerned.
-    pub fn in_manifest(status: Status, doing: &str, manifest: &Manifest) -> Failure {
-        let hints = manifest.hints(&status);
-        Failure::Api { status, doing: format!("error when {doing} {:?}", manifest.source), hints }
     }
 
     /// One failure for several; none for none.
@@ -214,7 +207,7 @@ fn refusal(status: &Status, doing: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apiserver::api::refused;
+    use crate::apiserver::refused;
     use anyhow::Context;
 
     #[test]

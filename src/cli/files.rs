@@ -120,6 +120,12 @@ impl Manifest {
         status.unknown.iter().zip(lines).map(hint).chain(misfit).collect()
     }
 
+    /// A refusal of the object: `error when creating "a.yaml"`, with hints at the lines concerned.
+    pub fn refusal(&self, doing: &str, status: Status) -> Failure {
+        let hints = self.hints(&status);
+        Failure::Api { status, doing: format!("error when {doing} {:?}", self.source), hints }
+    }
+
     /// Keys written twice: path and line.
     pub fn duplicates(&self) -> &[(String, usize)] {
         &self.document.duplicates
@@ -157,7 +163,8 @@ pub fn read_for(kinds: &KindRegistry, flags: &FileFlags, verb: &str) -> CliResul
 pub fn read(kinds: &KindRegistry, flags: &FileFlags) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     flags.check()?;
     if !flags.kustomize.is_empty() {
-        return Ok((in_order(kinds, kustomize::manifests(&flags.kustomize)?), Vec::new()));
+        let built = kustomize::build_folder(&flags.kustomize)?.into_iter().map(Manifest::built).collect();
+        return Ok((in_order(kinds, built), Vec::new()));
     }
     let (mut manifests, mut failures) = (Vec::new(), Vec::new());
     let mut stdin_read = false;

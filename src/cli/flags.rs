@@ -1,37 +1,15 @@
 //! Flags that several verbs share.
 
+use super::dry_run::DryRun;
 use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::FieldValidation;
-use crate::apiserver::apply::with_last_applied;
+use crate::apiserver::last_applied::with_last_applied;
 use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Object, io_error_text, time};
 use crate::show::print::{self, ObjectPrinter, OutputFlags, OutputFormat};
 use clap::Args;
 use jiff::SignedDuration;
 use std::time::Duration;
-
-/// `--dry-run`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum DryRun {
-    /// The write is made.
-    #[default]
-    None,
-    /// It is only printed.
-    Client,
-    /// Everything is done but the keeping.
-    Server,
-}
-
-impl DryRun {
-    /// Returns kubectl's suffix for messages.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            DryRun::None => "",
-            DryRun::Client => " (dry run)",
-            DryRun::Server => " (server dry run)",
-        }
-    }
-}
 
 /// Flags of writes.
 #[derive(Args, Clone, Debug, Default)]

@@ -1,9 +1,6 @@
 //! Flags that every verb takes: kloop's own, and those of kubectl that name a cluster, which here is a file.
 
-use super::{CliResult, CommandContext, Failure, config, context_settings, flags};
-use crate::serve::kubeconfig;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 /// Flags that every verb takes.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -21,156 +18,25 @@ pub struct Globals {
     pub state: Option<PathBuf>,
     /// Number for the log level verbosity. Accepted for kubectl's sake: there is no log.
     #[arg(short, long, global = true, value_name = "LEVEL")]
-    v: Option<String>,
+    pub(super) v: Option<String>,
     /// The name of the kubeconfig context to use: the one that "config current-context" prints, which "config rename-context" changes.
     #[arg(long, global = true, value_name = "NAME")]
-    context: Option<String>,
+    pub(super) context: Option<String>,
     /// The name of the kubeconfig cluster to use. It has the name of the context.
     #[arg(long, global = true, value_name = "NAME")]
-    cluster: Option<String>,
+    pub(super) cluster: Option<String>,
     /// The name of the kubeconfig user to use. There is only "admin".
     #[arg(long, global = true, value_name = "NAME")]
-    user: Option<String>,
+    pub(super) user: Option<String>,
     /// Path to the kubeconfig file of a kubectl command. It is not read: --state names the cluster.
     #[arg(long, global = true, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    pub(super) kubeconfig: Option<PathBuf>,
     /// The address of the API server of a kubectl command. No server is asked: --state names the cluster.
     #[arg(short, long, global = true, value_name = "URL")]
-    server: Option<String>,
-}
-
-impl Globals {
-    /// Returns the time limit of a request; `None` means no limit. A number without a unit is seconds.
-    pub fn request_timeout(&self) -> CliResult<Option<Duration>> {
-        let text = self.request_timeout.as_str();
-        if let Ok(seconds) = text.parse() {
-            return Ok(Some(Duration::from_secs(seconds)).filter(|timeout| !timeout.is_zero()));
-        }
-        flags::duration("request-timeout", text).map_err(|_| {
-            Failure::plain(
-                "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time \
-                 unit (e.g. 1s | 2m | 3h)",
-            )
-        })
-    }
-}
-
-/// Refuses values that no kubectl would take, and names of another cluster than the state file; tells which flags have no effect.
-pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
-    let globals = context.globals.clone();
-    globals.request_timeout()?;
-    check_level(globals.v.as_deref())?;
-    let state = context.state();
-    let name = context_settings::context_name(&state);
-    let usual = context_settings::usual_name(&state);
-    let known = ["", &name, &usual, kubeconfig::NAME];
-    for (what, asked) in [("context", &globals.context), ("cluster", &globals.cluster)] {
-        if let Some(asked) = asked.as_deref().filter(|asked| !known.contains(asked)) {
-            let remedy = format!("\"kloop config rename-context {name} {asked}\" gives it that name");
-            return Err(not_known(&state, what, asked, &name, &format!("leave the flag out, {remedy}")));
-        }
-    }
-    // Some verbs have flags of their own with these names.
-    let user = globals.user.as_deref().filter(|_| !matches!(verb, "image" | "set" | "create"));
-    if let Some(user) = user.filter(|user| !["", config::USER, kubeconfig::NAME].contains(user)) {
-        return Err(not_known(&state, "auth info", user, config::USER, "leave the flag out"));
-    }
-    if let Some(file) = globals.kubeconfig.as_deref().filter(|file| verb != "serve" && *file != Path::new("")) {
-        check_kubeconfig(file, context)?;
-    }
-    if let Some(server) = globals.server.filter(|server| !server.is_empty()) {
-        context.print_notice(&format!(
-            "hint: no server is asked: {server} is ignored, the cluster is {}",
-            state.display()
-        ));
-    }
-    Ok(())
-}
-
-/// The error of a name in a kubeconfig that is not this cluster's, with what can be done.
-fn not_known(state: &Path, what: &str, asked: &str, own: &str, remedy: &str) -> Failure {
-    let state = state.display();
-    Failure::plain(format!(
-        "{what} {asked:?} does not exist\nhint: the cluster is the file {state}, its {what} is {own:?}: {remedy}, or name another \
-         file with --state"
-    ))
-}
-
-/// A number; where `-v` is the switch `--verbose`, a boolean.
-fn check_level(text: Option<&str>) -> CliResult {
-    let is_known = |text: &str| text.parse::<i32>().is_ok() || matches!(text, "true" | "false");
-    match text.filter(|text| !is_known(text)) {
-        None => Ok(()),
-        Some(text) => Err(Failure::plain(format!(
-            "invalid argument {text:?} for \"-v, --v\" flag: strconv.ParseInt: parsing {text:?}: invalid syntax"
-        ))),
-    }
+    pub(super) server: Option<String>,
 }
 
 /// Whether `-v` turns a switch on: any level but zero does.
 pub fn is_verbose(text: Option<&str>) -> bool {
     text.is_some_and(|text| !matches!(text, "0" | "false"))
-}
-
-/// A file that is not there is refused as kubectl does it; one that `kloop serve` did not write has no effect, which is told.
-fn check_kubeconfig(file: &Path, context: &mut CommandContext) -> CliResult {
-    if !file.exists() {
-        return Err(Failure::plain(format!("stat {}: no such file or directory", file.display())));
-    }
-    if !kubeconfig::is_ours(file) {
-        let state = context.state();
-        let (file, state) = (file.display(), state.display());
-        context.print_notice(&format!(
-            "hint: {file} is not read: the cluster is the file {state} (--state names another)"
-        ));
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn checked(verb: &str, set: impl FnOnce(&mut Globals)) -> Result<(), String> {
-        let state = Some("/nowhere/shop/state.db".into());
-        let mut globals = Globals { state, request_timeout: "0".into(), ..Globals::default() };
-        set(&mut globals);
-        check(&mut CommandContext::new(globals), verb).map_err(|failure| failure.to_string())
-    }
-
-    #[test]
-    fn names_of_other_clusters_are_refused() {
-        for name in ["shop", "kloop", ""] {
-            assert_eq!(checked("get", |globals| globals.context = Some(name.into())), Ok(()));
-        }
-        let told = checked("get", |globals| globals.context = Some("prod".into())).unwrap_err();
-        assert!(
-            told.starts_with("error: context \"prod\" does not exist\nhint: the cluster is the file /nowhere/shop"),
-            "{told}"
-        );
-        assert!(checked("get", |globals| globals.cluster = Some("prod".into())).is_err());
-        assert!(checked("get", |globals| globals.user = Some("jane".into())).is_err());
-        assert_eq!(checked("image", |globals| globals.user = Some("1000".into())), Ok(()), "a flag of the verb's own");
-    }
-
-    #[test]
-    fn levels_and_timeouts_are_those_of_kubectl() {
-        let level = |text: &str| checked("get", |globals| globals.v = Some(text.into()));
-        assert_eq!((level("6"), level("true")), (Ok(()), Ok(())));
-        let told = level("x").unwrap_err();
-        assert_eq!(
-            told,
-            "error: invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax"
-        );
-        let timeout = |text: &str| checked("get", |globals| globals.request_timeout = text.into());
-        assert_eq!((timeout("5"), timeout("5s"), timeout("0")), (Ok(()), Ok(()), Ok(())));
-        assert!(timeout("soon").unwrap_err().starts_with("error: Invalid timeout value."));
-    }
-
-    #[test]
-    fn a_kubeconfig_that_is_not_there_is_refused() {
-        let told = checked("get", |globals| globals.kubeconfig = Some("/nowhere/config".into()));
-        assert_eq!(told.unwrap_err(), "error: stat /nowhere/config: no such file or directory");
-        assert_eq!(checked("serve", |globals| globals.kubeconfig = Some("/nowhere/config".into())), Ok(()));
-    }
 }

@@ -9,7 +9,6 @@ mod verb;
 
 pub use verb::{Args, run};
 
-use super::verbs::GROUPS;
 use super::{CliResult, CommandContext, grammar};
 use crate::show::print;
 use clap::{Arg, ArgAction, Command};
@@ -59,8 +58,11 @@ fn takes_next_word(verb: &Command, flag: &str) -> bool {
     known.is_some_and(|known| known.get_action().takes_values() && !known.is_require_equals_set())
 }
 
-/// A verb's page.
-pub fn page(path: &[String], verb: &Command) -> String {
+/// The headings of the first page with the verbs below them.
+pub type VerbGroups = &'static [(&'static str, &'static [&'static str])];
+
+/// A verb's page; `groups` are for the first one.
+pub fn page(path: &[String], verb: &Command, groups: VerbGroups) -> String {
     let mut text = format!("{}\n", purpose(verb));
     let aliases: Vec<&str> = std::iter::once(verb.get_name()).chain(verb.get_visible_aliases()).collect();
     if aliases.len() > 1 {
@@ -69,7 +71,7 @@ pub fn page(path: &[String], verb: &Command) -> String {
     if let Some(examples) = verb.get_after_help() {
         text.push_str(&format!("\nExamples:\n{}\n", indented(&examples.to_string(), "  ")));
     }
-    text.push_str(&verbs(path, verb));
+    text.push_str(&verbs(path, verb, groups));
     let flags: String = flags(verb).filter(|flag| !flag.is_global_set()).map(|flag| entry(path, flag)).collect();
     if !flags.is_empty() {
         text.push_str(&format!("\nOptions:\n{}\n", flags.trim_end_matches('\n')));
@@ -108,7 +110,7 @@ fn subcommands(verb: &Command) -> impl Iterator<Item = &Command> {
     verb.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
 }
 
-fn verbs(path: &[String], verb: &Command) -> String {
+fn verbs(path: &[String], verb: &Command, groups: VerbGroups) -> String {
     let width = subcommands(verb).map(|inner| inner.get_name().len()).max().unwrap_or(0) + 3;
     let line = |inner: &Command| {
         let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
@@ -124,7 +126,7 @@ fn verbs(path: &[String], verb: &Command) -> String {
         return section("Available Commands", sorted.into_iter().map(line).collect());
     }
     let mut text = String::new();
-    for (title, names) in GROUPS {
+    for (title, names) in groups {
         let found = names.iter().filter_map(|name| subcommands(verb).find(|inner| inner.get_name() == *name));
         text.push_str(&section(title, found.map(line).collect()));
     }
@@ -193,6 +195,7 @@ fn usage(path: &[String], verb: &Command) -> String {
 mod tests {
     use super::*;
     use crate::cli::grammar;
+    use crate::cli::verbs::GROUPS;
     use clap::error::ErrorKind;
 
     fn every(grammar: &Command, path: &mut Vec<String>, check: &mut dyn FnMut(&[String], &Command)) {
@@ -320,7 +323,7 @@ mod tests {
     fn defaults_are_go_s() {
         let grammar = built();
         let (path, verb) = lookup(&grammar, ["delete"].map(str::to_owned).into_iter());
-        let page = page(&path, verb);
+        let page = page(&path, verb, GROUPS);
         for line in
             ["-f, --filename=[]:", "--wait=true:", "--grace-period=-1:", "--timeout=0s:", "--cascade='background':"]
         {

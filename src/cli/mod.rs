@@ -1,7 +1,7 @@
 //! The command line: kubectl's words, flags, messages and exit codes over one file.
 //!
 //! Knows: the verbs (one file each, one line each in [`verbs`]), what the flags that many share mean, and how errors are told.
-//! Never: decides anything about objects (the API server does), never touches the store but through it.
+//! Never: decides anything about objects (the API server does), never writes to the store but through it.
 //! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
 
 mod api_resources;
@@ -11,6 +11,7 @@ mod attach;
 mod autoscale;
 mod backup;
 mod change;
+mod check_globals;
 mod completion;
 mod config;
 mod context;
@@ -18,6 +19,7 @@ mod context_settings;
 mod control_plane;
 mod cp;
 mod create;
+mod data_sources;
 mod deadline;
 mod debug;
 mod delete;
@@ -25,6 +27,7 @@ mod describe;
 mod diagnostics;
 mod diff;
 mod dns;
+mod dry_run;
 mod edit;
 mod events;
 mod exec;
@@ -101,7 +104,7 @@ pub fn main() -> ExitCode {
     if let Err(failure) = diagnostics::start() {
         return context.finish(Err(failure));
     }
-    if let Err(failure) = globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
+    if let Err(failure) = check_globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
         return context.finish(Err(failure));
     }
     // A state that cannot be used is the first thing to say, before a word that names no kind in it. The verb reports it.

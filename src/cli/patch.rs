@@ -1,10 +1,11 @@
 //! `kloop patch`: a change written as a patch.
 
-use super::flags::{ChangeFlags, DryRun};
+use super::dry_run::DryRun;
+use super::flags::ChangeFlags;
 use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{CliResult, CommandContext, Failure, input};
-use crate::apiserver::create::key_of;
 use crate::apiserver::patch::{self, PatchType};
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteOptions, WriteReply};
 use crate::kinds::{self, Kind};

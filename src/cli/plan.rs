@@ -115,7 +115,7 @@ fn apply_manifest(
     targets::refuse_duplicates(kind, manifest, options.field_validation)?;
     let done = forecast
         .write(|txn| apply::apply(txn, kind, &object, true, &options))
-        .map_err(|status| Failure::in_manifest(status, "applying", manifest))?;
+        .map_err(|status| manifest.refusal("applying", status))?;
     context.warn(&done.warnings);
     let word = match done.outcome {
         Done::Created => "created",

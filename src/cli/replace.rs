@@ -1,8 +1,9 @@
 //! `kloop replace`: an object as the manifest has it, whole.
 
 use super::deadline::Deadline;
+use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::{self, DryRun, MakeFlags};
+use super::flags::{self, MakeFlags};
 use super::{CliResult, CommandContext, Failure, targets};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::create::create;

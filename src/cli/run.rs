@@ -2,12 +2,12 @@
 
 use super::create::generate::{CreateFlags, Overrides};
 use super::deadline::Deadline;
-use super::flags::DryRun;
+use super::dry_run::DryRun;
 use super::one_pod::SessionOptions;
 use super::{CliResult, CommandContext, Failure, attach, delete, flags, key_changes};
-use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete as remove};
 use crate::apiserver::read;
+use crate::apiserver::rules::names::key_of;
 use crate::kinds;
 use crate::object::{Object, Reason};
 use serde_json::{Map, Value, json};

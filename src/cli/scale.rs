@@ -2,10 +2,11 @@
 
 use super::change::change;
 use super::deadline::Deadline;
-use super::flags::{self, ChangeFlags, DryRun};
+use super::dry_run::DryRun;
+use super::flags::{self, ChangeFlags};
 use super::targets::{self, ScopeFlags, Target};
 use super::{CliResult, CommandContext, Failure, control_plane};
-use crate::apiserver::create::key_of;
+use crate::apiserver::rules::names::key_of;
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
 use std::time::Duration;

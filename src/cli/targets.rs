@@ -1,8 +1,9 @@
 //! Target objects of a command: TYPE, TYPE NAME, TYPE/NAME, several of them, or the objects of files; with kubectl's
 //! rules and errors.
 
+use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::{DryRun, SelectFlags};
+use super::flags::SelectFlags;
 use super::relative::record_folder;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::create::decode;
@@ -356,7 +357,7 @@ pub fn locate(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'sta
     if kind.namespaced
         && let Some(status) = misread(kind, manifest, "namespace")
     {
-        return Err(Failure::in_manifest(status, "reading", manifest));
+        return Err(manifest.refusal("reading", status));
     }
     let namespace = if kind.namespaced { namespace_of(context, object)? } else { String::new() };
     Ok((kind, Key::new(kind.resource, &namespace, object.name())))

@@ -1,5 +1,6 @@
 //! Errors of the command line itself, in kubectl's words.
 
+use super::verbs::GROUPS;
 use super::{grammar, help};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -13,12 +14,12 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
     grammar.build();
     let (path, verb) = help::lookup(&grammar, words);
     match error.kind() {
-        ErrorKind::DisplayHelp => print_page(&help::page(&path, verb)),
+        ErrorKind::DisplayHelp => print_page(&help::page(&path, verb, GROUPS)),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand if path.is_empty() => {
-            print_page(&help::page(&path, verb))
+            print_page(&help::page(&path, verb, GROUPS))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            eprint!("{}", help::page(&path, verb));
+            eprint!("{}", help::page(&path, verb, GROUPS));
             ExitCode::FAILURE
         }
         _ => {

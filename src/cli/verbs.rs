@@ -25,7 +25,7 @@ macro_rules! verbs {
         }
 
         /// The headings of the help page with the verbs below them, in kubectl's words and order.
-        pub const GROUPS: &[(&str, &[&str])] = &[$(($title, &[$($word),*])),*];
+        pub const GROUPS: help::VerbGroups = &[$(($title, &[$($word),*])),*];
     };
 }
 
@@ -108,7 +108,7 @@ kloop uncordon foo"
         "api-versions" ApiVersions(api_versions::Args) => api_versions::run,
         "config" Config(config::Args) => config::run,
         "version" Version(version::Args) => version::run,
-        "help" Help(help::Args) => help::run,
+        "help" Help(help::Args) => |args: help::Args, context: Context| help::run(args, GROUPS, context),
         "options" Options(help::OptionsArgs) => help::print_options,
     }
 }

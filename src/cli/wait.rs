@@ -4,7 +4,7 @@ use super::deadline::Deadline;
 use super::flags::{self, PrintFlags};
 use super::targets::{self, Scope, Target, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure};
-use crate::apiserver::create::key_of;
+use crate::apiserver::rules::names::key_of;
 use crate::go::jsonpath::{self, JsonPathTemplate};
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Status};

@@ -5,9 +5,9 @@ mod causes;
 use super::flags::PrintFlags;
 use super::targets::{self, Scope, TargetFlags};
 use super::{CliResult, CommandContext, Failure, globals};
-use crate::apiserver::api::NETWORK;
-use crate::apiserver::create::key_of;
+use crate::apiserver::NETWORK;
 use crate::apiserver::read;
+use crate::apiserver::rules::names::key_of;
 use crate::diagnosis::why::{
     CauseChain, CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, LastActivity,
     StoppedProcess, UnreportedExit, explain, unmet,

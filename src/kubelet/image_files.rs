@@ -7,7 +7,7 @@ use super::image::MANIFEST_DIR;
 use super::{builds, image_sources};
 use crate::kinds::image::RESOURCE;
 use crate::object::{Key, Object};
-use crate::world::plan::FilePatterns;
+use crate::world::facts::FilePatterns;
 use crate::world::{AppliedReport, Effect, Loop, Plan, Row, SourceDigests, World, WriteVerb};
 use serde_json::{Value, json};
 

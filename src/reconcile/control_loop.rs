@@ -1,6 +1,6 @@
 //! The loop around the ticks: one thread that waits for a hint, a report, a signal or a due moment, and then ticks.
 
-pub use crate::apiserver::api::{HEARD, LEFT_OUT};
+pub use crate::apiserver::{HEARD, LEFT_OUT};
 
 use super::control_plane::{ControlPlane, TickInput};
 use super::leader::Leadership;
@@ -8,7 +8,7 @@ use super::run_end::{ConvergenceCheck, Idle, RunEnd, RunUntil};
 use super::store_files::{StoreFiles, wal_of};
 use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, loops, node};
-use crate::apiserver::{Api, api};
+use crate::apiserver::{self, Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
 use crate::object::{Status, Str, Time};
@@ -16,7 +16,7 @@ use crate::runtime;
 use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::contain::contain;
 use crate::runtime::image::Environment;
-use crate::runtime::machine::{self, Host, Machine};
+use crate::runtime::machine::{Host, Machine};
 use crate::runtime::manifests::ManifestWatch;
 use crate::runtime::pressure_stats;
 use crate::store::{HintWatch, OpenError, OpenMode, Retention, StoreError, StoreRead, WakeHint, name_holder};
@@ -114,7 +114,7 @@ impl ControlLoop {
     pub fn start(mut api: Api, leadership: Leadership, settings: ControlSettings) -> anyhow::Result<ControlLoop> {
         runtime::allocator::suit_objects();
         let (outbox, inbox) = channel();
-        let program = settings.shim.as_deref().unwrap_or(Path::new(machine::THIS));
+        let program = settings.shim.as_deref().unwrap_or(Path::new(runtime::THIS));
         let is_none = settings.node.is_none();
         let pod_network = is_none || runtime::has_pod_network(program);
         let lacks: Vec<_> = node::lacks(pod_network, is_none || runtime::process::can_be_held()).collect();
@@ -394,7 +394,7 @@ impl ControlLoop {
         let left_out = loops::left_out(&self.settings.loops).join(",");
         let mut txn = self.api.store_mut().write(Duration::from_secs(10))?;
         let mut is_news = false;
-        for (entry, text) in [(api::PROFILES, &self.settings.scheduler), (LEFT_OUT, &left_out)] {
+        for (entry, text) in [(apiserver::PROFILES, &self.settings.scheduler), (LEFT_OUT, &left_out)] {
             if txn.meta(entry)?.unwrap_or_default() != *text {
                 txn.set_meta(entry, text)?;
                 is_news = true;

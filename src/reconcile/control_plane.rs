@@ -7,7 +7,7 @@ use super::node::MissingCapability;
 use super::queue::WorkQueue;
 use super::tick::{INTERNAL_ERROR, Tick, TickBudget, TickError, TickResult};
 use super::{LogLevel, LogLine, LogSink, activity_log, loops, node, store_tail};
-use crate::apiserver::api;
+use crate::apiserver;
 use crate::kubelet::manifests;
 use crate::object::{Key, Resource, Str, Time};
 use crate::runtime::Host;
@@ -102,7 +102,7 @@ impl ControlPlane {
         now: Time,
     ) -> Result<(), StoreError> {
         let mut world = World::new(now);
-        let network = read.meta(api::NETWORK)?;
+        let network = read.meta(apiserver::NETWORK)?;
         let network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
         world.settings = ClusterSettings { network, backoff_seconds, ..self.world.settings.clone() };
         world.facts.statics = std::mem::take(&mut self.world.facts.statics);

@@ -5,6 +5,7 @@
 
 use super::retention;
 use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Transaction, WriteOptions, create};
 use crate::kinds::{self, Kind};
@@ -171,7 +172,7 @@ impl EventRecorder {
         }
         let Some(kind) = kinds::by_kind("v1", "Event") else { return };
         if let Ok(reply) = create::create(txn, kind, &object, &WriteOptions::default()) {
-            self.known.insert(identity, create::key_of(kind, &reply.object));
+            self.known.insert(identity, key_of(kind, &reply.object));
         }
     }
 }

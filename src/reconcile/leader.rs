@@ -4,7 +4,7 @@
 //! checks it and every effect carries it, so that a leader that was paused and replaced can do nothing.
 
 use super::tick::{EPOCH, PATIENCE};
-use crate::apiserver::api::HEARD;
+use crate::apiserver::HEARD;
 use crate::object::Time;
 use crate::runtime::folder;
 use crate::store::{Store, StoreRead};

@@ -2,9 +2,10 @@
 //!
 //! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`tick`]), who may
 //! lead ([`leader`]), and when to look again. Wake-ups are hints; what counts is the store's log and the resync.
-//! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`LogSink`]).
-//! Start reading at [`ControlLoop`], then [`control_plane`], then [`tick`]. The same loops run on a
-//! pretended machine in [`simulate`]; [`crate::diagnosis`] tells what is missing and why.
+//! Never: decides what should be (the loops do), never writes what the API server's pipeline has not let through (only a tick commits),
+//! never prints (it tells a [`LogSink`]).
+//! Start reading at [`ControlLoop`], then [`control_plane`], then [`tick`]. The same loops run on a pretended machine in
+//! [`simulate`]; [`crate::diagnosis`] tells what is missing and why.
 
 pub mod activity_log;
 pub mod control_loop;

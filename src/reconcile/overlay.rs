@@ -1,6 +1,6 @@
 //! The overlay of a tick as a transaction: writes are staged in the World, so that the next plan sees them.
 
-use crate::apiserver::bind::{BindPreconditions, Binding};
+use crate::apiserver::transaction::{BindPreconditions, Binding};
 use crate::apiserver::{ApiResult, Transaction};
 use crate::kinds::KindRegistry;
 use crate::object::{Key, Object, Resource, Time};

@@ -1,7 +1,7 @@
 //! From the store's log to the World, and from a changed row to the keys that it concerns.
 
 use super::queue::{Fault, WorkQueue};
-use crate::apiserver::api;
+use crate::apiserver;
 use crate::kinds::custom::DEFINITIONS;
 use crate::object::{Key, Time};
 use crate::runtime::contain::contain;
@@ -17,7 +17,7 @@ const BATCH: usize = 2000;
 /// Fills an empty World with everything that there is.
 pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
     world.revision = read.revision()?;
-    let profiles = read.meta(api::PROFILES)?.and_then(|text| serde_json::from_str(&text).ok());
+    let profiles = read.meta(apiserver::PROFILES)?.and_then(|text| serde_json::from_str(&text).ok());
     if let Some(Ok(profiles)) = profiles.map(|config: Value| scheduler::config::profiles(&config)) {
         world.settings.profiles = profiles.into();
     }

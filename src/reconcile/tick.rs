@@ -12,6 +12,7 @@ use crate::apiserver::bind::bind;
 use crate::apiserver::create::{PodTemplateCache, create_like};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::metadata;
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::{UpdatePart, update, update_pod_status};
 use crate::apiserver::{FieldManager, Transaction, WriteOptions, create};
 use crate::kinds::{Kind, KindRegistry};
@@ -455,7 +456,7 @@ fn part_of(txn: &dyn Transaction, kind: &Kind, object: &Object) -> Result<Update
     if object.kind() != "Namespace" || object.deletion().is_none() {
         return Ok(UpdatePart::Main);
     }
-    let stored = txn.get(&create::key_of(kind, object))?;
+    let stored = txn.get(&key_of(kind, object))?;
     let finalizers = |object: &Object| object.items(&["spec", "finalizers"]).to_vec();
     let changed = stored.is_some_and(|stored| finalizers(&stored) != finalizers(object));
     Ok(if changed { UpdatePart::Finalize } else { UpdatePart::Main })

@@ -23,6 +23,7 @@ pub fn suit_objects() {
 /// Both allocators.
 struct ProcessAllocator;
 
+// SAFETY: the signature is that of mimalloc, which is linked in; the function only compares the pointer.
 unsafe extern "C" {
     /// Whether a pointer is into memory of mimalloc; any pointer may be asked about.
     safe fn mi_is_in_heap_region(pointer: *const c_void) -> bool;

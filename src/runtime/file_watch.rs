@@ -4,7 +4,7 @@
 //! every second. What counts is the content: a file that is written again as it was is no news.
 
 use crate::object::Str;
-use crate::world::plan::FilePatterns;
+use crate::world::facts::FilePatterns;
 use crate::world::{Report, SourceDigests};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use regex::Regex;

@@ -5,9 +5,17 @@
 //! was asked for, so that nobody has to be told: 61520 for 80, above those that Linux hands out by itself (32768 to 60999).
 //! Never: moves a port of an address that is not a pod's.
 
-use super::network::is_pod;
 use crate::world::ingress_routes::LOW_PORTS_MOVED_BY as MOVED_BY;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+/// Third bytes of the addresses of pods: `127.N.1.1` to `127.N.127.254`.
+pub(super) const PODS: std::ops::RangeInclusive<u8> = 1..=127;
+
+/// Whether this is an address of a pod of its own; pods on the host's network have another.
+pub fn is_pod(ip: Ipv4Addr) -> bool {
+    let [loopback, network, third, _] = ip.octets();
+    loopback == 127 && network > 0 && PODS.contains(&third)
+}
 
 /// The lowest port that processes of this user may bind: any for root, else what the machine's setting says.
 pub fn lowest_allowed() -> u16 {

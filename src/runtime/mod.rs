@@ -4,7 +4,7 @@
 //! Five kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
 //! the gateway (`network/gateway/`), which does too; a container's pause (`shim/pause.rs`); and the containers' own. Shims are forked from a zygote, this same binary run as `kloop shim`.
 //! Files and volumes are [`volumes`] on disk and a container's [`view`] of them; whatever pods can write in is reached through [`file_tree`] alone.
-//! The only module that touches processes, and the only one in which `unsafe` may stand.
+//! The only module that touches processes of pods, and the only one in which `unsafe` may stand.
 //! Never: decides what should run; that comes as an [`Effect`](crate::world::Effect), and what became of it goes back as a
 //! [`Report`](crate::world::Report).
 //! Start reading at [`machine`], then `shim/mod.rs`; [`folder`] says what is on disk, [`wire`] what goes over the socket.
@@ -64,6 +64,9 @@ fn heed_file_limit() {
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGXFSZ, nothing as *const () as libc::sighandler_t) };
 }
+
+/// The running program itself, even if the file was replaced or removed meanwhile.
+pub const THIS: &str = "/proc/self/exe";
 
 /// Runs the command line on a stack that is large enough also where `ulimit -s` allows this process's first thread little.
 pub fn with_large_stack(run: fn() -> ExitCode) -> ExitCode {

@@ -55,12 +55,11 @@ pub fn nothing() -> rustix::io::Result<OwnedFd> {
 }
 
 /// Starts this program once more as a process of kloop's own: with these words, no environment, and a connection as its standard input.
-pub fn helper(program: &Path, words: &[&[u8]], connection: BorrowedFd) -> io::Result<Pid> {
+/// `keeps_limit`: it may have as many descriptors as this process.
+pub fn helper(program: &Path, words: &[&[u8]], connection: BorrowedFd, keeps_limit: bool) -> io::Result<Pid> {
     let word = |text: &[u8]| CString::new(text).map_err(io::Error::other);
     let argv = [&b"kloop"[..]].iter().chain(words).map(|text| word(text)).collect::<io::Result<_>>()?;
     let nothing = nothing()?;
-    // The gateway raises its limit itself: each connection that it carries takes descriptors.
-    let keeps_limit = words.first() == Some(&super::network::gateway::WORD.as_bytes());
     let start = if keeps_limit { start } else { spawn };
     start(&SpawnProgram {
         path: word(program.as_os_str().as_bytes())?,
@@ -192,6 +191,7 @@ fn dies_with(parent: Pid) -> bool {
 /// Lets go of the pages of this program that were read so far: exec would have to, while somebody waits for it. What still runs is read
 /// again, from memory.
 fn drop_pages() {
+    // SAFETY: the linker defines both symbols; only their addresses are taken.
     unsafe extern "C" {
         // Symbols of the linker: start of the program, and end of its code.
         static __executable_start: u8;

@@ -7,7 +7,6 @@
 //! Files of processes are read by code of our own and not by the crate `procfs`: a sample reads a few words of hundreds of them.
 
 use super::process::{self, ProcessIdentity};
-use super::shim::pause;
 use super::{folder, reap_dead_shim};
 use crate::world::usage::{Throttling, UsageSample};
 use procfs::{CurrentSI, KernelStats};
@@ -36,12 +35,19 @@ pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, UsageSample> {
     running.filter_map(sample).collect()
 }
 
+/// Returns the children of a shim, with the children of its pause process in its place.
+fn children_of_shim(shim: i32) -> Vec<i32> {
+    let is_pause = |pid: i32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"pause\n");
+    let children = process::children(shim).into_iter();
+    children.flat_map(|pid| if is_pause(pid) { process::children(pid) } else { vec![pid] }).collect()
+}
+
 /// Returns the children that a shim inherited: main processes, and daemons whose parents have ended.
 fn orphans(shim: ProcessIdentity) -> Vec<ProcessIdentity> {
     if !shim.lives() {
         return Vec::new();
     }
-    pause::descendants(shim.pid).into_iter().filter_map(ProcessIdentity::from_pid).collect()
+    children_of_shim(shim.pid).into_iter().filter_map(ProcessIdentity::from_pid).collect()
 }
 
 /// `is_first`: no attempt before this one may have left its time in the container's control group.

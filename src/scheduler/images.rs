@@ -4,7 +4,7 @@
 //! `status.images` differ.
 
 use super::filter::PodQuery;
-use super::score::RankedNode;
+use super::ranked_node::RankedNode;
 use crate::world::NodeFields;
 use std::borrow::Cow;
 

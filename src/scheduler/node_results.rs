@@ -9,13 +9,14 @@
 use super::NodeSurvey;
 use super::filter::{self, FilterRefusal, PodQuery};
 use super::nodes::{self, CandidateNode};
-use super::preemption::{VictimSearch, Victims};
-use super::score::{self, RawScores};
-use crate::object::Str;
-use crate::world::ResourceRequests;
+use super::ranked_node::RawScores;
+use super::score;
+use crate::object::{Str, Time};
 use crate::world::scheduler_profile::SchedulerProfile;
+use crate::world::{ResourceRequests, Row};
 use hashlink::LruCache;
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -74,6 +75,20 @@ struct NodeResult {
     with_guests: Option<u32>,
     raw_scores: RawScores,
 }
+
+/// The pods that have to go from a node so that one more important fits there: the most important first, and at least one.
+pub struct Victims {
+    /// The pods.
+    pub pods: Vec<Arc<Row>>,
+    pub(super) harm: VictimCost,
+}
+
+/// The victims on a node, or the reasons why there are none: an empty list when no removal would help.
+pub type VictimSearch = Result<Victims, Vec<Cow<'static, str>>>;
+
+/// Cost of a choice, compared lowest first: violated disruption budgets, highest priority, sum of priorities, number of
+/// pods, and start time of the most important ones.
+pub(super) type VictimCost = (usize, i32, i64, usize, Reverse<Time>);
 
 /// Result of a search for preemption victims on a node.
 #[derive(Clone)]

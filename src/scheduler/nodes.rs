@@ -44,7 +44,7 @@ impl<'a> CandidateNode<'a> {
     /// Looks at the node as if one of its pods were gone.
     pub fn think_away(&mut self, pod: &'a Arc<Row>) {
         if let Some(fields) = pod.pod() {
-            self.load.to_mut().subtract(fields);
+            self.load.to_mut().subtract(&fields.requests);
             self.away.push(pod);
         }
     }
@@ -53,7 +53,7 @@ impl<'a> CandidateNode<'a> {
     pub fn think_back(&mut self, pod: &Arc<Row>) {
         if let (Some(place), Some(fields)) = (self.away.iter().position(|away| away.key == pod.key), pod.pod()) {
             self.away.swap_remove(place);
-            self.load.to_mut().add(fields);
+            self.load.to_mut().add(&fields.requests);
         }
     }
 
@@ -70,7 +70,7 @@ impl<'a> CandidateNode<'a> {
         for guest in self.world.promised_to(&self.row.key.name) {
             let Some(fields) = guest.pod().filter(|fields| fields.priority >= own) else { continue };
             if guest.key != pod.key && !guest.is_deleting() {
-                self.load.to_mut().add(fields);
+                self.load.to_mut().add(&fields.requests);
                 self.guests.push(guest);
             }
         }

@@ -4,11 +4,10 @@
 
 use super::filter::{self, PodQuery};
 use super::message;
-use super::node_results::{NodeResultCache, PreemptionVerdict};
+use super::node_results::{NodeResultCache, PreemptionVerdict, VictimCost, VictimSearch, Victims};
 use super::nodes::{self, CandidateNode};
 use crate::object::{Object, Time};
 use crate::world::{Row, World};
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -36,20 +35,6 @@ pub struct PreemptionChoice<'a> {
     /// The pods; at least one.
     pub victims: Arc<Victims>,
 }
-
-/// The pods that have to go from a node so that one more important fits there: the most important first, and at least one.
-pub struct Victims {
-    /// The pods.
-    pub pods: Vec<Arc<Row>>,
-    harm: VictimCost,
-}
-
-/// The victims on a node, or the reasons why there are none: an empty list when no removal would help.
-pub type VictimSearch = Result<Victims, Vec<Cow<'static, str>>>;
-
-/// Cost of a choice, compared lowest first: violated disruption budgets, highest priority, sum of priorities, number of
-/// pods, and start time of the most important ones.
-type VictimCost = (usize, i32, i64, usize, Reverse<Time>);
 
 /// A pod that fits nowhere, and the number of each node's verdict.
 pub struct Preemptor<'a, 'b> {

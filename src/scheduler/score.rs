@@ -2,37 +2,10 @@
 
 use super::filter::PodQuery;
 use super::nodes::CandidateNode;
+use super::ranked_node::{RankedNode, RawScores};
 use super::{affinity, images, inter_pod_affinity, spread, tolerations};
 use crate::world::ResourceRequests;
 use crate::world::scheduler_profile::{SchedulerProfile, ScoredResource, ScoringShape};
-
-/// Raw scores of a node, independent of other nodes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RawScores {
-    fit: i32,
-    balanced: i32,
-    /// The weights of the preferred terms that the node matches.
-    preferred: i32,
-    /// Number of `PreferNoSchedule` taints that the pod does not tolerate.
-    disliked: i32,
-}
-
-/// A node to be ranked.
-pub struct RankedNode {
-    /// Slot in the node cache.
-    pub slot: usize,
-    /// Its raw scores.
-    raw_scores: RawScores,
-    /// The weighted sum of all scores.
-    total: i64,
-}
-
-impl RankedNode {
-    /// A node that is not ranked yet.
-    pub fn new(slot: usize, raw_scores: RawScores) -> RankedNode {
-        RankedNode { slot, raw_scores, total: 0 }
-    }
-}
 
 /// A plugin that ranks nodes.
 pub struct ScorePlugin {
@@ -54,8 +27,18 @@ pub static PLUGINS: [ScorePlugin; 7] = [
     },
     ScorePlugin { name: "NodeAffinity", weight: 2, score: |_, nodes| preferred(nodes) },
     ScorePlugin { name: "TaintToleration", weight: 3, score: |_, nodes| tolerated(nodes) },
-    ScorePlugin { name: "PodTopologySpread", weight: 2, score: spread::score::scores },
-    ScorePlugin { name: "InterPodAffinity", weight: 2, score: inter_pod_affinity::score::scores },
+    ScorePlugin {
+        name: "PodTopologySpread",
+        weight: 2,
+        score: |asks, nodes| spread::score::scores(asks.world, (asks.pod, asks.row), &asks.profile, nodes),
+    },
+    ScorePlugin {
+        name: "InterPodAffinity",
+        weight: 2,
+        score: |asks, nodes| {
+            inter_pod_affinity::score::scores(asks.world, (asks.wants, asks.row), &asks.profile, nodes)
+        },
+    },
     ScorePlugin { name: "ImageLocality", weight: 1, score: images::scores },
 ];
 

@@ -1,7 +1,7 @@
 //! HTTP answers.
 
 use super::form::{AnswerEncoding, AnswerForm};
-use super::protobuf;
+use super::protobuf::{self, PROTOBUF_WATCH};
 use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
 use crate::runtime::logs::LogReader;
@@ -55,6 +55,12 @@ impl HttpAnswer {
         };
         let content_type = encoding.media_type().into();
         HttpAnswer { code, content_type, headers: Vec::new(), body: AnswerBody::Whole(bytes) }
+    }
+
+    /// The changes of a watch, as they come.
+    pub fn watch(watching: ActiveWatch) -> HttpAnswer {
+        let content_type = if watching.is_protobuf() { PROTOBUF_WATCH } else { "application/json" }.into();
+        HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Watch(Box::new(watching)) }
     }
 
     /// Plain text.

@@ -2,20 +2,19 @@
 //!
 //! Knows: the paths, parameters, media types and documents of the API, and how answers look ([`HttpAnswer`]); what is asked for is done by
 //! the API server, as it is for the command line.
-//! Never: touches the store, decides anything about objects, or gives anything to somebody who is not let in ([`http::guard`]).
+//! Never: writes to the store but through the API server, decides anything about objects, or gives anything to somebody who is not let in ([`http::guard`]).
 //! Start reading at [`answer()`]: one request in, one answer out. [`http`] is the socket around it.
 
 mod answer;
-mod apply;
 mod body;
 mod discovery;
 mod form;
 pub mod http;
 pub mod kubeconfig;
 mod log;
-mod openapi;
 mod options;
 mod path;
+mod presentation;
 pub mod protobuf;
 mod read;
 mod remove;
@@ -67,7 +66,7 @@ fn object(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResul
         return subresource::answer(api, request, &asked);
     }
     match (request.method.as_str(), asked.name.is_empty()) {
-        ("GET", _) if request.flag("watch") || asked.watch => watch::open(api, request, &asked),
+        ("GET", _) if request.flag("watch") || asked.watch => watch::open(api, request, &asked).map(HttpAnswer::watch),
         ("GET", true) => read::list(api, request, &asked),
         ("GET", false) => read::get(api, request, &asked),
         ("POST", true) if asked.is_placed() => write::create(api, request, &asked),

@@ -5,7 +5,7 @@ use super::body;
 use super::request::ApiRequest;
 use crate::apiserver::delete::DeleteOptions;
 use crate::apiserver::read::ListSelection;
-use crate::apiserver::{FieldManager, FieldValidation, WriteOptions};
+use crate::apiserver::{Api, FieldManager, FieldValidation, WriteOptions, page};
 use crate::kinds::{FieldError, field};
 use crate::object::{FieldSelector, Reason, Resource, Selector, Status};
 use crate::world::Propagation;
@@ -149,5 +149,13 @@ pub fn moment(request: &ApiRequest) -> ServeResult<ListMoment> {
             let message = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\"");
             Err(wrong(of, "resourceVersionMatch", "FieldValueNotSupported", message))
         }
+    }
+}
+
+/// Refuses a revision that was not written yet.
+pub fn check_reached(api: &Api, revision: u64) -> ServeResult<()> {
+    match api.read(|snapshot| snapshot.revision())? {
+        head if revision > head => Err(page::too_large(revision, head)),
+        _ => Ok(()),
     }
 }

@@ -1,114 +1,33 @@
 //! Get and list.
 
+use super::ServeResult;
 use super::answer::HttpAnswer;
-use super::form::{AnswerEncoding, AnswerForm, AnswerShape};
-use super::options::{self, ListMoment};
+use super::options::{self, ListMoment, check_reached};
+use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
-use super::table::{self, IncludeObject};
-use super::{ServeResult, protobuf, version};
 use crate::apiserver::page::{self, ListPage, ListRequest};
 use crate::apiserver::{Api, read};
-use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use serde_json::{Value, json};
 
-/// Representation of the requested objects.
-pub struct ReadPresentation {
-    kind: &'static Kind,
-    api_version: String,
-    form: AnswerForm,
-    include: IncludeObject,
-}
-
 impl ReadPresentation {
-    /// Reads it from the request.
-    pub fn from_request(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<ReadPresentation> {
-        // A scale has an encoding, whatever it is of.
-        let has_protobuf = || asked.subresource == "scale" || protobuf::is_known(&asked.api_version, asked.kind.kind);
-        let (form, include) = (AnswerForm::negotiate(request, has_protobuf)?, IncludeObject::from_request(request)?);
-        Ok(ReadPresentation { kind: asked.kind, api_version: asked.api_version.clone(), form, include })
-    }
-
-    /// One object, in the version and the form that are wanted.
-    pub fn value(&self, object: Object) -> Value {
-        let object = version::shown(self.kind, object, &self.api_version);
-        match &self.form.shape {
-            AnswerShape::Table(version) => {
-                let meta = json!({"resourceVersion": object.value_at(&["metadata", "resourceVersion"])});
-                if object.kind() == "Scale" {
-                    return table::of_scale(&object, meta, self.include, version);
-                }
-                table::table_document(self.kind, &[object], meta, self.include, version)
-            }
-            AnswerShape::Metadata(version) => table::metadata(&object, version),
-            AnswerShape::Whole | AnswerShape::Discovery(_) => object.0,
-        }
-    }
-
     /// The answer with one object.
     pub fn answer_object(&self, code: u16, object: Object) -> HttpAnswer {
-        HttpAnswer::document(code, &self.value(object), &self.form)
+        HttpAnswer::document(code, &self.value(object), self.form())
     }
 
     /// The answer with many.
     fn answer_list(&self, objects: Vec<Object>, meta: Value) -> HttpAnswer {
-        let (kind, api_version) = (self.kind, &self.api_version);
-        let objects = objects.into_iter().map(|object| version::shown(kind, object, api_version));
-        let list = match &self.form.shape {
-            AnswerShape::Table(version) => {
-                let objects: Vec<Object> = objects.collect();
-                table::table_document(kind, &objects, meta, self.include, version)
-            }
-            AnswerShape::Metadata(version) => {
-                let items: Vec<Value> = objects.map(|object| table::metadata(&object, version)).collect();
-                let api_version = format!("meta.k8s.io/{version}");
-                json!({"kind": "PartialObjectMetadataList", "apiVersion": api_version, "metadata": meta, "items": items})
-            }
-            AnswerShape::Whole | AnswerShape::Discovery(_) => {
-                let items: Vec<Value> = objects.map(|object| self.item(object)).collect();
-                json!({"kind": format!("{}List", kind.kind), "apiVersion": api_version, "metadata": meta, "items": items})
-            }
-        };
-        HttpAnswer::document(200, &list, &self.form)
-    }
-
-    /// The items of a list of a built-in kind do not repeat what they are.
-    fn item(&self, mut object: Object) -> Value {
-        if self.kind.custom.is_none() {
-            object.unset(&["kind"]);
-            object.unset(&["apiVersion"]);
-        }
-        object.0
+        HttpAnswer::document(200, &self.list_value(objects, meta), self.form())
     }
 
     /// The list of what was deleted.
     pub fn list(&self, objects: Vec<Object>, revision: u64) -> HttpAnswer {
         self.answer_list(objects, json!({"resourceVersion": revision.to_string()}))
-    }
-
-    /// Whether objects are shown as they are stored, letter by letter.
-    pub fn is_as_stored(&self) -> bool {
-        let is_same = self.kind.custom.is_none() && self.kind.api_version() == self.api_version;
-        is_same && self.form.shape == AnswerShape::Whole && self.form.encoding != AnswerEncoding::Protobuf
-    }
-
-    /// No object, only how far a watch has come.
-    pub fn mark(&self, metadata: Value) -> Value {
-        let (kind, api_version) = match &self.form.shape {
-            AnswerShape::Table(version) => ("Table", format!("meta.k8s.io/{version}")),
-            AnswerShape::Metadata(version) => ("PartialObjectMetadata", format!("meta.k8s.io/{version}")),
-            AnswerShape::Whole | AnswerShape::Discovery(_) => (self.kind.kind, self.api_version.clone()),
-        };
-        json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
-    }
-
-    /// The form of it.
-    pub fn form(&self) -> &AnswerForm {
-        &self.form
     }
 }
 
@@ -120,14 +39,6 @@ pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> S
     }
     let object = api.read_view(|txn| read::exact(txn, &asked.key()))?;
     Ok(show.answer_object(200, object))
-}
-
-/// Refuses a revision that was not written yet.
-pub fn check_reached(api: &Api, revision: u64) -> ServeResult<()> {
-    match api.read(|snapshot| snapshot.revision())? {
-        head if revision > head => Err(page::too_large(revision, head)),
-        _ => Ok(()),
-    }
 }
 
 /// The objects of a kind, or a part of them.

@@ -2,12 +2,12 @@
 
 use super::answer::{HttpAnswer, details};
 use super::options;
-use super::read::ReadPresentation;
+use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::{ServeResult, not_allowed};
-use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{Api, WriteReply, read};
 use crate::object::{Reason, Status};
 

@@ -3,11 +3,10 @@
 //! Knows: what is told from which revision on, and how. Never: waits for anything; whoever carries the lines brings the news.
 
 use super::ServeResult;
-use super::answer::{AnswerBody, HttpAnswer};
 use super::form::AnswerEncoding;
-use super::options;
-use super::protobuf::{self, PROTOBUF_WATCH};
-use super::read::{ReadPresentation, check_reached};
+use super::options::{self, check_reached};
+use super::presentation::ReadPresentation;
+use super::protobuf;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::Api;
@@ -56,7 +55,7 @@ enum WatchStart {
 }
 
 /// Opens a watch.
-pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<ActiveWatch> {
     let show = ReadPresentation::from_request(request, asked)?;
     let mut wanted = options::list_selection(request)?;
     if !asked.name.is_empty() {
@@ -85,8 +84,7 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
             watching.revision = revision;
         }
     }
-    let content_type = if watching.is_protobuf() { PROTOBUF_WATCH } else { "application/json" }.into();
-    Ok(HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Watch(Box::new(watching)) })
+    Ok(watching)
 }
 
 fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
@@ -173,7 +171,8 @@ impl ActiveWatch {
         self.encode(word, &value)
     }
 
-    fn is_protobuf(&self) -> bool {
+    /// Whether events are frames of protobuf.
+    pub fn is_protobuf(&self) -> bool {
         self.show.form().encoding == AnswerEncoding::Protobuf
     }
 

@@ -1,12 +1,13 @@
-//! Create, replace and patch.
+//! Create, replace, patch and server-side apply.
 
-use super::apply;
 use super::body;
 use super::options;
-use super::read::ReadPresentation;
+use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::{HttpAnswer, ServeResult};
+use crate::apiserver::apply::ApplyOutcome;
+use crate::apiserver::apply_patch::apply_patch;
 use crate::apiserver::create::create as make;
 use crate::apiserver::patch::{self as edit, PatchType};
 use crate::apiserver::update::{UpdatePart, update};
@@ -75,8 +76,8 @@ pub fn patch(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) ->
 
 /// Patches a part of an object.
 pub fn patch_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
-    if apply::is_asked_for(request) {
-        return apply::apply(api, request, asked, part);
+    if is_apply(request) {
+        return apply(api, request, asked, part);
     }
     let show = ReadPresentation::from_request(request, asked)?;
     let api_version = Some(asked.api_version.clone());
@@ -106,4 +107,28 @@ pub fn change(request: &ApiRequest) -> ServeResult<(PatchType, Value)> {
         return Err(Status::new(Reason::BadRequest, text));
     }
     Ok((language, change))
+}
+
+/// Whether a patch is a server-side apply: it says all that one manager wants of an object.
+fn is_apply(request: &ApiRequest) -> bool {
+    request.content_type.split(';').next().unwrap_or_default().trim() == "application/apply-patch+yaml"
+}
+
+/// Applies what the body says to an object or its status; an object that is not there is made.
+fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
+    let show = ReadPresentation::from_request(request, asked)?;
+    let options = options::of_write(request, "PatchOptions")?;
+    let Some(manager) = request.parameter("fieldManager") else {
+        let message = "Required value: is required for apply patch".to_owned();
+        return Err(options::wrong("PatchOptions", "fieldManager", "FieldValueRequired", message));
+    };
+    let bad = |text: String| Status::new(Reason::BadRequest, text);
+    let read = body::from_yaml(&request.body);
+    let config = body::of_value(read.map_err(|why| bad(format!("error decoding YAML: {why}")))?, asked)?;
+    check_name(&config, asked.name)?;
+    let force = request.flag("force");
+    let done =
+        api.write(options.dry_run, |txn| apply_patch(txn, asked.kind, &config, (manager, force), part, &options))?;
+    let code = if done.outcome == ApplyOutcome::Created { 201 } else { 200 };
+    Ok(written(&show, code, WriteReply::changed(done.object, done.warnings)))
 }

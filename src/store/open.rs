@@ -3,7 +3,6 @@
 use super::durable::DurableRevision;
 use super::state_path::{self, StorePath};
 use super::turnstile::Turnstile;
-use super::txn::LONG_WAL;
 use super::{CommitError, OpenError, Store, StoreError, schema};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -29,6 +28,9 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// Time that a reader waits for rare, short work of SQLite: recovery of the WAL, the last connection's checkpoint.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The WAL is emptied by force when it grew past this because some reader was always there.
+pub(super) const LONG_WAL: u64 = 32 << 20;
 
 /// Settings of a connection. NORMAL: commits are synced by [`Store::sync`] (by it alone a power loss took up to 919 acknowledged
 /// rows). The WAL is copied back every 16 MiB, and cut to that after it was longer. Pages of 32 MiB are

@@ -1,5 +1,6 @@
 //! Writing: one transaction at a time over all processes, all of it or nothing.
 
+use super::open::{LONG_WAL, PATIENCE};
 use super::record::{Counter, LogRow, micros, object_sum, unsigned};
 use super::snapshot::{counter, source::SnapshotSource};
 use super::turnstile::WriteTurn;
@@ -11,9 +12,6 @@ use crate::object::{Key, Str, Time};
 use rusqlite::{ErrorCode, OptionalExtension, Params, params};
 use std::time::{Duration, Instant};
 use tracing::debug_span;
-
-/// The WAL is emptied by force when it grew past this because some reader was always there.
-pub(super) const LONG_WAL: u64 = 32 << 20;
 
 /// Time after which a waiting writer says so.
 const NOTICED: Duration = Duration::from_secs(2);
@@ -78,7 +76,7 @@ impl Store {
         let begun = self.query(|connection| {
             connection.busy_timeout(left)?;
             let begun = connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
-            connection.busy_timeout(super::open::PATIENCE)?;
+            connection.busy_timeout(PATIENCE)?;
             begun
         });
         match begun {
@@ -414,7 +412,7 @@ impl Store {
         let brief = Duration::from_millis(20);
         let _ = self.connection.busy_timeout(brief);
         let is_empty = self.empty_wal();
-        let _ = self.connection.busy_timeout(super::open::PATIENCE);
+        let _ = self.connection.busy_timeout(PATIENCE);
         // In vain: tried again when it has grown as much once more, not at every commit.
         self.long_wal.set(if is_empty == Ok(true) { LONG_WAL } else { length + LONG_WAL });
     }

@@ -3,7 +3,6 @@
 
 use super::ingress_routes::{BlockedListener, IngressListeners, UnboundPort};
 use super::limits::{Limits, StorageKind};
-use super::plan::FilePatterns;
 use super::policy::DeniedConnection;
 use super::pressure::NodePressure;
 use super::usage::{Throttling, Usage, UsageSample};
@@ -362,6 +361,15 @@ impl AttemptEnd {
     pub fn is_start_error(&self) -> bool {
         self.reason.as_deref() == Some(AttemptEnd::START_ERROR)
     }
+}
+
+/// Files of a folder, by patterns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilePatterns {
+    /// The folder that they are relative to.
+    pub folder: String,
+    /// The patterns: `*` is any text within a name, `**` any folders.
+    pub globs: Vec<String>,
 }
 
 /// The kind of probe.

@@ -3,8 +3,8 @@
 //! Lost with the control plane: a loop must do right without it, only later or once too often. Start reading at [`World::remember`].
 
 use super::World;
+use super::facts::ProbeKind;
 use super::ingress_routes::BlockedListener;
-use super::plan::Memory;
 use super::rejected_writes::WriteRefusal;
 use crate::object::{Key, Str, Time};
 use std::collections::{BTreeMap, HashMap};
@@ -18,6 +18,48 @@ pub struct LoopMemory {
     pub autoscalers: HashMap<Str, AutoscalerMemory>,
     /// The blocked listeners that events have reported, by Service or pod.
     pub reported_listeners: BTreeMap<Key, Vec<BlockedListener>>,
+}
+
+/// Something that a loop has to know in its next plan and that no object says. It is lost with the control plane.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Memory {
+    /// An event of this plan reports the blocked listeners of a Service or pod.
+    ListenersReported {
+        /// The Service, or the pod.
+        about: Key,
+    },
+    /// Events of this plan report all denied connections of a pod, and all ports that its programs could not bind.
+    ConnectionsReported {
+        /// The pod.
+        pod_uid: Str,
+    },
+    /// An event of this plan reports the last failure of a probe.
+    ProbeReported {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt that was probed.
+        attempt: u32,
+        /// The probe.
+        kind: ProbeKind,
+    },
+    /// An event of this plan reports that the CPU limit holds an attempt back.
+    ThrottlingReported {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt that was measured.
+        attempt: u32,
+    },
+    /// Recommendations and scalings of an autoscaler.
+    Autoscaler {
+        /// Its uid.
+        uid: Str,
+        /// All that it remembers.
+        state: Box<AutoscalerMemory>,
+    },
 }
 
 /// State that a HorizontalPodAutoscaler keeps between evaluations.

@@ -2,9 +2,11 @@
 //!
 //! Knows: the rows of all objects with the few fields that loops search by ([`Row`]), what the machine last reported ([`Facts`]),
 //! the time, and the seed for chance. [`Plan`] is everything a loop may want done.
-//! Never: decodes an object unless asked, never reads a clock, never changes on its own: only the shell in `reconcile` puts rows and facts.
+//! Never: decodes an object unless asked, never reads a clock, never changes on its own: its owner puts rows and facts, which is the shell in
+//! `reconcile` for the one that loops plan by.
 //! Start reading at [`World`], then [`plan`].
 
+pub mod affinity_kind;
 pub mod control;
 mod derived_cache;
 pub mod facts;
@@ -16,6 +18,7 @@ mod node_cache;
 pub mod orders;
 pub mod plan;
 pub mod pod_affinity_index;
+pub mod pod_term;
 pub mod policy;
 pub mod pressure;
 mod rejected_writes;
@@ -33,23 +36,25 @@ pub mod usage;
 pub mod volume;
 pub mod workload;
 
+pub use affinity_kind::AffinityKind;
 pub use control::{AppliedReport, Loop, RowChange, WaitFilter};
 pub use facts::{
     AttemptEnd, ContainerFacts, ContainerState, Facts, NodeFacts, OrderedStop, PodFacts, Pods, ProbeFacts, ProbeKind,
     ProbeResult, SourceDigests, StaticPod,
 };
 pub use label_index::{SERVICE_NAME, SLICES};
-pub use loop_memory::LoopMemory;
+pub use loop_memory::{LoopMemory, Memory};
 pub use node_cache::NodeSlot;
 pub use orders::Orders;
-pub use plan::{Effect, EventType, Memory, Plan, PlannedEvent, ProbeRun, Propagation, Write, WriteVerb};
-pub use pod_affinity_index::{AffinityKind, AffinityStrength, AffinityTerms};
+pub use plan::{Effect, EventType, Plan, PlannedEvent, ProbeRun, Propagation, Write, WriteVerb};
+pub use pod_affinity_index::{AffinityStrength, AffinityTerms};
+pub use pod_term::PodTerm;
 pub use report::Report;
 pub use resources::{NodeFields, NodeLoad, ResourceRequests, Taint};
 pub use row::{IndexFields, Phase, PodFields, Row};
 pub use scheduling_spec::scheduling_spec;
 pub use start::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision, SimulatedScript, Start};
-pub use topology_counts::{CountedPods, PodTerm, TopologyCounts, TopologyDomains};
+pub use topology_counts::{CountedPods, TopologyCounts, TopologyDomains};
 pub use workload::{ReplicaStatus, WorkloadFields};
 
 use crate::kinds::KindRegistry;
@@ -355,7 +360,7 @@ impl World {
             let node = pod.node.clone().unwrap_or_else(|| "".into());
             let lives = !pod.phase.is_terminal();
             if lives && pod.node.is_some() {
-                self.node_cache.weigh(&node, |load| load.add(pod));
+                self.node_cache.weigh(&node, |load| load.add(&pod.requests));
                 self.stances.add(row, pod);
                 self.crowd_changes(row, 1);
             }
@@ -387,7 +392,7 @@ impl World {
         if let Some(pod) = row.pod() {
             let node = pod.node.as_deref().unwrap_or("");
             if let Some(node) = pod.node.as_ref().filter(|_| !pod.phase.is_terminal()) {
-                self.node_cache.weigh(node, |load| load.subtract(pod));
+                self.node_cache.weigh(node, |load| load.subtract(&pod.requests));
                 self.stances.drop(row, pod);
                 self.crowd_changes(row, -1);
             }

@@ -4,8 +4,9 @@
 //! has carried one out; that is for [`super::facts`]. Lost with the control plane, which then orders everything once more.
 
 use super::World;
+use super::facts::FilePatterns;
 use super::ingress_routes::{HostPort, IngressRoute};
-use super::plan::{Effect, FilePatterns, Route};
+use super::plan::{Effect, Route};
 use super::policy::NetworkPolicyRules;
 use crate::object::{Key, Str};
 use std::collections::BTreeMap;

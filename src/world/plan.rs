@@ -1,12 +1,12 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
-use super::facts::ProbeKind;
+use super::facts::{FilePatterns, ProbeKind};
 use super::ingress_routes::{HostPort, IngressRoute};
 use super::limits::{Limits, StorageLimit};
-use super::loop_memory::AutoscalerMemory;
+use super::loop_memory::Memory;
+use super::pod_term::PodTerm;
 use super::policy::NetworkPolicyRules;
 use super::start::{Start, StartImage};
-use super::topology_counts::PodTerm;
 use super::volume::Volume;
 use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::{Key, Object, Str, Time};
@@ -214,57 +214,6 @@ pub enum Effect {
         /// Its volumes.
         volumes: std::sync::Arc<[Volume]>,
     },
-}
-
-/// Something that a loop has to know in its next plan and that no object says. It is lost with the control plane.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Memory {
-    /// An event of this plan reports the blocked listeners of a Service or pod.
-    ListenersReported {
-        /// The Service, or the pod.
-        about: Key,
-    },
-    /// Events of this plan report all denied connections of a pod, and all ports that its programs could not bind.
-    ConnectionsReported {
-        /// The pod.
-        pod_uid: Str,
-    },
-    /// An event of this plan reports the last failure of a probe.
-    ProbeReported {
-        /// The pod.
-        pod_uid: Str,
-        /// The container.
-        container: Str,
-        /// The attempt that was probed.
-        attempt: u32,
-        /// The probe.
-        kind: ProbeKind,
-    },
-    /// An event of this plan reports that the CPU limit holds an attempt back.
-    ThrottlingReported {
-        /// The pod.
-        pod_uid: Str,
-        /// The container.
-        container: Str,
-        /// The attempt that was measured.
-        attempt: u32,
-    },
-    /// Recommendations and scalings of an autoscaler.
-    Autoscaler {
-        /// Its uid.
-        uid: Str,
-        /// All that it remembers.
-        state: Box<AutoscalerMemory>,
-    },
-}
-
-/// Files of a folder, by patterns.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FilePatterns {
-    /// The folder that they are relative to.
-    pub folder: String,
-    /// The patterns: `*` is any text within a name, `**` any folders.
-    pub globs: Vec<String>,
 }
 
 /// The complete route of a Service. Addresses without endpoints refuse connections.

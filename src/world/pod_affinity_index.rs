@@ -2,20 +2,14 @@
 //!
 //! Pods of one workload share the same terms, so each distinct text is parsed once.
 
-use super::{PodTerm, Row, World, row::PodFields};
-use crate::object::{Key, Object, Str};
-use serde_json::{Value, json};
+use super::affinity_kind::AffinityKind;
+use super::pod_term::PodTerm;
+use super::row::PodFields;
+use super::{Row, World};
+use crate::object::{Key, Str};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Kind of affinity term.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AffinityKind {
-    /// Required anti-affinity: it refuses nodes to others, too.
-    Shuns,
-    /// Required affinity, and what is preferred: others are ranked by it.
-    Likes,
-}
 
 /// Strength of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,22 +32,7 @@ pub struct AffinityTerms {
     pub terms: Vec<(PodTerm, AffinityStrength)>,
 }
 
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-
 impl AffinityKind {
-    /// Returns a pod's terms of this kind as text.
-    pub(super) fn said_by(self, pod: &Object) -> Option<Str> {
-        let terms = |field: &str, strength: &str| pod.items(&["spec", "affinity", field, strength]);
-        let said = match self {
-            AffinityKind::Shuns => [terms("podAntiAffinity", REQUIRED), &[], &[]],
-            AffinityKind::Likes => {
-                [terms("podAffinity", REQUIRED), terms("podAffinity", PREFERRED), terms("podAntiAffinity", PREFERRED)]
-            }
-        };
-        said.iter().any(|terms| !terms.is_empty()).then(|| json!(said).to_string().into())
-    }
-
     fn text(self, pod: &PodFields) -> Option<&Str> {
         match self {
             AffinityKind::Shuns => pod.shuns.as_ref(),

@@ -1,12 +1,13 @@
 //! Reports from the machine, and how each one changes the facts.
 
 use super::facts::{
-    BuildStage, ContainerFacts, ContainerState, Facts, LastBuild, OrderedStop, PodFacts, ProbeFacts, ProbeKind,
-    ProbeResult, SourceDigests, ThrottlingState,
+    BuildStage, ContainerFacts, ContainerState, Facts, FilePatterns, LastBuild, OrderedStop, PodFacts, ProbeFacts,
+    ProbeKind, ProbeResult, SourceDigests, ThrottlingState,
 };
 use super::ingress_routes::{BlockedListener, IngressListeners, UnboundPort};
 use super::limits::{Limits, StorageKind};
-use super::plan::{Effect, FilePatterns, Memory};
+use super::loop_memory::Memory;
+use super::plan::Effect;
 use super::policy::DeniedConnection;
 use super::start::Start;
 use super::usage::UsageSample;

@@ -1,6 +1,5 @@
 //! Resources in the scheduler's units: what pods ask for, what nodes offer.
 
-use super::row::PodFields;
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str, Time};
 use serde_json::Value;
@@ -158,15 +157,15 @@ pub struct NodeLoad {
 }
 
 impl NodeLoad {
-    /// Counts a pod.
-    pub fn add(&mut self, pod: &PodFields) {
-        self.requests.add(&pod.requests);
+    /// Counts a pod with these requests.
+    pub fn add(&mut self, requests: &ResourceRequests) {
+        self.requests.add(requests);
         self.pods += 1;
     }
 
-    /// Counts a pod no more.
-    pub fn subtract(&mut self, pod: &PodFields) {
-        self.requests.subtract(&pod.requests);
+    /// Counts a pod with these requests no more.
+    pub fn subtract(&mut self, requests: &ResourceRequests) {
+        self.requests.subtract(requests);
         self.pods -= 1;
     }
 }

@@ -113,7 +113,7 @@ pub fn machine() -> MachineCapacity {
 pub fn key_of(body: &Value) -> Key {
     let object = Object(body.clone());
     let kind = kinds::by_kind(object.api_version(), object.kind()).expect("a known kind");
-    create::key_of(kind, &object)
+    kloop::apiserver::rules::names::key_of(kind, &object)
 }
 
 impl Scene {

@@ -2,7 +2,7 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::create::key_of;
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::transaction::Transaction;
 use crate::controllers::resourcequota;
 use crate::object::quantity::Quantity;

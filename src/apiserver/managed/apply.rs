@@ -8,7 +8,7 @@ use super::granularity::ValueShape;
 use super::typed;
 use super::update::owned;
 use crate::apiserver::ApiResult;
-use crate::apiserver::apply::{LAST_APPLIED, last_applied};
+use crate::apiserver::last_applied::{LAST_APPLIED, last_applied};
 use crate::kinds::{Kind, UnknownField};
 use crate::object::{Cause, Object, Reason, Status, Time, time};
 use serde_json::{Value, json};

@@ -1,10 +1,19 @@
-//! Names that the server makes: uids and `generateName`.
+//! Names: the keys of objects, and what the server makes itself, uids and `generateName`.
+
+use crate::kinds::Kind;
+use crate::object::{Key, Object};
 
 /// The alphabet of generated names: no vowels, no digits that look like letters (`k8s.io/apimachinery/pkg/util/rand`).
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Longest base that still leaves room for the suffix in a label of 63 characters.
 const MAX_BASE: usize = 58;
+
+/// The key that an object of this kind stands under.
+pub fn key_of(kind: &Kind, object: &Object) -> Key {
+    let namespace = if kind.namespaced { object.namespace() } else { "" };
+    Key::new(kind.resource, namespace, object.name())
+}
 
 /// Five letters after the base, cut to 58 characters.
 pub fn generate(base: &str, mut chance: u64) -> String {

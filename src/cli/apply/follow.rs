@@ -2,7 +2,7 @@
 //! was changed by hand goes back with the next look. What cannot be read or applied is told, and tried again: nothing is pruned meanwhile.
 
 use super::{Args, apply_once, prune};
-use crate::apiserver::create::key_of;
+use crate::apiserver::rules::names::key_of;
 use crate::cli::{CliResult, CommandContext, Failure, flags, kustomize};
 use crate::object::Object;
 use crate::runtime::debounced_watch::DebouncedWatch;
@@ -80,7 +80,7 @@ fn watched(args: &Args) -> CliResult<Vec<PathBuf>> {
     // Missing parts of a kustomization may appear later; a missing kustomization is an error.
     match Path::new(&args.files.kustomize).is_dir() && !folders.is_empty() {
         true => Ok(folders),
-        false => kustomize::manifests(&args.files.kustomize).map(|_| folders),
+        false => kustomize::build_folder(&args.files.kustomize).map(|_| folders),
     }
 }
 

@@ -1,10 +1,11 @@
 //! `kloop apply view-last-applied` and `set-last-applied`: the annotation that remembers what was applied.
 
-use crate::apiserver::apply::LAST_APPLIED;
+use crate::apiserver::last_applied::LAST_APPLIED;
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::update::UpdatePart;
+use crate::cli::dry_run::DryRun;
 use crate::cli::files::{self, FileFlags};
-use crate::cli::flags::{DryRun, PrintFlags, WriteFlags};
+use crate::cli::flags::{PrintFlags, WriteFlags};
 use crate::cli::targets::{self, ScopeFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::go::json::to_json;

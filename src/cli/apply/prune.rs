@@ -1,11 +1,11 @@
 //! `kloop apply --prune`: what an earlier apply made and the manifests do not have any more is deleted.
 
 use super::Args;
-use crate::apiserver::apply::LAST_APPLIED;
-use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::last_applied::LAST_APPLIED;
 use crate::apiserver::read::{self, ListSelection};
-use crate::cli::flags::DryRun;
+use crate::apiserver::rules::names::key_of;
+use crate::cli::dry_run::DryRun;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::{Kind, KindRegistry};
 use crate::object::{Object, Selector};

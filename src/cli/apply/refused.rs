@@ -1,7 +1,8 @@
 //! A refused patch, framed as kubectl frames it: with the patch, the object and the file.
 
-use crate::apiserver::apply::{self, LAST_APPLIED};
-use crate::apiserver::create::key_of;
+use crate::apiserver::apply::three_way;
+use crate::apiserver::last_applied::{LAST_APPLIED, missing_annotation, with_last_applied};
+use crate::apiserver::rules::names::key_of;
 use crate::cli::files::Manifest;
 use crate::cli::{CommandContext, Failure};
 use crate::go::fmt;
@@ -19,15 +20,15 @@ pub fn patch(
     overwrite: bool,
     status: Status,
 ) -> Failure {
-    let plain = |status: Status| Failure::in_manifest(status, "patching", manifest);
+    let plain = |status: Status| manifest.refusal("patching", status);
     let live = context.read_view(|txn| txn.get(&key_of(kind, object)));
     let Ok(Some(live)) = live else { return plain(status) };
     let last = live.annotation(LAST_APPLIED);
     if last.is_none() {
-        context.warn(&[apply::missing_annotation(kind, live.name())]);
+        context.warn(&[missing_annotation(kind, live.name())]);
     }
     let original = last.and_then(|text| serde_json::from_str(text).ok());
-    let change = apply::three_way(kind, original.as_ref(), &apply::with_last_applied(object), &live, overwrite);
+    let change = three_way(kind, original.as_ref(), &with_last_applied(object), &live, overwrite);
     let (Ok(change), Failure::Api { status, doing, hints }) = (change, plain(status.clone())) else {
         return plain(status);
     };

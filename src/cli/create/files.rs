@@ -2,8 +2,9 @@
 
 use crate::apiserver::create::create;
 use crate::apiserver::{FieldValidation, Transaction};
+use crate::cli::dry_run::DryRun;
 use crate::cli::files::{self, FileFlags, Manifest};
-use crate::cli::flags::{DryRun, MakeFlags};
+use crate::cli::flags::MakeFlags;
 use crate::cli::{CliResult, CommandContext, Failure, control_plane, targets};
 use crate::kinds::Kind;
 use crate::object::Object;
@@ -48,7 +49,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
                     needs_plane = needs_plane.or(Some(kind).filter(|kind| control_plane::is_needed_for(kind)));
                     args.make.change.print_change(context, kind, &done.object, "created", dry_run)
                 }
-                Err(status) => Err(Failure::in_manifest(status, "creating", manifest)),
+                Err(status) => Err(manifest.refusal("creating", status)),
             };
             refused.extend(told.err().map(|failure| (place, failure)));
         });

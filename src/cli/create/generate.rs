@@ -4,7 +4,8 @@
 
 use crate::apiserver::create::create;
 use crate::apiserver::patch::{PatchType, patched};
-use crate::cli::flags::{DryRun, MakeFlags};
+use crate::cli::dry_run::DryRun;
+use crate::cli::flags::MakeFlags;
 use crate::cli::relative::{current_folder, record};
 use crate::cli::{CliResult, CommandContext, Failure, control_plane};
 use crate::kinds;

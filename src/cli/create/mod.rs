@@ -5,7 +5,6 @@
 mod binding;
 mod configmap;
 mod cronjob;
-pub mod data_sources;
 mod deployment;
 mod files;
 pub mod generate;

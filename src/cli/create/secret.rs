@@ -1,7 +1,7 @@
 //! `kloop create secret`: generic, tls, docker-registry.
 
-use super::data_sources::DataSourceFlags;
 use super::generate::GeneratorFlags;
+use crate::cli::data_sources::DataSourceFlags;
 use crate::cli::{CliResult, CommandContext, Failure, input};
 use crate::object::io_error_text;
 use base64::Engine;

@@ -1,7 +1,7 @@
 //! `kloop help`: the page of a command or of a topic.
 
 use super::topics::{ALL, Topic, similar};
-use super::{page, pager, subcommands};
+use super::{VerbGroups, page, pager, subcommands};
 use crate::cli::{CliResult, CommandContext, Failure, grammar};
 use clap::Command;
 
@@ -24,8 +24,8 @@ pub struct Args {
     words: Vec<String>,
 }
 
-/// Runs the verb.
-pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+/// Runs the verb; `groups` are the headings of the first page.
+pub fn run(args: Args, groups: VerbGroups, context: &mut CommandContext) -> CliResult {
     let mut grammar = grammar::command();
     grammar.build();
     if let [name] = &args.words[..]
@@ -41,7 +41,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             verb = found;
         }
     }
-    context.print(&page(&path, verb))
+    context.print(&page(&path, verb, groups))
 }
 
 /// The error about a word that names neither a command nor a topic, with the names that resemble it.

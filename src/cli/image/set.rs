@@ -2,7 +2,8 @@
 
 use crate::apiserver::create::create;
 use crate::cli::change::change;
-use crate::cli::flags::{ChangeFlags, DryRun};
+use crate::cli::dry_run::DryRun;
+use crate::cli::flags::ChangeFlags;
 use crate::cli::relative::{current_folder, record};
 use crate::cli::targets::Target;
 use crate::cli::{CliResult, CommandContext, Failure, key_changes};

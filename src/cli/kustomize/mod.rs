@@ -2,7 +2,6 @@
 
 pub mod build;
 
-use super::files::Manifest;
 use super::{CliResult, CommandContext, Failure};
 use crate::object::{io_error_text, yaml};
 use build::{BuildResource, FileAccess, FoundPath};
@@ -159,9 +158,8 @@ fn file_name(resource: &BuildResource) -> String {
     parts.join("_").to_lowercase().replace('/', "-") + ".yaml"
 }
 
-/// Builds the kustomization of a folder and returns manifests; deprecated fields are reported once while they stay the
-/// same.
-pub fn manifests(folder: &str) -> CliResult<Vec<Manifest>> {
+/// Builds the kustomization of a folder; deprecated fields are reported once while they stay the same.
+pub fn build_folder(folder: &str) -> CliResult<Vec<BuildResource>> {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut warnings = Vec::new();
     let built = build::build(&DiskFiles::new(false), folder, &mut warnings);
@@ -170,7 +168,7 @@ pub fn manifests(folder: &str) -> CliResult<Vec<Manifest>> {
         warnings.iter().for_each(|warning| eprintln!("{warning}"));
         *told = warnings;
     }
-    Ok(built.map_err(Failure::plain)?.into_iter().map(Manifest::built).collect())
+    built.map_err(Failure::plain)
 }
 
 /// The folders whose files a build of this one depends on, as far as it gets.

@@ -6,7 +6,8 @@ pub mod annotate;
 pub mod label;
 
 use super::change::change;
-use super::flags::{ChangeFlags, DryRun};
+use super::dry_run::DryRun;
+use super::flags::ChangeFlags;
 use super::key_changes::{self, KeyChanges};
 use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{CliResult, CommandContext, Failure};

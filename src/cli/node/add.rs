@@ -3,7 +3,8 @@
 use super::taint;
 use crate::apiserver::WriteOptions;
 use crate::apiserver::create::create;
-use crate::cli::flags::{ChangeFlags, DryRun};
+use crate::cli::dry_run::DryRun;
+use crate::cli::flags::ChangeFlags;
 use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use crate::kinds;
 use crate::object::quantity::Quantity;

@@ -1,12 +1,13 @@
 //! `kloop drain`: cordons nodes and moves their pods away, as far as disruption budgets allow.
 
 use super::{cordon_one, find};
-use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::evict::evict;
 use crate::apiserver::read::{self, ListSelection};
+use crate::apiserver::rules::names::key_of;
 use crate::cli::deadline::Deadline;
-use crate::cli::flags::{self, DryRun, WriteFlags};
+use crate::cli::dry_run::DryRun;
+use crate::cli::flags::{self, WriteFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::selector::{FieldSelector, Selector};

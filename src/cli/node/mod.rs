@@ -10,7 +10,7 @@ mod stop;
 pub mod taint;
 
 use super::change::change;
-use super::flags::DryRun;
+use super::dry_run::DryRun;
 use super::targets::Target;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read::{self, ListSelection};

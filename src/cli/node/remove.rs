@@ -1,8 +1,8 @@
 //! `kloop node remove`: takes a node out of the cluster; its pods are collected after it.
 
 use super::find;
-use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::rules::names::key_of;
 use crate::cli::flags::WriteFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 

@@ -1,7 +1,8 @@
 //! `kloop taint`: what keeps pods away from a node.
 
 use crate::cli::change::change;
-use crate::cli::flags::{ChangeFlags, DryRun, ValidateFlag};
+use crate::cli::dry_run::DryRun;
+use crate::cli::flags::{ChangeFlags, ValidateFlag};
 use crate::cli::targets::{self, ScopeFlags, Target};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::{Object, label};

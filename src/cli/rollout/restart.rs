@@ -2,7 +2,8 @@
 
 use super::{for_each_workload, rollout_failure};
 use crate::cli::change::change;
-use crate::cli::flags::{ChangeFlags, DryRun};
+use crate::cli::dry_run::DryRun;
+use crate::cli::flags::ChangeFlags;
 use crate::cli::targets::{Target, TargetFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::time;

@@ -1,6 +1,6 @@
 //! The revisions that a rollout has left behind: ReplicaSets of a Deployment, ControllerRevisions of the others.
 
-use crate::apiserver::create::key_of;
+use crate::apiserver::rules::names::key_of;
 use crate::cli::targets::Target;
 use crate::cli::{CliResult, CommandContext};
 use crate::kinds::merge_rules;

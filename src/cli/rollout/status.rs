@@ -1,7 +1,7 @@
 //! `kloop rollout status`: how far a rollout is, until it is done.
 
 use super::{group_kind, required};
-use crate::apiserver::create::key_of;
+use crate::apiserver::rules::names::key_of;
 use crate::cli::deadline::Deadline;
 use crate::cli::flags;
 use crate::cli::targets::{self, Target, TargetFlags};

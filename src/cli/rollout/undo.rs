@@ -2,9 +2,10 @@
 
 use super::revisions::{self, WorkloadRevision, described, without_hash};
 use super::{for_each_workload, group_kind};
-use crate::apiserver::apply::LAST_APPLIED;
+use crate::apiserver::last_applied::LAST_APPLIED;
 use crate::cli::change::change;
-use crate::cli::flags::{ChangeFlags, DryRun};
+use crate::cli::dry_run::DryRun;
+use crate::cli::flags::ChangeFlags;
 use crate::cli::targets::{Target, TargetFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Object;

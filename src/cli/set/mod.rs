@@ -10,7 +10,8 @@ mod serviceaccount;
 pub mod subject;
 
 use super::change::change;
-use super::flags::{ChangeFlags, DryRun};
+use super::dry_run::DryRun;
+use super::flags::ChangeFlags;
 use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;

@@ -16,8 +16,8 @@ use super::probe::ProbeRoute;
 use super::wire::{ControlGroup, SoftBounds};
 use super::{build, descriptors, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
 use crate::object::{Str, Time};
+use crate::world::facts::FilePatterns;
 use crate::world::limits::Limits;
-use crate::world::plan::FilePatterns;
 use crate::world::policy::Cidr;
 use crate::world::start::StartImage;
 use crate::world::{Effect, PodFacts, Report};
@@ -94,13 +94,10 @@ pub struct Machine {
     strangers: Vec<PathBuf>,
 }
 
-/// The running program itself, even if the file was replaced or removed meanwhile.
-pub const THIS: &str = "/proc/self/exe";
-
 impl Machine {
     /// Takes the state folder for a leader of this epoch. Ask for the [`Machine::inventory`] before ordering anything.
     pub fn open(state: &Path, epoch: u64, report: Box<dyn Fn(Report) + Send + Sync>) -> Result<Machine> {
-        Machine::open_with(state, epoch, Path::new(THIS), image::Environment::of_this_process(), report)
+        Machine::open_with(state, epoch, Path::new(super::THIS), image::Environment::of_this_process(), report)
     }
 
     /// As [`Machine::open`], with another program for the shims and another environment for all containers.

@@ -38,7 +38,7 @@ impl ZygoteHandle {
     pub fn control(&mut self, context: &MachineContext) -> Result<&OwnedFd> {
         if self.0.is_none() {
             let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            let child = spawn::helper(&context.program, &[b"shim"], theirs.as_fd())
+            let child = spawn::helper(&context.program, &[b"shim"], theirs.as_fd(), false)
                 .with_context(|| format!("cannot execute {}", context.program.display()))?;
             self.0 = Some((ours, child));
         }

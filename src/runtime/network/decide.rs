@@ -1,6 +1,7 @@
 //! Decides about a socket call, from the call and the pod's address alone.
 
 use super::routes::DNS_PORT;
+use crate::runtime::low_ports::PODS;
 use crate::world::ingress_routes;
 use crate::world::start::DnsTarget;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -43,14 +44,7 @@ pub enum CallDecision {
 
 /// Third bytes of the addresses of pods, and of Services: `127.N.1.1` to `127.N.127.254`, `127.N.128.1` to `127.N.191.254`, and
 /// `127.N.192.1` to `127.N.254.254` for load balancers, `127.N.255.1` for Ingresses.
-const PODS: std::ops::RangeInclusive<u8> = 1..=127;
 const SERVICES: std::ops::RangeInclusive<u8> = 128..=255;
-
-/// Whether this is an address of a pod of its own; pods on the host's network have another.
-pub fn is_pod(ip: Ipv4Addr) -> bool {
-    let [loopback, network, third, _] = ip.octets();
-    loopback == 127 && network > 0 && PODS.contains(&third)
-}
 
 /// An address as IPv4 knows it; none for the rest of IPv6.
 pub fn v4(asked: SocketAddr) -> Option<SocketAddrV4> {

@@ -22,6 +22,7 @@ pub mod listener_channel;
 pub mod policies;
 mod proxy;
 pub mod publisher;
+mod random;
 mod resolver;
 pub mod routes;
 mod seccomp_notify;
@@ -30,7 +31,6 @@ mod tables;
 mod worker_pool;
 
 pub use affinity::SessionAffinity;
-pub use decide::is_pod;
 pub use ingress::is_key_of_another;
 pub use listener_channel::ListenerChannel;
 pub use resolver::found as resolver_of;

@@ -6,14 +6,13 @@
 
 use super::super::folder;
 use super::affinity::{AffinitySession, SessionAffinity};
+use super::random::random_number;
 use super::tables;
 use crate::object::Str;
 use crate::world::plan::{Route, RoutePort};
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -142,19 +141,6 @@ impl EndpointChoice {
     pub fn taken(self, affinity: &SessionAffinity, to: SocketAddrV4) {
         self.session.into_iter().for_each(|session| affinity.remember(session, to));
     }
-}
-
-thread_local! {
-    /// Source of randomness, seeded once by the system, and the number of uses.
-    static CHANCE: (RandomState, Cell<u64>) = (RandomState::new(), Cell::new(0));
-}
-
-/// A random number; good enough to choose by, and for nothing secret.
-pub fn random_number() -> u64 {
-    CHANCE.with(|(chance, count)| {
-        count.set(count.get().wrapping_add(1));
-        chance.hash_one(count.get())
-    })
 }
 
 /// Chooses the endpoint for a client of a Service's port, by the text of the Service's file.

@@ -4,6 +4,7 @@
 //! not read again, so that a connection costs one small read and not some files. Nobody relies on the stamp alone: what was read
 //! is forgotten after a second.
 
+use super::random::random_number;
 use rustix::fs::{Mode, OFlags};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ const KEPT: usize = 1024;
 pub fn renew(state: &Path) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(state.join(STAMP), flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all_at(&super::routes::random_number().to_ne_bytes(), 0)
+    file.write_all_at(&random_number().to_ne_bytes(), 0)
 }
 
 /// The tables of a cluster.

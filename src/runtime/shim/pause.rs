@@ -22,13 +22,6 @@ pub struct PauseProcess {
     said: OwnedFd,
 }
 
-/// Returns the children of a shim, with the children of its pause process in its place.
-pub fn descendants(shim: i32) -> Vec<i32> {
-    let is_pause = |pid: i32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"pause\n");
-    let children = process::children(shim).into_iter();
-    children.flat_map(|pid| if is_pause(pid) { process::children(pid) } else { vec![pid] }).collect()
-}
-
 impl PauseProcess {
     /// None where what it adopts could not be ended: that is no child of its shim's.
     fn spawn() -> Result<Option<PauseProcess>, String> {

@@ -1,14 +1,14 @@
 //! Requests to a shim, and their answers.
 
 use super::super::limits::group;
-use super::super::network::{self, ListenerChannel};
+use super::super::network::ListenerChannel;
 use super::super::pid_namespace::PidNamespace;
 use super::super::process::ProcessIdentity;
 use super::super::wire::{
     ContainerRecord, ControlGroup, ExecOutcome, ExecRequest, LaunchRequest, RecordedState, RecordedStop,
     RequestEnvelope, SessionRequest, ShimAnswer, ShimRequest, SoftBounds, now_nanos,
 };
-use super::super::{folder, pty, spawn, view, volumes};
+use super::super::{folder, low_ports, pty, spawn, view, volumes};
 use super::announcer::Announcer;
 use super::launch::{self, LaunchContext, LaunchRefusal, PreparedAttempt, StartedAttempt};
 use super::successor::ExpectedStart;
@@ -266,7 +266,7 @@ impl Shim {
     }
 
     fn address(&self) -> Option<Ipv4Addr> {
-        self.record.pod.ip.parse().ok().filter(|ip| network::is_pod(*ip))
+        self.record.pod.ip.parse().ok().filter(|ip| low_ports::is_pod(*ip))
     }
 
     fn exec(&mut self, client: u64, exec: &ExecRequest) {

@@ -1,7 +1,7 @@
 //! Volumes, and folders that are seen as they are, put in their places below the new root.
 
-use super::compose::RequiredPath;
 use super::describe_error;
+use super::layer::RequiredPath;
 use crate::object::io_error_text;
 use crate::runtime::file_tree::{self, path_of};
 use crate::runtime::volumes;

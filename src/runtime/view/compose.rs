@@ -4,27 +4,18 @@
 //! on top. An ordinary user cannot (the kernel locks the mounts together), so there the folder is made anew and its entries are laid
 //! out one by one. What an overlay would break (`/proc`, sockets in `/run`) is bound as it is, and so is what this user cannot change.
 
-use super::layer::LayerFolder;
+use super::layer::{LayerFolder, RequiredPath};
 use super::mounted::{self, Mounted};
 use super::private_dirs::{PrivateDir, SHM};
-use super::{bind, devices, path_of, services};
+use super::{bind, create_folder, devices, path_of, services};
 use crate::object::io_error_text;
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{mount_bind, mount_bind_recursive};
 use rustix::process::{getegid, geteuid};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-
-/// A path that must be there in the end.
-#[derive(Debug, PartialEq)]
-pub struct RequiredPath {
-    /// The path.
-    pub path: PathBuf,
-    /// Whether it is a folder; a file otherwise.
-    pub is_folder: bool,
-}
 
 /// Folder of devices; every container has its own.
 const DEVICES: &str = "/dev";
@@ -138,16 +129,6 @@ fn foreign(path: &Path) -> Option<PathBuf> {
             .is_some_and(|who| who != mine || who.0 == NOBODY || who.1 == NOBODY)
     };
     real.ancestors().filter(|folder| folder.components().count() > 2).find(is_foreign).map(Path::to_owned)
-}
-
-/// Makes a folder unless it is there.
-pub fn create_folder(path: &Path, mode: u32) -> Result<(), String> {
-    match fs::DirBuilder::new().mode(mode).create(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(format!("cannot make {}: {error}", path.display(), error = io_error_text(error)))
-        }
-        _ => Ok(()),
-    }
 }
 
 impl ViewComposer<'_> {

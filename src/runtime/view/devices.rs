@@ -1,7 +1,6 @@
 //! A container's own `/dev`: the machine's devices without its terminals and disks, and terminals of its own.
 
-use super::compose::create_folder;
-use super::{bind, describe_error, path_of};
+use super::{bind, create_folder, describe_error, path_of};
 use crate::object::io_error_text;
 use rustix::fs::{Access, CWD, FileType, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive};

@@ -1,7 +1,6 @@
 //! A layer over one folder of the machine: what is written goes into a tmpfs, what was not written is the machine's.
 
-use super::compose::{RequiredPath, create_folder};
-use super::path_of;
+use super::{create_folder, path_of};
 use crate::object::io_error_text;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchmod, openat};
 use rustix::mount::{MountFlags, mount};
@@ -9,6 +8,15 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// A path that must be there in the end.
+#[derive(Debug, PartialEq)]
+pub struct RequiredPath {
+    /// The path.
+    pub path: PathBuf,
+    /// Whether it is a folder; a file otherwise.
+    pub is_folder: bool,
+}
 
 /// Folder for layers.
 pub struct LayerFolder<'a> {

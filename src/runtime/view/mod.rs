@@ -4,7 +4,7 @@
 //! that maps the user to itself), so it ends with the container and nothing is left to unmount. Everything that is written lies in
 //! one tmpfs: a restart starts fresh. Never: changes a file of the machine, or a mount that anybody else sees.
 //! Start reading at [`enter`]; `base_mounts` is what all of them begin with, `compose` lays the machine's files out below the new root,
-//! `layer` takes what is written, `own` are the folders that they do not share with it (`shm` the one that a pod's containers share),
+//! `layer` takes what is written, `private_dirs` are the folders that they do not share with it (`shm` the one that a pod's containers share),
 //! `bind` puts the volumes there.
 
 pub mod base_mounts;
@@ -12,6 +12,7 @@ mod bind;
 mod compose;
 mod devices;
 mod layer;
+mod make_shm;
 mod mounted;
 mod name;
 mod private_dirs;
@@ -38,6 +39,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -121,8 +123,8 @@ pub fn enter(
     for (number, path) in view.fresh.iter().enumerate() {
         binds.push(bind::BindMount::fresh(&base.join(format!("v{number}")), path, view.fresh_owner)?);
     }
-    let mut wanted: Vec<compose::RequiredPath> = binds.iter().map(bind::BindMount::required_path).collect();
-    wanted.push(compose::RequiredPath { path: cwd.to_owned(), is_folder: true });
+    let mut wanted: Vec<layer::RequiredPath> = binds.iter().map(bind::BindMount::required_path).collect();
+    wanted.push(layer::RequiredPath { path: cwd.to_owned(), is_folder: true });
     let pods = pod.parent().unwrap_or(pod);
     let mounts = begun.mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
     let shown: Vec<&Path> = view.shown.iter().map(Path::new).chain([pod, cwd]).collect();
@@ -287,6 +289,16 @@ fn among_own_users() -> Result<(), Failure> {
         .and_then(|()| write("uid_map", map(user)))
         .and_then(|()| write("gid_map", map(group)))
         .map_err(failed("map the user to itself"))
+}
+
+/// Makes a folder unless it is there.
+fn create_folder(path: &Path, mode: u32) -> Result<(), String> {
+    match fs::DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(format!("cannot make {}: {error}", path.display(), error = io_error_text(error)))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn describe_error<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {

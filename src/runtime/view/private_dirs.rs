@@ -4,7 +4,7 @@
 //! An entry is what lies directly in one. It is seen when the cluster's own folder lies in it, or something that the container was
 //! started with: its working folder, the manifest's, its program, a file or folder that a word of its command names.
 
-use super::{path_of, shm};
+use super::{create_folder, path_of, shm};
 use crate::object::io_error_text;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2};
 use rustix::io::Errno;
@@ -81,7 +81,7 @@ impl PrivateDir {
             Some(mount) => shm::put(mount, &place).map_err(failed)?,
             None => {
                 let fresh = &base.join(self.at.file_name().unwrap_or_default());
-                super::compose::create_folder(fresh, 0o777)?;
+                create_folder(fresh, 0o777)?;
                 let _ = fs::set_permissions(fresh, fs::Permissions::from_mode(0o1777));
                 mount_bind(fresh, path_of(&place)).map_err(failed)?;
             }

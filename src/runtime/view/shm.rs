@@ -3,59 +3,25 @@
 //! It is a tmpfs in a mount namespace in which nothing runs. The pod's shim keeps that, so it outlives every container and goes with the
 //! shim; a container that begins takes a copy of the mount along. Never: the memory of a container that sees the machine's files.
 
-use super::super::folder;
-use super::base_mounts::{BaseMounts, BaseMountsState, run_in_fork};
 use super::path_of;
 use crate::object::io_error_text;
-use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree};
+use rustix::fs::CWD;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The memory of one pod.
 pub struct PodShm {
-    mounts: OwnedFd,
+    pub(super) mounts: OwnedFd,
     /// Its path among those mounts.
-    at: PathBuf,
+    pub(super) at: PathBuf,
     /// Its folder, to look into.
-    root: OwnedFd,
+    pub(super) root: OwnedFd,
 }
 
 impl PodShm {
-    /// That of a pod, made when there is none yet; none where namespaces cannot be had. Only for a process of one thread.
-    pub fn find_or_make<'a>(
-        known: &'a mut Option<PodShm>,
-        pod: &Path,
-        ground: &mut BaseMountsState,
-    ) -> Option<&'a PodShm> {
-        if known.is_none() {
-            *known = ground.current().and_then(|ground| PodShm::create(pod, ground).ok());
-        }
-        known.as_ref()
-    }
-
-    fn create(pod: &Path, ground: &BaseMounts) -> Result<PodShm, String> {
-        let at = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
-        folder::private_folder(&at).map_err(|error| format!("{error:#}"))?;
-        let lay = || {
-            ground.enter(false, false, None)?;
-            // Shared memory is not executable (as in container runtimes).
-            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-            mount("tmpfs", &at, "tmpfs", flags, Some(c"mode=1777")).map(|()| true).map_err(failed)
-        };
-        run_in_fork(lay, |process, _| {
-            let open = |path: &str, flags| {
-                let path = format!("/proc/{}/{path}", process.as_raw_nonzero());
-                openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(failed)
-            };
-            let mounts = open("ns/mnt", OFlags::RDONLY)?;
-            let root = open(&format!("root{}", at.display()), OFlags::RDONLY | OFlags::DIRECTORY)?;
-            Ok(PodShm { mounts, at: at.clone(), root })
-        })
-    }
-
     /// Whether anything is in it.
     pub fn holds_any(&self) -> bool {
         fs::read_dir(path_of(&self.root)).is_ok_and(|mut entries| entries.next().is_some())
@@ -74,6 +40,6 @@ pub fn put(copy: &OwnedFd, place: &OwnedFd) -> rustix::io::Result<()> {
     move_mount(copy, "", place, "", flags)
 }
 
-fn failed(error: impl std::fmt::Display) -> String {
+pub(super) fn failed(error: impl std::fmt::Display) -> String {
     format!("cannot share memory within the pod: {error}", error = io_error_text(error))
 }

@@ -1,15 +1,20 @@
 //! InterPodAffinity's score: near which pods a pod would like to be, and which pods would like it near or not.
 
 use super::{TermMatches, holders};
-use crate::scheduler::filter::PodQuery;
-use crate::scheduler::score::RankedNode;
-use crate::world::{AffinityKind, AffinityStrength, TopologyCounts};
+use crate::scheduler::pod_constraints::PodConstraints;
+use crate::scheduler::ranked_node::RankedNode;
+use crate::world::scheduler_profile::SchedulerProfile;
+use crate::world::{AffinityKind, AffinityStrength, Row, TopologyCounts, World};
 
 /// Scores of nodes, 0 to 100; empty when no preference applies.
-pub fn scores(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
-    let own =
-        asks.wants.liked.iter().map(|(wish, weight)| (TermMatches::from_term(asks.world, wish).domain_counts, *weight));
-    let likings: Vec<(TopologyCounts, i64)> = own.chain(terms_about_pod(asks)).collect();
+pub fn scores(
+    world: &World,
+    (wants, row): (&PodConstraints, &Row),
+    profile: &SchedulerProfile,
+    nodes: &[RankedNode],
+) -> Vec<i64> {
+    let own = wants.liked.iter().map(|(wish, weight)| (TermMatches::from_term(world, wish).domain_counts, *weight));
+    let likings: Vec<(TopologyCounts, i64)> = own.chain(terms_about_pod(world, row, profile)).collect();
     if likings.is_empty() {
         return Vec::new();
     }
@@ -24,16 +29,16 @@ pub fn scores(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
 }
 
 /// Returns the terms of pods on nodes that concern this pod: each one counts in the domain of its pod.
-fn terms_about_pod(asks: &PodQuery<'_>) -> Vec<(TopologyCounts, i64)> {
+fn terms_about_pod(world: &World, row: &Row, profile: &SchedulerProfile) -> Vec<(TopologyCounts, i64)> {
     let mut liking = Vec::new();
-    for stance in asks.world.stances(AffinityKind::Likes) {
+    for stance in world.stances(AffinityKind::Likes) {
         for (term, strength) in &stance.terms {
             let weight = match strength {
-                AffinityStrength::Required => asks.profile.required_affinity_weight,
+                AffinityStrength::Required => profile.required_affinity_weight,
                 AffinityStrength::Preferred(weight) => *weight,
             };
-            if weight != 0 && term.selects(asks.world, asks.row) {
-                liking.push((holders(asks.world, stance, term), weight));
+            if weight != 0 && term.selects(world, row) {
+                liking.push((holders(world, stance, term), weight));
             }
         }
     }

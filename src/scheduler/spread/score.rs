@@ -1,15 +1,22 @@
 //! PodTopologySpread's score: the emptier the places of a node, the better.
 
 use super::SpreadConstraint;
-use crate::scheduler::filter::PodQuery;
-use crate::scheduler::score::RankedNode;
+use crate::object::Object;
+use crate::scheduler::ranked_node::RankedNode;
+use crate::world::scheduler_profile::SchedulerProfile;
+use crate::world::{Row, World};
 
 /// The label whose domains are single nodes: as many as there are candidates.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Scores of nodes, 0 to 100. None at all when nothing is asked for.
-pub fn scores(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
-    let (soft, strict) = super::constraints(asks.world, asks.pod, asks.row, &asks.profile, "ScheduleAnyway");
+pub fn scores(
+    world: &World,
+    (pod, row): (&Object, &Row),
+    profile: &SchedulerProfile,
+    nodes: &[RankedNode],
+) -> Vec<i64> {
+    let (soft, strict) = super::constraints(world, pod, row, profile, "ScheduleAnyway");
     if soft.is_empty() {
         return Vec::new();
     }

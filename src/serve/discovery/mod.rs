@@ -4,12 +4,13 @@
 //! Never: anything about objects; the resources come from [`catalogue`].
 
 mod catalogue;
+mod openapi;
 
 use super::form::{AnswerEncoding, AnswerForm, AnswerShape};
 use super::path::ApiDocument;
 use super::request::ApiRequest;
 use super::resolve::api_version;
-use super::{HttpAnswer, KUBERNETES, ServeResult, not_allowed, openapi, unknown_path};
+use super::{HttpAnswer, KUBERNETES, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::{Api, custom};
 pub use catalogue::ApiGroup;
 use catalogue::ServedResource;

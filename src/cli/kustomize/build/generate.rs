@@ -2,10 +2,9 @@
 
 use super::BuildResult;
 use super::file::{GeneratorEntry, GeneratorOptions};
-use super::layer::ORIGIN;
-use super::resource::{BuildResource, BuildResources, Origin};
+use super::resource::{BuildResource, BuildResources, ORIGIN, Origin};
 use super::root::{FileAccess, KustomizationRoot};
-use crate::cli::create::data_sources::check_keys;
+use crate::cli::data_sources::check_keys;
 use crate::object::Object;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

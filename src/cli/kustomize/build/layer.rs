@@ -3,7 +3,7 @@
 use super::file::{self, FieldSpec, GeneratorEntry, GeneratorOptions, Kustomization, ResourceSelector};
 use super::generate::{self, GeneratedKind};
 use super::namespace::How;
-use super::resource::{BuildResource, BuildResources, Origin};
+use super::resource::{BuildResource, BuildResources, ORIGIN, Origin};
 use super::root::{FileAccess, FileText, FoundPath, KustomizationRoot};
 use super::rules::Rules;
 use super::{BuildResult, affix, images, labels, namespace, patch, plugins, replacements, replicas, vars};
@@ -19,8 +19,7 @@ const DEEPEST: usize = 64;
 /// The version that kubectl 1.36 carries.
 const MANAGED_BY: &str = "kustomize-v5.8.1";
 
-/// The annotation that `originAnnotations` adds, and how its text begins for an object that was read from a file.
-pub const ORIGIN: &str = "config.kubernetes.io/origin";
+/// The text of the annotation [`ORIGIN`] begins so for an object that was read from a file.
 const ORIGIN_PATH: &str = "path: ";
 
 /// A kustomization that was read.

@@ -8,6 +8,9 @@ use crate::object::yaml::YamlDocument;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+/// The annotation that `originAnnotations` adds.
+pub const ORIGIN: &str = "config.kubernetes.io/origin";
+
 /// File in which an object was written.
 #[derive(Clone, Debug)]
 pub struct Origin {

@@ -225,7 +225,8 @@ impl GatewayConnection {
     fn start(&self) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         let words = [WORD.as_bytes(), self.state.as_os_str().as_bytes()];
-        let child = spawn::helper(&self.program, &words, theirs.as_fd())?;
+        // It raises its limit itself: each connection that it carries takes descriptors.
+        let child = spawn::helper(&self.program, &words, theirs.as_fd(), true)?;
         // It forks at once.
         let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
         Ok(ours)

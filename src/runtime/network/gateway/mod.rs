@@ -301,7 +301,7 @@ impl Gateway {
         if epoch < self.epoch {
             return;
         }
-        if theirs != build(Path::new(crate::runtime::machine::THIS)) {
+        if theirs != build(Path::new(crate::runtime::THIS)) {
             self.is_over = true;
             return;
         }

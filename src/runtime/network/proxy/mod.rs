@@ -10,6 +10,7 @@ pub mod host_addresses;
 
 use super::super::{ports, relay};
 use super::affinity::SessionAffinity;
+use super::random::random_number;
 use super::routes::{self, EndpointChoice};
 use super::tables::NetworkTables;
 use super::worker_pool::WorkerPool;
@@ -286,11 +287,10 @@ impl ListenAddress {
         move |client| match (to.get(), client.ip()) {
             (ProxyTarget::Pod(place), _) => EndpointChoice::pick_endpoint(vec![place], 0),
             (ProxyTarget::Service(service, port), IpAddr::V4(client)) => {
-                routes::choose(&text(service), port, is_tcp, client, routes::random_number()).preferred(&affinity)
+                routes::choose(&text(service), port, is_tcp, client, random_number()).preferred(&affinity)
             }
             (ProxyTarget::Node(service, port), IpAddr::V4(client)) => {
-                routes::choose_for_node(&text(service), port, is_tcp, client, routes::random_number())
-                    .preferred(&affinity)
+                routes::choose_for_node(&text(service), port, is_tcp, client, random_number()).preferred(&affinity)
             }
             (_, IpAddr::V6(_)) => EndpointChoice::default(),
         }

@@ -2,7 +2,7 @@
 //!
 //! Never: touches a socket. Start reading at [`answer`].
 
-use super::super::routes;
+use super::super::random::random_number;
 use super::{LONGEST, SharedDirectory};
 use crate::network::names::{DnsDirectory, DnsRecord, DnsReply, QueryType, SERVER};
 use simple_dns::rdata::{A, CNAME, NS, OPT, PTR, RData, SOA, SRV, TXT};
@@ -76,7 +76,7 @@ pub fn answer(
         DnsReply::Alias(names) => forward(names),
         DnsReply::NoSuchName => only(RCODE::NameError),
         DnsReply::Records(mut records) => {
-            rotate_records(&mut records, routes::random_number());
+            rotate_records(&mut records, random_number());
             reply(&packet, RCODE::NoError, &records, limit).ok().map(DnsAnswer::Known)
         }
     }

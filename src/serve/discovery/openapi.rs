@@ -2,15 +2,15 @@
 //!
 //! They list the operations that clients look for: the kinds that can be patched, and that unknown fields are reported.
 
-use super::discovery::ApiGroup;
-use super::form::AnswerForm;
-use super::request::ApiRequest;
-use super::resolve::api_version;
-use super::{HttpAnswer, KUBERNETES, ServeResult, unknown_path};
+use super::catalogue::ApiGroup;
 use crate::apiserver::{Api, read};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{Kind, KindRegistry};
 use crate::object::Key;
+use crate::serve::form::AnswerForm;
+use crate::serve::request::ApiRequest;
+use crate::serve::resolve::api_version;
+use crate::serve::{HttpAnswer, KUBERNETES, ServeResult, unknown_path};
 use crate::show::schema::KindSchemas;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};

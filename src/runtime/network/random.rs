@@ -1,0 +1,17 @@
+//! Random numbers, to choose an endpoint by and to mark a table as changed.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+
+thread_local! {
+    /// Source of randomness, seeded once by the system, and the number of uses.
+    static CHANCE: (RandomState, Cell<u64>) = (RandomState::new(), Cell::new(0));
+}
+
+/// A random number; good enough to choose by, and for nothing secret.
+pub fn random_number() -> u64 {
+    CHANCE.with(|(chance, count)| {
+        count.set(count.get().wrapping_add(1));
+        chance.hash_one(count.get())
+    })
+}

@@ -1,0 +1,160 @@
+//! Headers say what a module never does. Where a path or macro would show the contrary, the claim is checked here.
+//!
+//! Knows: the claims and the paths that contradict them. Start reading at [`CLAIMS`].
+
+use super::assert_none;
+use super::sources::{is_defined, product};
+
+/// A claim: the module, words of its header, and the paths that it then does not name.
+type Claim = (&'static str, &'static str, &'static [&'static str]);
+
+const FILES: &str = "std::fs";
+const STORE: &str = "crate::store";
+const KINDS: &str = "crate::kinds";
+const OBJECTS: &str = "crate::object::meta::Object";
+const API: &str = "crate::apiserver";
+const RUNTIME: &str = "crate::runtime";
+
+/// The claims of a module hold for the modules in it.
+const CLAIMS: &[Claim] = &[
+    (
+        "apiserver",
+        "never starts anything, never prints",
+        &[
+            "std::process",
+            "std::thread",
+            "crate::runtime::machine",
+            "crate::runtime::spawn",
+            "print!",
+            "println!",
+            "eprint!",
+            "eprintln!",
+        ],
+    ),
+    (
+        "apiserver/managed",
+        "reads or writes a store",
+        &[STORE, "crate::apiserver::store_transaction", "crate::apiserver::transaction"],
+    ),
+    ("apiserver/managed/typed", "knows who set what", &["crate::apiserver::managed::entries"]),
+    ("cli", "never writes to the store but through it", &["crate::store::txn", "rusqlite"]),
+    ("cli/context_settings", "opens the state", &[STORE, API]),
+    ("cli/kustomize/build", "touches a file itself", &[FILES]),
+    ("cli/kustomize/build", "sends an object anywhere", &[API, "std::net"]),
+    ("cli/port_forward/ports", "listens, or asks for an object", &["std::net::TcpListener", API]),
+    ("controllers", "writes, reads a clock", &[STORE, API, "jiff::Timestamp::now", "std::time"]),
+    ("controllers/deployment", "touches pods", &["crate::world::plan::Effect"]),
+    ("kinds", "reads or writes anything", &[FILES, STORE, "std::net::TcpStream", "std::io"]),
+    ("kinds/custom", "reads a store", &[STORE, "rusqlite"]),
+    ("kinds/go", "knows a kind's tables", &["crate::kinds::ALL", "crate::kinds::Kind", "crate::kinds::view"]),
+    ("kinds/image", "looks whether a program is there", &[FILES, RUNTIME]),
+    ("kinds/read", "knows a kind", &["crate::kinds::ALL", "crate::kinds::Kind", "crate::kinds::pod"]),
+    ("kinds/registry", "opens a store", &[STORE, "rusqlite"]),
+    ("kinds/view", "lays out, aligns or escapes anything", &["crate::show"]),
+    ("kinds/view", "Never decodes a typed view", &["crate::kinds::typed", "crate::kinds::read"]),
+    ("kubelet", "starts a process, reads a clock", &["std::process", "jiff::Timestamp::now", "std::time"]),
+    ("kubelet/volumes", "writes a file", &[FILES]),
+    ("kubelet/volumes/dns", "reads the machine's file", &[FILES]),
+    ("network", "carries a byte", &["std::net::TcpStream", "std::net::TcpListener", "std::net::UdpSocket", "std::io"]),
+    ("network/host_ports", "binds anything", &["std::net::TcpListener", "std::net::UdpSocket"]),
+    ("network/ingress", "asks for endpoints", &["crate::kinds::endpoint_slice", "crate::kinds::endpoints"]),
+    (
+        "object",
+        "touches a file, a socket, a clock or a database",
+        &[FILES, "std::net::TcpStream", "jiff::Timestamp::now", "rusqlite"],
+    ),
+    ("object", "knows a particular kind", &[KINDS]),
+    ("object/jsonpath", "knows a kind", &[KINDS]),
+    ("object/label", "knows which field the text belongs to", &[KINDS]),
+    ("object/merge", "which objects these are", &[KINDS, OBJECTS]),
+    ("object/merge/schema", "knows a kind", &[KINDS]),
+    ("object/patch", "Never: kinds", &[KINDS]),
+    ("object/selector", "knows an object or kind", &[KINDS, OBJECTS]),
+    ("object/time", "Never: what time it is", &["jiff::Timestamp::now", "std::time::SystemTime"]),
+    ("reconcile", "never prints", &["print!", "println!", "eprint!", "eprintln!"]),
+    ("reconcile/store_files", "opens a file", &["std::fs::File", "std::fs::OpenOptions", "std::fs::read"]),
+    (
+        "reconcile/why",
+        "writes, reads a file, or asks a machine",
+        &[FILES, STORE, "crate::runtime::machine", "crate::apiserver::api"],
+    ),
+    ("runtime", "decides what should run", &["crate::controllers", "crate::scheduler"]),
+    (
+        "runtime/machine",
+        "never decides that something should run",
+        &["crate::controllers", "crate::scheduler", "crate::kubelet"],
+    ),
+    ("runtime/network", "asks the control plane anything", &[API, "crate::runtime::machine"]),
+    ("runtime/network/affinity", "knows who is ready", &[KINDS, "crate::world"]),
+    ("runtime/network/gateway", "reads an object", &[KINDS, OBJECTS]),
+    ("runtime/network/ingress", "reads an object", &[KINDS, OBJECTS]),
+    ("runtime/network/publisher", "decides what is said", &[KINDS, OBJECTS, "crate::network"]),
+    (
+        "runtime/network/resolver/message",
+        "touches a socket",
+        &["std::net::UdpSocket", "std::net::TcpStream", "tokio::net", "rustix::net"],
+    ),
+    ("runtime/probe", "decides what a failure means", &["crate::kubelet"]),
+    ("runtime/shim", "decides anything about the pod", &["crate::controllers", "crate::scheduler", "crate::kubelet"]),
+    ("runtime/shim/start_inputs", "looks into a folder", &["std::fs::read_dir", "rustix::fs::Dir"]),
+    ("serve", "writes to the store but through the API server", &["crate::store::txn", "rusqlite"]),
+    ("serve/protobuf", "reads a request", &["crate::serve::body", "crate::serve::form"]),
+    ("serve/protobuf/wire", "knows a message or a field", &["crate::serve::protobuf::fields"]),
+    ("serve/watch", "waits for anything", &["std::thread", "std::sync::mpsc", "std::sync::Condvar", "tokio"]),
+    ("show", "or prints", &["print!", "println!", "eprint!", "eprintln!"]),
+    ("show", "knows a particular kind", &["crate::kinds::pod", "crate::kinds::deployment", "crate::kinds::service"]),
+    ("store", "looks into a body, knows a kind", &[KINDS, "serde_json"]),
+    ("world", "never reads a clock", &["jiff::Timestamp::now", "std::time"]),
+];
+
+#[test]
+fn headers_claim_nothing_that_the_sources_contradict() {
+    let mut wrong = Vec::new();
+    for (module, words, contrary) in CLAIMS {
+        let own = module.split('/');
+        let Some(header) = product().find(|source| own.clone().eq(source.module.iter())) else {
+            wrong.push(format!("{module}: there is no such module"));
+            continue;
+        };
+        if !header.header().contains(words) {
+            wrong.push(format!("{}: the header does not say `{words}`", header.path));
+        }
+        let unknown = contrary.iter().filter(|path| path.starts_with("crate::") && !is_defined(path));
+        wrong.extend(unknown.map(|path| format!("{module}: `{path}` is not defined, or elsewhere")));
+        for source in product().filter(|source| source.is_in(module)) {
+            let names = source.names.iter().filter(|name| contrary.iter().any(|prefix| name.is_below(prefix)));
+            wrong.extend(names.map(|name| source.at(name.line, format!("`{words}`, but {}", name.text()))));
+        }
+    }
+    assert_none(&wrong, "headers say otherwise than the code");
+}
+
+#[test]
+fn only_the_store_touches_its_file() {
+    let header = product().find(|source| source.module == ["store"]).map(|source| source.header());
+    assert!(header.is_some_and(|header| header.contains("the only code that touches it")));
+    let mut wrong = Vec::new();
+    for source in product().filter(|source| !source.is_in("store")) {
+        let names = source.names.iter().filter(|name| name.is_below("rusqlite"));
+        wrong.extend(names.map(|name| source.at(name.line, name.text())));
+    }
+    assert_none(&wrong, "SQLite is used by the store alone");
+}
+
+#[test]
+fn controllers_do_not_call_each_other() {
+    let mut wrong = Vec::new();
+    for source in product().filter(|source| source.is_in("controllers") && source.module.len() > 1) {
+        let calls = source.names.iter().filter(|name| match &name.path[..] {
+            [root, module, other, item, ..] => {
+                root == "crate"
+                    && module == "controllers"
+                    && *other != source.module[1]
+                    && (item == "plan" || item == "LOOP")
+            }
+            _ => false,
+        });
+        wrong.extend(calls.map(|name| source.at(name.line, name.text())));
+    }
+    assert_none(&wrong, "controllers meet only in the objects");
+}

@@ -1,0 +1,49 @@
+//! Files: each is documented, of a length that can be read, and unsafe only in `runtime`, with the reason beside it.
+
+use super::assert_none;
+use super::sources::{Source, every_file, product};
+
+/// The most lines of a file.
+const LONGEST: usize = 600;
+
+#[test]
+fn unsafe_code_is_only_in_runtime() {
+    let files = every_file().iter().filter(|source| !source.is_in("runtime"));
+    let wrong: Vec<String> =
+        files.flat_map(|source| source.parsed.unsafe_lines.iter().map(|line| source.at(*line, "unsafe"))).collect();
+    assert_none(&wrong, "unsafe outside runtime");
+}
+
+/// Whether a comment in the lines directly above the statement that the line is in says why unsafe code is right.
+fn has_reason(source: &Source, line: usize) -> bool {
+    let lines: Vec<&str> = source.text.lines().take(line).map(str::trim).collect();
+    let above = lines[..line - 1].iter().rev().take_while(|line| !line.is_empty() && !line.ends_with([';', '}']));
+    above.take(8).any(|line| line.contains("// SAFETY") || line.contains("/// # Safety"))
+}
+
+#[test]
+fn unsafe_code_has_its_reason_beside_it() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for source in every_file() {
+        seen += source.parsed.unsafe_lines.len();
+        let lines = source.parsed.unsafe_lines.iter().filter(|line| !has_reason(source, **line));
+        wrong.extend(lines.map(|line| source.at(*line, source.text.lines().nth(line - 1).unwrap_or_default().trim())));
+    }
+    assert_none(&wrong, "unsafe code without a comment `SAFETY:`");
+    assert!(seen > 50, "unsafe code was found: {seen}");
+}
+
+#[test]
+fn every_module_has_documentation() {
+    let undocumented = product().filter(|source| !source.text.starts_with("//!"));
+    assert_none(&undocumented.map(|source| source.path.clone()).collect::<Vec<_>>(), "modules without documentation");
+}
+
+#[test]
+fn files_have_at_most_600_lines() {
+    let lines = |source: &Source| source.text.lines().count();
+    let long = every_file().iter().filter(|source| lines(source) > LONGEST);
+    let long: Vec<String> = long.map(|source| format!("{}: {} lines", source.path, lines(source))).collect();
+    assert_none(&long, "files that should be folders");
+}

@@ -1,0 +1,71 @@
+//! State that outlives a call: every static that can change is listed here with its reason.
+//!
+//! Knows: the types that change behind a shared reference. Start reading at [`CHANGING`].
+
+use super::assert_none;
+use super::purity::is_pure;
+use super::sources::product;
+use super::syntax::{Static, StaticKind};
+
+/// The statics that change, by file and name, each with the reason why it is none of what a function is given.
+const CHANGING: [(&str, &str, &str); 17] = [
+    ("src/apiserver/env.rs", "STORE", "random numbers of the system, fetched in batches"),
+    ("src/cli/kustomize/mod.rs", "TOLD", "the warnings printed last, so that `--watch` prints them once"),
+    ("src/cli/log_writer.rs", "SINK", "the one thread that writes to standard output"),
+    ("src/kinds/custom/pattern.rs", "COMPILED", "a cache: a pattern's text gives the same program at any time"),
+    ("src/object/key.rs", "KNOWN", "an interner: a name gives the same `Resource` at any time"),
+    ("src/reconcile/drop_thread.rs", "BIN", "the channel to the thread that frees memory"),
+    ("src/runtime/allocator.rs", "SUITS_OBJECTS", "the allocator that the process uses, changed once"),
+    ("src/runtime/contain.rs", "CONTAINING", "the panic hook is of the process and is given no argument"),
+    ("src/runtime/contain.rs", "LAST", "as above: the message on its way from the hook to the caller"),
+    ("src/runtime/contain.rs", "INSTALL", "the panic hook is set once per process"),
+    ("src/runtime/descriptors.rs", "ORIGINAL", "the limit of the process before it was raised"),
+    ("src/runtime/network/random.rs", "CHANCE", "a random number generator for each thread"),
+    ("src/runtime/network/worker_pool.rs", "NUMBER", "the index of the worker that a thread is"),
+    ("src/runtime/relay.rs", "CARRIED", "the load of a thread, by which the next connection is placed"),
+    ("src/runtime/relay.rs", "BYTES", "a buffer for each thread, empty between two uses"),
+    (
+        "src/runtime/view/services.rs",
+        "KNOWN",
+        "a cache that forked processes inherit, checked against the folders' times",
+    ),
+    ("src/serve/protobuf/fields.rs", "TABLE", "a constant that is unpacked when it is first used"),
+];
+
+/// Types with a value that changes, or is set later. A `LazyLock` alone is a constant that is computed when it is first used.
+const HOLDERS: [&str; 9] =
+    ["Cell", "LazyCell", "Mutex", "Once", "OnceCell", "OnceLock", "RefCell", "RwLock", "UnsafeCell"];
+
+fn is_changing(item: &Static, is_pure: bool) -> bool {
+    let is_holder = |word: &String| HOLDERS.contains(&&**word) || word.starts_with("Atomic");
+    // In a pure module, the function that fills a `LazyLock` has no input: its value is a constant.
+    let is_lazy = !is_pure && item.words.contains("LazyLock");
+    item.kind == StaticKind::ThreadLocal || is_lazy || item.words.iter().any(is_holder)
+}
+
+#[test]
+fn statics_that_change_are_listed_with_their_reason() {
+    let mut found = Vec::new();
+    for source in product() {
+        let statics = source.parsed.statics.iter().filter(|item| !item.is_test);
+        found.extend(statics.filter(|item| is_changing(item, is_pure(source))).map(|item| (source, item)));
+    }
+    let is_listed = |path: &str, item: &str| CHANGING.iter().any(|(file, name, _)| *file == path && *name == item);
+    let unlisted = found.iter().filter(|(source, item)| !is_listed(&source.path, &item.name));
+    let unlisted: Vec<String> = unlisted.map(|(source, item)| source.at(item.line, &item.name)).collect();
+    assert_none(&unlisted, "statics that change: pass the value as an argument, or list the reason here");
+    let is_found = |file: &str, name: &str| found.iter().any(|(source, item)| source.path == file && item.name == name);
+    let gone = CHANGING.iter().filter(|(file, name, _)| !is_found(file, name));
+    let gone: Vec<String> = gone.map(|(file, name, _)| format!("{file}: {name}")).collect();
+    assert_none(&gone, "listed statics that are gone");
+}
+
+#[test]
+fn statics_are_never_mutable() {
+    let mut wrong = Vec::new();
+    for source in product() {
+        let statics = source.parsed.statics.iter().filter(|item| item.kind == StaticKind::Mutable);
+        wrong.extend(statics.map(|item| source.at(item.line, &item.name)));
+    }
+    assert_none(&wrong, "static mut");
+}

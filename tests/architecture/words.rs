@@ -1,0 +1,78 @@
+//! Words: comments, functions, tests and public types are named as CONTRIBUTING asks.
+
+use super::assert_none;
+use super::sources::{Source, every_file, product, tests};
+use std::collections::BTreeMap;
+
+/// Comments do not open with one of these words, but with a verb, a noun phrase or a condition.
+const OPENINGS: [&str; 10] =
+    ["What ", "Who ", "Whom ", "Whose ", "Where ", "How ", "Of ", "Which ", "Whoever ", "Whatever "];
+
+/// Prepositions, pronouns and fillers: words that do not name a function.
+const NAMELESS: [&str; 32] = [
+    "about", "above", "after", "along", "among", "anew", "around", "at", "before", "behind", "below", "beside",
+    "between", "by", "for", "hear", "in", "into", "it", "of", "on", "one", "over", "said", "tell", "them", "through",
+    "to", "told", "under", "with", "without",
+];
+
+/// Names that several files of a kind share on purpose: the arguments of each verb.
+const SHARED_TYPE_NAMES: [&str; 1] = ["Args"];
+
+fn sources_and_tests() -> impl Iterator<Item = &'static Source> {
+    every_file().iter().chain(tests())
+}
+
+#[test]
+fn comments_open_with_a_verb_a_noun_or_a_condition() {
+    let mut wrong = Vec::new();
+    for source in sources_and_tests() {
+        let lines: Vec<&str> = std::iter::once("").chain(source.text.lines().map(str::trim_start)).collect();
+        for (index, pair) in lines.windows(2).enumerate().filter(|(_, pair)| !pair[0].starts_with("//")) {
+            let Some(text) = pair[1].strip_prefix("//") else { continue };
+            let text = text.trim_start_matches(['/', '!', ' ']);
+            if OPENINGS.iter().any(|word| text.starts_with(word)) {
+                wrong.push(source.at(index + 1, pair[1]));
+            }
+        }
+    }
+    assert_none(&wrong, "see CONTRIBUTING, Words");
+}
+
+#[test]
+fn functions_are_not_named_by_a_preposition_or_a_pronoun() {
+    let mut wrong = Vec::new();
+    for source in every_file() {
+        let functions = source.parsed.functions.iter().filter(|function| NAMELESS.contains(&&*function.name));
+        wrong.extend(functions.map(|function| source.at(function.line, &function.name)));
+    }
+    assert_none(&wrong, "see CONTRIBUTING, Words");
+}
+
+#[test]
+fn test_names_open_with_their_subject() {
+    let opens = |name: &str, word: &str| name.starts_with(&format!("{}_", word.trim_end().to_lowercase()));
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for source in sources_and_tests() {
+        for function in source.parsed.functions.iter().filter(|function| function.is_test) {
+            seen += 1;
+            if OPENINGS.iter().any(|word| opens(&function.name, word)) {
+                wrong.push(source.at(function.line, &function.name));
+            }
+        }
+    }
+    assert_none(&wrong, "see CONTRIBUTING, Words");
+    assert!(seen > 1000, "tests were found: {seen}");
+}
+
+#[test]
+fn public_types_have_names_of_their_own() {
+    let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for source in product() {
+        for (line, name) in &source.parsed.public_types {
+            places.entry(name).or_default().push(source.at(*line, name));
+        }
+    }
+    assert!(places.len() > 300, "types were found: {}", places.len());
+    places.retain(|name, places| places.len() > 1 && !SHARED_TYPE_NAMES.contains(name));
+    assert!(places.is_empty(), "one name, one meaning: {places:#?}");
+}
