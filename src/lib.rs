@@ -17,6 +17,8 @@ pub mod diagnosis;
 pub mod go;
 pub mod kinds;
 pub mod kubelet;
+pub mod kustomize;
+pub mod managed_fields;
 pub mod network;
 pub mod object;
 pub mod reconcile;

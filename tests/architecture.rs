@@ -24,7 +24,7 @@ const LAYERS: [&[&str]; 11] = [
     &["object"],
     &["kinds"],
     &["world"],
-    &["controllers", "scheduler", "kubelet", "network", "show"],
+    &["controllers", "scheduler", "kubelet", "network", "show", "kustomize", "managed_fields"],
     &["store", "runtime"],
     &["apiserver"],
     &["reconcile"],

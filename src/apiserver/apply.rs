@@ -1,13 +1,13 @@
 //! Apply, as kubectl's client side does it: three-way merge of what was applied last, what is applied now, and what stands.
 
 use super::create::create;
-use super::last_applied::{LAST_APPLIED, missing_annotation, with_last_applied};
 use super::patch::{PatchType, patch};
 use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::update::UpdatePart;
 use super::{ApiResult, WriteOptions, WriteReply};
 use crate::kinds::{Kind, merge_rules};
+use crate::managed_fields::last_applied::{LAST_APPLIED, missing_annotation, with_last_applied};
 use crate::object::{Object, Reason, Status, merge};
 use serde_json::{Value, json};
 use std::sync::Arc;

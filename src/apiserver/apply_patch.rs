@@ -2,14 +2,14 @@
 
 use super::apply::{Applied, ApplyOutcome};
 use super::create::create;
-use super::last_applied::LAST_APPLIED;
-use super::managed::{self, apply::FieldApplier};
 use super::rules::field_manager;
 use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions};
 use crate::kinds::Kind;
+use crate::managed_fields::last_applied::LAST_APPLIED;
+use crate::managed_fields::{self, apply::FieldApplier};
 use crate::object::{Object, Reason, Status};
 
 /// The manager that kubectl leaves the annotation to which remembers what was applied on the client's side.
@@ -33,7 +33,7 @@ pub fn apply_patch(
     let live = txn.get(&key_of(kind, config))?;
     let subresource = if part == UpdatePart::Status { "status" } else { "" };
     let who = FieldApplier { manager, subresource, force, now: txn.now() };
-    let object = managed::apply::applied(kind, live.as_ref(), config, who)?;
+    let object = managed_fields::apply::applied(kind, live.as_ref(), config, who)?;
     // Fields that the pipeline sets have no manager.
     let options = WriteOptions { manager: None, ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
@@ -61,15 +61,15 @@ pub fn apply_as_kubectl(
         return Ok(done);
     }
     let annotation = ["f:metadata", "f:annotations", &format!("f:{LAST_APPLIED}")];
-    if manager == managed::apply::KUBECTL
+    if manager == managed_fields::apply::KUBECTL
         && done.object.annotation(LAST_APPLIED).is_some()
-        && !managed::is_applied(&done.object, &annotation)
+        && !managed_fields::is_applied(&done.object, &annotation)
     {
         let kept = apply(txn, &alone(&done.object), (KEEPER, false))?;
         done.object = kept.object;
     }
     let mut moved = done.object.clone();
-    if managed::migrate(&mut moved, &annotation, manager) {
+    if managed_fields::migrate(&mut moved, &annotation, manager) {
         update(txn, kind, &moved, UpdatePart::Main, &WriteOptions { manager: None, ..options.clone() })?;
         done.object = apply(txn, config, (manager, force))?.object;
     }

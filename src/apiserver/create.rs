@@ -5,8 +5,9 @@ use super::custom;
 use super::rules::metadata;
 use super::rules::names::{self, key_of};
 use super::transaction::Transaction;
-use super::{ApiResult, FieldValidation, WriteOptions, WriteReply, managed};
+use super::{ApiResult, FieldValidation, WriteOptions, WriteReply};
 use crate::kinds::{self, Kind, UnknownField, field};
+use crate::managed_fields;
 use crate::object::{Key, Object, Reason, Status, time};
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     admission::validate(txn, &mut request)?;
     warn(kind, body.api_version(), &object, &mut warnings);
     if let Some(manager) = &options.manager {
-        managed::update::created(kind, &mut object, manager, txn.now());
+        managed_fields::update::created(kind, &mut object, manager, txn.now());
     }
     let mut kept = txn.put(&key, object)?;
     if options.dry_run {

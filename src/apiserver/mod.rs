@@ -17,9 +17,7 @@ pub mod custom;
 pub mod delete;
 pub mod env;
 pub mod evict;
-pub mod last_applied;
 pub mod log;
-pub mod managed;
 pub mod page;
 pub mod patch;
 pub mod read;
@@ -35,6 +33,7 @@ pub use env::Env;
 pub use store_transaction::refused;
 pub use transaction::Transaction;
 
+use crate::managed_fields::FieldManager;
 use crate::object::{Object, Status};
 use std::sync::Arc;
 
@@ -83,15 +82,6 @@ impl WriteOptions {
     pub fn check_manager(&self, of: &str) -> ApiResult<()> {
         self.manager.as_ref().map_or(Ok(()), |manager| rules::field_manager::check(&manager.name, of))
     }
-}
-
-/// A field manager, as `metadata.managedFields` names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldManager {
-    /// `kubectl-create`.
-    pub name: String,
-    /// The part of the object that is written, `status` or `scale`; empty for the object itself.
-    pub subresource: &'static str,
 }
 
 /// A write that went through.

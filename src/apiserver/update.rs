@@ -6,10 +6,11 @@ use super::custom;
 use super::rules::metadata;
 use super::rules::names::key_of;
 use super::transaction::Transaction;
-use super::{ApiResult, FieldManager, WriteOptions, WriteReply, delete, managed};
+use super::{ApiResult, WriteOptions, WriteReply, delete};
 use crate::kinds::pod::resize;
 use crate::kinds::process_ids;
 use crate::kinds::{self, Kind};
+use crate::managed_fields::{self, FieldManager};
 use crate::object::{Key, Object, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -129,7 +130,7 @@ fn keep_status(
         return Ok(WriteReply::unchanged(old, warnings));
     }
     // Without ownership tracking the old object is not needed, so it is changed in place.
-    let before = (matches!(noted, StatusOwnership::By(_)) && managed::is_tracked(&old)).then(|| old.clone());
+    let before = (matches!(noted, StatusOwnership::By(_)) && managed_fields::is_tracked(&old)).then(|| old.clone());
     let mut object = txn.take_object(key, old);
     match status {
         Some(status) => object.set(&["status"], status),
@@ -139,7 +140,7 @@ fn keep_status(
     }
     match (noted, before) {
         (StatusOwnership::By(manager), Some(old)) => {
-            managed::update::updated(kind, &old, &mut object, Some(&manager), txn.now());
+            managed_fields::update::updated(kind, &old, &mut object, Some(&manager), txn.now());
         }
         (StatusOwnership::In(Some(list)), _) if other_managers => {
             object.set(&["metadata", "managedFields"], list.clone())
@@ -215,7 +216,7 @@ fn put_update(
     manager: Option<&FieldManager>,
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
-    managed::update::updated(kind, &old, &mut object, manager, txn.now());
+    managed_fields::update::updated(kind, &old, &mut object, manager, txn.now());
     if kind.generation && (metadata::spec_differs(&object, &old) || annotations_count(kind, &object, &old)) {
         object.set(&["metadata", "generation"], old.generation() + 1);
     }

@@ -5,9 +5,9 @@ use super::files::{self, FileFlags, Manifest};
 use super::flags::{ChangeFlags, ValidateFlag};
 use super::{CliResult, CommandContext, Failure, control_plane, targets};
 use crate::apiserver::apply::{self, Applied, ApplyOutcome as Done};
-use crate::apiserver::last_applied::with_last_applied;
 use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
+use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::{Key, Object, Reason, Status};
 use serde_json::Value;
 

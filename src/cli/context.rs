@@ -2,8 +2,9 @@
 
 use super::dry_run::DryRun;
 use super::{CliResult, Failure, Globals, context_settings};
-use crate::apiserver::{Api, FieldManager, FieldValidation, Transaction, WriteOptions, custom};
+use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom};
 use crate::kinds::{self, Kind, KindRegistry};
+use crate::managed_fields::FieldManager;
 use crate::object::{Object, Status, Time, io_error_text};
 use crate::store::{self, OpenError, OpenMode};
 use colored::Colorize;

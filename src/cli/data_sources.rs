@@ -1,6 +1,7 @@
 //! Sources of data for config maps and secrets: literals, files, folders, env files.
 
 use crate::cli::{CliResult, Failure, input};
+use crate::kinds::data_keys::check_keys;
 use crate::object::io_error_text;
 use std::path::Path;
 
@@ -40,28 +41,9 @@ impl DataSourceFlags {
         for path in &self.from_env_file {
             from_env_file(path, &mut data)?;
         }
-        check_keys(&data, kind, name)?;
+        check_keys(&data, kind, name).map_err(Failure::plain)?;
         Ok(data)
     }
-}
-
-/// That the keys may be keys, and that no two are the same. `kind` and `name` are of the object that they are for.
-pub fn check_keys(data: &DataEntries, kind: &str, name: &str) -> CliResult {
-    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    for (at, (key, _)) in data.iter().enumerate() {
-        if key.is_empty() || !key.chars().all(allowed) {
-            return Err(Failure::plain(format!(
-                "{key:?} is not a valid key name for a {kind}: a valid config key must consist of alphanumeric characters, \
-                 '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-            )));
-        }
-        if data[..at].iter().any(|(known, _)| known == key) {
-            return Err(Failure::plain(format!(
-                "cannot add key {key:?}, another key by that name already exists in Data for {kind} {name:?}"
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn reading<'a>(path: &'a str) -> impl Fn(std::io::Error) -> Failure + 'a {

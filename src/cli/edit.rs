@@ -3,12 +3,12 @@
 use super::flags::ChangeFlags;
 use super::targets::{self, NamedFlags, Target};
 use super::{CliResult, CommandContext, Failure};
-use crate::apiserver::last_applied::with_last_applied;
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteReply};
 use crate::kinds::merge_rules;
+use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::{Object, Reason, Status, merge, patch as plain_patch, yaml};
 use crate::show::print;
 use serde_json::Value;

@@ -2,6 +2,7 @@
 
 use super::{CliResult, Failure, input, kustomize};
 use crate::kinds::{KindRegistry, custom_resource_definition as definition};
+use crate::kustomize::BuildResource;
 use crate::object::yaml::{self, YamlDocument};
 use crate::object::{Object, Resource, Status, io_error_text};
 use clap::Args;
@@ -77,7 +78,7 @@ pub struct Manifest {
 
 impl Manifest {
     /// An object that a kustomization made; what it was made of is where it comes from.
-    pub fn built(built: kustomize::build::BuildResource) -> Manifest {
+    pub fn built(built: BuildResource) -> Manifest {
         let (object, origin) = (built.object, built.origin);
         Manifest {
             object,

@@ -3,8 +3,8 @@
 use super::dry_run::DryRun;
 use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::FieldValidation;
-use crate::apiserver::last_applied::with_last_applied;
 use crate::kinds::{Kind, manifest_folder};
+use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::{Object, io_error_text, time};
 use crate::show::print::{self, ObjectPrinter, OutputFlags, OutputFormat};
 use clap::Args;

@@ -3,7 +3,7 @@
 //! Every switch may be given a value (`--wait=false`, in any of Go's spellings), and of two equal flags the last counts.
 
 use super::Cli;
-use crate::apiserver::FieldManager;
+use crate::managed_fields::FieldManager;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
 /// The whole grammar.

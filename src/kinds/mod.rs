@@ -44,6 +44,7 @@ pub mod csi_driver;
 pub mod csi_node;
 pub mod custom_resource_definition;
 pub mod daemon_set;
+pub mod data_keys;
 pub mod deployment;
 pub mod endpoint_slice;
 pub mod endpoints;

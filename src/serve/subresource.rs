@@ -17,8 +17,9 @@ use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
 use crate::apiserver::scale::{rescale, scale};
 use crate::apiserver::update::UpdatePart;
-use crate::apiserver::{Api, FieldManager, WriteOptions};
+use crate::apiserver::{Api, WriteOptions};
 use crate::kinds::Kind;
+use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
 

@@ -1,7 +1,9 @@
 //! The part of a pod's spec that the scheduler reads. Pods of one template share it, so it is parsed once.
 
-use super::storage;
+use crate::kinds::pod::volumes::VolumeSource;
 use crate::object::{Object, Str};
+use k8s_openapi::api::core::v1::Volume;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// Fields of the spec that the scheduler reads unchanged.
@@ -41,7 +43,13 @@ pub(super) fn text(pod: &Object) -> Str {
 
 /// Whether a volume is a claim, by name or ephemeral.
 pub(super) fn is_claim(volume: &Value) -> bool {
-    storage::claim_name("", volume).is_some()
+    claim_name("", volume).is_some()
+}
+
+/// The name of the claim that a volume of a pod is, if it is one.
+pub(super) fn claim_name(pod: &str, volume: &Value) -> Option<String> {
+    let volume = Volume::deserialize(volume).ok()?;
+    VolumeSource::of_volume(&volume)?.claim_name(pod, &volume.name)
 }
 
 /// The ports of the node that these containers of a pod are reached at, each with its number.

@@ -4,13 +4,11 @@
 //! A claim with `WaitForFirstConsumer` is bound on the node of its first consumer: the scheduler reserves a volume
 //! there, or records the node for the provisioner ([`SELECTED_NODE`]).
 
+use super::scheduling_spec::claim_name;
 use super::{Row, World, terms};
-use crate::kinds::pod::volumes::VolumeSource;
 use crate::object::quantity::Quantity;
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Resource};
-use k8s_openapi::api::core::v1::Volume;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -27,12 +25,6 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// The names of the claims that a pod uses, its own for ephemeral volumes included.
 pub fn claims_of(pod: &str, volumes: &[Value]) -> Vec<String> {
     volumes.iter().filter_map(|volume| claim_name(pod, volume)).collect()
-}
-
-/// The name of the claim that a volume of a pod is, if it is one.
-pub(super) fn claim_name(pod: &str, volume: &Value) -> Option<String> {
-    let volume = Volume::deserialize(volume).ok()?;
-    VolumeSource::of_volume(&volume)?.claim_name(pod, &volume.name)
 }
 
 /// The class of a claim.

@@ -17,8 +17,8 @@ pub const PURE: [&str; 12] = [
     "network",
     "show",
     "apiserver/rules",
-    "apiserver/managed",
-    "cli/kustomize/build",
+    "managed_fields",
+    "kustomize",
 ];
 
 /// Paths that do input or output, or whose results depend on more than their arguments.

@@ -24,6 +24,7 @@ use kloop::world::Loop;
 use scene::Scene;
 use std::hash::Hasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// Steps with faults in one run.
@@ -123,16 +124,25 @@ fn attempt(seed: u64, loops: Vec<&'static Loop>) -> Result<i64, Fall> {
 }
 
 /// Runs seeds, and tells those that fail, the first with the end of its story.
-fn run_all(seeds: impl Iterator<Item = u64>) {
+fn run_all(seeds: impl Iterator<Item = u64> + Send) {
     let start = Instant::now();
-    let (mut runs, mut seconds, mut falls) = (0, 0, Vec::new());
-    for seed in seeds {
-        match attempt(seed, loops::all_loops()) {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let waiting = Mutex::new(seeds);
+    let next = || waiting.lock().expect("no worker panics while it holds the lock").next();
+    let work = || std::iter::from_fn(next).map(|seed| attempt(seed, loops::all_loops())).collect::<Vec<_>>();
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|worker| worker.join().expect("panics are caught")).collect()
+    });
+    let runs = results.len();
+    let (mut seconds, mut falls) = (0, Vec::new());
+    for result in results {
+        match result {
             Ok(passed) => seconds += passed,
             Err(fall) => falls.push(fall),
         }
-        runs += 1;
     }
+    falls.sort_by_key(|fall| fall.seed);
     let took = start.elapsed().as_secs_f64();
     println!("{runs} seeds in {took:.1} s, {:.1} a second, {} simulated hours", runs as f64 / took, seconds / 3600);
     let Some(first) = falls.first() else { return };

@@ -1,6 +1,6 @@
 //! Metadata rules: fields that the server owns, whatever a client sends.
 
-use crate::apiserver::managed;
+use crate::managed_fields;
 use crate::object::Object;
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ pub fn is_unchanged(new: &Object, old: &Object) -> bool {
     let (of_new, of_old) = (&new.0["metadata"], &old.0["metadata"]);
     !differs(&new.0, &old.0, &["metadata"])
         && !differs(of_new, of_old, &["resourceVersion", "managedFields"])
-        && managed::are_same(new, old)
+        && managed_fields::are_same(new, old)
 }
 
 /// Whether the two are the same but for one field of metadata.

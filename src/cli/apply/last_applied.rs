@@ -1,6 +1,5 @@
 //! `kloop apply view-last-applied` and `set-last-applied`: the annotation that remembers what was applied.
 
-use crate::apiserver::last_applied::LAST_APPLIED;
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::update::UpdatePart;
 use crate::cli::dry_run::DryRun;
@@ -9,6 +8,7 @@ use crate::cli::flags::{PrintFlags, WriteFlags};
 use crate::cli::targets::{self, ScopeFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::go::json::to_json;
+use crate::managed_fields::last_applied::LAST_APPLIED;
 use serde_json::{Value, json};
 
 /// The verbs.

@@ -2,12 +2,12 @@
 
 use super::Args;
 use crate::apiserver::delete::{DeleteOptions, delete};
-use crate::apiserver::last_applied::LAST_APPLIED;
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
 use crate::cli::dry_run::DryRun;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::{Kind, KindRegistry};
+use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::object::{Object, Selector};
 
 /// Flags of pruning.

@@ -1,13 +1,13 @@
 //! A refused patch, framed as kubectl frames it: with the patch, the object and the file.
 
 use crate::apiserver::apply::three_way;
-use crate::apiserver::last_applied::{LAST_APPLIED, missing_annotation, with_last_applied};
 use crate::apiserver::rules::names::key_of;
 use crate::cli::files::Manifest;
 use crate::cli::{CommandContext, Failure};
 use crate::go::fmt;
 use crate::go::json::to_json;
 use crate::kinds::Kind;
+use crate::managed_fields::last_applied::{LAST_APPLIED, missing_annotation, with_last_applied};
 use crate::object::{Object, Status};
 use serde_json::Value;
 

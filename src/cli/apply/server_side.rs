@@ -3,12 +3,12 @@
 use super::ApplyFailure;
 use crate::apiserver::apply::Applied;
 use crate::apiserver::apply_patch::apply_as_kubectl;
-use crate::apiserver::managed::apply::KUBECTL;
 use crate::apiserver::{Transaction, WriteOptions};
 use crate::cli::dry_run::DryRun;
 use crate::cli::files::Manifest;
 use crate::cli::{CliResult, Failure};
 use crate::kinds::Kind;
+use crate::managed_fields::apply::KUBECTL;
 use crate::object::{Object, Reason, Status};
 
 /// Flags of server-side apply.

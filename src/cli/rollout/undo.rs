@@ -2,12 +2,12 @@
 
 use super::revisions::{self, WorkloadRevision, described, without_hash};
 use super::{for_each_workload, group_kind};
-use crate::apiserver::last_applied::LAST_APPLIED;
 use crate::cli::change::change;
 use crate::cli::dry_run::DryRun;
 use crate::cli::flags::ChangeFlags;
 use crate::cli::targets::{Target, TargetFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
+use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::object::Object;
 use serde_json::{Map, Value};
 

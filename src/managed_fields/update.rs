@@ -4,8 +4,8 @@ use super::entries::{self, ManagerEntry, ManagerOperation};
 use super::fields::FieldSet;
 use super::granularity::ValueShape;
 use super::typed::{self, FieldChanges};
-use crate::apiserver::FieldManager;
 use crate::kinds::Kind;
+use crate::managed_fields::FieldManager;
 use crate::object::{Object, Time, time};
 
 /// Fields of metadata that no manager owns: the server's, and those that name the object.

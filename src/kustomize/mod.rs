@@ -6,7 +6,7 @@
 
 mod affix;
 mod field;
-pub mod file;
+mod file;
 mod generate;
 mod hash;
 mod id;

@@ -9,6 +9,7 @@ pub mod apply;
 mod entries;
 pub mod fields;
 mod granularity;
+pub mod last_applied;
 mod typed;
 pub mod update;
 
@@ -16,3 +17,12 @@ pub use entries::{are_same, is_applied, is_tracked, migrate};
 
 #[cfg(test)]
 mod tests;
+
+/// A field manager, as `metadata.managedFields` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldManager {
+    /// `kubectl-create`.
+    pub name: String,
+    /// The part of the object that is written, `status` or `scale`; empty for the object itself.
+    pub subresource: &'static str,
+}

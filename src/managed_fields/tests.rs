@@ -2,8 +2,8 @@
 
 use super::apply::{FieldApplier, applied};
 use super::update::{created, updated};
-use crate::apiserver::FieldManager;
 use crate::kinds::{self, Kind};
+use crate::managed_fields::FieldManager;
 use crate::object::{Object, Time};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -1,10 +1,8 @@
-//! `kloop kustomize`, and what `-k` reads: a folder's kustomization, built ([`build`]) from the files on this machine.
-
-pub mod build;
+//! `kloop kustomize`, and what `-k` reads: a folder's kustomization, built ([`crate::kustomize`]) from the files on this machine.
 
 use super::{CliResult, CommandContext, Failure};
+use crate::kustomize::{self as build, BuildResource, FileAccess, FoundPath};
 use crate::object::{io_error_text, yaml};
-use build::{BuildResource, FileAccess, FoundPath};
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

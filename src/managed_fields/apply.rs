@@ -7,9 +7,8 @@ use super::fields::FieldSet;
 use super::granularity::ValueShape;
 use super::typed;
 use super::update::owned;
-use crate::apiserver::ApiResult;
-use crate::apiserver::last_applied::{LAST_APPLIED, last_applied};
 use crate::kinds::{Kind, UnknownField};
+use crate::managed_fields::last_applied::{LAST_APPLIED, last_applied};
 use crate::object::{Cause, Object, Reason, Status, Time, time};
 use serde_json::{Value, json};
 
@@ -33,7 +32,7 @@ pub struct FieldApplier<'a> {
 }
 
 /// The object with a configuration applied to it, its managers noted; the object alone is still to pass the pipeline.
-pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: FieldApplier) -> ApiResult<Object> {
+pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: FieldApplier) -> Result<Object, Status> {
     let wanted = applied_fields(kind, config, who.subresource)?;
     let applied = merged(kind, live, config, &wanted, who);
     let applied = match applied {
@@ -54,7 +53,7 @@ pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: FieldAp
 }
 
 /// The fields that a configuration sets.
-fn applied_fields(kind: &Kind, config: &Object, subresource: &str) -> ApiResult<FieldSet> {
+fn applied_fields(kind: &Kind, config: &Object, subresource: &str) -> Result<FieldSet, Status> {
     let wrong = |why: String| {
         let (version, name) = (kind.api_version(), config.name());
         let version = if version.contains('/') { version } else { format!("/{version}") };
@@ -93,7 +92,7 @@ fn merged(
     config: &Object,
     wanted: &FieldSet,
     who: FieldApplier,
-) -> std::result::Result<Object, Conflicts> {
+) -> Result<Object, Conflicts> {
     let of = ValueShape::for_kind(kind);
     let mut entries = live.map(|live| owners_before(kind, live, who.now)).unwrap_or_default();
     let mut own = ManagerEntry {

@@ -4,7 +4,7 @@ use super::BuildResult;
 use super::file::{GeneratorEntry, GeneratorOptions};
 use super::resource::{BuildResource, BuildResources, ORIGIN, Origin};
 use super::root::{FileAccess, KustomizationRoot};
-use crate::cli::data_sources::check_keys;
+use crate::kinds::data_keys::check_keys;
 use crate::object::Object;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -84,7 +84,7 @@ fn object(
 ) -> BuildResult<Object> {
     let (kind, name) = (if make == GeneratedKind::Secret { "Secret" } else { "ConfigMap" }, &generator.name);
     let pairs = pairs(files, root, generator)?;
-    check_keys(&pairs, kind, name).map_err(|failure| failure.to_string().replacen("error: ", "", 1))?;
+    check_keys(&pairs, kind, name)?;
     let (mut data, mut binary) = (Map::new(), Map::new());
     for (key, value) in pairs {
         match String::from_utf8(value) {

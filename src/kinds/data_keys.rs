@@ -1,0 +1,20 @@
+//! The keys of the data of a ConfigMap or Secret that is made of files and literals. Both texts are kubectl's.
+
+/// Refuses keys that may not be keys, and two that are the same. `kind` and `name` are of the object that they are for.
+pub fn check_keys<T>(data: &[(String, T)], kind: &str, name: &str) -> Result<(), String> {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    for (at, (key, _)) in data.iter().enumerate() {
+        if key.is_empty() || !key.chars().all(allowed) {
+            return Err(format!(
+                "{key:?} is not a valid key name for a {kind}: a valid config key must consist of alphanumeric characters, \
+                 '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+            ));
+        }
+        if data[..at].iter().any(|(known, _)| known == key) {
+            return Err(format!(
+                "cannot add key {key:?}, another key by that name already exists in Data for {kind} {name:?}"
+            ));
+        }
+    }
+    Ok(())
+}
