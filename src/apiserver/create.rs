@@ -60,8 +60,8 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     Ok(WriteReply::changed(kept, warnings))
 }
 
-/// A pod that was created, and the body that it was made of: of one that differs in its name alone, nothing is decoded, filled in or
-/// checked again but what is its own. A controller makes many such pods at a time; between them nothing else may be written.
+/// A pod that was created, and the body that it was made of: one that differs in its name alone is not decoded again, and checked
+/// again only where admission changes it. A controller makes many such pods at a time.
 #[derive(Default)]
 pub struct PodTemplateCache(Option<(Object, Arc<Object>)>);
 
@@ -94,8 +94,17 @@ pub fn create_like(
     own_metadata(txn, kind, &mut object);
     let key = key_of(kind, &object);
     refuse(kind, &object, &kinds::metadata::validate_metadata(&object, None, kind))?;
-    check_free(txn, kind, &key)?;
     let mut warnings = Vec::new();
+    let admitted_before = object.clone();
+    let mut request =
+        AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
+    // The plugins change nothing of what they have admitted once, unless what they go by has changed in between.
+    admission::mutate(txn, &mut request)?;
+    if object != admitted_before {
+        (kind.prepare)(&mut object, None);
+        check(txn, kind, body.api_version(), &object, None)?;
+    }
+    check_free(txn, kind, &key)?;
     let mut request =
         AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(txn, &mut request)?;
@@ -203,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_a_mold_is_what_it_would_be_by_itself() {
+    fn pod_like_an_earlier_one_is_what_it_would_be_by_itself() {
         let mut api = Api::in_memory("test").unwrap();
         let kind = kinds::by_resource(Resource("pods")).unwrap();
         let body = |name: &str, image: &str, label: &str| {
@@ -242,5 +251,17 @@ mod tests {
                 api.write(false, |txn| create_like(txn, kind, &body(name, "y", "2"), &options, &mut template_cache));
             assert_eq!(refused.unwrap_err().reason, reason, "{name}");
         }
+        // What admission goes by may change between two pods.
+        let range =
+            Object(json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"},
+            "spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}}));
+        let ranges = kinds::by_resource(Resource("limitranges")).unwrap();
+        api.write(false, |txn| create(txn, ranges, &range, &options)).unwrap();
+        let like = body("g", "y", "2");
+        assert!(template_cache.cached_pod(&like).is_some());
+        let made = api.write(false, |txn| create_like(txn, kind, &like, &options, &mut template_cache)).unwrap().object;
+        let alone = api.write(false, |txn| create(txn, kind, &body("g-alone", "y", "2"), &options)).unwrap().object;
+        assert_eq!(made.items(&["spec", "containers"])[0]["resources"]["limits"]["cpu"], "2");
+        assert_eq!(shape(&made), shape(&alone));
     }
 }
