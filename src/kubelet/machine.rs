@@ -1,18 +1,21 @@
-//! A pretended machine for the tests: it commits what the kubelet plans, carries out its effects, and reports under a fake clock.
+//! The shell around the simulated machine for the tests of the kubelet: it commits what the kubelet plans, orders its effects, and
+//! delivers, loses or repeats reports under a clock of its own.
 
 use super::LOOP;
 use crate::kinds::probe_handler::ProbeHandler;
 use crate::kinds::process_ids;
 use crate::object::{Key, Object, Resource, Str, Time};
+use crate::runtime::Host;
+use crate::runtime::simulated::SimulatedMachine;
 use crate::world::limits::Limits;
 use crate::world::volume::Volume;
 use crate::world::{
-    AttemptEnd, ContainerFacts, ContainerState, Effect, NodeFacts, Plan, PlannedEvent, ProbeResult, Report, Start,
+    ContainerFacts, ContainerState, Effect, NodeFacts, Plan, PlannedEvent, ProbeKind, ProbeResult, Report, Start,
     World, WriteVerb,
 };
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Behaviour of a container.
@@ -48,12 +51,12 @@ pub struct TestMachine {
     pub resizes: Vec<Limits>,
     acts: BTreeMap<String, ContainerBehaviour>,
     probes: BTreeMap<String, ProbeResult>,
-    /// Reports to come, and when.
-    news: Vec<(Time, Report)>,
-    /// Live processes by pod and container.
-    live: BTreeMap<(Str, Str), (u32, Time)>,
-    /// The last report about each container's newest attempt: what a shim keeps.
-    records: BTreeMap<(Str, Str), (u32, ContainerState)>,
+    /// The machine behind it.
+    machine: SimulatedMachine,
+    /// Reports that come once more.
+    repeated: Vec<Report>,
+    /// Ends that the story tells: pod, container, attempt.
+    ended: BTreeSet<(Str, Str, u32)>,
     /// Orders that are lost on their way, so many from now.
     pub lost_orders: usize,
 }
@@ -98,9 +101,9 @@ impl TestMachine {
             resizes: Vec::new(),
             acts: BTreeMap::new(),
             probes: BTreeMap::new(),
-            news: Vec::new(),
-            live: BTreeMap::new(),
-            records: BTreeMap::new(),
+            machine: SimulatedMachine::new(),
+            repeated: Vec::new(),
+            ended: BTreeSet::new(),
             lost_orders: 0,
         };
         machine.put("pods", pod);
@@ -220,19 +223,18 @@ impl TestMachine {
         for uid in uids {
             self.world.facts.pods.remove(&uid);
         }
-        self.live.clear();
-        self.records.clear();
-        self.news.clear();
+        self.machine = SimulatedMachine::new();
+        self.repeated.clear();
     }
 
     /// The control plane restarts: what it knew is what the shims tell.
     pub fn restart(&mut self) {
         let uids: Vec<Str> = self.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        let mut inventory = self.machine.inventory();
         for uid in uids {
             let mut pod = self.world.facts.pods.remove(&uid).unwrap();
-            let kept = self.records.iter().filter(|((of, _), _)| *of == uid);
-            let kept =
-                kept.map(|((_, name), (attempt, state))| (name.clone(), ContainerFacts::new(*attempt, state.clone())));
+            let kept = inventory.remove(&uid).map(|pod| pod.containers).unwrap_or_default().into_iter();
+            let kept = kept.map(|(name, known)| (name, ContainerFacts::new(known.attempt, known.state)));
             pod.containers = kept.collect();
             if !pod.containers.is_empty() {
                 self.world.facts.pods.insert(uid, pod);
@@ -242,40 +244,32 @@ impl TestMachine {
 
     /// Every report that is on its way comes now, and twice.
     pub fn hurry(&mut self) {
-        let now = self.world.now;
-        let soon: Vec<_> = self.news.iter().filter(|(at, _)| *at <= now).cloned().collect();
-        self.news.extend(soon);
+        let soon = self.machine.due(self.world.now);
+        self.repeated.extend(soon.iter().cloned().chain(soon.iter().cloned()));
     }
 
     /// A container's process ends by itself now.
     pub fn end_now(&mut self, container: &str, code: i32) {
-        let place = (Str::from("uid-p"), Str::from(container));
-        if let Some((attempt, since)) = self.live.get(&place).copied() {
-            self.ends(place.0, place.1, attempt, since, self.world.now, code);
-        }
+        self.machine.end(self.world.now, "uid-p", container, code);
     }
 
     /// A report of an attempt's end comes once more, or out of nowhere.
     pub fn repeat(&mut self, container: &str, attempt: u32) {
-        let place = (Str::from("uid-p"), Str::from(container));
-        if self.live.get(&place).is_some_and(|(living, _)| *living <= attempt) {
-            return;
-        }
-        let now = self.world.now;
-        let ended = self.records.get(&place).filter(|(known, _)| *known == attempt).map(|(_, state)| state.clone());
-        if let Some(state) = ended {
-            let (pod_uid, container) = place;
-            self.news.push((now, Report::Container { pod_uid, container, attempt, state }));
+        let (pod_uid, container) = (Str::from("uid-p"), Str::from(container));
+        let inventory = self.machine.inventory();
+        let known = inventory.get(&pod_uid).and_then(|pod| pod.containers.get(&container));
+        let ended =
+            |known: &&ContainerFacts| known.attempt == attempt && matches!(known.state, ContainerState::Ended(_));
+        if let Some(state) = known.filter(ended).map(|known| known.state.clone()) {
+            self.repeated.push(Report::Container { pod_uid, container, attempt, state });
         }
     }
 
     /// Reports that are due are lost.
     pub fn lose_reports(&mut self) {
-        let now = self.world.now;
-        for (_, report) in self.news.iter().filter(|(at, _)| *at <= now).cloned().collect::<Vec<_>>() {
+        for report in self.due() {
             self.note(&report);
         }
-        self.news.retain(|(at, _)| *at > now);
     }
 
     /// Plans and acts until nothing is left to do now. Gives the last plan.
@@ -298,8 +292,8 @@ impl TestMachine {
         let end = zero() + SignedDuration::from_secs(second);
         loop {
             let plan = self.settle();
-            let news = self.news.iter().map(|(at, _)| *at).min();
-            let next = [plan.wake, news].into_iter().flatten().min().filter(|next| *next <= end);
+            let next =
+                [plan.wake, self.machine.next_event_time()].into_iter().flatten().min().filter(|next| *next <= end);
             match next {
                 Some(next) => self.world.now = next.max(self.world.now),
                 None => break,
@@ -311,12 +305,27 @@ impl TestMachine {
 
     /// Takes in the reports that are due.
     pub fn deliver(&mut self) {
-        let now = self.world.now;
-        let (due, later): (Vec<_>, Vec<_>) = self.news.drain(..).partition(|(at, _)| *at <= now);
-        self.news = later;
-        for (_, report) in due {
+        for report in self.due() {
             self.report(report);
         }
+    }
+
+    /// The reports that are due, with the results of probes that a test has set.
+    fn due(&mut self) -> Vec<Report> {
+        let mut due = std::mem::take(&mut self.repeated);
+        due.extend(self.machine.due(self.world.now));
+        for report in &mut due {
+            if let Report::Probe { kind, verdict, message, .. } = report {
+                *verdict = self.probe_result(*kind);
+                *message = if *verdict == ProbeResult::Success { String::new() } else { "no".to_owned() };
+            }
+        }
+        due
+    }
+
+    fn probe_result(&self, kind: ProbeKind) -> ProbeResult {
+        let name = format!("{kind:?}").to_lowercase();
+        self.probes.get(&name).copied().unwrap_or(ProbeResult::Success)
     }
 
     /// A report reaches the control plane.
@@ -325,22 +334,13 @@ impl TestMachine {
         self.world.facts.apply_report(report);
     }
 
-    /// Records a report, whether or not it is delivered.
+    /// Tells of an end once, whether or not its report is delivered.
     fn note(&mut self, report: &Report) {
-        if let Report::Container { pod_uid, container, attempt, state } = report {
-            let place = (pod_uid.clone(), container.clone());
-            let known = self.records.get(&place);
-            let is_newer = known.is_none_or(|(known, old)| attempt > known || !matches!(old, ContainerState::Ended(_)));
-            if is_newer && known.is_none_or(|(known, _)| attempt >= known) {
-                self.records.insert(place, (*attempt, state.clone()));
-            }
-        }
-        if let Report::Container { pod_uid, container, attempt, state: ContainerState::Ended(ended) } = report {
-            let place = (pod_uid.clone(), container.clone());
-            if self.live.get(&place).is_some_and(|(living, _)| living == attempt) {
-                self.live.remove(&place);
-                self.story.push(format!("{} {container} ends {}", self.second(), ended.code));
-            }
+        if let Report::Container { pod_uid, container, attempt, state: ContainerState::Ended(end) } = report
+            && end.started.is_some()
+            && self.ended.insert((pod_uid.clone(), container.clone(), *attempt))
+        {
+            self.story.push(format!("{} {container} ends {}", self.second(), end.code));
         }
     }
 
@@ -392,126 +392,70 @@ impl TestMachine {
         }
     }
 
-    fn effect(&mut self, effect: Effect) {
-        match effect {
-            Effect::Start(start) => self.start(*start),
-            Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
-                self.story.push(format!("{} stop {container} in {grace_seconds}", self.second()));
-                let (after, code) = match self.acts.get(&*container) {
+    fn effect(&mut self, mut effect: Effect) {
+        let second = self.second();
+        match &mut effect {
+            Effect::Start(start) => {
+                // What a container does is up to the test, as it is up to the program on a real machine.
+                start.script = None;
+                self.prepare_start(start);
+            }
+            Effect::Stop { container, grace_seconds, .. } => {
+                self.story.push(format!("{second} stop {container} in {grace_seconds}"));
+                match self.acts.get(&**container) {
                     Some(ContainerBehaviour::Deaf) => return,
-                    Some(ContainerBehaviour::Stubborn) => (grace_seconds, 137),
-                    _ => (0, 143),
+                    Some(ContainerBehaviour::Stubborn) => self.machine.knobs.deaf.insert(container.clone()),
+                    _ => self.machine.knobs.deaf.remove(container),
                 };
-                let place = (pod_uid.clone(), container.clone());
-                let Some((_, since)) = self.live.get(&place).copied() else {
-                    self.unknown(place, attempt);
-                    return;
-                };
-                self.ends(pod_uid, container, attempt, since, self.world.now + SignedDuration::from_secs(after), code);
             }
-            Effect::Remove { pod_uid } => {
-                self.story.push(format!("{} remove {pod_uid}", self.second()));
-                self.live.retain(|(uid, _), _| *uid != pod_uid);
-                self.records.retain(|(uid, _), _| *uid != pod_uid);
-                self.news.push((self.world.now, Report::Removed { pod_uid }));
-            }
+            Effect::Remove { pod_uid } => self.story.push(format!("{second} remove {pod_uid}")),
             Effect::Resize { container, attempt, limits, .. } => {
-                self.story.push(format!(
-                    "{} resize {container}#{attempt} {:?}",
-                    self.second(),
-                    limits.container.cpu_milli
-                ));
-                self.resizes.push(*limits);
+                let cpu = limits.container.cpu_milli;
+                self.story.push(format!("{second} resize {container}#{attempt} {cpu:?}"));
+                self.resizes.push(Limits::clone(limits));
             }
-            Effect::WatchStorage { pod_uid, bounds } => {
-                self.story.push(format!("{} watch {pod_uid} {bounds:?}", self.second()))
-            }
-            Effect::Route { .. }
-            | Effect::SetIngress { .. }
-            | Effect::SetNetworkPolicy { .. }
-            | Effect::Expose { .. }
-            | Effect::DeleteVolume { .. }
-            | Effect::Watch { .. }
-            | Effect::Build { .. }
-            | Effect::Measure { .. } => {}
+            Effect::WatchStorage { pod_uid, bounds } => self.story.push(format!("{second} watch {pod_uid} {bounds:?}")),
             Effect::Refresh { pod_uid, volumes } => {
-                self.story.push(format!("{} refresh {pod_uid} {volumes:?}", self.second()));
-                self.refreshes.push((self.second(), volumes));
+                self.story.push(format!("{second} refresh {pod_uid} {volumes:?}"));
+                self.refreshes.push((second, volumes.clone()));
             }
             Effect::Probe(probe) => {
-                let kind = format!("{:?}", probe.kind).to_lowercase();
-                let verdict = self.probes.get(&kind).copied().unwrap_or(ProbeResult::Success);
-                let ok = verdict == ProbeResult::Success;
-                self.story.push(format!("{} {kind} {}", self.second(), if ok { "ok" } else { "fails" }));
-                let message = if ok { String::new() } else { "no".to_owned() };
+                let is_ok = self.probe_result(probe.kind) == ProbeResult::Success;
+                let (kind, result) = (format!("{:?}", probe.kind).to_lowercase(), if is_ok { "ok" } else { "fails" });
+                self.story.push(format!("{second} {kind} {result}"));
                 let sleeps = matches!(probe.handler, Some(ProbeHandler::Sleep(_)));
                 if sleeps || matches!(self.acts.get(&*probe.container), Some(ContainerBehaviour::Deaf)) {
                     return;
                 }
-                let at = self.world.now;
-                let (pod_uid, container, attempt, kind) = (probe.pod_uid, probe.container, probe.attempt, probe.kind);
-                self.news.push((at, Report::Probe { pod_uid, container, attempt, kind, verdict, message, at }));
-            }
-        }
-    }
-
-    /// A stop of what is not there is answered all the same.
-    fn unknown(&mut self, place: (Str, Str), attempt: u32) {
-        let finished = self.world.now;
-        let reason = Some("ContainerStatusUnknown".to_owned());
-        let nobody_knows =
-            AttemptEnd { code: 137, signal: None, reason, message: String::new(), started: None, finished };
-        let recorded = self.records.get(&place).filter(|(known, _)| *known == attempt);
-        let state = recorded.map_or(ContainerState::Ended(nobody_knows), |(_, state)| state.clone());
-        let (pod_uid, container) = place;
-        self.news.push((finished, Report::Container { pod_uid, container, attempt, state }));
-    }
-
-    fn start(&mut self, start: Start) {
-        let place = (start.pod_uid.clone(), start.container.clone());
-        let now = self.world.now;
-        let report = |state| Report::Container {
-            pod_uid: start.pod_uid.clone(),
-            container: start.container.clone(),
-            attempt: start.attempt,
-            state,
-        };
-        if let Some((living, since)) = self.live.get(&place) {
-            assert_eq!(*living, start.attempt, "a second start of {} while one attempt lives", start.container);
-            let running = report(ContainerState::Running { pid: 1, since: *since });
-            self.news.push((now, running));
-            return;
-        }
-        // A shim starts no attempt twice: it tells again what became of it.
-        match self.records.get(&place) {
-            Some((known, _)) if *known > start.attempt => return,
-            Some((known, state @ ContainerState::Ended(_))) if *known == start.attempt => {
-                self.news.push((now, report(state.clone())));
-                return;
             }
             _ => {}
         }
-        self.story.push(format!("{} start {}#{}", self.second(), start.container, start.attempt));
-        self.starts.push(start.clone());
-        match self.acts.get(&*start.container).copied().unwrap_or(ContainerBehaviour::Stay) {
-            ContainerBehaviour::Refuse(reason) => {
-                let message = "write it otherwise".to_owned();
-                self.news.push((now, report(ContainerState::Refused { reason: reason.into(), message, at: now })));
-                return;
-            }
-            ContainerBehaviour::Exit(seconds, code) => {
-                let end = now + SignedDuration::from_secs(seconds);
-                self.ends(start.pod_uid.clone(), start.container.clone(), start.attempt, now, end, code);
-            }
-            ContainerBehaviour::Stay | ContainerBehaviour::Stubborn | ContainerBehaviour::Deaf => {}
-        }
-        self.live.insert(place, (start.attempt, now));
-        self.news.push((now, report(ContainerState::Running { pid: 1, since: now })));
+        self.machine.carry_out(self.world.now, &effect);
+        assert!(self.machine.clashes.is_empty(), "a start while another attempt lives: {:?}", self.machine.clashes);
     }
 
-    fn ends(&mut self, pod_uid: Str, container: Str, attempt: u32, since: Time, at: Time, code: i32) {
-        let message = String::new();
-        let ended = AttemptEnd { code, signal: None, reason: None, message, started: Some(since), finished: at };
-        self.news.push((at, Report::Container { pod_uid, container, attempt, state: ContainerState::Ended(ended) }));
+    /// Tells of a start that is none of what runs or has run, and sets how its container behaves.
+    fn prepare_start(&mut self, start: &Start) {
+        let inventory = self.machine.inventory();
+        let known = inventory.get(&start.pod_uid).and_then(|pod| pod.containers.get(&start.container));
+        let is_refused = |known: &ContainerFacts| matches!(known.state, ContainerState::Refused { .. });
+        if known
+            .is_none_or(|known| known.attempt < start.attempt || known.attempt == start.attempt && is_refused(known))
+        {
+            self.story.push(format!("{} start {}#{}", self.second(), start.container, start.attempt));
+            self.starts.push(start.clone());
+        }
+        let (refused, exits) = (&mut self.machine.knobs.refused_images, &mut self.machine.knobs.exits);
+        refused.clear();
+        exits.clear();
+        match self.acts.get(&*start.container) {
+            Some(ContainerBehaviour::Refuse(reason)) => {
+                refused.insert(start.image.clone(), (reason.to_string(), "write it otherwise".to_owned()));
+            }
+            Some(ContainerBehaviour::Exit(seconds, code)) => {
+                exits.insert(start.image.clone(), (*seconds, *code));
+            }
+            _ => {}
+        }
     }
 }

@@ -114,7 +114,7 @@ mod tests {
             let story = [
                 "6 side ends 8",
                 "6 stop main in 0",
-                "6 main ends 143",
+                "6 main ends 137",
                 "6 start i#1",
                 "7 i ends 0",
                 "7 start main#1",

@@ -127,7 +127,7 @@ mod tests {
             json!({"containers": [{"name": "a", "image": "a"}, {"name": "b", "image": "b"}], "restartPolicy": "Never"});
         let mut machine = TestMachine::new(pod(spec.clone()));
         machine.act("a", ContainerBehaviour::Exit(5, 0)).act("b", ContainerBehaviour::Exit(9, 0));
-        for (second, ids) in [(1, Some("a=1,b=1")), (6, Some("b=1")), (10, None)] {
+        for (second, ids) in [(1, Some("a=1,b=2")), (6, Some("b=2")), (10, None)] {
             machine.run_to(second);
             assert_eq!(machine.pod().annotation(ANNOTATION), ids, "after {second} s");
         }
