@@ -39,16 +39,12 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
         break;
     }
     let key = key_of(kind, &object);
-    let mut request =
-        AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
-    admission::mutate(txn, &mut request)?;
+    admit(txn, kind, &mut object, &mut warnings, options, admission::mutate)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
     check(txn, kind, body.api_version(), &object, None)?;
     check_free(txn, kind, &key)?;
-    let mut request =
-        AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
-    admission::validate(txn, &mut request)?;
+    admit(txn, kind, &mut object, &mut warnings, options, admission::validate)?;
     warn(kind, body.api_version(), &object, &mut warnings);
     if let Some(manager) = &options.manager {
         managed_fields::update::created(kind, &mut object, manager, txn.now());
@@ -96,19 +92,30 @@ pub fn create_like(
     refuse(kind, &object, &kinds::metadata::validate_metadata(&object, None, kind))?;
     let mut warnings = Vec::new();
     let admitted_before = object.clone();
-    let mut request =
-        AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     // The plugins change nothing of what they have admitted once, unless what they go by has changed in between.
-    admission::mutate(txn, &mut request)?;
+    admit(txn, kind, &mut object, &mut warnings, options, admission::mutate)?;
     if object != admitted_before {
         (kind.prepare)(&mut object, None);
         check(txn, kind, body.api_version(), &object, None)?;
     }
     check_free(txn, kind, &key)?;
-    let mut request =
-        AdmissionRequest { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
-    admission::validate(txn, &mut request)?;
+    admit(txn, kind, &mut object, &mut warnings, options, admission::validate)?;
     Ok(WriteReply::changed(txn.put(&key, object)?, warnings))
+}
+
+/// One of the two phases of admission.
+type AdmissionPhase = fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>;
+
+/// Has a phase of admission look at a new object.
+fn admit(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    object: &mut Object,
+    warnings: &mut Vec<String>,
+    options: &WriteOptions,
+    phase: AdmissionPhase,
+) -> ApiResult<()> {
+    phase(txn, &mut AdmissionRequest { kind, object, old: None, warnings, dry_run: options.dry_run })
 }
 
 /// The name is not taken.
