@@ -258,7 +258,7 @@ mod tests {
                 api.write(false, |txn| create_like(txn, kind, &body(name, "y", "2"), &options, &mut template_cache));
             assert_eq!(refused.unwrap_err().reason, reason, "{name}");
         }
-        // What admission goes by may change between two pods.
+        // The objects that admission goes by may change between two pods.
         let range =
             Object(json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"},
             "spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}}));

@@ -4,7 +4,8 @@ use super::delete::{DeleteOptions, delete};
 use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
-use crate::kinds;
+use crate::controllers::status;
+use crate::kinds::{self, Kind};
 use crate::object::selector::Selector;
 use crate::object::{Cause, Key, Object, Reason, Resource, Status, time};
 use serde_json::{Value, json};
@@ -31,7 +32,20 @@ pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_
         }
     }
     let options = DeleteOptions { uid: Some(pod.uid().to_owned()), ..options.clone() };
+    mark(txn, kind, pod, dry_run)?;
     delete(txn, kind, key, &options)
+}
+
+/// Tells on the pod why it goes (KEP-3329); a Job's pod failure policy goes by it.
+fn mark(txn: &mut dyn Transaction, kind: &Kind, mut pod: Object, dry_run: bool) -> ApiResult<()> {
+    let mut conditions = pod.items(&["status", "conditions"]).to_vec();
+    let (reason, message) = ("EvictionByEvictionAPI", "Eviction API: evicting");
+    let mut condition = status::condition("DisruptionTarget", "True", reason, message, txn.now());
+    condition["lastProbeTime"] = Value::Null;
+    status::set(&mut conditions, condition);
+    pod.set(&["status", "conditions"], conditions);
+    let options = WriteOptions { dry_run, ..WriteOptions::default() };
+    update(txn, kind, &pod, UpdatePart::Status, &options).map(|_| ())
 }
 
 /// A pod whose end disturbs nothing.
@@ -116,7 +130,7 @@ mod tests {
                 &mut api,
                 json!({"apiVersion": "v1", "kind": "Pod",
                     "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
-                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                    "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
                     "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}),
             );
         }
@@ -132,6 +146,10 @@ mod tests {
         let refused = api.write(false, |txn| evict(txn, &key("b"), &DeleteOptions::default(), false)).unwrap_err();
         assert_eq!(refused.reason, Reason::TooManyRequests);
         assert_eq!(refused.message, "Cannot evict pod as it would violate the pod's disruption budget.");
-        assert!(api.read_view(|txn| txn.exists(&key("b"))).unwrap());
+        let kept = api.read_view(|txn| txn.get_shared(&key("b"))).unwrap().expect("it stays");
+        assert_eq!(kept.items(&["status", "conditions"]).len(), 1, "it is not told of either");
+        let evicted = api.read_view(|txn| txn.get_shared(&key("a"))).unwrap().expect("it ends");
+        let told = evicted.items(&["status", "conditions"]).iter().find(|one| one["type"] == "DisruptionTarget");
+        assert_eq!(told.expect("a condition")["reason"], "EvictionByEvictionAPI");
     }
 }

@@ -13,7 +13,7 @@ mod claim;
 mod percent;
 mod pods;
 pub mod revisions;
-mod status;
+pub mod status;
 #[cfg(test)]
 mod testing;
 

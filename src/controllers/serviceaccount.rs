@@ -31,11 +31,19 @@ fn plan(world: &World, key: &Key) -> Plan {
         });
         plan.write(WriteVerb::Create(Object(account)), "every namespace has a default ServiceAccount");
     }
-    if world.find("configmaps", namespace, ROOT_CA).is_none() {
-        plan.write(
-            WriteVerb::Create(Object(root_ca(namespace))),
-            "every namespace has the cluster's root certificates",
-        );
+    let wanted = root_ca(namespace);
+    match world.find("configmaps", namespace, ROOT_CA) {
+        None => {
+            plan.write(WriteVerb::Create(Object(wanted)), "every namespace has the cluster's root certificates");
+        }
+        Some(row) if !row.is_deleting() => {
+            let mut object = row.object();
+            if object.0.get("data") != wanted.get("data") {
+                object.0["data"] = wanted["data"].clone();
+                plan.write(WriteVerb::Update(object), "the cluster's root certificates are not to be changed");
+            }
+        }
+        Some(_) => {}
     }
     plan
 }
@@ -55,4 +63,24 @@ fn root_ca(namespace: &str) -> serde_json::Value {
         },
         "data": { "ca.crt": "" },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::cluster;
+    use super::ROOT_CA;
+    use crate::world::Propagation;
+    use serde_json::json;
+
+    #[test]
+    fn root_certificates_come_back_when_they_are_changed_or_deleted() {
+        let mut cluster = cluster("");
+        cluster.settle();
+        cluster.patch("configmaps", ROOT_CA, json!({"data": {"ca.crt": "x", "y": "z"}}));
+        cluster.settle();
+        assert_eq!(cluster.value("configmaps", ROOT_CA, "/data"), json!({"ca.crt": ""}));
+        cluster.delete("configmaps", ROOT_CA, Propagation::Background);
+        cluster.settle();
+        assert_eq!(cluster.value("configmaps", ROOT_CA, "/data"), json!({"ca.crt": ""}));
+    }
 }

@@ -396,7 +396,7 @@ impl TestMachine {
         let second = self.second();
         match &mut effect {
             Effect::Start(start) => {
-                // What a container does is up to the test, as it is up to the program on a real machine.
+                // The test decides how a container behaves, as the program does on a real machine.
                 start.script = None;
                 self.prepare_start(start);
             }

@@ -141,8 +141,9 @@ impl AttemptLog {
         let recent = &whole[whole.len().saturating_sub(80 * 1024)..];
         let lines: Vec<&[u8]> = recent.split_inclusive(|byte| *byte == b'\n').collect();
         let last = lines[lines.len().saturating_sub(80)..].iter().map(|line| {
-            let text = line.splitn(4, |byte| *byte == b' ').nth(3).unwrap_or_default();
-            String::from_utf8_lossy(text)
+            let mut fields = line.splitn(4, |byte| *byte == b' ').skip(2);
+            let (kind, text) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+            String::from_utf8_lossy(if kind == b"P" { text.strip_suffix(b"\n").unwrap_or(text) } else { text })
         });
         let text: String = last.collect();
         let mut from = text.len().saturating_sub(2048);
@@ -228,11 +229,11 @@ impl OutputStream {
         ReadMore::More
     }
 
-    /// Logs the last line even though no newline ends it.
+    /// Logs the last line even though no newline ends it: as a part, so that readers add none.
     pub fn finish(&mut self, log: &mut AttemptLog) {
         if !self.held.is_empty() {
             let mut line = Vec::new();
-            put_line(self.tag, &stamp(), b'F', &[&self.held], &mut line);
+            put_line(self.tag, &stamp(), b'P', &[&self.held], &mut line);
             self.held.clear();
             log.append(&line);
         }
@@ -309,6 +310,19 @@ mod tests {
         let kinds: Vec<(&str, usize)> = out.lines().map(|line| (&line[..11], line.len() - 11)).collect();
         assert_eq!(kinds, [("T stdout P ", PART), ("T stdout P ", PART), ("T stdout F ", 1)]);
         assert!(held.is_empty());
+    }
+
+    #[test]
+    fn end_of_a_log_has_no_newline_that_the_program_did_not_print() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut log = AttemptLog::new(folder.path().join("0.log"));
+        let (read, write) = rustix::pipe::pipe().expect("a pipe");
+        let mut stream = OutputStream::new(read, "stdout");
+        rustix::io::write(&write, b"one\nDONE").expect("written");
+        assert!(stream.pump(&mut LogBuffers::new(), &mut log) == ReadMore::More);
+        assert_eq!(log.tail(), "one\n");
+        stream.finish(&mut log);
+        assert_eq!(log.tail(), "one\nDONE");
     }
 
     #[test]
