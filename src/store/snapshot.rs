@@ -137,6 +137,17 @@ pub trait StoreRead: source::SnapshotSource {
         count.map(|count| count as usize)
     }
 
+    /// Number of objects of a resource after a namespace and name, in one namespace or all.
+    fn count_after(&self, resource: Resource, namespace: Option<&str>, after: (&str, &str)) -> StoreResult<usize> {
+        let rest = match namespace {
+            Some(_) => "namespace = ?2 AND name > ?3",
+            None => "(namespace, name) > (?2, ?3)",
+        };
+        let question = format!("SELECT count(*) FROM object WHERE resource = ?1 AND {rest}");
+        let place = params![resource.0, namespace.unwrap_or(after.0), after.1];
+        query_row(self.store(), &question, place, |row| unsigned(row, 0)).map(|count| count as usize)
+    }
+
     /// Returns the log entries after a revision, in order, at most `limit`. Entries of one transaction are adjacent;
     /// only the limit can separate them.
     ///
