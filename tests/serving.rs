@@ -1,5 +1,6 @@
 //! `kloop serve`, as programs that speak Kubernetes meet it: over sockets, with nothing but HTTP.
 
+mod endpoints;
 mod protobuf;
 
 use crate::cluster::{Cluster, Plane};

@@ -24,7 +24,6 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
     }
     match document {
         ApiDocument::Version => return Ok(pretty(&version())),
-        ApiDocument::Health => return Ok(HttpAnswer::text("ok")),
         ApiDocument::OpenApi2 => return Ok(openapi::older(request)),
         _ => {}
     }
@@ -217,7 +216,9 @@ fn paths(groups: &[ApiGroup]) -> Vec<String> {
         paths.extend(Some(head.clone()).filter(|_| !group.name.is_empty()));
         paths.extend(group.versions.iter().map(|(version, _)| format!("{head}/{version}")));
     }
-    paths.extend(["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    paths.extend(
+        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned),
+    );
     paths.sort();
     paths
 }

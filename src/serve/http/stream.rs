@@ -2,6 +2,7 @@
 
 use super::ServerState;
 use super::log_tail::LogTail;
+use super::request_metrics::Counted;
 use crate::object::Status;
 use crate::runtime::logs::LogReader;
 use crate::serve::watch::{self, ActiveWatch, BOOKMARK};
@@ -78,6 +79,7 @@ pub struct WatchStream {
     bookmark: Instant,
     /// After this nothing follows.
     is_over: bool,
+    _counted: Counted,
 }
 
 /// A watch as a body.
@@ -91,7 +93,9 @@ pub fn watch(mut watching: ActiveWatch, shared: Arc<ServerState>) -> AnswerStrea
     let now = Instant::now();
     let first = std::mem::take(&mut watching.first);
     let until = watching.timeout.map(|timeout| now + timeout);
-    let telling = Box::new(WatchStream { watching, shared, news, until, bookmark: now + BOOKMARK, is_over: false });
+    let (bookmark, counted) = (now + BOOKMARK, shared.metrics.requests.watches.count());
+    let telling = WatchStream { watching, shared, news, until, bookmark, is_over: false, _counted: counted };
+    let telling = Box::new(telling);
     // The head of the answer goes out at once, whatever there is to tell.
     AnswerStream::Watch(Box::pin(async move { Some((first, telling)) }))
 }
