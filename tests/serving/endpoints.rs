@@ -10,14 +10,17 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 
 /// Headers and body of an answer.
-struct Reply {
-    code: u16,
+pub struct Reply {
+    /// The status.
+    pub code: u16,
     headers: ureq::http::HeaderMap,
-    body: Vec<u8>,
+    /// The body as it came.
+    pub body: Vec<u8>,
 }
 
 impl Reply {
-    fn header(&self, name: &str) -> &str {
+    /// A header, or empty.
+    pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
@@ -27,7 +30,7 @@ impl Reply {
 }
 
 /// Asks with these headers and no others.
-fn ask(server: &Server<'_>, path: &str, headers: &[(&str, &str)]) -> Reply {
+pub fn ask(server: &Server<'_>, path: &str, headers: &[(&str, &str)]) -> Reply {
     let mut request = ureq::http::Request::builder().method("GET").uri(format!("http://{}{path}", server.address));
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -38,7 +41,8 @@ fn ask(server: &Server<'_>, path: &str, headers: &[(&str, &str)]) -> Reply {
     Reply { code: answer.status().as_u16(), headers: answer.headers().clone(), body }
 }
 
-fn bearer(server: &Server<'_>) -> String {
+/// The header with the token.
+pub fn bearer(server: &Server<'_>) -> String {
     format!("Bearer {}", server.token)
 }
 

@@ -24,15 +24,15 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
     }
     match document {
         ApiDocument::Version => return Ok(pretty(&version())),
-        ApiDocument::OpenApi2 => return Ok(openapi::older(request)),
         _ => {}
     }
     // Others may have brought definitions since.
     api.read_view(custom::learn_all)?;
     let groups = catalogue::groups(api.kinds());
     match document {
-        ApiDocument::OpenApi3 => return Ok(openapi::index(api.kinds(), &groups)),
-        ApiDocument::OpenApi3Of(path) => return openapi::document(api, &groups, path),
+        ApiDocument::OpenApi2 => return openapi::older(api, &groups, request),
+        ApiDocument::OpenApi3 => return Ok(openapi::index(api.kinds(), &groups, request)),
+        ApiDocument::OpenApi3Of(path) => return openapi::document(api, &groups, path, request),
         _ => {}
     }
     let form = AnswerForm::negotiate(request, || true)?;

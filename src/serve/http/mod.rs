@@ -30,7 +30,7 @@ use exchange::{Exchange, ServerMetrics};
 use guard::{Access, AccessGuard};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
+use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Response};
@@ -256,6 +256,7 @@ fn read_head(head: &Parts) -> ApiRequest {
         content_type: text(CONTENT_TYPE),
         agent: text(USER_AGENT),
         host,
+        if_none_match: text(IF_NONE_MATCH),
         ..ApiRequest::new(head.method.as_str(), target)
     }
 }
@@ -301,7 +302,9 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> String {
 /// The answer on its way.
 fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
     let mut response = Response::builder().status(answer.code).header(CONTENT_TYPE, answer.content_type);
-    response = response.header("Cache-Control", "no-cache, private");
+    if !answer.headers.iter().any(|(name, _)| CACHE_CONTROL == *name) {
+        response = response.header(CACHE_CONTROL, "no-cache, private");
+    }
     for (name, value) in answer.headers {
         response = response.header(name, value);
     }
