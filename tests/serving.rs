@@ -1,6 +1,7 @@
 //! `kloop serve`, as programs that speak Kubernetes meet it: over sockets, with nothing but HTTP.
 
 mod endpoints;
+mod lists;
 mod openapi;
 mod protobuf;
 

@@ -20,7 +20,7 @@ const WORKED_OUT: [&str; 2] = ["nodes", "leases.coordination.k8s.io"];
 /// A list that is wanted.
 pub struct ListRequest<'a> {
     /// The kind.
-    pub kind: &'a Kind,
+    pub kind: &'static Kind,
     /// The namespace; none for all.
     pub namespace: Option<&'a str>,
     /// The selection.
@@ -46,7 +46,7 @@ pub struct ListPage {
 }
 
 /// A place in a list: namespace and name.
-type ListPosition = (String, String);
+pub type ListPosition = (String, String);
 
 /// Previous states of changed objects.
 type PreviousState = BTreeMap<ListPosition, ChangedObject>;
@@ -120,6 +120,64 @@ impl CountChange {
     }
 }
 
+/// A part of a list as it is stored.
+pub struct RowBatch {
+    /// The bodies, those that are not wanted included.
+    pub bodies: Vec<Str>,
+    /// The moment that they show.
+    pub revision: u64,
+    /// The place after which the next batch begins; none at the end.
+    pub next: Option<ListPosition>,
+}
+
+/// Whether objects of a kind are what is stored and nothing else.
+pub fn is_stored(kind: &Kind) -> bool {
+    !WORKED_OUT.contains(&kind.resource.0)
+}
+
+/// Reads the next objects of a list, until they have so many bytes. The limit of the list is not looked at.
+pub fn read_rows(api: &Api, listing: &ListRequest<'_>, bytes: usize) -> ApiResult<RowBatch> {
+    listing.wanted.check(listing.kind)?;
+    let snapshot = api.store().read().map_err(|error| refused(&error))?;
+    let head = snapshot.revision().map_err(|error| refused(&error))?;
+    let revision = listing.at.unwrap_or(head);
+    if revision > head {
+        return Err(too_large(revision, head));
+    }
+    let mut before =
+        if revision < head { states_at_revision(&snapshot, listing, revision)? } else { PreviousState::new() };
+    let after = listing.after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+    if let Some(after) = &after {
+        before = before.split_off(after);
+        before.remove(after);
+    }
+    let (bodies, next) = read_batch(&snapshot, listing, &mut before, after.as_ref(), bytes)?;
+    Ok(RowBatch { bodies: bodies.into_values().collect(), revision, next })
+}
+
+/// The bodies after a place as they were, and the place where they end; none at the end of the list.
+fn read_batch(
+    read: &dyn StoreRead,
+    listing: &ListRequest<'_>,
+    before: &mut PreviousState,
+    after: Option<&ListPosition>,
+    bytes: usize,
+) -> ApiResult<(BTreeMap<ListPosition, Str>, Option<ListPosition>)> {
+    let place = after.map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+    let rows = read.page_within(listing.kind.resource, listing.namespace, place, ROWS, bytes);
+    let rows = rows.map_err(|error| refused(&error))?;
+    let length: usize = rows.iter().map(|row| row.body.len()).sum();
+    let next = rows.last().filter(|_| rows.len() == ROWS || length >= bytes).map(place_of);
+    let mut bodies: BTreeMap<ListPosition, Str> = rows.into_iter().map(|row| (place_of(&row), row.body)).collect();
+    for (place, state) in up_to(before, next.as_ref()) {
+        match state.before {
+            Some(body) => drop(bodies.insert(place, body)),
+            None => drop(bodies.remove(&place)),
+        }
+    }
+    Ok((bodies, next))
+}
+
 /// Nobody has written so much yet.
 pub fn too_large(revision: u64, head: u64) -> Status {
     let mut status =
@@ -151,17 +209,7 @@ fn list_limited(
     }
     let mut found = Vec::new();
     while found.len() < most {
-        let place = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
-        let rows = read.page(listing.kind.resource, listing.namespace, place, ROWS).map_err(|error| refused(&error))?;
-        let is_last = rows.len() < ROWS;
-        after = rows.last().map(place_of);
-        let mut bodies: BTreeMap<ListPosition, Str> = rows.into_iter().map(|row| (place_of(&row), row.body)).collect();
-        for (place, state) in up_to(&mut before, after.as_ref().filter(|_| !is_last)) {
-            match state.before {
-                Some(body) => drop(bodies.insert(place, body)),
-                None => drop(bodies.remove(&place)),
-            }
-        }
+        let (bodies, next) = read_batch(read, listing, &mut before, after.as_ref(), usize::MAX)?;
         for body in bodies.values() {
             let object: Object = serde_json::from_str(body).map(Object).map_err(|error| {
                 Status::new(Reason::InternalError, format!("stored body of {}: {error}", listing.kind.resource))
@@ -173,9 +221,10 @@ fn list_limited(
                 break;
             }
         }
-        if is_last {
+        if next.is_none() {
             break;
         }
+        after = next;
     }
     Ok(found)
 }

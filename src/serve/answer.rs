@@ -1,6 +1,7 @@
 //! HTTP answers.
 
 use super::form::{AnswerEncoding, AnswerForm};
+use super::list_body::ListBody;
 use super::protobuf::{self, PROTOBUF_WATCH};
 use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
@@ -23,6 +24,8 @@ pub struct HttpAnswer {
 pub enum AnswerBody {
     /// All of it.
     Whole(Vec<u8>),
+    /// A long list: its first piece, and what follows.
+    List(Vec<u8>, Box<ListBody>),
     /// Changes as they come.
     Watch(Box<ActiveWatch>),
     /// Log of a container.
@@ -59,6 +62,12 @@ impl HttpAnswer {
         };
         let content_type = encoding.media_type().into();
         HttpAnswer { code, content_type, headers: Vec::new(), body: AnswerBody::Whole(bytes) }
+    }
+
+    /// A list of which the first piece is there.
+    pub fn list(first: Vec<u8>, list: ListBody) -> HttpAnswer {
+        let body = if list.is_over() { AnswerBody::Whole(first) } else { AnswerBody::List(first, Box::new(list)) };
+        HttpAnswer { code: 200, content_type: "application/json".into(), headers: Vec::new(), body }
     }
 
     /// The changes of a watch, as they come.

@@ -11,7 +11,9 @@ mod discovery;
 mod form;
 mod health;
 pub mod http;
+mod indent;
 pub mod kubeconfig;
+mod list_body;
 mod log;
 mod metrics;
 mod options;
@@ -29,6 +31,7 @@ mod watch;
 mod write;
 
 pub use answer::{AnswerBody, HttpAnswer};
+pub use list_body::ListBody;
 pub use request::ApiRequest;
 use resolve::ResolvedTarget;
 pub use watch::ActiveWatch;

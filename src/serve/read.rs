@@ -2,6 +2,7 @@
 
 use super::ServeResult;
 use super::answer::HttpAnswer;
+use super::list_body::ListBody;
 use super::options::{self, ListMoment, check_reached};
 use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
@@ -31,6 +32,9 @@ impl ReadPresentation {
     }
 }
 
+/// Most items of a page: a client that asks for more gets a token for the rest.
+const MOST_ITEMS: usize = 1000;
+
 /// One object.
 pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
@@ -46,6 +50,7 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     let show = ReadPresentation::from_request(request, asked)?;
     let wanted = options::list_selection(request)?;
     let limit = request.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+    let limit = limit.map(|limit| limit.min(MOST_ITEMS));
     let token = request.parameter("continue").map(ContinueToken::parse).transpose()?;
     let at = match (&token, options::moment(request)?) {
         (Some(_), ListMoment::Since(_) | ListMoment::At(_)) => {
@@ -62,6 +67,11 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     };
     let after = token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
     let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: &wanted, at, after, limit };
+    if limit.is_none() && show.is_streamed() && page::is_stored(asked.kind) {
+        let mut list = ListBody::new(&listing, show);
+        let first = list.next_piece(api).map_err(|status| expired(status, token.as_ref()))?;
+        return Ok(HttpAnswer::list(first.unwrap_or_default(), list));
+    }
     let read = page::page(api, &listing);
     let ListPage { objects, revision, more, remaining } = read.map_err(|status| expired(status, token.as_ref()))?;
     let mut meta = json!({"resourceVersion": revision.to_string()});

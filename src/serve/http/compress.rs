@@ -20,15 +20,16 @@ pub fn accepts_gzip(accept_encoding: &str) -> bool {
 
 /// Compresses a large answer. This takes a while: not for the thread that carries connections.
 pub fn compress(mut answer: HttpAnswer) -> HttpAnswer {
-    let AnswerBody::Whole(bytes) = &answer.body else { return answer };
-    if bytes.len() < SMALLEST {
-        return answer;
-    }
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
-    let packed = encoder.write_all(bytes).and_then(|()| encoder.finish());
     // Writing to memory does not fail; otherwise the answer is sent as it is.
-    if let Ok(packed) = packed {
-        answer.body = AnswerBody::Whole(packed);
+    let packed = match &mut answer.body {
+        AnswerBody::Whole(bytes) if bytes.len() >= SMALLEST => {
+            let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
+            encoder.write_all(bytes).and_then(|()| encoder.finish()).map(|packed| *bytes = packed).is_ok()
+        }
+        AnswerBody::List(first, list) => list.compress(first).map(|packed| *first = packed).is_ok(),
+        _ => false,
+    };
+    if packed {
         answer.headers.push(("Content-Encoding", "gzip".into()));
         answer.headers.push(("Vary", "Accept-Encoding".into()));
     }

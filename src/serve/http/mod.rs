@@ -310,6 +310,7 @@ fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
     }
     let body = match answer.body {
         AnswerBody::Whole(bytes) => AnswerStream::Whole(Full::new(Bytes::from(bytes))),
+        AnswerBody::List(first, list) => stream::list(first, list, shared),
         AnswerBody::Watch(watching) => stream::watch(*watching, shared),
         AnswerBody::Log(logs) => stream::log(*logs),
     };
