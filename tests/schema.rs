@@ -21,8 +21,19 @@ impl Schemas {
         self.kinds.insert(format!("{}/{}", T::API_VERSION, T::KIND), json!(T::schema_name()));
     }
 
+    /// Bodies that are no objects.
+    fn bodies(&mut self) {
+        use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, Status};
+        self.generator.subschema_for::<DeleteOptions>();
+        self.generator.subschema_for::<ListMeta>();
+        self.generator.subschema_for::<Status>();
+    }
+
     fn built_in(&mut self) {
-        use k8s_openapi::api::{admissionregistration, apps, autoscaling, batch, certificates, coordination, core};
+        use k8s_openapi::api::{
+            admissionregistration, apps, authentication, authorization, autoscaling, batch, certificates, coordination,
+            core,
+        };
         use k8s_openapi::api::{discovery, events, flowcontrol, networking, node, policy, rbac, scheduling, storage};
         use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
         use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
@@ -30,14 +41,16 @@ impl Schemas {
             ($($module:path: $($kind:ident)*;)*) => { $({ use $module as module; $(self.add::<module::$kind>();)* })* };
         }
         add! {
-            core::v1: ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolumeClaim PersistentVolume Pod PodTemplate
+            core::v1: Binding ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolumeClaim PersistentVolume Pod PodTemplate
                 ReplicationController ResourceQuota Secret ServiceAccount Service;
             admissionregistration::v1: MutatingWebhookConfiguration ValidatingAdmissionPolicy
                 ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration;
             apiextensions::v1: CustomResourceDefinition;
             apiregistration::v1: APIService;
             apps::v1: ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet;
-            autoscaling::v1: HorizontalPodAutoscaler;
+            authentication::v1: SelfSubjectReview;
+            authorization::v1: SelfSubjectAccessReview;
+            autoscaling::v1: HorizontalPodAutoscaler Scale;
             autoscaling::v2: HorizontalPodAutoscaler;
             batch::v1: CronJob Job;
             certificates::v1: CertificateSigningRequest;
@@ -47,7 +60,7 @@ impl Schemas {
             flowcontrol::v1: FlowSchema PriorityLevelConfiguration;
             networking::v1: IngressClass Ingress NetworkPolicy;
             node::v1: RuntimeClass;
-            policy::v1: PodDisruptionBudget;
+            policy::v1: Eviction PodDisruptionBudget;
             rbac::v1: ClusterRoleBinding ClusterRole RoleBinding Role;
             scheduling::v1: PriorityClass;
             storage::v1: CSIDriver CSINode StorageClass VolumeAttachment;
@@ -60,6 +73,7 @@ impl Schemas {
 fn write_schemas() {
     let mut schemas = Schemas::default();
     schemas.built_in();
+    schemas.bodies();
     let mut definitions = schemas.generator.take_definitions(true);
     for name in schemas.kinds.values() {
         let definition = &mut definitions[name.as_str().unwrap()];

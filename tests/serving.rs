@@ -1,5 +1,8 @@
 //! `kloop serve`, as programs that speak Kubernetes meet it: over sockets, with nothing but HTTP.
 
+mod endpoints;
+mod lists;
+mod openapi;
 mod protobuf;
 
 use crate::cluster::{Cluster, Plane};
@@ -79,7 +82,11 @@ impl<'a> Server<'a> {
 }
 
 fn agent(authority: Option<&str>) -> ureq::Agent {
-    let config = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true);
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .allow_non_standard_methods(true);
     let config = config.timeout_global(Some(Duration::from_secs(60)));
     let config = match authority {
         Some(pem) => {

@@ -20,7 +20,7 @@ const WORKED_OUT: [&str; 2] = ["nodes", "leases.coordination.k8s.io"];
 /// A list that is wanted.
 pub struct ListRequest<'a> {
     /// The kind.
-    pub kind: &'a Kind,
+    pub kind: &'static Kind,
     /// The namespace; none for all.
     pub namespace: Option<&'a str>,
     /// The selection.
@@ -41,13 +41,23 @@ pub struct ListPage {
     pub revision: u64,
     /// Whether more follow.
     pub more: bool,
+    /// Number of objects that follow; none for a list with selectors, where nobody has counted them.
+    pub remaining: Option<usize>,
 }
 
 /// A place in a list: namespace and name.
-type ListPosition = (String, String);
+pub type ListPosition = (String, String);
 
-/// Previous states of changed objects; `None` for an object that did not exist.
-type PreviousState = BTreeMap<ListPosition, Option<Str>>;
+/// Previous states of changed objects.
+type PreviousState = BTreeMap<ListPosition, ChangedObject>;
+
+/// An object that has changed since a revision.
+struct ChangedObject {
+    /// Its body at the revision; `None` when it did not exist.
+    before: Option<Str>,
+    /// Whether it exists now.
+    exists: bool,
+}
 
 /// Reads a page.
 pub fn page(api: &Api, listing: &ListRequest<'_>) -> ApiResult<ListPage> {
@@ -60,6 +70,7 @@ pub fn page(api: &Api, listing: &ListRequest<'_>) -> ApiResult<ListPage> {
     }
     let before = if revision < head { states_at_revision(&snapshot, listing, revision)? } else { PreviousState::new() };
     let is_worked_out = WORKED_OUT.contains(&listing.kind.resource.0);
+    let moved = CountChange::new(&before);
     let (mut objects, whole) = match listing.limit {
         // A snapshot that lives at the same time shows the same.
         None if before.is_empty() && listing.after.is_none() => (api.read_view(|txn| list_all(txn, listing))?, true),
@@ -70,8 +81,101 @@ pub fn page(api: &Api, listing: &ListRequest<'_>) -> ApiResult<ListPage> {
         objects.retain(|object| (object.namespace(), object.name()) > (namespace, name));
     }
     let more = listing.limit.is_some_and(|limit| objects.len() > limit);
+    let found = objects.len();
     objects.truncate(listing.limit.unwrap_or(usize::MAX));
-    Ok(ListPage { objects, revision, more })
+    let remaining = match objects.last().filter(|_| more && listing.wanted.is_everything()) {
+        None => None,
+        Some(_) if whole => Some(found - objects.len()),
+        Some(last) => {
+            let place = (last.namespace(), last.name());
+            let now = snapshot.count_after(listing.kind.resource, listing.namespace, place);
+            Some(moved.undo(now.map_err(|error| refused(&error))?, place))
+        }
+    };
+    Ok(ListPage { objects, revision, more, remaining })
+}
+
+/// Objects that came and went between the moment of a list and now.
+struct CountChange {
+    created: Vec<ListPosition>,
+    deleted: Vec<ListPosition>,
+}
+
+impl CountChange {
+    fn new(changed: &PreviousState) -> CountChange {
+        let select = |existed: bool| -> Vec<ListPosition> {
+            let moved =
+                changed.iter().filter(|(_, state)| state.before.is_some() == existed && state.exists != existed);
+            moved.map(|(place, _)| place.clone()).collect()
+        };
+        CountChange { created: select(false), deleted: select(true) }
+    }
+
+    /// The number of objects after a place at the moment of the list, of the number now.
+    fn undo(&self, now: usize, (namespace, name): (&str, &str)) -> usize {
+        let count = |moved: &[ListPosition]| {
+            moved.iter().filter(|place| (place.0.as_str(), place.1.as_str()) > (namespace, name)).count()
+        };
+        (now + count(&self.deleted)).saturating_sub(count(&self.created))
+    }
+}
+
+/// A part of a list as it is stored.
+pub struct RowBatch {
+    /// The bodies, those that are not wanted included.
+    pub bodies: Vec<Str>,
+    /// The moment that they show.
+    pub revision: u64,
+    /// The place after which the next batch begins; none at the end.
+    pub next: Option<ListPosition>,
+}
+
+/// Whether objects of a kind are what is stored and nothing else.
+pub fn is_stored(kind: &Kind) -> bool {
+    !WORKED_OUT.contains(&kind.resource.0)
+}
+
+/// Reads the next objects of a list, until they have so many bytes. The limit of the list is not looked at.
+pub fn read_rows(api: &Api, listing: &ListRequest<'_>, bytes: usize) -> ApiResult<RowBatch> {
+    listing.wanted.check(listing.kind)?;
+    let snapshot = api.store().read().map_err(|error| refused(&error))?;
+    let head = snapshot.revision().map_err(|error| refused(&error))?;
+    let revision = listing.at.unwrap_or(head);
+    if revision > head {
+        return Err(too_large(revision, head));
+    }
+    let mut before =
+        if revision < head { states_at_revision(&snapshot, listing, revision)? } else { PreviousState::new() };
+    let after = listing.after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+    if let Some(after) = &after {
+        before = before.split_off(after);
+        before.remove(after);
+    }
+    let (bodies, next) = read_batch(&snapshot, listing, &mut before, after.as_ref(), bytes)?;
+    Ok(RowBatch { bodies: bodies.into_values().collect(), revision, next })
+}
+
+/// The bodies after a place as they were, and the place where they end; none at the end of the list.
+fn read_batch(
+    read: &dyn StoreRead,
+    listing: &ListRequest<'_>,
+    before: &mut PreviousState,
+    after: Option<&ListPosition>,
+    bytes: usize,
+) -> ApiResult<(BTreeMap<ListPosition, Str>, Option<ListPosition>)> {
+    let place = after.map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+    let rows = read.page_within(listing.kind.resource, listing.namespace, place, ROWS, bytes);
+    let rows = rows.map_err(|error| refused(&error))?;
+    let length: usize = rows.iter().map(|row| row.body.len()).sum();
+    let next = rows.last().filter(|_| rows.len() == ROWS || length >= bytes).map(place_of);
+    let mut bodies: BTreeMap<ListPosition, Str> = rows.into_iter().map(|row| (place_of(&row), row.body)).collect();
+    for (place, state) in up_to(before, next.as_ref()) {
+        match state.before {
+            Some(body) => drop(bodies.insert(place, body)),
+            None => drop(bodies.remove(&place)),
+        }
+    }
+    Ok((bodies, next))
 }
 
 /// Nobody has written so much yet.
@@ -105,17 +209,7 @@ fn list_limited(
     }
     let mut found = Vec::new();
     while found.len() < most {
-        let place = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
-        let rows = read.page(listing.kind.resource, listing.namespace, place, ROWS).map_err(|error| refused(&error))?;
-        let is_last = rows.len() < ROWS;
-        after = rows.last().map(place_of);
-        let mut bodies: BTreeMap<ListPosition, Str> = rows.into_iter().map(|row| (place_of(&row), row.body)).collect();
-        for (place, body) in up_to(&mut before, after.as_ref().filter(|_| !is_last)) {
-            match body {
-                Some(body) => drop(bodies.insert(place, body)),
-                None => drop(bodies.remove(&place)),
-            }
-        }
+        let (bodies, next) = read_batch(read, listing, &mut before, after.as_ref(), usize::MAX)?;
         for body in bodies.values() {
             let object: Object = serde_json::from_str(body).map(Object).map_err(|error| {
                 Status::new(Reason::InternalError, format!("stored body of {}: {error}", listing.kind.resource))
@@ -127,9 +221,10 @@ fn list_limited(
                 break;
             }
         }
-        if is_last {
+        if next.is_none() {
             break;
         }
+        after = next;
     }
     Ok(found)
 }
@@ -160,9 +255,14 @@ fn states_at_revision(read: &dyn StoreRead, listing: &ListRequest<'_>, revision:
         let Some(newest) = entries.last() else { return Ok(before) };
         last = newest.revision;
         for entry in entries {
-            let (ChangeKind::Put(stored) | ChangeKind::Removed(stored)) = &entry.change;
+            let (stored, exists) = match &entry.change {
+                ChangeKind::Put(stored) => (stored, true),
+                ChangeKind::Removed(stored) => (stored, false),
+            };
             if is_of(stored, listing.kind.resource, listing.namespace) {
-                before.entry(place_of(stored)).or_insert(entry.previous);
+                let changed =
+                    before.entry(place_of(stored)).or_insert(ChangedObject { before: entry.previous, exists });
+                changed.exists = exists;
             }
         }
     }
@@ -197,7 +297,7 @@ mod tests {
         let listing =
             ListRequest { kind, namespace: Some("default"), wanted: &wanted, at: None, after: None, limit: Some(1) };
         let first = page(&api, &listing).unwrap();
-        assert_eq!((first.objects[0].name(), first.more), ("b", true));
+        assert_eq!((first.objects[0].name(), first.more, first.remaining), ("b", true, Some(3)));
         for name in ["a", "c", "e"] {
             api.write(false, |txn| create(txn, kind, &map(name, "new"), &options)).unwrap();
         }
@@ -213,8 +313,9 @@ mod tests {
         let rest = ListRequest { at: Some(first.revision), after: Some(("default", "b")), limit: Some(2), ..listing };
         let second = page(&api, &rest).unwrap();
         assert_eq!((shown(&second), second.more), (vec!["d=old".to_owned(), "f=old".to_owned()], true));
+        assert_eq!(second.remaining, Some(1), "objects that came and went since are not counted");
         let third = page(&api, &ListRequest { after: Some(("default", "f")), ..rest }).unwrap();
-        assert_eq!((shown(&third), third.more), (vec!["h=old".to_owned()], false));
+        assert_eq!((shown(&third), third.more, third.remaining), (vec!["h=old".to_owned()], false, None));
         let now = page(&api, &ListRequest { at: None, after: None, limit: None, ..rest }).unwrap();
         assert_eq!(shown(&now), ["a=new", "b=old", "c=new", "f=new", "h=old"]);
         let later = page(&api, &ListRequest { at: Some(now.revision + 1), ..rest });

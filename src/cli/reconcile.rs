@@ -12,12 +12,14 @@ use crate::reconcile::run_end::{Convergence, RunUntil, Unmet};
 use crate::reconcile::{ControlLoop, ControlSettings, Idle, LogLevel, LogLine, RunEnd, leader, loops};
 use crate::runtime::image::Environment;
 use crate::runtime::{capacity, descriptors};
+use crate::serve::http::HttpServer;
 use crate::world::policy::Cidr;
 use crate::world::pressure::{EvictionFlags, EvictionThresholds};
 use colored::Colorize;
 use jiff::SignedDuration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Fewest open files with which a control plane and a few pods work; with a little less it would wait without a word.
@@ -193,6 +195,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
             duration("eviction-pressure-transition-period", &args.eviction_pressure_transition_period)?,
         )?,
         convergence: convergence::check,
+        metrics: Arc::default(),
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
     descriptors::raise();
@@ -204,6 +207,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
     }
     if let Some(port) = args.serve {
         let server = serve::open(serve::Args::for_port(port), context)?;
+        let server = HttpServer { control_plane: Some(settings.metrics.clone()), ..server };
         // It ends with this process, at any moment: what was answered is written.
         std::thread::Builder::new().name("serve".into()).spawn(move || server.run(std::future::pending()))?;
     }

@@ -85,7 +85,7 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     context.print_notice(&format!("hint: export KUBECONFIG={}", file.display()));
     let guard = token.map_or(AccessGuard::Names, AccessGuard::Token);
     let acceptor = identity.map(|identity| identity.acceptor);
-    Ok(HttpServer { state: context.state(), listener, entry, guard, acceptor })
+    Ok(HttpServer { state: context.state(), listener, entry, guard, acceptor, control_plane: None })
 }
 
 /// Something to read when it is to end.

@@ -104,6 +104,8 @@ pub struct Status {
     pub kind: String,
     /// The single fields of an `Invalid` answer.
     pub causes: Vec<Cause>,
+    /// The token with which a list that expired goes on, although what it shows from there on is newer (`ListMeta`).
+    pub resume: Option<String>,
     /// Fields that the kind does not know, with the known one that was probably meant: kloop's own help beside the message.
     pub unknown: Vec<(String, Option<&'static str>)>,
     /// The field that has a value of the wrong type, where that is the cause. Additional information of kloop.
@@ -130,6 +132,7 @@ impl Status {
             group: String::new(),
             kind: String::new(),
             causes: Vec::new(),
+            resume: None,
             unknown: Vec::new(),
             misfit: None,
             exit_code: None,
@@ -192,6 +195,9 @@ impl Status {
             && let Some(body) = body.as_object_mut()
         {
             body.remove("reason");
+        }
+        if let Some(token) = &self.resume {
+            body["metadata"]["continue"] = token.as_str().into();
         }
         if !details.is_empty() {
             body["details"] = details.into();

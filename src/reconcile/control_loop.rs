@@ -4,6 +4,7 @@ pub use crate::apiserver::{HEARD, LEFT_OUT};
 
 use super::control_plane::{ControlPlane, TickInput};
 use super::leader::Leadership;
+use super::metrics::LoopMetrics;
 use super::run_end::{ConvergenceCheck, Idle, RunEnd, RunUntil};
 use super::store_files::{StoreFiles, wal_of};
 use super::tick::{self, TickBudget, TickError};
@@ -27,6 +28,7 @@ use anyhow::Context;
 use jiff::SignedDuration;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tracing::debug_span;
@@ -69,6 +71,8 @@ pub struct ControlSettings {
     pub eviction: EvictionThresholds,
     /// Decides whether a run until convergence is over.
     pub convergence: ConvergenceCheck,
+    /// Measurements of its ticks, which others may read.
+    pub metrics: Arc<LoopMetrics>,
     /// Is told each time when nothing is left to do for now.
     pub on_idle: Option<fn(Idle)>,
 }
@@ -289,8 +293,11 @@ impl ControlLoop {
         let mut chance = api::random;
         let (now, epoch) = (Time::now(), self.leadership.epoch);
         let told = std::mem::take(&mut self.told);
+        let started = Instant::now();
         let input = TickInput { now, epoch, budget: TickBudget::default(), chance: &mut chance, told };
         let (done, busy) = self.plane.tick(self.api.store_mut(), input, log_sink)?;
+        let (depth, revision) = (self.plane.queue.depth(), self.plane.world.revision);
+        self.settings.metrics.record_tick(started.elapsed(), done.rows, depth, revision);
         // Restarted containers may run before the commit is durable: a power loss would end them too. Other effects
         // wait for the disk.
         let goes_ahead = |effect: &Effect| tick::restarts(effect) || matches!(effect, Effect::SetNetworkPolicy { .. });

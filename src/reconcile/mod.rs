@@ -14,6 +14,7 @@ mod drop_thread;
 pub mod events;
 pub mod leader;
 pub mod loops;
+pub mod metrics;
 pub mod node;
 pub mod overlay;
 pub mod queue;

@@ -168,6 +168,11 @@ impl WorkQueue {
         waiting.into_iter().for_each(|item| self.add(item, at));
     }
 
+    /// Number of keys that wait, now or for later.
+    pub fn depth(&self) -> usize {
+        self.places.len() + self.backlog.iter().map(|(_, keys, _)| keys.len()).sum::<usize>()
+    }
+
     /// When the next key is due.
     pub fn next_due(&self) -> Option<Time> {
         let next = self.due.first().map(|(_, at, _, _)| *at).or_else(|| self.order.first().map(|(at, _, _)| *at));

@@ -1,6 +1,7 @@
 //! HTTP answers.
 
 use super::form::{AnswerEncoding, AnswerForm};
+use super::list_body::ListBody;
 use super::protobuf::{self, PROTOBUF_WATCH};
 use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
@@ -23,6 +24,8 @@ pub struct HttpAnswer {
 pub enum AnswerBody {
     /// All of it.
     Whole(Vec<u8>),
+    /// A long list: its first piece, and what follows.
+    List(Vec<u8>, Box<ListBody>),
     /// Changes as they come.
     Watch(Box<ActiveWatch>),
     /// Log of a container.
@@ -38,6 +41,10 @@ const GENERIC: [&str; 5] = [
     "415: Unsupported Media Type",
     "406: Not Acceptable",
 ];
+
+/// Length of all warnings of an answer, and of one when that is reached (`apiserver/pkg/endpoints/filters`).
+const WARNINGS: usize = 4096;
+const CUT_WARNING: usize = 256;
 
 /// After so many seconds a client may try again.
 const RETRY: u32 = 1;
@@ -55,6 +62,12 @@ impl HttpAnswer {
         };
         let content_type = encoding.media_type().into();
         HttpAnswer { code, content_type, headers: Vec::new(), body: AnswerBody::Whole(bytes) }
+    }
+
+    /// A list of which the first piece is there.
+    pub fn list(first: Vec<u8>, list: ListBody) -> HttpAnswer {
+        let body = if list.is_over() { AnswerBody::Whole(first) } else { AnswerBody::List(first, Box::new(list)) };
+        HttpAnswer { code: 200, content_type: "application/json".into(), headers: Vec::new(), body }
     }
 
     /// The changes of a watch, as they come.
@@ -99,12 +112,19 @@ impl HttpAnswer {
         self
     }
 
-    /// The same with what its writer should know: `Warning: 299 - "text"` (RFC 7234, 5.5).
+    /// The same with what its writer should know: `Warning: 299 - "text"` (RFC 7234, 5.5). Each is told once; when they are long, their
+    /// ends are cut off, and the last ones are left out.
     pub fn warning(mut self, warnings: &[String]) -> HttpAnswer {
         for warning in warnings {
-            let plain: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            let quoted = plain.replace('\\', "\\\\").replace('"', "\\\"");
-            self.headers.push(("Warning", format!("299 - \"{quoted}\"")));
+            let told = self.headers.iter().filter(|(name, _)| *name == "Warning").map(|(_, value)| value.len());
+            let left = WARNINGS.saturating_sub(told.sum());
+            let most = if warning.len() <= left { left } else { left.min(CUT_WARNING) };
+            let plain = warning.chars().take(most).map(|c| if c.is_control() { ' ' } else { c });
+            let quoted = plain.collect::<String>().replace('\\', "\\\\").replace('"', "\\\"");
+            let header = ("Warning", format!("299 - \"{quoted}\""));
+            if !quoted.is_empty() && !self.headers.contains(&header) {
+                self.headers.push(header);
+            }
         }
         self
     }
@@ -128,4 +148,22 @@ pub fn details(kind: &crate::kinds::Kind, object: &Object) -> Value {
         details["group"] = kind.resource.group().into();
     }
     details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_told_once_and_have_a_bound() {
+        let texts = |warnings: &[String]| -> Vec<String> {
+            HttpAnswer::text("").warning(warnings).headers.into_iter().map(|(_, value)| value).collect()
+        };
+        let twice = ["a \"b\"\n".to_owned(), "a \"b\"\n".to_owned()];
+        assert_eq!(texts(&twice), [r#"299 - "a \"b\" ""#]);
+        let long: Vec<String> = (0..100).map(|number| format!("{number} {}", "x".repeat(1000))).collect();
+        let told = texts(&long);
+        let length: usize = told.iter().map(String::len).sum();
+        assert!(told.len() > 4 && length <= WARNINGS + 10 * told.len(), "{} of {length}", told.len());
+    }
 }

@@ -9,9 +9,13 @@ mod answer;
 mod body;
 mod discovery;
 mod form;
+mod health;
 pub mod http;
+mod indent;
 pub mod kubeconfig;
+mod list_body;
 mod log;
+mod metrics;
 mod options;
 mod path;
 mod presentation;
@@ -27,13 +31,16 @@ mod watch;
 mod write;
 
 pub use answer::{AnswerBody, HttpAnswer};
+pub use list_body::ListBody;
 pub use request::ApiRequest;
+use resolve::ResolvedTarget;
 pub use watch::ActiveWatch;
 
 use crate::apiserver::Api;
 use crate::object::{Reason, Status};
 use form::AnswerForm;
-use path::{ApiPath, PathTarget};
+use metrics::MetricsText;
+use path::{ApiDocument, ApiPath, PathTarget};
 
 /// Result of handling a request; an error becomes an answer too.
 pub type ServeResult<T = HttpAnswer> = std::result::Result<T, Status>;
@@ -50,6 +57,14 @@ pub fn answer(api: &mut Api, request: &ApiRequest) -> HttpAnswer {
 /// The same for who wants to tell of a refusal in words of its own.
 pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
     match path::parse(&request.path) {
+        Some(ApiPath::Document(ApiDocument::Health(endpoint, check))) => {
+            health::answer(api, request, endpoint, check.as_deref())
+        }
+        Some(ApiPath::Document(ApiDocument::Metrics)) if request.method == "GET" => {
+            let mut text = MetricsText::default();
+            metrics::measure_store(api, &mut text)?;
+            Ok(text.into_answer())
+        }
         Some(ApiPath::Document(document)) => discovery::answer(api, request, &document),
         Some(ApiPath::Object(named)) => object(api, request, &named),
         None => Err(unknown_path()),
@@ -62,18 +77,26 @@ fn object(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResul
     }
     let kind = resolve::kind(api, named)?;
     let asked = resolve::resolve_target(kind, named)?;
+    let answer = dispatch(api, request, named, &asked)?;
+    Ok(match kind.deprecation(&asked.api_version) {
+        Some(warning) => answer.warning(&[warning.to_owned()]),
+        None => answer,
+    })
+}
+
+fn dispatch(api: &mut Api, request: &ApiRequest, named: &PathTarget, asked: &ResolvedTarget<'_>) -> ServeResult {
     if named.subresource.is_some() {
-        return subresource::answer(api, request, &asked);
+        return subresource::answer(api, request, asked);
     }
     match (request.method.as_str(), asked.name.is_empty()) {
-        ("GET", _) if request.flag("watch") || asked.watch => watch::open(api, request, &asked).map(HttpAnswer::watch),
-        ("GET", true) => read::list(api, request, &asked),
-        ("GET", false) => read::get(api, request, &asked),
-        ("POST", true) if asked.is_placed() => write::create(api, request, &asked),
-        ("PUT", false) => write::replace(api, request, &asked),
-        ("PATCH", false) => write::patch(api, request, &asked),
-        ("DELETE", false) => remove::delete_object(api, request, &asked),
-        ("DELETE", true) if asked.is_placed() => remove::delete_collection(api, request, &asked),
+        ("GET", _) if request.flag("watch") || asked.watch => watch::open(api, request, asked).map(HttpAnswer::watch),
+        ("GET", true) => read::list(api, request, asked),
+        ("GET", false) => read::get(api, request, asked),
+        ("POST", true) if asked.is_placed() => write::create(api, request, asked),
+        ("PUT", false) => write::replace(api, request, asked),
+        ("PATCH", false) => write::patch(api, request, asked),
+        ("DELETE", false) => remove::delete_object(api, request, asked),
+        ("DELETE", true) if asked.is_placed() => remove::delete_collection(api, request, asked),
         _ => Err(not_allowed()),
     }
 }

@@ -18,8 +18,10 @@ pub enum ApiDocument {
     Root,
     /// `/version`.
     Version,
-    /// `/healthz`, `/livez`, `/readyz`.
-    Health,
+    /// `/healthz`, `/livez`, `/readyz`: which of them, and the check that is named below it.
+    Health(&'static str, Option<String>),
+    /// `/metrics`.
+    Metrics,
     /// `/api`.
     Core,
     /// `/apis`.
@@ -66,7 +68,10 @@ pub fn parse(path: &str) -> Option<ApiPath> {
     let document = match plain[..] {
         [] => ApiDocument::Root,
         ["version"] => ApiDocument::Version,
-        ["healthz" | "livez" | "readyz", ..] => ApiDocument::Health,
+        ["healthz", ref rest @ ..] => ApiDocument::Health("healthz", check_name(rest)?),
+        ["livez", ref rest @ ..] => ApiDocument::Health("livez", check_name(rest)?),
+        ["readyz", ref rest @ ..] => ApiDocument::Health("readyz", check_name(rest)?),
+        ["metrics"] => ApiDocument::Metrics,
         ["openapi", "v2"] => ApiDocument::OpenApi2,
         ["openapi", "v3"] => ApiDocument::OpenApi3,
         ["openapi", "v3", ref rest @ ..] => ApiDocument::OpenApi3Of(rest.join("/")),
@@ -80,6 +85,15 @@ pub fn parse(path: &str) -> Option<ApiPath> {
         _ => return None,
     };
     Some(ApiPath::Document(document))
+}
+
+/// The check that the rest of a path names, if it has one.
+fn check_name(rest: &[&str]) -> Option<Option<String>> {
+    match rest {
+        [] => Some(None),
+        [name] => Some(Some((*name).to_owned())),
+        _ => None,
+    }
 }
 
 fn named(group: &str, version: &str, rest: &[&str]) -> Option<PathTarget> {
@@ -132,7 +146,7 @@ mod tests {
             let watch = if named.watch { " watch" } else { "" };
             assert_eq!(text.join(" ") + watch, expected, "{path}");
         }
-        for path in ["", "x", "/api/v1/namespaces/w/pods/a/b/c", "/api/v1//pods", "/metrics", "/apiv1"] {
+        for path in ["", "x", "/api/v1/namespaces/w/pods/a/b/c", "/api/v1//pods", "/livez/a/b", "/apiv1"] {
             assert_eq!(parse(path), None, "{path}");
         }
         assert_eq!(parse("/apis/apps"), Some(ApiPath::Document(ApiDocument::Group("apps".into()))));

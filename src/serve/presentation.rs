@@ -63,6 +63,51 @@ impl ReadPresentation {
         }
     }
 
+    /// Whether a list is written piece by piece.
+    pub fn is_streamed(&self) -> bool {
+        self.form.encoding == AnswerEncoding::Json
+    }
+
+    /// Whether the items of a list are parts of what is stored, so that they need not be parsed.
+    pub fn copies_items(&self) -> bool {
+        match self.form.shape {
+            AnswerShape::Table(_) => false,
+            AnswerShape::Metadata(_) => true,
+            _ => self.kind.custom.is_some() || self.kind.api_version() == self.api_version,
+        }
+    }
+
+    /// The version that is asked for.
+    pub fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    /// The text of a list before its items and after them.
+    pub fn list_frame(&self, meta: Value) -> (String, String) {
+        let document = self.list_value(Vec::new(), meta);
+        let list = if matches!(self.form.shape, AnswerShape::Table(_)) { "rows" } else { "items" };
+        let (text, mark) = match self.form.is_pretty {
+            true => (serde_json::to_string_pretty(&document), format!("\"{list}\": [")),
+            false => (serde_json::to_string(&document), format!("\"{list}\":[")),
+        };
+        let text = text.unwrap_or_default() + "\n";
+        let end = text.rfind(&mark).map_or(text.len(), |place| place + mark.len());
+        (text[..end].to_owned(), text[end..].to_owned())
+    }
+
+    /// An item of a list.
+    pub fn list_item(&self, object: Object) -> Value {
+        self.item(version::shown(self.kind, object, &self.api_version))
+    }
+
+    /// The rows of a table of objects.
+    pub fn list_rows(&self, objects: Vec<Object>) -> Vec<Value> {
+        match self.list_value(objects, Value::Null)["rows"].take() {
+            Value::Array(rows) => rows,
+            _ => Vec::new(),
+        }
+    }
+
     /// The items of a list of a built-in kind do not repeat what they are.
     fn item(&self, mut object: Object) -> Value {
         if self.kind.custom.is_none() {

@@ -2,6 +2,7 @@
 
 use super::ServeResult;
 use super::answer::HttpAnswer;
+use super::list_body::ListBody;
 use super::options::{self, ListMoment, check_reached};
 use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
@@ -31,6 +32,9 @@ impl ReadPresentation {
     }
 }
 
+/// Most items of a page: a client that asks for more gets a token for the rest.
+const MOST_ITEMS: usize = 1000;
+
 /// One object.
 pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
@@ -46,13 +50,14 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     let show = ReadPresentation::from_request(request, asked)?;
     let wanted = options::list_selection(request)?;
     let limit = request.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+    let limit = limit.map(|limit| limit.min(MOST_ITEMS));
     let token = request.parameter("continue").map(ContinueToken::parse).transpose()?;
     let at = match (&token, options::moment(request)?) {
         (Some(_), ListMoment::Since(_) | ListMoment::At(_)) => {
             let text = "specifying resource version is not allowed when using continue";
             return Err(Status::new(Reason::BadRequest, text));
         }
-        (Some(token), ListMoment::Now) => Some(token.revision),
+        (Some(token), ListMoment::Now) => token.revision,
         (None, ListMoment::At(revision)) => Some(revision),
         (None, ListMoment::Since(revision)) => {
             check_reached(api, revision)?;
@@ -62,27 +67,59 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     };
     let after = token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
     let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: &wanted, at, after, limit };
-    let ListPage { objects, revision, more } = page::page(api, &listing)?;
+    if limit.is_none() && show.is_streamed() && page::is_stored(asked.kind) {
+        let mut list = ListBody::new(&listing, show);
+        let first = list.next_piece(api).map_err(|status| expired(status, token.as_ref()))?;
+        return Ok(HttpAnswer::list(first.unwrap_or_default(), list));
+    }
+    let read = page::page(api, &listing);
+    let ListPage { objects, revision, more, remaining } = read.map_err(|status| expired(status, token.as_ref()))?;
     let mut meta = json!({"resourceVersion": revision.to_string()});
+    if let Some(remaining) = remaining {
+        meta["remainingItemCount"] = remaining.into();
+    }
     if let Some(last) = objects.last().filter(|_| more) {
         meta["continue"] = ContinueToken::following(revision, last).to_string().into();
     }
     Ok(show.answer_list(objects, meta))
 }
 
+/// Words the error about a moment that is no longer kept as Kubernetes does, with a token that goes on at the present moment.
+fn expired(status: Status, token: Option<&ContinueToken>) -> Status {
+    match token {
+        _ if status.reason != Reason::Expired => status,
+        None => Status { message: LIST_EXPIRED.into(), ..status },
+        Some(token) => {
+            let resume = ContinueToken { revision: None, ..token.clone() };
+            Status { message: CONTINUE_EXPIRED.into(), resume: Some(resume.to_string()), ..status }
+        }
+    }
+}
+
+/// Error message of a list of a revision that is no longer kept.
+const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
+
+/// Error message of a list whose next page would be of a revision that is no longer kept; clients show it to people.
+const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+                                without the continue parameter, or use the continue token in this response to retrieve the remainder of \
+                                the results. Continuing with the provided token results in an inconsistent list - objects that were \
+                                created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
 /// As Go reads it, bits that mean nothing are no error.
 const CODE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// Position in a list, which clients pass back unchanged.
+#[derive(Clone)]
 struct ContinueToken {
-    revision: u64,
+    /// None for the present moment, whatever the pages before have shown.
+    revision: Option<u64>,
     namespace: String,
     name: String,
 }
 
 impl ContinueToken {
     fn following(revision: u64, last: &Object) -> ContinueToken {
-        ContinueToken { revision, namespace: last.namespace().into(), name: last.name().into() }
+        ContinueToken { revision: Some(revision), namespace: last.namespace().into(), name: last.name().into() }
     }
 
     fn parse(text: &str) -> ServeResult<ContinueToken> {
@@ -96,14 +133,18 @@ impl ContinueToken {
             Some(byte) => refuse(format!("invalid character '{}' looking for beginning of value", quoted(*byte))),
         })?;
         let start = value["start"].as_str().and_then(|start| start.split_once('/'));
-        match (value["rv"].as_u64(), start) {
-            (Some(revision), Some((namespace, name))) => {
+        match (value["rv"].as_i64(), start) {
+            (Some(revision), Some((namespace, name))) if revision >= PRESENT => {
+                let revision = u64::try_from(revision).ok();
                 Ok(ContinueToken { revision, namespace: namespace.into(), name: name.into() })
             }
             _ => Err(refuse("it is not one of this server's".into())),
         }
     }
 }
+
+/// The revision in a token that stands for the present moment.
+const PRESENT: i64 = -1;
 
 fn quoted(byte: u8) -> String {
     if byte.is_ascii() { char::from(byte).escape_default().to_string() } else { format!("\\u{byte:04x}") }
@@ -112,6 +153,53 @@ fn quoted(byte: u8) -> String {
 impl std::fmt::Display for ContinueToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let start = format!("{}/{}", self.namespace, self.name);
-        f.write_str(&CODE.encode(json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": start}).to_string()))
+        let revision = self.revision.and_then(|revision| i64::try_from(revision).ok()).unwrap_or(PRESENT);
+        f.write_str(&CODE.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apiserver::Api;
+    use crate::object::Time;
+    use crate::serve::{AnswerBody, ApiRequest, answer};
+    use crate::store::Retention;
+    use serde_json::{Value, json};
+
+    fn ask(api: &mut Api, method: &str, target: &str, body: &Value) -> (u16, Value) {
+        let request = ApiRequest { body: body.to_string().into(), ..ApiRequest::new(method, target) };
+        let answer = answer(api, &request);
+        let AnswerBody::Whole(bytes) = answer.body else { panic!("{target}: not a whole answer") };
+        (answer.code, serde_json::from_slice(&bytes).unwrap())
+    }
+
+    #[test]
+    fn list_that_expired_between_two_pages_can_go_on_at_the_present_moment() {
+        let maps = "/api/v1/namespaces/default/configmaps";
+        let mut api = Api::in_memory("test").unwrap();
+        let create = |api: &mut Api, name: &str| ask(api, "POST", maps, &json!({"metadata": {"name": name}})).0;
+        assert_eq!(["a", "b", "d"].map(|name| create(&mut api, name)), [201; 3]);
+        let (_, first) = ask(&mut api, "GET", &format!("{maps}?limit=1"), &json!({}));
+        assert_eq!(first["metadata"]["remainingItemCount"], 2, "{first}");
+        let selected = ask(&mut api, "GET", &format!("{maps}?limit=1&fieldSelector=metadata.name!%3Dx"), &json!({})).1;
+        assert_eq!(selected["metadata"]["remainingItemCount"], Value::Null, "nobody has counted those");
+        create(&mut api, "c");
+        let none = Retention { at_least: 0, at_most: 0, since: Time::MAX, bytes: 0 };
+        while api.store_mut().compact(&none, 100).unwrap() == 100 {}
+        let follow =
+            |list: &Value| format!("{maps}?limit=2&continue={}", list["metadata"]["continue"].as_str().unwrap());
+        let (code, expired) = ask(&mut api, "GET", &follow(&first), &json!({}));
+        assert_eq!((code, &expired["reason"]), (410, &json!("Expired")));
+        assert!(expired["message"].as_str().unwrap().starts_with("The provided continue parameter is too old"));
+        let (code, rest) = ask(&mut api, "GET", &follow(&expired), &json!({}));
+        let names: Vec<&str> =
+            rest["items"].as_array().unwrap().iter().filter_map(|item| item["metadata"]["name"].as_str()).collect();
+        assert_eq!((code, &names[..], &rest["metadata"]["remainingItemCount"]), (200, &["b", "c"][..], &json!(1)));
+        let old = format!(
+            "{maps}?resourceVersionMatch=Exact&resourceVersion={}",
+            first["metadata"]["resourceVersion"].as_str().unwrap()
+        );
+        let (code, expired) = ask(&mut api, "GET", &old, &json!({}));
+        assert_eq!((code, &expired["metadata"]), (410, &json!({})), "{expired}");
     }
 }

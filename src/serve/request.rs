@@ -21,6 +21,8 @@ pub struct ApiRequest {
     pub agent: String,
     /// The header `Host`.
     pub host: String,
+    /// The header `If-None-Match`.
+    pub if_none_match: String,
     /// The body.
     pub body: Vec<u8>,
 }

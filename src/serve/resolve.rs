@@ -47,7 +47,8 @@ pub fn kind(api: &Api, named: &PathTarget) -> ServeResult<&'static Kind> {
     find(kinds, named).ok_or_else(unknown_path)
 }
 
-fn find(kinds: &KindRegistry, named: &PathTarget) -> Option<&'static Kind> {
+/// The kind of a path, of those that are known.
+pub fn find(kinds: &KindRegistry, named: &PathTarget) -> Option<&'static Kind> {
     let asked = api_version(&named.group, &named.version);
     let mut all = kinds.all().filter(|kind| kind.resource.plural() == named.plural);
     all.find(|kind| {

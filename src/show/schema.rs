@@ -64,7 +64,8 @@ impl KindSchemas {
         self.definition(reference.rsplit('/').next()?)
     }
 
-    fn definition(&self, name: &str) -> Option<&Value> {
+    /// A schema by its name.
+    pub fn definition(&self, name: &str) -> Option<&Value> {
         self.0["definitions"].get(name)
     }
 

@@ -78,7 +78,7 @@ pub trait StoreRead: source::SnapshotSource {
     /// One object.
     fn get(&self, key: &Key) -> StoreResult<Option<StoredObject>> {
         let rest = "WHERE o.resource = ?1 AND o.namespace = ?2 AND o.name = ?3";
-        Ok(objects(self.store(), rest, params![key.resource.0, &*key.namespace, &*key.name])?.pop())
+        Ok(objects(self.store(), rest, params![key.resource.0, &*key.namespace, &*key.name], usize::MAX)?.pop())
     }
 
     /// The objects of a resource, in one namespace or all; ordered by namespace and name.
@@ -88,7 +88,7 @@ pub trait StoreRead: source::SnapshotSource {
 
     /// Every object, ordered by resource, namespace and name.
     fn list_all(&self) -> StoreResult<Vec<StoredObject>> {
-        let found = objects(self.store(), "ORDER BY o.resource, o.namespace, o.name", [])?;
+        let found = objects(self.store(), "ORDER BY o.resource, o.namespace, o.name", [], usize::MAX)?;
         let live = self.counter()?.objects;
         if found.len() as u64 != live {
             let what = format!("{} objects were found where {live} live", found.len());
@@ -105,6 +105,18 @@ pub trait StoreRead: source::SnapshotSource {
         after: Option<(&str, &str)>,
         limit: usize,
     ) -> StoreResult<Vec<StoredObject>> {
+        self.page_within(resource, namespace, after, limit, usize::MAX)
+    }
+
+    /// The same, and no more once their bodies have so many bytes.
+    fn page_within(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        after: Option<(&str, &str)>,
+        limit: usize,
+        bytes: usize,
+    ) -> StoreResult<Vec<StoredObject>> {
         let (after_namespace, after_name) = after.unwrap_or_default();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         match namespace {
@@ -112,12 +124,12 @@ pub trait StoreRead: source::SnapshotSource {
             Some(namespace) => {
                 let after_name = if namespace == after_namespace { after_name } else { "" };
                 let rest = "WHERE o.resource = ?1 AND o.namespace = ?2 AND o.name > ?3 ORDER BY o.name LIMIT ?4";
-                objects(self.store(), rest, params![resource.0, namespace, after_name, limit])
+                objects(self.store(), rest, params![resource.0, namespace, after_name, limit], bytes)
             }
             None => {
                 let rest = "WHERE o.resource = ?1 AND (o.namespace, o.name) > (?2, ?3) \
                             ORDER BY o.namespace, o.name LIMIT ?4";
-                objects(self.store(), rest, params![resource.0, after_namespace, after_name, limit])
+                objects(self.store(), rest, params![resource.0, after_namespace, after_name, limit], bytes)
             }
         }
     }
@@ -135,6 +147,17 @@ pub trait StoreRead: source::SnapshotSource {
             }
         };
         count.map(|count| count as usize)
+    }
+
+    /// Number of objects of a resource after a namespace and name, in one namespace or all.
+    fn count_after(&self, resource: Resource, namespace: Option<&str>, after: (&str, &str)) -> StoreResult<usize> {
+        let rest = match namespace {
+            Some(_) => "namespace = ?2 AND name > ?3",
+            None => "(namespace, name) > (?2, ?3)",
+        };
+        let question = format!("SELECT count(*) FROM object WHERE resource = ?1 AND {rest}");
+        let place = params![resource.0, namespace.unwrap_or(after.0), after.1];
+        query_row(self.store(), &question, place, |row| unsigned(row, 0)).map(|count| count as usize)
     }
 
     /// Returns the log entries after a revision, in order, at most `limit`. Entries of one transaction are adjacent;
@@ -244,17 +267,39 @@ fn query_rows<T>(
     params: impl Params,
     read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
 ) -> StoreResult<Vec<T>> {
-    store.query(|connection| connection.prepare_cached(question)?.query_map(params, read)?.collect())
+    query_rows_until(store, question, params, read, |_| false)
 }
 
-/// Live objects; `rest` follows FROM. An object whose log row is missing or belongs to another object is damage.
-fn objects(store: &Store, rest: &str, params: impl Params) -> StoreResult<Vec<StoredObject>> {
+/// The rows of an answer up to the first one that is enough.
+fn query_rows_until<T>(
+    store: &Store,
+    question: &str,
+    params: impl Params,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    mut is_enough: impl FnMut(&T) -> bool,
+) -> StoreResult<Vec<T>> {
+    store.query(|connection| {
+        let mut statement = connection.prepare_cached(question)?;
+        let mut found = Vec::new();
+        for row in statement.query_map(params, read)? {
+            found.push(row?);
+            if found.last().is_some_and(&mut is_enough) {
+                break;
+            }
+        }
+        Ok(found)
+    })
+}
+
+/// Live objects until their bodies have so many bytes; `rest` follows FROM. An object whose log row is missing or belongs to another object
+/// is damage.
+fn objects(store: &Store, rest: &str, params: impl Params, bytes: usize) -> StoreResult<Vec<StoredObject>> {
     // The left join keeps an object without a body visible, and SQLite from turning the join around.
     let question = format!(
         "SELECT {LOG_COLUMNS}, o.namespace, o.name, o.revision, o.created, o.sum
          FROM object o LEFT JOIN log l ON l.revision = o.revision {rest}"
     );
-    let rows = query_rows(store, &question, params, |row| {
+    let read = |row: &Row<'_>| {
         if row.get_ref(0)? == rusqlite::types::ValueRef::Null {
             return Ok(Err(format!("{} has no body at revision {}", text(row, 12)?, unsigned(row, 13)?)));
         }
@@ -266,8 +311,13 @@ fn objects(store: &Store, rest: &str, params: impl Params) -> StoreResult<Vec<St
             }
             other => Err(format!("revision {} is not the body of its object", other.stored().revision)),
         }))
-    })?;
-    whole(store, rows)
+    };
+    let mut length = 0;
+    let is_enough = |found: &std::result::Result<StoredObject, String>| {
+        length += found.as_ref().map_or(0, |stored| stored.body.len());
+        length >= bytes
+    };
+    whole(store, query_rows_until(store, &question, params, read, is_enough)?)
 }
 
 /// Entries of the log; `rest` stands after FROM.

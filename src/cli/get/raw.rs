@@ -24,6 +24,14 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
     let request = ApiRequest { host: "localhost".into(), ..ApiRequest::new("GET", path) };
     match serve::handle_request(context.api_for(true)?, &request)?.body {
         AnswerBody::Whole(bytes) => context.print(&String::from_utf8_lossy(&bytes)),
+        AnswerBody::List(first, mut list) => {
+            let mut next = Some(first);
+            while let Some(piece) = next {
+                context.print(&String::from_utf8_lossy(&piece))?;
+                next = list.next_piece(context.api()?)?;
+            }
+            Ok(())
+        }
         AnswerBody::Watch(watching) => follow(*watching, context),
         AnswerBody::Log(logs) => {
             logs.into_iter().try_for_each(|piece| context.print(&String::from_utf8_lossy(&piece?)))

@@ -40,9 +40,40 @@ impl MergeSchema {
         MergeSchema(fields)
     }
 
+    /// The fields that have a rule.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, MergeField)> + use<> {
+        self.0.iter().copied()
+    }
+
     /// Returns the merge rule of a field.
     pub(super) fn field(&self, name: &str) -> MergeField {
         self.0.iter().find(|(known, _)| *known == name).map_or(map(&ANY), |(_, field)| *field)
+    }
+}
+
+impl MergeField {
+    /// The value of Kubernetes' tag `patchStrategy`.
+    pub fn patch_strategy(&self) -> Option<&'static str> {
+        match (self.strategy, self.retain_keys) {
+            (MergeStrategy::ByKey(_) | MergeStrategy::Set, true) => Some("merge,retainKeys"),
+            (MergeStrategy::ByKey(_) | MergeStrategy::Set, false) => Some("merge"),
+            (MergeStrategy::Replace, _) => Some("replace"),
+            (MergeStrategy::Plain, true) => Some("retainKeys"),
+            (MergeStrategy::Plain, false) => None,
+        }
+    }
+
+    /// The value of Kubernetes' tag `patchMergeKey`.
+    pub fn merge_key(&self) -> Option<&'static str> {
+        match self.strategy {
+            MergeStrategy::ByKey(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The rules of the map, or of the list's elements.
+    pub fn inner(&self) -> MergeSchemaRef {
+        self.of
     }
 }
 

@@ -20,13 +20,16 @@ pub struct ServedResource {
     /// `pods`, `pods/log`.
     pub name: String,
     singular_name: String,
-    namespaced: bool,
+    /// Whether it is in a namespace.
+    pub namespaced: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
-    kind: String,
-    verbs: Vec<&'static str>,
+    /// `Pod`.
+    pub kind: String,
+    /// `get`, `list`.
+    pub verbs: Vec<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     short_names: Vec<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

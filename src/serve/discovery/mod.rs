@@ -24,16 +24,15 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
     }
     match document {
         ApiDocument::Version => return Ok(pretty(&version())),
-        ApiDocument::Health => return Ok(HttpAnswer::text("ok")),
-        ApiDocument::OpenApi2 => return Ok(openapi::older(request)),
         _ => {}
     }
     // Others may have brought definitions since.
     api.read_view(custom::learn_all)?;
     let groups = catalogue::groups(api.kinds());
     match document {
-        ApiDocument::OpenApi3 => return Ok(openapi::index(api.kinds(), &groups)),
-        ApiDocument::OpenApi3Of(path) => return openapi::document(api, &groups, path),
+        ApiDocument::OpenApi2 => return openapi::older(api, &groups, request),
+        ApiDocument::OpenApi3 => return Ok(openapi::index(api.kinds(), &groups, request)),
+        ApiDocument::OpenApi3Of(path) => return openapi::document(api, &groups, path, request),
         _ => {}
     }
     let form = AnswerForm::negotiate(request, || true)?;
@@ -217,7 +216,9 @@ fn paths(groups: &[ApiGroup]) -> Vec<String> {
         paths.extend(Some(head.clone()).filter(|_| !group.name.is_empty()));
         paths.extend(group.versions.iter().map(|(version, _)| format!("{head}/{version}")));
     }
-    paths.extend(["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    paths.extend(
+        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned),
+    );
     paths.sort();
     paths
 }

@@ -20,9 +20,31 @@ pub enum AccessGuard {
     Names,
 }
 
+/// Paths that need no token, as the role `system:public-info-viewer` has them.
+const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+
+/// Result of access control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A client that may do everything.
+    Full,
+    /// A client that has shown nothing, and asks for what everybody may know.
+    Anonymous,
+}
+
 impl AccessGuard {
+    /// Lets a client in, or one without a token to what is public. A wrong token opens nothing.
+    pub fn admit(&self, headers: &HeaderMap, method: &str, path: &str) -> Result<Access, Status> {
+        let is_public = method == "GET" && PUBLIC.contains(&path) && !headers.contains_key(AUTHORIZATION);
+        match (self, self.check(headers)) {
+            (_, Ok(())) => Ok(Access::Full),
+            (AccessGuard::Token(_), Err(_)) if is_public => Ok(Access::Anonymous),
+            (_, Err(status)) => Err(status),
+        }
+    }
+
     /// Refuses who is not let in.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
+    fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         match self {
             AccessGuard::Token(token) => {

@@ -13,6 +13,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
+/// The name of HTTP/2 in a TLS handshake.
+pub const HTTP2: &[u8] = b"h2";
+
 /// A certificate for the addresses of one server.
 pub struct ServerCertificate {
     /// Proves it to clients.
@@ -44,6 +47,6 @@ pub fn new_certificate(address: IpAddr) -> anyhow::Result<ServerCertificate> {
         ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
     let secret = PrivateKeyDer::Pkcs8(own.serialize_der().into());
     let mut config = config.with_no_client_auth().with_single_cert(vec![shown.der().clone()], secret)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(ServerCertificate { acceptor: TlsAcceptor::from(Arc::new(config)), authority: certificate.pem() })
 }

@@ -3,10 +3,14 @@
 //! One thread carries all connections; what reads or writes the state is done on others, a few at a time. TLS and plain HTTP are spoken
 //! at the same port: a client's first byte tells which it wants.
 
+mod audit;
+mod compress;
 mod connections;
+mod exchange;
 pub mod guard;
 pub mod identity;
 mod log_tail;
+mod request_metrics;
 mod stream;
 
 use super::form::AnswerForm;
@@ -14,6 +18,7 @@ use super::{AnswerBody, ApiRequest, HttpAnswer};
 use crate::apiserver::{Api, custom};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
+use crate::reconcile::metrics::LoopMetrics;
 use crate::reconcile::store_files::identity;
 use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
@@ -21,24 +26,29 @@ use crate::runtime::relay::accept;
 use crate::store::{OpenMode, Retention};
 use bytes::Bytes;
 use connections::{Connection, Connections};
-use guard::AccessGuard;
+use exchange::{Exchange, ServerMetrics};
+use guard::{Access, AccessGuard};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
+use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use identity::HTTP2;
 use log_tail::LogTail;
+use request_metrics::RequestMetrics;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use stream::AnswerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tracing::debug_span;
@@ -56,6 +66,12 @@ const COMPACTION: Duration = Duration::from_secs(10);
 const COMPACTED: usize = 400;
 /// Requests that are worked on at the same time.
 const HANDS: usize = 16;
+/// The same of clients that have not shown who they are.
+const ANONYMOUS_HANDS: usize = 2;
+/// Requests on one connection of HTTP/2 at the same time, watches included.
+const STREAMS: u32 = 250;
+/// Bytes of an answer that a connection of HTTP/2 keeps for a client that does not read.
+const UNREAD: usize = 256 << 10;
 /// Time that running requests get when the server ends.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// The largest body, in bytes, as Kubernetes takes it.
@@ -75,6 +91,8 @@ pub struct HttpServer {
     pub guard: AccessGuard,
     /// TLS; `None` for plain HTTP.
     pub acceptor: Option<TlsAcceptor>,
+    /// Measurements of the control plane that runs in this process.
+    pub control_plane: Option<Arc<LoopMetrics>>,
 }
 
 /// State shared by all connections.
@@ -89,13 +107,16 @@ struct ServerState {
     /// The kinds of the cluster, which all of them share.
     kinds: KindRegistry,
     tail: OnceLock<Arc<LogTail>>,
+    metrics: Arc<ServerMetrics>,
+    /// Turns of anonymous clients.
+    anonymous: Semaphore,
 }
 
 impl HttpServer {
     /// Serves until it is told to stop.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
-        let HttpServer { state, listener, entry, guard, acceptor } = self;
+        let HttpServer { state, listener, entry, guard, acceptor, control_plane } = self;
         let shared = Arc::new(ServerState {
             place: identity(&state),
             kinds: custom::kinds_in(&state),
@@ -104,6 +125,8 @@ impl HttpServer {
             acceptor,
             idle: Mutex::default(),
             tail: OnceLock::new(),
+            metrics: Arc::new(ServerMetrics { requests: RequestMetrics::default(), control_plane }),
+            anonymous: Semaphore::new(ANONYMOUS_HANDS),
         });
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;
@@ -143,15 +166,18 @@ async fn compact(shared: Arc<ServerState>) {
 
 async fn meet(client: TcpStream, shared: Arc<ServerState>, connection: Connection) {
     let until = Instant::now() + GREETING;
-    let Some(acceptor) = shared.acceptor.clone() else { return talk(client, shared, connection, until).await };
+    let Some(acceptor) = shared.acceptor.clone() else {
+        return talk(client, shared, connection, until, false).await;
+    };
     let mut first = [0];
     match timeout_at(until, client.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == HANDSHAKE => {
             if let Ok(Ok(client)) = timeout_at(until, acceptor.accept(client)).await {
-                talk(client, shared, connection, until).await;
+                let is_http2 = client.get_ref().1.alpn_protocol() == Some(HTTP2);
+                talk(client, shared, connection, until, is_http2).await;
             }
         }
-        Ok(Ok(1)) => talk(client, shared, connection, until).await,
+        Ok(Ok(1)) => talk(client, shared, connection, until, false).await,
         _ => {}
     }
 }
@@ -162,6 +188,7 @@ async fn talk(
     shared: Arc<ServerState>,
     connection: Connection,
     until: Instant,
+    is_http2: bool,
 ) {
     let connection = Arc::new(connection);
     let own = connection.clone();
@@ -169,24 +196,42 @@ async fn talk(
         let (shared, connection) = (shared.clone(), connection.clone());
         async move { Ok::<_, Infallible>(respond(request, shared, &connection).await) }
     });
-    let mut server = hyper::server::conn::http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     // Clients that break off are nobody's business.
-    let mut conversation = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let conversation: Conversation = if is_http2 {
+        let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        server.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_send_buf_size(UNREAD);
+        server.keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+        Box::pin(server.serve_connection(TokioIo::new(stream), service))
+    } else {
+        let mut server = hyper::server::conn::http1::Builder::new();
+        server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+        Box::pin(server.serve_connection(TokioIo::new(stream), service))
+    };
+    let mut conversation = pin!(conversation);
     if timeout_at(until, conversation.as_mut()).await.is_err() && !own.is_unknown() {
         let _ = conversation.await;
     }
 }
+
+type Conversation = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 type HttpReply = Response<AnswerStream>;
 
 async fn respond(request: hyper::Request<Incoming>, shared: Arc<ServerState>, connection: &Connection) -> HttpReply {
     let accept = text(request.headers(), &ACCEPT);
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
-    let answer = match listen(request, &shared, connection).await {
-        Ok(request) => {
-            let working = span.clone();
-            shared.work(move |api| working.in_scope(|| super::answer(api, &request))).await
+    let (head, body) = request.into_parts();
+    let asked = read_head(&head);
+    let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
+    let answer = match listen((&head.headers, asked), body, &shared, connection).await {
+        Ok((request, access)) => {
+            let _turn = match access {
+                Access::Anonymous => shared.anonymous.acquire().await.ok(),
+                Access::Full => None,
+            };
+            let (working, metrics, is_gzip) = (span.clone(), shared.metrics.clone(), exchange.is_gzip());
+            let answer = move |api: &mut Api| working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics));
+            shared.work(answer).await
         }
         Err(status) => Err(status),
     };
@@ -196,27 +241,38 @@ async fn respond(request: hyper::Request<Incoming>, shared: Arc<ServerState>, co
     };
     let answer = answer.unwrap_or_else(refuse);
     span.record("status", answer.code);
+    let answer = exchange.end(answer, &shared.metrics);
     carried(answer, shared)
 }
 
-/// The request of who is let in, whole.
-async fn listen(
-    request: hyper::Request<Incoming>,
-    shared: &ServerState,
-    connection: &Connection,
-) -> Result<ApiRequest, Status> {
-    let (head, body) = request.into_parts();
-    shared.guard.check(&head.headers)?;
-    connection.is_known();
+/// A request without its body.
+fn read_head(head: &Parts) -> ApiRequest {
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let text = |name: HeaderName| text(&head.headers, &name);
-    let mut request = ApiRequest {
+    // In HTTP/2 the host is a part of the address.
+    let host = head.uri.authority().map_or_else(|| text(HOST), |authority| authority.to_string());
+    ApiRequest {
         accept: text(ACCEPT),
         content_type: text(CONTENT_TYPE),
         agent: text(USER_AGENT),
-        host: text(HOST),
+        host,
+        if_none_match: text(IF_NONE_MATCH),
         ..ApiRequest::new(head.method.as_str(), target)
-    };
+    }
+}
+
+/// The request of a client that is let in, whole.
+async fn listen(
+    (headers, mut request): (&HeaderMap, ApiRequest),
+    body: Incoming,
+    shared: &ServerState,
+    connection: &Connection,
+) -> Result<(ApiRequest, Access), Status> {
+    let access = shared.guard.admit(headers, &request.method, &request.path)?;
+    if access == Access::Anonymous {
+        return Ok((request, access));
+    }
+    connection.is_known();
     let too_large = || {
         let text = format!("Request entity too large: limit is {LARGEST}");
         Status::new(Reason::RequestEntityTooLarge, text)
@@ -224,7 +280,7 @@ async fn listen(
     if body.size_hint().lower() > LARGEST as u64 {
         return Err(too_large());
     }
-    if let Some(user) = guard::impersonated(&head.headers) {
+    if let Some(user) = guard::impersonated(headers) {
         return Err(super::forbidden(&request, user));
     }
     let whole = tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect()).await;
@@ -234,7 +290,7 @@ async fn listen(
         Ok(Err(error)) => return Err(Status::new(Reason::BadRequest, format!("error reading the body: {error}"))),
         Err(_) => return Err(Status::new(Reason::Timeout, "the body of the request did not come in time")),
     };
-    Ok(request)
+    Ok((request, access))
 }
 
 /// A header, several of the same name as one list.
@@ -246,12 +302,15 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> String {
 /// The answer on its way.
 fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
     let mut response = Response::builder().status(answer.code).header(CONTENT_TYPE, answer.content_type);
-    response = response.header("Cache-Control", "no-cache, private");
+    if !answer.headers.iter().any(|(name, _)| CACHE_CONTROL == *name) {
+        response = response.header(CACHE_CONTROL, "no-cache, private");
+    }
     for (name, value) in answer.headers {
         response = response.header(name, value);
     }
     let body = match answer.body {
         AnswerBody::Whole(bytes) => AnswerStream::Whole(Full::new(Bytes::from(bytes))),
+        AnswerBody::List(first, list) => stream::list(first, list, shared),
         AnswerBody::Watch(watching) => stream::watch(*watching, shared),
         AnswerBody::Log(logs) => stream::log(*logs),
     };
@@ -270,7 +329,9 @@ impl ServerState {
         work: impl FnOnce(&mut Api) -> T + Send + 'static,
     ) -> Result<T, Status> {
         let shared = self.clone();
+        let waiting = self.metrics.requests.waiting.count();
         let done = tokio::task::spawn_blocking(move || {
+            drop(waiting);
             let mut api = shared.open()?;
             let done = work(&mut api);
             shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(api);

@@ -2,14 +2,16 @@
 
 use super::ServerState;
 use super::log_tail::LogTail;
+use super::request_metrics::Counted;
 use crate::object::Status;
 use crate::runtime::logs::LogReader;
+use crate::serve::ListBody;
 use crate::serve::watch::{self, ActiveWatch, BOOKMARK};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame};
-use std::convert::Infallible;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -24,10 +26,15 @@ const PIECES: usize = 4;
 /// The next lines of a watch, and what goes on after them; nothing when it is over.
 type NextLines = Pin<Box<dyn Future<Output = Option<(Vec<u8>, Box<WatchStream>)>> + Send>>;
 
+/// The next piece of a list, and what goes on after it; nothing when it is over.
+type NextPiece = Pin<Box<dyn Future<Output = Option<io::Result<(Vec<u8>, ListStream)>>> + Send>>;
+
 /// The body of an answer as it is carried.
 pub enum AnswerStream {
     /// All of it.
     Whole(Full<Bytes>),
+    /// Pieces of a list: the next one on its way.
+    List(NextPiece),
     /// Lines of a watch: the next ones on their way.
     Watch(NextLines),
     /// Pieces of a log.
@@ -38,14 +45,31 @@ pub enum AnswerStream {
 
 impl Body for AnswerStream {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let stream = self.get_mut();
         let piece = match stream {
-            AnswerStream::Whole(whole) => return Pin::new(whole).poll_frame(context),
+            AnswerStream::Whole(whole) => {
+                return Pin::new(whole).poll_frame(context).map_err(|never| match never {});
+            }
             AnswerStream::Ended => None,
             AnswerStream::Log(pieces) => ready!(pieces.poll_recv(context)),
+            AnswerStream::List(next) => match ready!(next.as_mut().poll(context)) {
+                Some(Ok((piece, list))) => {
+                    *stream = AnswerStream::List(Box::pin(list.next_piece()));
+                    Some(piece)
+                }
+                // A list that cannot go on is broken off, so that nobody takes it for whole.
+                Some(Err(error)) => {
+                    *stream = AnswerStream::Ended;
+                    return Poll::Ready(Some(Err(error)));
+                }
+                None => {
+                    *stream = AnswerStream::Ended;
+                    None
+                }
+            },
             AnswerStream::Watch(next) => match ready!(next.as_mut().poll(context)) {
                 Some((lines, telling)) => {
                     *stream = telling.into_stream();
@@ -68,6 +92,32 @@ impl Body for AnswerStream {
     }
 }
 
+/// A list and the server that reads it.
+pub struct ListStream {
+    list: Box<ListBody>,
+    shared: Arc<ServerState>,
+}
+
+/// A long list as a body: a piece is read when the client has taken the one before.
+pub fn list(first: Vec<u8>, list: Box<ListBody>, shared: Arc<ServerState>) -> AnswerStream {
+    let stream = ListStream { list, shared };
+    AnswerStream::List(Box::pin(async move { Some(Ok((first, stream))) }))
+}
+
+impl ListStream {
+    async fn next_piece(self) -> Option<io::Result<(Vec<u8>, ListStream)>> {
+        let ListStream { mut list, shared } = self;
+        if list.is_over() {
+            return None;
+        }
+        let read = shared.work(move |api| list.next_piece(api).map(|piece| (piece, list))).await;
+        match read.and_then(|read| read) {
+            Ok((piece, list)) => Some(Ok((piece?, ListStream { list, shared }))),
+            Err(status) => Some(Err(io::Error::other(status))),
+        }
+    }
+}
+
 /// A watch and what wakes it.
 pub struct WatchStream {
     watching: ActiveWatch,
@@ -78,6 +128,7 @@ pub struct WatchStream {
     bookmark: Instant,
     /// After this nothing follows.
     is_over: bool,
+    _counted: Counted,
 }
 
 /// A watch as a body.
@@ -91,7 +142,9 @@ pub fn watch(mut watching: ActiveWatch, shared: Arc<ServerState>) -> AnswerStrea
     let now = Instant::now();
     let first = std::mem::take(&mut watching.first);
     let until = watching.timeout.map(|timeout| now + timeout);
-    let telling = Box::new(WatchStream { watching, shared, news, until, bookmark: now + BOOKMARK, is_over: false });
+    let (bookmark, counted) = (now + BOOKMARK, shared.metrics.requests.watches.count());
+    let telling = WatchStream { watching, shared, news, until, bookmark, is_over: false, _counted: counted };
+    let telling = Box::new(telling);
     // The head of the answer goes out at once, whatever there is to tell.
     AnswerStream::Watch(Box::pin(async move { Some((first, telling)) }))
 }

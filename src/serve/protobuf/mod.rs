@@ -8,7 +8,7 @@ mod decode;
 mod encode;
 mod fields;
 mod special;
-mod wire;
+pub mod wire;
 
 #[cfg(test)]
 mod round_trips;

@@ -1,0 +1,242 @@
+//! OpenAPI documents, by which clients validate, explain and merge: one for each version of a group, an index of them, and one of all
+//! in the older version 2.
+//!
+//! Their addresses contain a hash of what is in them, and so does their `ETag`.
+
+mod gnostic;
+mod operations;
+mod schemas;
+mod v2;
+
+use super::catalogue::{ApiGroup, ServedResource};
+use crate::apiserver::{Api, read};
+use crate::kinds::custom::DEFINITIONS;
+use crate::kinds::{Kind, KindRegistry};
+use crate::object::{Key, Reason, Status, Time};
+use crate::serve::form::AnswerForm;
+use crate::serve::request::ApiRequest;
+use crate::serve::resolve::api_version;
+use crate::serve::{HttpAnswer, KUBERNETES, ServeResult, subresource, unknown_path};
+use crate::show::schema::KindSchemas;
+use jiff::SignedDuration;
+use operations::DescribedResource;
+use schemas::SchemaSet;
+use serde_json::{Map, Value, json};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The media type of version 2 in protobuf, and as clients ask for it.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const ASKED_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// Duration for which a document at an address with its hash is good.
+const GOOD: SignedDuration = SignedDuration::from_hours(365 * 24);
+
+/// `/openapi/v3`: the addresses of the documents.
+pub fn index(kinds: &KindRegistry, groups: &[ApiGroup], request: &ApiRequest) -> HttpAnswer {
+    let mut paths = Map::new();
+    let mut all = DefaultHasher::new();
+    for (group, version) in versions(groups) {
+        let (path, hash) = (path(group, version), hash(kinds, group, version));
+        hash.hash(&mut all);
+        let url = format!("/openapi/v3/{path}?hash={hash}");
+        paths.insert(path, json!({"serverRelativeURL": url}));
+    }
+    let index = json!({"paths": paths}).to_string() + "\n";
+    let index = || HttpAnswer { content_type: "application/json".into(), ..HttpAnswer::text(index) };
+    answer_unless_known(request, &format!("{:016X}", all.finish()), index)
+}
+
+/// `/openapi/v3/apis/apps/v1`.
+pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiRequest) -> ServeResult {
+    let found = versions(groups).find(|(group, version)| path(group, version) == asked);
+    let (group, version) = found.ok_or_else(unknown_path)?;
+    let current = hash(api.kinds(), group, version);
+    let wanted = request.parameter("hash");
+    if wanted.is_some_and(|wanted| wanted != current) {
+        // The address of a document that is no more leads to the present one.
+        let location = format!("/openapi/v3/{asked}?hash={current}");
+        let moved = HttpAnswer { code: 301, ..HttpAnswer::text("") };
+        return Ok(moved.with_header("Location", location));
+    }
+    let is_known = is_known(request, &current);
+    let (mut paths, mut schemas) = (Map::new(), Map::new());
+    if !is_known {
+        describe(api, &KindSchemas::built_in(), groups, (group, version), &mut paths, &mut schemas)?;
+    }
+    let answer = answer_unless_known(request, &current, || {
+        let info = json!({"title": "Kubernetes", "version": KUBERNETES});
+        let security = json!({"BearerToken": {"type": "http", "scheme": "bearer"}});
+        let components = json!({"schemas": schemas, "securitySchemes": security});
+        let document = json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": components});
+        HttpAnswer::document(200, &document, &AnswerForm::default())
+    });
+    if wanted.is_none() {
+        return Ok(answer);
+    }
+    let until = Time::now() + GOOD;
+    let until = until.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    Ok(answer.with_header("Cache-Control", "public, immutable".into()).with_header("Expires", until))
+}
+
+/// `/openapi/v2`: all versions of all groups.
+pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResult {
+    let is_protobuf = negotiate_older(&request.accept)?;
+    let mut all = DefaultHasher::new();
+    versions(groups).for_each(|(group, version)| hash(api.kinds(), group, version).hash(&mut all));
+    is_protobuf.hash(&mut all);
+    let current = format!("{:016X}", all.finish());
+    let (mut paths, mut found) = (Map::new(), Map::new());
+    if !is_known(request, &current) {
+        let schemas = KindSchemas::built_in();
+        for version in versions(groups) {
+            describe(api, &schemas, groups, version, &mut paths, &mut found)?;
+        }
+    }
+    Ok(answer_unless_known(request, &current, || {
+        let definitions: Map<String, Value> =
+            found.iter().map(|(name, schema)| (name.clone(), v2::convert(schema))).collect();
+        let info = json!({"title": "Kubernetes", "version": KUBERNETES});
+        let paths = v2::convert_paths(paths);
+        let document = json!({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions});
+        match is_protobuf {
+            true => {
+                HttpAnswer { content_type: PROTOBUF.into(), ..HttpAnswer::text(gnostic::encode_document(&document)) }
+            }
+            false => HttpAnswer::document(200, &document, &AnswerForm::default()),
+        }
+    }))
+}
+
+/// Whether version 2 is wanted as protobuf; an error when the client takes neither that nor JSON.
+fn negotiate_older(accept: &str) -> ServeResult<bool> {
+    let media = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    let mut known = media.filter_map(|media| match media {
+        PROTOBUF | ASKED_PROTOBUF => Some(true),
+        "application/json" | "application/*" | "*/*" | "" => Some(false),
+        _ => None,
+    });
+    let text = format!("406: Not Acceptable\n\nAvailable representations: application/json, {ASKED_PROTOBUF}");
+    known.next().ok_or_else(|| Status::new(Reason::NotAcceptable, text))
+}
+
+fn versions(groups: &[ApiGroup]) -> impl Iterator<Item = (&str, &str)> {
+    groups.iter().flat_map(|group| group.versions.iter().map(move |(version, _)| (&*group.name, &**version)))
+}
+
+fn path(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+/// The hash of a document: of this program, and of the definitions of custom kinds.
+fn hash(kinds: &KindRegistry, group: &str, version: &str) -> String {
+    let mut hash = DefaultHasher::new();
+    (env!("CARGO_PKG_VERSION"), group, version).hash(&mut hash);
+    let marks = kinds_of(kinds, group, version).filter_map(|kind| kind.custom.map(|custom| &custom.mark));
+    marks.for_each(|mark| mark.hash(&mut hash));
+    format!("{:016X}", hash.finish())
+}
+
+/// Whether the client has the document with this hash.
+fn is_known(request: &ApiRequest, hash: &str) -> bool {
+    let known = request.if_none_match.split(',').map(|tag| tag.trim().trim_start_matches("W/").trim_matches('"'));
+    known.into_iter().any(|tag| tag == hash || tag == "*")
+}
+
+/// Answers with a document, or that the client has it.
+fn answer_unless_known(request: &ApiRequest, hash: &str, document: impl FnOnce() -> HttpAnswer) -> HttpAnswer {
+    let answer = match is_known(request, hash) {
+        true => HttpAnswer { code: 304, ..HttpAnswer::text("") },
+        false => document(),
+    };
+    answer.with_header("ETag", format!("\"{hash}\"")).with_header("Vary", "Accept".into())
+}
+
+fn kinds_of(kinds: &KindRegistry, group: &str, version: &str) -> impl Iterator<Item = &'static Kind> {
+    let api_version = api_version(group, version);
+    let (group, version) = (group.to_owned(), version.to_owned());
+    kinds.all().filter(move |kind| {
+        kind.resource.group() == group && kind.version == version || kind.also.contains(&&*api_version)
+    })
+}
+
+/// Adds the paths and schemas of one version of a group.
+fn describe(
+    api: &Api,
+    schemas: &KindSchemas,
+    groups: &[ApiGroup],
+    (group, version): (&str, &str),
+    paths: &mut Map<String, Value>,
+    found: &mut Map<String, Value>,
+) -> ServeResult<()> {
+    let mut set = SchemaSet::new(schemas);
+    let bodies = |api_version: &str, kind: &str| schemas.name(api_version, kind).map(str::to_owned);
+    let own_version = api_version(group, version);
+    DescribedResource::add_version(group, version, paths);
+    for kind in kinds_of(api.kinds(), group, version) {
+        let Some((name, schema)) = schema(api, schemas, kind, &own_version)? else { continue };
+        let own = json!({"group": group, "version": version, "kind": kind.kind});
+        set.add(&name, schema, Some(own.clone()));
+        set.add_list(&name, &own);
+        set.add_merge_rules(&name, &own_version, kind.kind);
+        let subresources: Vec<_> = subresource::subresources(kind).filter(|known| !known.verbs.is_empty()).collect();
+        for below in &subresources {
+            let (group, version) = below.version.unwrap_or((group, version));
+            if let Some((kind, name)) =
+                below.kind.and_then(|kind| Some((kind, bodies(&api_version(group, version), kind)?)))
+            {
+                set.add_named(&name, Some(json!({"group": group, "version": version, "kind": kind})));
+            }
+        }
+        let resource = DescribedResource {
+            group,
+            version,
+            kind: kind.kind,
+            plural: kind.resource.plural(),
+            namespaced: kind.namespaced,
+            is_custom: kind.custom.is_some(),
+            subresources,
+            schema: &name,
+            bodies: &bodies,
+        };
+        resource.add_paths(paths);
+    }
+    for alone in created_only(groups, group, version) {
+        let Some(name) = bodies(&own_version, &alone.kind) else { continue };
+        set.add_named(&name, Some(json!({"group": group, "version": version, "kind": alone.kind})));
+        let resource = DescribedResource {
+            group,
+            version,
+            kind: &alone.kind,
+            plural: &alone.name,
+            namespaced: alone.namespaced,
+            is_custom: false,
+            subresources: Vec::new(),
+            schema: &name,
+            bodies: &bodies,
+        };
+        resource.add_creation(paths);
+    }
+    found.extend(set.finish());
+    Ok(())
+}
+
+/// Resources of a version whose objects are only ever created, and not kept.
+fn created_only<'a>(groups: &'a [ApiGroup], group: &str, version: &str) -> impl Iterator<Item = &'a ServedResource> {
+    let group = groups.iter().find(|known| known.name == group);
+    let served = group.and_then(|group| group.versions.iter().find(|(known, _)| known == version));
+    let served = served.into_iter().flat_map(|(_, served)| served);
+    served.filter(|one| one.verbs == ["create"] && !one.name.contains('/'))
+}
+
+/// The schema of a kind, and its name.
+fn schema(api: &Api, schemas: &KindSchemas, kind: &Kind, api_version: &str) -> ServeResult<Option<(String, Value)>> {
+    let Some(custom) = kind.custom else {
+        let found = schemas.name(api_version, kind.kind).zip(schemas.kind(api_version, kind.kind));
+        return Ok(found.map(|(name, schema)| (name.to_owned(), schema.clone())));
+    };
+    let definition = api.read_view(|txn| read::exact(txn, &Key::new(DEFINITIONS, "", &custom.definition)))?;
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let reversed: Vec<&str> = group.rsplit('.').collect();
+    let name = format!("{}.{version}.{}", reversed.join("."), kind.kind);
+    Ok(schemas.custom(&definition.0, Some(version)).map(|(_, schema)| (name, schema)))
+}

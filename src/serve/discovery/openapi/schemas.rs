@@ -1,0 +1,158 @@
+//! The schemas of a version of a group, as OpenAPI 3 has them.
+//!
+//! Knows: which schemas there are besides those of the kinds, and how references, unions and merge rules are written.
+
+use super::operations::{list_schema, reference};
+use crate::kinds::merge_rules::schema_for;
+use crate::object::merge::schema::MergeSchemaRef;
+use crate::show::schema::KindSchemas;
+use serde_json::{Map, Value, json};
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const RAW: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
+
+/// Types of which a value may have any type, whatever `k8s-openapi` says of them.
+const ANY_TYPE: [&str; 4] =
+    [".JSON", ".JSONSchemaPropsOrArray", ".JSONSchemaPropsOrBool", ".JSONSchemaPropsOrStringArray"];
+
+/// The schemas in the making.
+pub struct SchemaSet<'a> {
+    all: &'a KindSchemas,
+    found: Map<String, Value>,
+}
+
+impl<'a> SchemaSet<'a> {
+    /// Begins with what every version needs: options, errors, patches and events of watches.
+    pub fn new(all: &'a KindSchemas) -> SchemaSet<'a> {
+        let mut set = SchemaSet { all, found: Map::new() };
+        for kind in ["DeleteOptions", "Status", "ListMeta"] {
+            let own = json!({"group": "", "version": "v1", "kind": kind});
+            set.add_named(&format!("{META}.{kind}"), (kind != "ListMeta").then_some(own));
+        }
+        set.add_named(RAW, None);
+        let patch = json!({"type": "object", "description": "The body of a patch."});
+        set.found.insert(format!("{META}.Patch"), patch);
+        let event = json!({
+            "type": "object", "description": "A change that a watch tells of.", "required": ["type", "object"],
+            "properties": {"type": {"type": "string"}, "object": {"$ref": format!("#/$defs/{RAW}")}},
+            "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "WatchEvent"}],
+        });
+        set.found.insert(format!("{META}.WatchEvent"), event);
+        let resources = json!({
+            "type": "object", "description": "The resources of a version.", "required": ["groupVersion", "resources"],
+            "properties": {
+                "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "groupVersion": {"type": "string"},
+                "resources": {"type": "array", "items": {"type": "object"}},
+            },
+            "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "APIResourceList"}],
+        });
+        set.found.insert(format!("{META}.APIResourceList"), resources);
+        set
+    }
+
+    /// Adds a built-in schema by its name, with all that it refers to.
+    pub fn add_named(&mut self, name: &str, own: Option<Value>) {
+        let Some(schema) = self.all.definition(name) else { return };
+        self.add(name, schema.clone(), own);
+    }
+
+    /// Adds a schema, with all that it refers to. `own`: group, version and kind.
+    pub fn add(&mut self, name: &str, mut schema: Value, own: Option<Value>) {
+        self.all.reach(&schema, &mut self.found);
+        if let Some(own) = own {
+            schema["x-kubernetes-group-version-kind"] = json!([own]);
+        }
+        self.found.insert(name.to_owned(), schema);
+    }
+
+    /// Adds the schema of lists of a kind.
+    pub fn add_list(&mut self, name: &str, own: &Value) {
+        let kind = format!("{}List", own["kind"].as_str().unwrap_or_default());
+        let status = self.found.get(&format!("{META}.Status"));
+        let head = |field: &str| status.map(|status| status["properties"][field].clone()).unwrap_or_default();
+        let metadata = json!({"$ref": format!("#/$defs/{META}.ListMeta"), "description": "Standard list metadata."});
+        let items =
+            json!({"type": "array", "items": {"$ref": format!("#/$defs/{name}")}, "description": "The objects."});
+        let list = json!({
+            "type": "object", "description": format!("{kind} is a list of {}.", own["kind"].as_str().unwrap_or_default()),
+            "required": ["items"],
+            "properties": {"apiVersion": head("apiVersion"), "kind": head("kind"), "metadata": metadata, "items": items},
+            "x-kubernetes-group-version-kind": [{"group": own["group"], "version": own["version"], "kind": kind}],
+        });
+        self.found.insert(list_schema(name), list);
+    }
+
+    /// Writes the merge rules of a kind into the schemas of its types: clients make strategic merge patches by them.
+    pub fn add_merge_rules(&mut self, name: &str, api_version: &str, kind: &str) {
+        if let Some(rules) = schema_for(api_version, kind) {
+            self.write_rules(name, rules);
+        }
+    }
+
+    fn write_rules(&mut self, name: &str, rules: MergeSchemaRef) {
+        for (field, rule) in rules.fields() {
+            let Some(property) = self.found.get_mut(name).and_then(|schema| schema["properties"].get_mut(field)) else {
+                continue;
+            };
+            if let Some(strategy) = rule.patch_strategy() {
+                property["x-kubernetes-patch-strategy"] = strategy.into();
+            }
+            if let Some(key) = rule.merge_key() {
+                property["x-kubernetes-patch-merge-key"] = key.into();
+            }
+            let of = property.get("$ref").or_else(|| property["items"].get("$ref")).and_then(Value::as_str);
+            if let Some(inner) = of.and_then(|of| of.rsplit('/').next()).map(str::to_owned) {
+                self.write_rules(&inner, rule.inner());
+            }
+        }
+    }
+
+    /// All of them, by name.
+    pub fn finish(mut self) -> Map<String, Value> {
+        for (name, schema) in &mut self.found {
+            if ANY_TYPE.iter().any(|end| name.ends_with(end)) {
+                *schema = json!({"description": schema["description"]});
+            }
+            normalize(schema);
+        }
+        self.found
+    }
+}
+
+/// Writes a schema as a server of Kubernetes does.
+fn normalize(schema: &mut Value) {
+    let Some(map) = schema.as_object_mut() else { return };
+    if map.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        map.remove("required");
+    }
+    // A type of Go that is either; custom kinds say it in words of their own.
+    if map.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true))
+        && map.len() == 2
+        && map.contains_key("description")
+    {
+        map.remove("x-kubernetes-int-or-string");
+        map.insert("format".into(), "int-or-string".into());
+        map.insert("oneOf".into(), json!([{"type": "integer"}, {"type": "string"}]));
+    }
+    let name = map.get("$ref").and_then(Value::as_str).and_then(|of| of.strip_prefix("#/$defs/")).map(reference);
+    if let Some(reference) = name {
+        // Next to a reference nothing else counts.
+        map.remove("$ref");
+        match map.is_empty() {
+            true => *schema = reference,
+            false => drop(map.insert("allOf".into(), json!([reference]))),
+        }
+        return;
+    }
+    if let Some(Value::Object(properties)) = map.get_mut("properties") {
+        properties.values_mut().for_each(normalize);
+    }
+    for inner in ["items", "additionalProperties", "not"] {
+        if let Some(inner) = map.get_mut(inner) {
+            normalize(inner);
+        }
+    }
+    for list in ["allOf", "anyOf", "oneOf"] {
+        map.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().for_each(normalize);
+    }
+}

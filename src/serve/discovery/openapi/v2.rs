@@ -1,0 +1,168 @@
+//! OpenAPI 2 made from OpenAPI 3: what has no words in the older one is left out.
+
+use serde_json::{Map, Value, json};
+
+const REFERENCE: &str = "#/components/schemas/";
+
+/// Fields of schemas that mean the same in both.
+const SAME: [&str; 18] = [
+    "format",
+    "title",
+    "description",
+    "default",
+    "multipleOf",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "maxProperties",
+    "minProperties",
+    "enum",
+];
+
+/// Converts the paths.
+pub fn convert_paths(paths: Map<String, Value>) -> Map<String, Value> {
+    paths
+        .into_iter()
+        .map(|(path, item)| {
+            let parameters: Vec<Value> = list(&item["parameters"]).map(convert_parameter).collect();
+            let operations = item.as_object().into_iter().flatten().filter(|(method, _)| *method != "parameters");
+            let mut item: Map<String, Value> =
+                operations.map(|(method, operation)| (method.clone(), convert_operation(operation))).collect();
+            item.insert("parameters".into(), parameters.into());
+            (path, Value::Object(item))
+        })
+        .collect()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Converts a parameter, whose type is not in a schema of its own.
+fn convert_parameter(parameter: &Value) -> Value {
+    let mut parameter = parameter.clone();
+    if let Some(Value::Object(schema)) = parameter.as_object_mut().and_then(|map| map.remove("schema")) {
+        schema.into_iter().for_each(|(field, value)| parameter[field] = value);
+    }
+    parameter
+}
+
+/// Bodies are parameters, and media types are told once.
+fn convert_operation(operation: &Value) -> Value {
+    let media = |content: &Value| -> Vec<Value> {
+        content.as_object().into_iter().flatten().map(|(media, _)| media.as_str().into()).collect()
+    };
+    let first =
+        |content: &Value| content.as_object().and_then(|map| map.values().next()).map(|one| convert(&one["schema"]));
+    let mut parameters: Vec<Value> = list(&operation["parameters"]).map(convert_parameter).collect();
+    let body = &operation["requestBody"];
+    if let Some(schema) = first(&body["content"]) {
+        let required = body["required"] == true;
+        parameters.insert(0, json!({"name": "body", "in": "body", "required": required, "schema": schema}));
+    }
+    let responses: Map<String, Value> = operation["responses"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(code, response)| {
+            let mut converted = json!({"description": response["description"]});
+            if let Some(schema) = first(&response["content"]) {
+                converted["schema"] = schema;
+            }
+            (code.clone(), converted)
+        })
+        .collect();
+    let consumes = if body.is_null() { vec!["*/*".into()] } else { media(&body["content"]) };
+    let mut converted = json!({
+        "consumes": consumes, "produces": media(&operation["responses"]["200"]["content"]), "schemes": ["https"],
+        "parameters": parameters, "responses": responses,
+    });
+    let same = ["description", "operationId", "tags", "deprecated"];
+    for (field, value) in operation.as_object().into_iter().flatten() {
+        if same.contains(&field.as_str()) || field.starts_with("x-") {
+            converted[field] = value.clone();
+        }
+    }
+    converted
+}
+
+/// Converts a schema.
+pub fn convert(schema: &Value) -> Value {
+    let Some(map) = schema.as_object() else { return json!({}) };
+    let mut converted = Map::new();
+    let has = |field: &str| map.get(field) == Some(&Value::Bool(true));
+    for (field, value) in map {
+        if SAME.contains(&field.as_str()) || field.starts_with("x-") {
+            converted.insert(field.clone(), value.clone());
+        }
+    }
+    let of = map.get("$ref").or_else(|| match map.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([only]) => only.get("$ref"),
+        _ => None,
+    });
+    if let Some(name) = of.and_then(Value::as_str).and_then(|of| of.strip_prefix(REFERENCE)) {
+        converted.insert("$ref".into(), format!("#/definitions/{name}").into());
+        return Value::Object(converted);
+    }
+    if map.get("format").is_some_and(|format| format == "int-or-string") {
+        converted.insert("type".into(), "string".into());
+        return Value::Object(converted);
+    }
+    // A value of more than one type has no type here.
+    if has("nullable") || has("x-kubernetes-int-or-string") || has("x-kubernetes-preserve-unknown-fields") {
+        return Value::Object(converted);
+    }
+    for field in ["type", "required"] {
+        converted.extend(map.get(field).map(|value| (field.to_owned(), value.clone())));
+    }
+    if let Some(properties) = map.get("properties").and_then(Value::as_object) {
+        let properties: Map<String, Value> =
+            properties.iter().map(|(name, schema)| (name.clone(), convert(schema))).collect();
+        converted.insert("properties".into(), properties.into());
+    }
+    for field in ["items", "additionalProperties"] {
+        let inner = map.get(field).map(|inner| if inner.is_boolean() { inner.clone() } else { convert(inner) });
+        converted.extend(inner.map(|inner| (field.to_owned(), inner)));
+    }
+    if map.get("type").is_some_and(|kind| kind == "array") && !map.contains_key("items") {
+        converted.insert("items".into(), json!({}));
+    }
+    Value::Object(converted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_say_less_in_the_older_version() {
+        for (newer, older) in [
+            (
+                json!({"allOf": [{"$ref": "#/components/schemas/a.B"}], "description": "d"}),
+                json!({"$ref": "#/definitions/a.B", "description": "d"}),
+            ),
+            (
+                json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+                json!({"format": "int-or-string", "type": "string"}),
+            ),
+            (json!({"type": "string", "nullable": true}), json!({})),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}, "anyOf": []}}}),
+                json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}}),
+            ),
+            (
+                json!({"type": "object", "additionalProperties": true}),
+                json!({"type": "object", "additionalProperties": true}),
+            ),
+        ] {
+            assert_eq!(convert(&newer), older, "{newer}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A request and its answer as the server sees them: the id, the measurements and the compression.
+
+use super::audit;
+use super::compress::{accepts_gzip, compress};
+use super::request_metrics::{MeasuredRequest, RequestLabels, RequestMetrics};
+use crate::apiserver::Api;
+use crate::kinds::KindRegistry;
+use crate::reconcile::metrics::LoopMetrics;
+use crate::runtime::usage;
+use crate::serve::metrics::{self, MetricsText};
+use crate::serve::path::{ApiDocument, ApiPath, parse};
+use crate::serve::{ApiRequest, HttpAnswer};
+use hyper::HeaderMap;
+use std::sync::Arc;
+
+/// Measurements of this process.
+pub struct ServerMetrics {
+    /// Measurements of its requests.
+    pub requests: RequestMetrics,
+    /// Measurements of the control plane that runs in the same process.
+    pub control_plane: Option<Arc<LoopMetrics>>,
+}
+
+/// One request under way.
+pub struct Exchange {
+    id: String,
+    is_gzip: bool,
+    labels: RequestLabels,
+    measured: MeasuredRequest,
+}
+
+impl Exchange {
+    /// Begins with the head of a request.
+    pub fn begin(headers: &HeaderMap, asked: &ApiRequest, kinds: &KindRegistry, metrics: &ServerMetrics) -> Exchange {
+        let encodings = headers.get_all("accept-encoding").iter().filter_map(|value| value.to_str().ok());
+        Exchange {
+            id: audit::choose_id(headers),
+            is_gzip: encodings.into_iter().any(accepts_gzip),
+            labels: RequestLabels::classify(asked, kinds),
+            measured: metrics.requests.begin(&asked.method),
+        }
+    }
+
+    /// Whether the client takes compressed answers.
+    pub fn is_gzip(&self) -> bool {
+        self.is_gzip
+    }
+
+    /// Ends with the answer, which gets the id.
+    pub fn end(self, answer: HttpAnswer, metrics: &ServerMetrics) -> HttpAnswer {
+        metrics.requests.record(&self.measured, self.labels, answer.code);
+        answer.with_header("Audit-Id", self.id)
+    }
+}
+
+/// Answers a request on a thread that may wait.
+pub fn answer(api: &mut Api, request: &ApiRequest, is_gzip: bool, metrics: &ServerMetrics) -> HttpAnswer {
+    let is_metrics = request.method == "GET" && parse(&request.path) == Some(ApiPath::Document(ApiDocument::Metrics));
+    let answer = match is_metrics.then(|| measure(api, metrics)) {
+        Some(Some(text)) => text.into_answer(),
+        _ => crate::serve::answer(api, request),
+    };
+    if is_gzip { compress(answer) } else { answer }
+}
+
+/// Measures all that this process knows of; none where the store refuses.
+fn measure(api: &Api, metrics: &ServerMetrics) -> Option<MetricsText> {
+    let mut text = MetricsText::default();
+    metrics.requests.write(&mut text);
+    if let Some(sample) = metrics.control_plane.as_ref().and_then(|metrics| metrics.sample()) {
+        text.add_single("kloop_ticks_total", "counter", "Number of ticks of the control plane.", sample.ticks);
+        text.add_single("kloop_tick_seconds_total", "counter", "Duration of all ticks.", sample.seconds);
+        text.add_single("kloop_tick_rows_total", "counter", "Number of rows that ticks wrote.", sample.rows);
+        text.add_single(
+            "kloop_control_plane_revision",
+            "gauge",
+            "Revision the control plane has seen.",
+            sample.revision,
+        );
+        text.begin("workqueue_depth", "gauge", "Number of keys that wait for a loop.");
+        text.add("workqueue_depth", &[("name", "reconcile")], sample.depth);
+    }
+    let resident = usage::resident(std::process::id() as i32).0;
+    text.add_single("process_resident_memory_bytes", "gauge", "Memory of the server's process.", resident);
+    metrics::measure_store(api, &mut text).ok()?;
+    Some(text)
+}

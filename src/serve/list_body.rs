@@ -1,0 +1,187 @@
+//! Lists as JSON text, piece by piece: however long a list is, no more than a piece of it is in memory.
+//!
+//! All pieces show the moment of the first one. Between two of them nothing is held, so that a slow client keeps nobody waiting. Items
+//! that are shown as they are stored are copied and not parsed. Start reading at [`ListBody::next_piece`].
+
+use super::ServeResult;
+use super::form::AnswerShape;
+use super::indent::indent;
+use super::presentation::ReadPresentation;
+use crate::apiserver::Api;
+use crate::apiserver::page::{self, ListPosition, ListRequest};
+use crate::apiserver::read::ListSelection;
+use crate::kinds::Kind;
+use crate::object::{Object, Reason, Status, Str};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Bytes of stored bodies that become one piece, or one body that is longer.
+const PIECE: usize = 512 << 10;
+
+/// A list on its way.
+pub struct ListBody {
+    kind: &'static Kind,
+    namespace: Option<String>,
+    wanted: ListSelection,
+    show: ReadPresentation,
+    /// The moment that it shows; none before the first piece, for now.
+    revision: Option<u64>,
+    after: Option<ListPosition>,
+    /// Text after the last item; none before the first piece.
+    tail: Option<String>,
+    has_items: bool,
+    /// Whether all of it was told.
+    is_over: bool,
+    packer: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl ListBody {
+    /// A list that begins after a place, of a moment or of now.
+    pub fn new(listing: &ListRequest<'_>, show: ReadPresentation) -> ListBody {
+        ListBody {
+            kind: listing.kind,
+            namespace: listing.namespace.map(str::to_owned),
+            wanted: listing.wanted.clone(),
+            show,
+            revision: listing.at,
+            after: listing.after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+            tail: None,
+            has_items: false,
+            is_over: false,
+            packer: None,
+        }
+    }
+
+    /// Whether nothing follows.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The next piece; nothing at the end.
+    pub fn next_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let listing = ListRequest {
+            kind: self.kind,
+            namespace: self.namespace.as_deref(),
+            wanted: &self.wanted,
+            at: self.revision,
+            after: self.after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str())),
+            limit: None,
+        };
+        let batch = page::read_rows(api, &listing, PIECE)?;
+        let mut text = Vec::with_capacity(2 * PIECE);
+        if self.tail.is_none() {
+            let meta = json!({"resourceVersion": batch.revision.to_string()});
+            let (head, tail) = self.show.list_frame(meta);
+            text.extend_from_slice(head.as_bytes());
+            self.tail = Some(tail);
+        }
+        self.write_rows(&batch.bodies, &mut text)?;
+        self.revision = Some(batch.revision);
+        self.is_over = batch.next.is_none();
+        self.after = batch.next;
+        if self.is_over {
+            if self.has_items && self.show.form().is_pretty {
+                text.extend_from_slice(b"\n  ");
+            }
+            text.extend_from_slice(self.tail.as_deref().unwrap_or_default().as_bytes());
+        }
+        match &self.packer {
+            Some(_) => self.pack(&text).map(Some),
+            None => Ok(Some(text)),
+        }
+    }
+
+    /// Compresses from here on, beginning with a piece that was made already.
+    pub fn compress(&mut self, first: &[u8]) -> ServeResult<Vec<u8>> {
+        self.packer = Some(GzEncoder::new(Vec::new(), Compression::fast()));
+        self.pack(first)
+    }
+
+    fn pack(&mut self, text: &[u8]) -> ServeResult<Vec<u8>> {
+        let Some(packer) = &mut self.packer else { return Ok(text.to_owned()) };
+        let refuse = |error: std::io::Error| Status::new(Reason::InternalError, error.to_string());
+        packer.write_all(text).map_err(refuse)?;
+        match self.is_over {
+            true => packer.try_finish().map_err(refuse)?,
+            false => packer.flush().map_err(refuse)?,
+        }
+        Ok(std::mem::take(packer.get_mut()))
+    }
+
+    fn write_rows(&mut self, bodies: &[Str], text: &mut Vec<u8>) -> ServeResult<()> {
+        let is_copied = self.show.copies_items();
+        let mut tabled = Vec::new();
+        for body in bodies {
+            let object = match is_copied && self.wanted.is_everything() {
+                true => None,
+                false => Some(self.parse::<Value>(body).map(Object)?),
+            };
+            if object.as_ref().is_some_and(|object| !self.wanted.admits(self.kind, object)) {
+                continue;
+            }
+            match object {
+                Some(object) if matches!(self.show.form().shape, AnswerShape::Table(_)) => tabled.push(object),
+                Some(object) if !is_copied => self.write_item(&self.show.list_item(object).to_string(), text),
+                _ => self.write_item(&self.copied(body)?, text),
+            }
+        }
+        for row in self.show.list_rows(tabled) {
+            self.write_item(&row.to_string(), text);
+        }
+        Ok(())
+    }
+
+    /// The text of an item that is shown as it is stored, without being parsed.
+    fn copied(&self, body: &str) -> ServeResult<String> {
+        let mut fields: BTreeMap<String, &RawValue> = self.parse(body)?;
+        let own = ["apiVersion", "kind"];
+        match &self.show.form().shape {
+            AnswerShape::Metadata(version) => {
+                let metadata = fields.get("metadata").map_or("{}", |metadata| metadata.get());
+                let api_version = format!("meta.k8s.io/{version}");
+                return Ok(format!(
+                    r#"{{"apiVersion":"{api_version}","kind":"PartialObjectMetadata","metadata":{metadata}}}"#
+                ));
+            }
+            _ if self.kind.custom.is_none() => fields.retain(|name, _| !own.contains(&name.as_str())),
+            _ => {}
+        }
+        let mut text = String::with_capacity(body.len());
+        for (name, value) in &fields {
+            text.push(if text.is_empty() { '{' } else { ',' });
+            text.push_str(&json!(name).to_string());
+            text.push(':');
+            match name.as_str() {
+                "apiVersion" => text.push_str(&json!(self.show.api_version()).to_string()),
+                _ => text.push_str(value.get()),
+            }
+        }
+        Ok(if text.is_empty() { "{}".into() } else { text + "}" })
+    }
+
+    fn write_item(&mut self, item: &str, text: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.has_items, true) {
+            text.push(b',');
+        }
+        match self.show.form().is_pretty {
+            true => {
+                text.extend_from_slice(b"\n    ");
+                indent(item, 2, text);
+            }
+            false => text.extend_from_slice(item.as_bytes()),
+        }
+    }
+
+    fn parse<'a, T: serde::Deserialize<'a>>(&self, body: &'a str) -> ServeResult<T> {
+        let refuse =
+            |error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", self.kind.resource));
+        serde_json::from_str(body).map_err(refuse)
+    }
+}

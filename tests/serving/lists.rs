@@ -1,0 +1,94 @@
+//! Long lists, which are written piece by piece.
+
+use super::endpoints::{ask, bearer};
+use super::{JSON, MAPS, Server, map};
+use crate::cluster::Cluster;
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// So many objects of this length are more than what sockets and a server keep for a client that does not read.
+const COUNT: usize = 80;
+const LENGTH: usize = 200_000;
+
+fn fill(server: &Server<'_>, length: usize) {
+    for number in 0..COUNT {
+        let (code, made) = server.ask("POST", MAPS, JSON, &map(&format!("m-{number:02}"), &"x\"{".repeat(length / 3)));
+        assert_eq!(code, 201, "{made}");
+    }
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().expect("items").iter();
+    items.map(|item| item["metadata"]["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn expected() -> Vec<String> {
+    (0..COUNT).map(|number| format!("m-{number:02}")).collect()
+}
+
+#[test]
+fn long_list_is_the_same_in_every_form() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    fill(&server, 30_000);
+    let list = server.get(MAPS);
+    assert_eq!((names(&list), &list["kind"]), (expected(), &json!("ConfigMapList")));
+    assert_eq!(list["items"][0]["kind"], Value::Null);
+    assert_eq!(list["items"][7], {
+        let mut one = server.get(&format!("{MAPS}/m-07"));
+        one.as_object_mut().expect("an object").retain(|name, _| !["kind", "apiVersion"].contains(&name.as_str()));
+        one
+    });
+    let token = bearer(&server);
+    let get =
+        |path: &str, headers: &[(&str, &str)]| ask(&server, path, &[&[("Authorization", &*token)], headers].concat());
+    let pretty = get(&format!("{MAPS}?pretty=true"), &[]).text();
+    assert!(pretty == serde_json::to_string_pretty(&list).expect("text") + "\n", "the text of the values");
+    let packed = get(MAPS, &[("Accept-Encoding", "gzip")]);
+    let mut text = String::new();
+    GzDecoder::new(&packed.body[..]).read_to_string(&mut text).expect("gzip");
+    assert!(serde_json::from_str::<Value>(&text).expect("JSON") == list);
+    let table = get(MAPS, &[("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")]);
+    let table: Value = serde_json::from_slice(&table.body).expect("JSON");
+    let cells = table["rows"].as_array().expect("rows").iter().map(|row| row["cells"][0].as_str().unwrap_or_default());
+    assert_eq!(cells.collect::<Vec<_>>(), expected());
+    assert_eq!(table["metadata"]["resourceVersion"], list["metadata"]["resourceVersion"]);
+    let metadata = get(MAPS, &[("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")]);
+    let metadata: Value = serde_json::from_slice(&metadata.body).expect("JSON");
+    assert_eq!((names(&metadata), &metadata["items"][0]["kind"]), (expected(), &json!("PartialObjectMetadata")));
+    assert_eq!(metadata["items"][0]["data"], Value::Null);
+    let some = server.get(&format!("{MAPS}?fieldSelector=metadata.name%3Dm-55"));
+    assert_eq!(names(&some), ["m-55"]);
+    let none = get(&format!("{MAPS}?labelSelector=a%3Db&pretty=true"), &[]).text();
+    assert!(none.contains("\"items\": [],\n"), "{none}");
+}
+
+#[test]
+fn long_list_shows_one_moment_to_a_slow_client() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    fill(&server, LENGTH);
+    let mut stream = TcpStream::connect(&server.address).expect("connected");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    let head = format!("GET {MAPS} HTTP/1.0\r\nHost: localhost\r\nAuthorization: {}\r\n\r\n", bearer(&server));
+    stream.write_all(head.as_bytes()).expect("asked");
+    let mut first = [0; 1000];
+    stream.read_exact(&mut first).expect("a beginning");
+    // While it does not read, others write.
+    assert_eq!(server.ask("DELETE", &format!("{MAPS}/m-79"), JSON, "").0, 200);
+    assert_eq!(server.ask("POST", MAPS, JSON, &map("m-775", "new")).0, 201);
+    assert_eq!(server.ask("PUT", &format!("{MAPS}/m-78"), JSON, &map("m-78", "changed")).0, 200);
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("the rest");
+    let text = [&first[..], &rest].concat();
+    let start = text.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head") + 4;
+    let list: Value = serde_json::from_slice(&text[start..]).expect("a whole list");
+    assert_eq!(names(&list), expected());
+    assert_ne!(list["items"][78]["data"]["a"], "changed");
+    let now =
+        names(&serde_json::from_slice(&ask(&server, MAPS, &[("Authorization", &bearer(&server))]).body).expect("JSON"));
+    assert!(now.contains(&"m-775".to_owned()) && !now.contains(&"m-79".to_owned()), "{now:?}");
+}
