@@ -2,6 +2,7 @@
 
 use super::form::{AnswerEncoding, AnswerForm};
 use super::protobuf::{self, PROTOBUF_WATCH};
+use super::streaming::StreamTarget;
 use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
 use crate::runtime::logs::LogReader;
@@ -27,6 +28,8 @@ pub enum AnswerBody {
     Watch(Box<ActiveWatch>),
     /// Log of a container.
     Log(Box<LogReader>),
+    /// Streams, once the protocol is changed.
+    Streams(Box<StreamTarget>),
 }
 
 /// Messages of generic server errors in Kubernetes' client library; their details are present and empty

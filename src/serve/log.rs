@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 /// Answers with the log as plain text, and goes on with it when that is asked for.
 pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let pod = api.read_view(|txn| read::exact(txn, &asked.key()))?;
-    let container = container(&pod, request.parameter("container"))?;
+    let container = choose_container(&pod, request.parameter("container"))?;
     let options = wish(request)?;
     let logs = log::open(&log::LogSource::from_api(api), &pod, &container, &options)?;
     let answer = HttpAnswer { content_type: "text/plain".into(), ..HttpAnswer::text("") };
@@ -23,7 +23,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
 }
 
 /// The container that is meant (`pkg/registry/core/pod`: LogLocation).
-fn container(pod: &Object, asked: Option<&str>) -> ServeResult<String> {
+pub fn choose_container(pod: &Object, asked: Option<&str>) -> ServeResult<String> {
     let names = |list: &str| -> Vec<String> {
         let containers = pod.items(&["spec", list]).iter();
         containers.filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect()

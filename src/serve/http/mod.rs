@@ -8,6 +8,7 @@ pub mod guard;
 pub mod identity;
 mod log_tail;
 mod stream;
+mod streams;
 
 use super::form::AnswerForm;
 use super::{AnswerBody, ApiRequest, HttpAnswer};
@@ -39,6 +40,7 @@ use std::time::Duration;
 use stream::AnswerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tracing::debug_span;
@@ -89,6 +91,8 @@ struct ServerState {
     /// The kinds of the cluster, which all of them share.
     kinds: KindRegistry,
     tail: OnceLock<Arc<LogTail>>,
+    /// Permits for streams.
+    streams: Arc<Semaphore>,
 }
 
 impl HttpServer {
@@ -104,6 +108,7 @@ impl HttpServer {
             acceptor,
             idle: Mutex::default(),
             tail: OnceLock::new(),
+            streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 32))),
         });
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;
@@ -167,12 +172,12 @@ async fn talk(
     let own = connection.clone();
     let service = service_fn(move |request| {
         let (shared, connection) = (shared.clone(), connection.clone());
-        async move { Ok::<_, Infallible>(respond(request, shared, &connection).await) }
+        async move { Ok::<_, Infallible>(respond(request, shared, connection).await) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     // Clients that break off are nobody's business.
-    let mut conversation = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let mut conversation = pin!(server.serve_connection(TokioIo::new(stream), service).with_upgrades());
     if timeout_at(until, conversation.as_mut()).await.is_err() && !own.is_unknown() {
         let _ = conversation.await;
     }
@@ -180,23 +185,35 @@ async fn talk(
 
 type HttpReply = Response<AnswerStream>;
 
-async fn respond(request: hyper::Request<Incoming>, shared: Arc<ServerState>, connection: &Connection) -> HttpReply {
+async fn respond(
+    mut request: hyper::Request<Incoming>,
+    shared: Arc<ServerState>,
+    connection: Arc<Connection>,
+) -> HttpReply {
+    let asked = streams::read_upgrade(request.headers());
+    let upgrade = hyper::upgrade::on(&mut request);
     let accept = text(request.headers(), &ACCEPT);
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
-    let answer = match listen(request, &shared, connection).await {
+    let answer = match listen(request, &shared, &connection).await {
         Ok(request) => {
-            let working = span.clone();
+            let (working, request) = (span.clone(), ApiRequest { upgrade: asked.clone(), ..request });
             shared.work(move |api| working.in_scope(|| super::answer(api, &request))).await
         }
         Err(status) => Err(status),
     };
     let refuse = |status: Status| {
-        let form = AnswerForm::negotiate_error(&ApiRequest { accept, ..ApiRequest::default() });
+        let form = AnswerForm::negotiate_error(&ApiRequest { accept: accept.clone(), ..ApiRequest::default() });
         HttpAnswer::refusal(&status, &form)
     };
-    let answer = answer.unwrap_or_else(refuse);
+    let answer = answer.unwrap_or_else(&refuse);
     span.record("status", answer.code);
-    carried(answer, shared)
+    match (answer.body, asked) {
+        (AnswerBody::Streams(target), Some(asked)) => {
+            let begun = streams::begin(*target, &asked, upgrade, &shared.streams, connection);
+            begun.unwrap_or_else(|status| carried(refuse(status), shared))
+        }
+        (body, _) => carried(HttpAnswer { body, ..answer }, shared),
+    }
 }
 
 /// The request of who is let in, whole.
@@ -254,6 +271,7 @@ fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
         AnswerBody::Whole(bytes) => AnswerStream::Whole(Full::new(Bytes::from(bytes))),
         AnswerBody::Watch(watching) => stream::watch(*watching, shared),
         AnswerBody::Log(logs) => stream::log(*logs),
+        AnswerBody::Streams(_) => AnswerStream::Ended,
     };
     response.body(body).unwrap_or_else(|error| {
         let why = AnswerStream::Whole(Full::new(Bytes::from(error.to_string())));
