@@ -66,6 +66,12 @@ impl HttpAnswer {
         HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Watch(Box::new(watching)) }
     }
 
+    /// Streams instead of HTTP.
+    pub fn streams(target: StreamTarget) -> HttpAnswer {
+        let body = AnswerBody::Streams(Box::new(target));
+        HttpAnswer { code: 101, content_type: String::new(), headers: Vec::new(), body }
+    }
+
     /// Plain text.
     pub fn text(text: impl Into<Vec<u8>>) -> HttpAnswer {
         let content_type = "text/plain; charset=utf-8".into();

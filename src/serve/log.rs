@@ -1,8 +1,9 @@
 //! Logs of containers: `pods/NAME/log`.
 
 use super::answer::{AnswerBody, HttpAnswer};
-use super::request::ApiRequest;
+use super::request::{ApiRequest, UpgradeProtocol};
 use super::resolve::ResolvedTarget;
+use super::streaming::StreamTarget;
 use super::{ServeResult, options};
 use crate::apiserver::{Api, log, read};
 use crate::object::{Object, Reason, Status, Time, time};
@@ -15,6 +16,9 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     let container = choose_container(&pod, request.parameter("container"))?;
     let options = wish(request)?;
     let logs = log::open(&log::LogSource::from_api(api), &pod, &container, &options)?;
+    if request.upgrade.as_ref().is_some_and(|upgrade| upgrade.protocol == UpgradeProtocol::WebSocket) {
+        return Ok(HttpAnswer::streams(StreamTarget::Log(logs.map(Box::new))));
+    }
     let answer = HttpAnswer { content_type: "text/plain".into(), ..HttpAnswer::text("") };
     Ok(match logs {
         Some(logs) => HttpAnswer { body: AnswerBody::Log(Box::new(logs)), ..answer },

@@ -2,12 +2,13 @@
 //!
 //! Knows: which parameters they have, and when a request is refused before anything is opened. [`super::http`] opens the streams.
 
-use super::answer::{AnswerBody, HttpAnswer};
+use super::answer::HttpAnswer;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::{ServeResult, log};
 use crate::apiserver::{Api, read};
 use crate::object::{Object, Reason, Status};
+use crate::runtime::logs::LogReader;
 use crate::runtime::session::RequestedStreams;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ pub enum StreamTarget {
     Container(ContainerTarget),
     /// Ports of a pod.
     Ports(PortTarget),
+    /// The log of a container; none when it has none yet.
+    Log(Option<Box<LogReader>>),
 }
 
 /// A container, and what is wanted of it.
@@ -115,6 +118,5 @@ fn open(request: &ApiRequest, target: StreamTarget) -> ServeResult {
     if request.upgrade.is_none() {
         return Err(bad("Upgrade request required"));
     }
-    let body = AnswerBody::Streams(Box::new(target));
-    Ok(HttpAnswer { code: 101, content_type: String::new(), headers: Vec::new(), body })
+    Ok(HttpAnswer::streams(target))
 }

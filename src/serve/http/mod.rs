@@ -108,7 +108,7 @@ impl HttpServer {
             acceptor,
             idle: Mutex::default(),
             tail: OnceLock::new(),
-            streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 32))),
+            streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
         });
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;

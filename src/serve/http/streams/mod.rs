@@ -3,8 +3,12 @@
 //! Each stream is a task of its own, which ends with its client's connection. Start reading at [`begin`].
 
 mod channels;
+mod forwarding;
+mod log;
+mod ports;
 mod session;
 mod socket;
+mod spdy;
 
 use super::connections::Connection;
 use super::stream::AnswerStream;
@@ -14,6 +18,7 @@ use crate::serve::streaming::StreamTarget;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use channels::SessionChannels;
+use forwarding::ForwardingCodec;
 use hyper::header::{CONNECTION, HeaderName, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Response};
@@ -22,8 +27,14 @@ use socket::MessageSocket;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Streams that are open at the same time, and at most one for every thirty-two descriptors of this process.
-pub const MOST_STREAMS: usize = 256;
+/// Streams and forwarded connections that are open at the same time, and at most one for every sixteen descriptors of this process.
+pub const MOST_STREAMS: usize = 1024;
+
+/// Channels that one byte can number.
+const MOST_CHANNELS: usize = 256;
+
+/// The protocol inside WebSockets, and the answer that says so.
+type SwitchedProtocol = (Option<&'static str>, Response<AnswerStream>);
 
 /// The change of protocols that the headers of a request ask for.
 pub fn read_upgrade(headers: &HeaderMap) -> Option<UpgradeRequest> {
@@ -55,6 +66,7 @@ pub fn begin(
     connection: Arc<Connection>,
 ) -> Result<Response<AnswerStream>, Status> {
     let (protocol, response) = switch(&target, asked)?;
+    let streams = streams.clone();
     let Ok(permit) = streams.clone().try_acquire_owned() else {
         let text = "too many open streams: end some of them, and try again";
         return Err(Status::new(Reason::TooManyRequests, text));
@@ -63,8 +75,14 @@ pub fn begin(
         let Ok(upgraded) = upgrade.await else { return };
         let socket = MessageSocket::new(upgraded);
         match target {
-            StreamTarget::Container(target) => session::serve(target, SessionChannels::new(socket, protocol)).await,
-            StreamTarget::Ports(_) => socket.close().await,
+            StreamTarget::Container(target) => {
+                session::serve(target, SessionChannels::new(socket, protocol.unwrap_or_default())).await;
+            }
+            StreamTarget::Ports(target) => {
+                let codec = ForwardingCodec::new(protocol.unwrap_or_default(), target.ports.clone());
+                ports::serve(target, codec, socket, streams).await;
+            }
+            StreamTarget::Log(logs) => log::serve(logs.map(|logs| *logs), socket).await,
         }
         drop((permit, connection));
     });
@@ -72,29 +90,37 @@ pub fn begin(
 }
 
 /// The protocol inside WebSockets that both sides speak, and the answer that says so.
-fn switch(target: &StreamTarget, asked: &UpgradeRequest) -> Result<(&'static str, Response<AnswerStream>), Status> {
+fn switch(target: &StreamTarget, asked: &UpgradeRequest) -> Result<SwitchedProtocol, Status> {
     let spoken = match (target, asked.protocol) {
         (_, UpgradeProtocol::Spdy) => &[][..],
         (StreamTarget::Container(_), _) => &channels::PROTOCOLS,
-        (StreamTarget::Ports(_), _) => &[],
+        (StreamTarget::Ports(_), _) => &[forwarding::TUNNEL, forwarding::CHANNELS],
+        (StreamTarget::Log(_), _) => &[log::BINARY],
     };
     let found = asked.subprotocols.iter().find_map(|name| spoken.iter().find(|known| *known == name));
-    let Some(protocol) = found else {
+    let needs_none = matches!(target, StreamTarget::Log(_)) && asked.subprotocols.is_empty();
+    if found.is_none() && !needs_none {
         let text = format!(
             "unable to upgrade: none of the requested protocols {:?} is supported: {spoken:?}",
             asked.subprotocols
         );
         return Err(Status::new(Reason::BadRequest, text));
-    };
+    }
+    if let (StreamTarget::Ports(target), Some(&forwarding::CHANNELS)) = (target, found)
+        && !(1..=MOST_CHANNELS / 2).contains(&target.ports.len())
+    {
+        return Err(Status::new(Reason::BadRequest, "query parameter \"ports\" is required"));
+    }
     let accept = [asked.key.as_bytes(), b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
     let accept = BASE64_STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &accept));
-    let response = Response::builder()
+    let mut response = Response::builder()
         .status(101)
         .header("Upgrade", "websocket")
         .header("Connection", "Upgrade")
-        .header("Sec-WebSocket-Accept", accept)
-        .header("Sec-WebSocket-Protocol", *protocol)
-        .body(AnswerStream::Ended)
-        .map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
-    Ok((protocol, response))
+        .header("Sec-WebSocket-Accept", accept);
+    if let Some(protocol) = found {
+        response = response.header("Sec-WebSocket-Protocol", *protocol);
+    }
+    let response = response.body(AnswerStream::Ended);
+    Ok((found.copied(), response.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?))
 }
