@@ -83,15 +83,20 @@ pub async fn carry(mut client: TcpStream, places: Vec<SocketAddr>, met: impl FnO
                 let _ = both_ways(&mut client, &mut server).await;
                 return Ok(());
             }
-            Err(error) => why = dial::error_of(&place.to_string(), &error),
+            Err(error) => why = error,
         }
     }
     let _ = client.set_zero_linger();
     Err(why)
 }
 
+/// Connects to a place, or says why that cannot be, as Go does.
+pub async fn connect(place: SocketAddr) -> Result<TcpStream, String> {
+    dial(place).await.map_err(|error| dial::error_of(&place.to_string(), &error))
+}
+
 /// On loopback a connection is there, or refused, with the call: to wait for the kernel's word would be a round more.
-async fn connect(place: SocketAddr) -> io::Result<TcpStream> {
+async fn dial(place: SocketAddr) -> io::Result<TcpStream> {
     let family = if place.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;

@@ -3,6 +3,7 @@
 use super::form::{AnswerEncoding, AnswerForm};
 use super::list_body::ListBody;
 use super::protobuf::{self, PROTOBUF_WATCH};
+use super::streaming::StreamTarget;
 use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
 use crate::runtime::logs::LogReader;
@@ -30,6 +31,8 @@ pub enum AnswerBody {
     Watch(Box<ActiveWatch>),
     /// Log of a container.
     Log(Box<LogReader>),
+    /// Streams, once the protocol is changed.
+    Streams(Box<StreamTarget>),
 }
 
 /// Messages of generic server errors in Kubernetes' client library; their details are present and empty
@@ -74,6 +77,12 @@ impl HttpAnswer {
     pub fn watch(watching: ActiveWatch) -> HttpAnswer {
         let content_type = if watching.is_protobuf() { PROTOBUF_WATCH } else { "application/json" }.into();
         HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Watch(Box::new(watching)) }
+    }
+
+    /// Streams instead of HTTP.
+    pub fn streams(target: StreamTarget) -> HttpAnswer {
+        let body = AnswerBody::Streams(Box::new(target));
+        HttpAnswer { code: 101, content_type: String::new(), headers: Vec::new(), body }
     }
 
     /// Plain text.

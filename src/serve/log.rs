@@ -1,8 +1,9 @@
 //! Logs of containers: `pods/NAME/log`.
 
 use super::answer::{AnswerBody, HttpAnswer};
-use super::request::ApiRequest;
+use super::request::{ApiRequest, UpgradeProtocol};
 use super::resolve::ResolvedTarget;
+use super::streaming::StreamTarget;
 use super::{ServeResult, options};
 use crate::apiserver::{Api, log, read};
 use crate::object::{Object, Reason, Status, Time, time};
@@ -12,9 +13,12 @@ use jiff::SignedDuration;
 /// Answers with the log as plain text, and goes on with it when that is asked for.
 pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let pod = api.read_view(|txn| read::exact(txn, &asked.key()))?;
-    let container = container(&pod, request.parameter("container"))?;
+    let container = choose_container(&pod, request.parameter("container"))?;
     let options = wish(request)?;
     let logs = log::open(&log::LogSource::from_api(api), &pod, &container, &options)?;
+    if request.upgrade.as_ref().is_some_and(|upgrade| upgrade.protocol == UpgradeProtocol::WebSocket) {
+        return Ok(HttpAnswer::streams(StreamTarget::Log(logs.map(Box::new))));
+    }
     let answer = HttpAnswer { content_type: "text/plain".into(), ..HttpAnswer::text("") };
     Ok(match logs {
         Some(logs) => HttpAnswer { body: AnswerBody::Log(Box::new(logs)), ..answer },
@@ -23,7 +27,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
 }
 
 /// The container that is meant (`pkg/registry/core/pod`: LogLocation).
-fn container(pod: &Object, asked: Option<&str>) -> ServeResult<String> {
+pub fn choose_container(pod: &Object, asked: Option<&str>) -> ServeResult<String> {
     let names = |list: &str| -> Vec<String> {
         let containers = pod.items(&["spec", list]).iter();
         containers.filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect()

@@ -24,6 +24,7 @@ mod read;
 mod remove;
 mod request;
 mod resolve;
+mod streaming;
 mod subresource;
 mod table;
 mod version;

@@ -25,6 +25,28 @@ pub struct ApiRequest {
     pub if_none_match: String,
     /// The body.
     pub body: Vec<u8>,
+    /// The protocol that the client wants to go on with.
+    pub upgrade: Option<UpgradeRequest>,
+}
+
+/// A protocol other than HTTP that a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpgradeProtocol {
+    /// RFC 6455.
+    WebSocket,
+    /// SPDY/3.1, as clients before Kubernetes 1.31 use it.
+    Spdy,
+}
+
+/// An asked for change of protocols.
+#[derive(Clone, Debug)]
+pub struct UpgradeRequest {
+    /// The protocol.
+    pub protocol: UpgradeProtocol,
+    /// What may be spoken inside it, the client's favourite first.
+    pub subprotocols: Vec<String>,
+    /// `Sec-WebSocket-Key`.
+    pub key: String,
 }
 
 impl ApiRequest {

@@ -9,6 +9,7 @@ use super::presentation::ReadPresentation;
 use super::read;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
+use super::streaming;
 use super::write::{change, check_name, patch_part, replace_part, written};
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::bind::bind;
@@ -40,6 +41,9 @@ pub struct Subresource {
 
 /// Verbs of a part of an object.
 const PART: &[&str] = &["get", "patch", "update"];
+
+/// Verbs of streams.
+const CONNECT: &[&str] = &["create", "get"];
 
 /// A subresource of pods.
 const fn pod_subresource(
@@ -82,9 +86,12 @@ pub const ALL: &[Subresource] = &[
     },
     pod_subresource("log", &["get"], log::answer),
     pod_subresource("resize", PART, |api, request, asked| part(api, request, asked, UpdatePart::Resize)),
-    pod_subresource("exec", &[], stream),
-    pod_subresource("attach", &[], stream),
-    pod_subresource("portforward", &[], stream),
+    Subresource { kind: Some("PodExecOptions"), ..pod_subresource("exec", CONNECT, streaming::exec) },
+    Subresource { kind: Some("PodAttachOptions"), ..pod_subresource("attach", CONNECT, streaming::attach) },
+    Subresource {
+        kind: Some("PodPortForwardOptions"),
+        ..pod_subresource("portforward", CONNECT, streaming::port_forward)
+    },
     Subresource {
         name: "finalize",
         is_of: |kind| kind.resource == "namespaces",
@@ -131,11 +138,6 @@ fn part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: U
         "PATCH" => patch_part(api, request, asked, part),
         _ => read::get(api, request, asked),
     }
-}
-
-fn stream(_api: &mut Api, _request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
-    let verb = if asked.subresource == "portforward" { "port-forward" } else { asked.subresource };
-    Err(missing(&format!("kloop serves no {} over HTTP yet: use kloop {verb}", asked.subresource)))
 }
 
 fn token(_api: &mut Api, request: &ApiRequest, _asked: &ResolvedTarget<'_>) -> ServeResult {

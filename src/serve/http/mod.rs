@@ -12,6 +12,7 @@ pub mod identity;
 mod log_tail;
 mod request_metrics;
 mod stream;
+mod streams;
 
 use super::form::AnswerForm;
 use super::{AnswerBody, ApiRequest, HttpAnswer};
@@ -110,6 +111,8 @@ struct ServerState {
     metrics: Arc<ServerMetrics>,
     /// Turns of anonymous clients.
     anonymous: Semaphore,
+    /// Permits for streams.
+    streams: Arc<Semaphore>,
 }
 
 impl HttpServer {
@@ -127,6 +130,7 @@ impl HttpServer {
             tail: OnceLock::new(),
             metrics: Arc::new(ServerMetrics { requests: RequestMetrics::default(), control_plane }),
             anonymous: Semaphore::new(ANONYMOUS_HANDS),
+            streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
         });
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;
@@ -194,7 +198,7 @@ async fn talk(
     let own = connection.clone();
     let service = service_fn(move |request| {
         let (shared, connection) = (shared.clone(), connection.clone());
-        async move { Ok::<_, Infallible>(respond(request, shared, &connection).await) }
+        async move { Ok::<_, Infallible>(respond(request, shared, connection).await) }
     });
     // Clients that break off are nobody's business.
     let conversation: Conversation = if is_http2 {
@@ -205,7 +209,7 @@ async fn talk(
     } else {
         let mut server = hyper::server::conn::http1::Builder::new();
         server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-        Box::pin(server.serve_connection(TokioIo::new(stream), service))
+        Box::pin(server.serve_connection(TokioIo::new(stream), service).with_upgrades())
     };
     let mut conversation = pin!(conversation);
     if timeout_at(until, conversation.as_mut()).await.is_err() && !own.is_unknown() {
@@ -217,13 +221,19 @@ type Conversation = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 type HttpReply = Response<AnswerStream>;
 
-async fn respond(request: hyper::Request<Incoming>, shared: Arc<ServerState>, connection: &Connection) -> HttpReply {
+async fn respond(
+    mut request: hyper::Request<Incoming>,
+    shared: Arc<ServerState>,
+    connection: Arc<Connection>,
+) -> HttpReply {
+    let upgrade_asked = streams::read_upgrade(request.headers());
+    let upgrade = hyper::upgrade::on(&mut request);
     let accept = text(request.headers(), &ACCEPT);
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
     let (head, body) = request.into_parts();
-    let asked = read_head(&head);
+    let asked = ApiRequest { upgrade: upgrade_asked.clone(), ..read_head(&head) };
     let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
-    let answer = match listen((&head.headers, asked), body, &shared, connection).await {
+    let answer = match listen((&head.headers, asked), body, &shared, &connection).await {
         Ok((request, access)) => {
             let _turn = match access {
                 Access::Anonymous => shared.anonymous.acquire().await.ok(),
@@ -236,13 +246,19 @@ async fn respond(request: hyper::Request<Incoming>, shared: Arc<ServerState>, co
         Err(status) => Err(status),
     };
     let refuse = |status: Status| {
-        let form = AnswerForm::negotiate_error(&ApiRequest { accept, ..ApiRequest::default() });
+        let form = AnswerForm::negotiate_error(&ApiRequest { accept: accept.clone(), ..ApiRequest::default() });
         HttpAnswer::refusal(&status, &form)
     };
-    let answer = answer.unwrap_or_else(refuse);
+    let answer = answer.unwrap_or_else(&refuse);
     span.record("status", answer.code);
     let answer = exchange.end(answer, &shared.metrics);
-    carried(answer, shared)
+    match (answer.body, upgrade_asked) {
+        (AnswerBody::Streams(target), Some(asked)) => {
+            let begun = streams::begin(*target, &asked, upgrade, &shared.streams, connection);
+            begun.unwrap_or_else(|status| carried(refuse(status), shared))
+        }
+        (body, _) => carried(HttpAnswer { body, ..answer }, shared),
+    }
 }
 
 /// A request without its body.
@@ -313,6 +329,7 @@ fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
         AnswerBody::List(first, list) => stream::list(first, list, shared),
         AnswerBody::Watch(watching) => stream::watch(*watching, shared),
         AnswerBody::Log(logs) => stream::log(*logs),
+        AnswerBody::Streams(_) => AnswerStream::Ended,
     };
     response.body(body).unwrap_or_else(|error| {
         let why = AnswerStream::Whole(Full::new(Bytes::from(error.to_string())));

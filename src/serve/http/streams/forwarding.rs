@@ -1,0 +1,247 @@
+//! The protocols in which ports are forwarded: the streams of SPDY inside WebSocket messages, or channels with one port for each pair.
+
+use super::spdy::{Frame, FrameReader, FrameWriter};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::collections::HashMap;
+use std::io;
+
+/// SPDY inside WebSocket messages, as kubectl speaks it since 1.31.
+pub const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
+/// Channels, each pair of which is a port that the request names.
+pub const CHANNELS: &str = "v4.channel.k8s.io";
+/// Streams whose data stream did not come yet.
+const MOST_HALF_OPEN: usize = 1024;
+
+/// News from a client.
+#[derive(Debug, PartialEq)]
+pub enum ForwardingEvent {
+    /// A connection to a port.
+    Open {
+        /// Its stream.
+        data: u32,
+        /// The stream for what goes wrong.
+        error: u32,
+        /// The port.
+        port: u16,
+    },
+    /// Bytes for a connection.
+    Data {
+        /// Its stream.
+        id: u32,
+        /// The bytes.
+        bytes: Bytes,
+        /// Whether they are the last.
+        is_last: bool,
+    },
+    /// A connection is given up.
+    Reset(u32),
+    /// To be sent back.
+    Answer(Bytes),
+}
+
+/// News for a client.
+#[derive(Debug)]
+pub enum Outgoing {
+    /// Bytes from a connection.
+    Data {
+        /// Its stream.
+        data: u32,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// Nothing more comes.
+    Done {
+        /// Its stream.
+        data: u32,
+        /// The stream for what goes wrong.
+        error: u32,
+    },
+    /// There is no connection.
+    Failed {
+        /// Its stream.
+        data: u32,
+        /// The stream for what goes wrong.
+        error: u32,
+        /// What went wrong.
+        why: String,
+    },
+}
+
+/// One of the protocols.
+pub enum ForwardingCodec {
+    /// [`TUNNEL`].
+    Tunnel(Tunnel),
+    /// [`CHANNELS`], with these ports.
+    Channels(Vec<u16>),
+}
+
+/// State of [`TUNNEL`].
+pub struct Tunnel {
+    reader: FrameReader,
+    writer: FrameWriter,
+    /// Error streams by the number of their request, until the data stream of that comes.
+    errors: HashMap<String, u32>,
+}
+
+impl ForwardingCodec {
+    /// For a protocol that was chosen, and the ports of the request.
+    pub fn new(protocol: &str, ports: Vec<u16>) -> ForwardingCodec {
+        if protocol == CHANNELS {
+            return ForwardingCodec::Channels(ports);
+        }
+        let (reader, writer, errors) = (FrameReader::default(), FrameWriter::new(), HashMap::new());
+        ForwardingCodec::Tunnel(Tunnel { reader, writer, errors })
+    }
+
+    /// Whether all connections are there from the beginning.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self, ForwardingCodec::Channels(_))
+    }
+
+    /// Messages to begin with: each channel names its port.
+    pub fn greeting(&self) -> Vec<Bytes> {
+        let ForwardingCodec::Channels(ports) = self else { return Vec::new() };
+        let name = |(index, port): (usize, &u16)| {
+            let [low, high] = port.to_le_bytes();
+            let first = channel_of(index);
+            [first, first + 1].map(|channel| Bytes::from(vec![channel, low, high]))
+        };
+        ports.iter().enumerate().flat_map(name).collect()
+    }
+
+    /// The connections of the request itself.
+    pub fn first_events(&self) -> Vec<ForwardingEvent> {
+        let ForwardingCodec::Channels(ports) = self else { return Vec::new() };
+        let open = |(index, port): (usize, &u16)| {
+            let data = u32::from(channel_of(index));
+            ForwardingEvent::Open { data, error: data + 1, port: *port }
+        };
+        ports.iter().enumerate().map(open).collect()
+    }
+
+    /// Reads a message.
+    pub fn decode(&mut self, message: Bytes) -> io::Result<Vec<ForwardingEvent>> {
+        match self {
+            ForwardingCodec::Tunnel(tunnel) => tunnel.decode(&message),
+            ForwardingCodec::Channels(_) => Ok(match message.first() {
+                Some(channel) => {
+                    vec![ForwardingEvent::Data { id: (*channel).into(), bytes: message.slice(1..), is_last: false }]
+                }
+                None => Vec::new(),
+            }),
+        }
+    }
+
+    /// Encodes news as messages.
+    pub fn encode(&self, outgoing: Outgoing) -> io::Result<Vec<Bytes>> {
+        let on_channel = |channel: u32, bytes: &[u8]| {
+            let mut message = BytesMut::with_capacity(bytes.len() + 1);
+            message.put_u8(channel as u8);
+            message.extend_from_slice(bytes);
+            message.freeze()
+        };
+        Ok(match (self, outgoing) {
+            (ForwardingCodec::Tunnel(_), Outgoing::Data { data, bytes }) => {
+                vec![FrameWriter::encode_data(data, &bytes, false)]
+            }
+            (ForwardingCodec::Tunnel(_), Outgoing::Done { data, error }) => {
+                vec![FrameWriter::encode_data(data, b"", true), FrameWriter::encode_data(error, b"", true)]
+            }
+            (ForwardingCodec::Tunnel(_), Outgoing::Failed { data, error, why }) => {
+                vec![FrameWriter::encode_data(error, why.as_bytes(), true), FrameWriter::encode_data(data, b"", true)]
+            }
+            (ForwardingCodec::Channels(_), Outgoing::Data { data, bytes }) => vec![on_channel(data, &bytes)],
+            (ForwardingCodec::Channels(_), Outgoing::Done { .. }) => Vec::new(),
+            (ForwardingCodec::Channels(_), Outgoing::Failed { error, why, .. }) => {
+                vec![on_channel(error, why.as_bytes())]
+            }
+        })
+    }
+}
+
+/// The channel of the data of a port, by its place in the request; the next one is that of its errors.
+fn channel_of(index: usize) -> u8 {
+    (index * 2) as u8
+}
+
+impl Tunnel {
+    fn decode(&mut self, message: &[u8]) -> io::Result<Vec<ForwardingEvent>> {
+        self.reader.push(message);
+        let mut events = Vec::new();
+        while let Some(frame) = self.reader.next_frame()? {
+            match frame {
+                Frame::Open { id, headers } => events.extend(self.open(id, &headers)?),
+                Frame::Data { id, bytes, is_last } => events.push(ForwardingEvent::Data { id, bytes, is_last }),
+                Frame::Reset(id) => events.push(ForwardingEvent::Reset(id)),
+                // Even numbers answer pings of ours.
+                Frame::Ping(id) if id % 2 == 1 => events.push(ForwardingEvent::Answer(FrameWriter::encode_ping(id))),
+                Frame::Ping(_) | Frame::GoAway | Frame::Other => {}
+            }
+        }
+        Ok(events)
+    }
+
+    /// A connection is two streams with the same request number; that of its data comes last.
+    fn open(&mut self, id: u32, headers: &[(String, String)]) -> io::Result<Vec<ForwardingEvent>> {
+        let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let request = header("requestid").unwrap_or_default();
+        let port = header("port").and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+        let refused = || Ok(vec![ForwardingEvent::Answer(FrameWriter::encode_refusal(id))]);
+        let Some(port) = port else { return refused() };
+        let opened = match header("streamtype") {
+            Some("error") if self.errors.len() < MOST_HALF_OPEN => {
+                self.errors.insert(request.to_owned(), id);
+                None
+            }
+            Some("data") => match self.errors.remove(request) {
+                Some(error) => Some(ForwardingEvent::Open { data: id, error, port }),
+                None => return refused(),
+            },
+            _ => return refused(),
+        };
+        let reply = ForwardingEvent::Answer(self.writer.encode_reply(id)?);
+        Ok(std::iter::once(reply).chain(opened).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(words: &str) -> Vec<(String, String)> {
+        words
+            .split(' ')
+            .filter_map(|word| word.split_once('='))
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+
+    fn tunnel() -> Tunnel {
+        match ForwardingCodec::new(TUNNEL, Vec::new()) {
+            ForwardingCodec::Tunnel(tunnel) => tunnel,
+            ForwardingCodec::Channels(_) => panic!("another protocol"),
+        }
+    }
+
+    #[test]
+    fn a_connection_is_an_error_stream_and_a_data_stream() {
+        let mut tunnel = tunnel();
+        let events = tunnel.open(1, &headers("streamtype=error port=80 requestid=0")).unwrap();
+        assert!(matches!(events[..], [ForwardingEvent::Answer(_)]), "{events:?}");
+        let events = tunnel.open(3, &headers("streamtype=data port=80 requestid=0")).unwrap();
+        assert_eq!(events[1..], [ForwardingEvent::Open { data: 3, error: 1, port: 80 }]);
+        for refused in ["streamtype=data port=80 requestid=0", "streamtype=error port=0 requestid=1", "port=80", ""] {
+            let events = tunnel.open(5, &headers(refused)).unwrap();
+            assert_eq!(events, [ForwardingEvent::Answer(FrameWriter::encode_refusal(5))], "{refused}");
+        }
+    }
+
+    #[test]
+    fn channels_name_their_ports() {
+        let codec = ForwardingCodec::new(CHANNELS, vec![80, 8080]);
+        let greeting: Vec<Vec<u8>> = codec.greeting().iter().map(|message| message.to_vec()).collect();
+        assert_eq!(greeting, [[0, 80, 0], [1, 80, 0], [2, 0x90, 0x1f], [3, 0x90, 0x1f]]);
+        let opened = codec.first_events();
+        assert_eq!(opened[1], ForwardingEvent::Open { data: 2, error: 3, port: 8080 });
+    }
+}

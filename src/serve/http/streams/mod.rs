@@ -1,0 +1,126 @@
+//! Streams over connections that were HTTP: the change of protocols, and what is spoken from then on.
+//!
+//! Each stream is a task of its own, which ends with its client's connection. Start reading at [`begin`].
+
+mod channels;
+mod forwarding;
+mod log;
+mod ports;
+mod session;
+mod socket;
+mod spdy;
+
+use super::connections::Connection;
+use super::stream::AnswerStream;
+use crate::object::{Reason, Status};
+use crate::serve::request::{UpgradeProtocol, UpgradeRequest};
+use crate::serve::streaming::StreamTarget;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use channels::SessionChannels;
+use forwarding::ForwardingCodec;
+use hyper::header::{CONNECTION, HeaderName, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::upgrade::OnUpgrade;
+use hyper::{HeaderMap, Response};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use socket::MessageSocket;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Streams and forwarded connections that are open at the same time, and at most one for every sixteen descriptors of this process.
+pub const MOST_STREAMS: usize = 1024;
+
+/// Channels that one byte can number.
+const MOST_CHANNELS: usize = 256;
+
+/// The protocol inside WebSockets, and the answer that says so.
+type SwitchedProtocol = (Option<&'static str>, Response<AnswerStream>);
+
+/// The change of protocols that the headers of a request ask for.
+pub fn read_upgrade(headers: &HeaderMap) -> Option<UpgradeRequest> {
+    let words = |name: HeaderName| -> Vec<String> {
+        let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).map(|word| word.trim().to_owned()).collect()
+    };
+    if !words(CONNECTION).iter().any(|word| word.eq_ignore_ascii_case("upgrade")) {
+        return None;
+    }
+    let wanted = words(UPGRADE);
+    let asks_for = |name: &str| wanted.iter().any(|word| word.eq_ignore_ascii_case(name));
+    if asks_for("websocket") {
+        let key = headers.get(SEC_WEBSOCKET_KEY)?.to_str().ok()?.to_owned();
+        let is_current = headers.get(SEC_WEBSOCKET_VERSION).is_some_and(|version| version == "13");
+        let subprotocols = words(HeaderName::from_static("sec-websocket-protocol"));
+        return is_current.then_some(UpgradeRequest { protocol: UpgradeProtocol::WebSocket, subprotocols, key });
+    }
+    let subprotocols = words(HeaderName::from_static("x-stream-protocol-version"));
+    asks_for("SPDY/3.1").then_some(UpgradeRequest { protocol: UpgradeProtocol::Spdy, subprotocols, key: String::new() })
+}
+
+/// Answers that protocols are changed, and serves the streams on the connection from then on.
+pub fn begin(
+    target: StreamTarget,
+    asked: &UpgradeRequest,
+    upgrade: OnUpgrade,
+    streams: &Arc<Semaphore>,
+    connection: Arc<Connection>,
+) -> Result<Response<AnswerStream>, Status> {
+    let (protocol, response) = switch(&target, asked)?;
+    let streams = streams.clone();
+    let Ok(permit) = streams.clone().try_acquire_owned() else {
+        let text = "too many open streams: end some of them, and try again";
+        return Err(Status::new(Reason::TooManyRequests, text));
+    };
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgrade.await else { return };
+        let socket = MessageSocket::new(upgraded);
+        match target {
+            StreamTarget::Container(target) => {
+                session::serve(target, SessionChannels::new(socket, protocol.unwrap_or_default())).await;
+            }
+            StreamTarget::Ports(target) => {
+                let codec = ForwardingCodec::new(protocol.unwrap_or_default(), target.ports.clone());
+                ports::serve(target, codec, socket, streams).await;
+            }
+            StreamTarget::Log(logs) => log::serve(logs.map(|logs| *logs), socket).await,
+        }
+        drop((permit, connection));
+    });
+    Ok(response)
+}
+
+/// The protocol inside WebSockets that both sides speak, and the answer that says so.
+fn switch(target: &StreamTarget, asked: &UpgradeRequest) -> Result<SwitchedProtocol, Status> {
+    let spoken = match (target, asked.protocol) {
+        (_, UpgradeProtocol::Spdy) => &[][..],
+        (StreamTarget::Container(_), _) => &channels::PROTOCOLS,
+        (StreamTarget::Ports(_), _) => &[forwarding::TUNNEL, forwarding::CHANNELS],
+        (StreamTarget::Log(_), _) => &[log::BINARY],
+    };
+    let found = asked.subprotocols.iter().find_map(|name| spoken.iter().find(|known| *known == name));
+    let needs_none = matches!(target, StreamTarget::Log(_)) && asked.subprotocols.is_empty();
+    if found.is_none() && !needs_none {
+        let text = format!(
+            "unable to upgrade: none of the requested protocols {:?} is supported: {spoken:?}",
+            asked.subprotocols
+        );
+        return Err(Status::new(Reason::BadRequest, text));
+    }
+    if let (StreamTarget::Ports(target), Some(&forwarding::CHANNELS)) = (target, found)
+        && !(1..=MOST_CHANNELS / 2).contains(&target.ports.len())
+    {
+        return Err(Status::new(Reason::BadRequest, "query parameter \"ports\" is required"));
+    }
+    let accept = [asked.key.as_bytes(), b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
+    let accept = BASE64_STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &accept));
+    let mut response = Response::builder()
+        .status(101)
+        .header("Upgrade", "websocket")
+        .header("Connection", "Upgrade")
+        .header("Sec-WebSocket-Accept", accept);
+    if let Some(protocol) = found {
+        response = response.header("Sec-WebSocket-Protocol", *protocol);
+    }
+    let response = response.body(AnswerStream::Ended);
+    Ok((found.copied(), response.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?))
+}

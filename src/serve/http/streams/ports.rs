@@ -1,0 +1,180 @@
+//! Ports of a pod, for a client that opens connections to them over one of its own.
+//!
+//! The connections are tasks that end with the client. Start reading at [`serve`].
+
+use super::forwarding::{ForwardingCodec, ForwardingEvent, Outgoing};
+use super::socket::MessageSocket;
+use crate::runtime::relay;
+use crate::serve::streaming::PortTarget;
+use bytes::Bytes;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::select;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, interval, sleep_until};
+
+/// So much is read from a pod at once.
+const AT_ONCE: usize = 32 << 10;
+/// Pieces that wait for a connection, and for the client.
+const PIECES: usize = 16;
+/// Between two signs of life to the client.
+const PING: Duration = Duration::from_secs(10);
+/// A client that says nothing, and is told nothing, is left after so long.
+const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
+
+/// A connection to a port of the pod.
+struct ForwardedConnection {
+    /// Bytes from the client; none when it has sent its last.
+    input: Option<Sender<Bytes>>,
+    task: AbortHandle,
+}
+
+/// Forwards until the client goes.
+pub async fn serve(target: PortTarget, codec: ForwardingCodec, mut socket: MessageSocket, permits: Arc<Semaphore>) {
+    if forward(target, codec, &mut socket, permits).await.is_ok() {
+        socket.close().await;
+    }
+}
+
+async fn forward(
+    target: PortTarget,
+    mut codec: ForwardingCodec,
+    socket: &mut MessageSocket,
+    permits: Arc<Semaphore>,
+) -> io::Result<()> {
+    let (to_client, mut from_pod) = channel::<Outgoing>(PIECES);
+    let mut connections: HashMap<u32, ForwardedConnection> = HashMap::new();
+    // When this is dropped, so are all tasks.
+    let mut tasks = JoinSet::new();
+    let mut events: VecDeque<ForwardingEvent> = codec.first_events().into();
+    let mut held: Option<(Sender<Bytes>, Bytes)> = None;
+    let mut pings = interval(PING);
+    let mut idle_until = Instant::now() + IDLE;
+    for message in codec.greeting() {
+        socket.send(message).await?;
+    }
+    loop {
+        while let Some(event) = held.is_none().then(|| events.pop_front()).flatten() {
+            match event {
+                ForwardingEvent::Open { data, error, port } => {
+                    let Ok(permit) = permits.clone().try_acquire_owned() else {
+                        let why = format!("error forwarding port {port} to pod {}: too many open streams", target.pod);
+                        socket_send_all(socket, codec.encode(Outgoing::Failed { data, error, why })?).await?;
+                        continue;
+                    };
+                    let (input, from_client) = channel(PIECES);
+                    let (target, to_client) = (target.clone(), to_client.clone());
+                    let task = tasks.spawn(async move {
+                        carry(target, port, (data, error), from_client, to_client).await;
+                        drop(permit);
+                    });
+                    connections.insert(data, ForwardedConnection { input: Some(input), task });
+                }
+                ForwardingEvent::Data { id, bytes, is_last } => {
+                    let Some(connection) = connections.get_mut(&id) else { continue };
+                    let input = if is_last { connection.input.take() } else { connection.input.clone() };
+                    held = input.filter(|_| !bytes.is_empty()).map(|input| (input, bytes));
+                }
+                ForwardingEvent::Reset(id) => {
+                    if let Some(connection) = connections.remove(&id) {
+                        connection.task.abort();
+                    }
+                }
+                ForwardingEvent::Answer(message) => socket.send(message).await?,
+            }
+        }
+        select! {
+            // The connection takes what waits for it; one that has gone takes nothing.
+            permit = reserve(&held) => {
+                if let (true, Some((input, bytes))) = (permit, held.take()) {
+                    let _ = input.try_send(bytes);
+                }
+            }
+            message = socket.receive(), if held.is_none() => match message {
+                Some(message) => {
+                    idle_until = Instant::now() + IDLE;
+                    events.extend(codec.decode(message)?);
+                }
+                None => return Err(io::ErrorKind::BrokenPipe.into()),
+            },
+            Some(outgoing) = from_pod.recv() => {
+                idle_until = Instant::now() + IDLE;
+                if let Outgoing::Failed { data, .. } | Outgoing::Done { data, .. } = &outgoing {
+                    connections.remove(data);
+                }
+                socket_send_all(socket, codec.encode(outgoing)?).await?;
+                if codec.is_fixed() && connections.is_empty() {
+                    return Ok(());
+                }
+            }
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+            _ = pings.tick() => socket.ping().await?,
+            () = sleep_until(idle_until) => return Ok(()),
+        }
+    }
+}
+
+async fn socket_send_all(socket: &mut MessageSocket, messages: Vec<Bytes>) -> io::Result<()> {
+    for message in messages {
+        socket.send(message).await?;
+    }
+    Ok(())
+}
+
+/// Waits until a connection has room for what is held for it. Whether it has: it may be gone.
+async fn reserve(held: &Option<(Sender<Bytes>, Bytes)>) -> bool {
+    match held {
+        Some((input, _)) => input.reserve().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Carries one connection until both sides have said everything, or the pod's has gone.
+async fn carry(
+    target: PortTarget,
+    port: u16,
+    (data, error): (u32, u32),
+    mut from_client: Receiver<Bytes>,
+    to_client: Sender<Outgoing>,
+) {
+    let connected = match target.address {
+        Some(address) => relay::connect(SocketAddr::new(address, port)).await,
+        None => Err("the pod has no address yet".to_owned()),
+    };
+    let stream = match connected {
+        Ok(stream) => stream,
+        Err(why) => {
+            let why = format!("error forwarding port {port} to pod {}, uid {}: {why}", target.pod, target.uid);
+            let _ = to_client.send(Outgoing::Failed { data, error, why }).await;
+            return;
+        }
+    };
+    let _ = stream.set_nodelay(true);
+    let (mut read, mut write) = stream.into_split();
+    let there = async move {
+        while let Some(bytes) = from_client.recv().await {
+            if write.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        let _ = write.shutdown().await;
+    };
+    let back = async {
+        let mut block = vec![0; AT_ONCE];
+        while let Ok(length @ 1..) = read.read(&mut block).await {
+            let bytes = Bytes::copy_from_slice(&block[..length]);
+            if to_client.send(Outgoing::Data { data, bytes }).await.is_err() {
+                return;
+            }
+        }
+        // Its end removes the way from the client, too: clients take the end of a pod's side for that of the connection.
+        let _ = to_client.send(Outgoing::Done { data, error }).await;
+    };
+    tokio::join!(there, back);
+}

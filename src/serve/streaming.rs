@@ -1,0 +1,122 @@
+//! Streams into pods: `pods/NAME/exec`, `attach` and `portforward` (`pkg/registry/core/pod/rest`).
+//!
+//! Knows: which parameters they have, and when a request is refused before anything is opened. [`super::http`] opens the streams.
+
+use super::answer::HttpAnswer;
+use super::request::ApiRequest;
+use super::resolve::ResolvedTarget;
+use super::{ServeResult, log};
+use crate::apiserver::{Api, read};
+use crate::object::{Object, Reason, Status};
+use crate::runtime::logs::LogReader;
+use crate::runtime::session::RequestedStreams;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// The end of the streams that a client is connected to.
+pub enum StreamTarget {
+    /// A command or the process of a container.
+    Container(ContainerTarget),
+    /// Ports of a pod.
+    Ports(PortTarget),
+    /// The log of a container; none when it has none yet.
+    Log(Option<Box<LogReader>>),
+}
+
+/// A container, and what is wanted of it.
+pub struct ContainerTarget {
+    /// The folder of the cluster.
+    pub home: PathBuf,
+    /// Uid of the pod on this machine.
+    pub uid: String,
+    /// Name of the container.
+    pub container: String,
+    /// A command to run; `None` to attach to the container itself.
+    pub command: Option<Vec<String>>,
+    /// The streams that are wanted.
+    pub streams: RequestedStreams,
+}
+
+/// The ports of a pod.
+#[derive(Clone)]
+pub struct PortTarget {
+    /// Namespace and name.
+    pub pod: String,
+    /// Uid of the pod.
+    pub uid: String,
+    /// The address of the pod, once it has one.
+    pub address: Option<IpAddr>,
+    /// The ports that the request names.
+    pub ports: Vec<u16>,
+}
+
+fn bad(text: impl Into<String>) -> Status {
+    Status::new(Reason::BadRequest, text)
+}
+
+/// Runs a command in a container.
+pub fn exec(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let all = request.query.iter().filter(|(name, _)| name == "command");
+    let command: Vec<String> = all.map(|(_, value)| value.clone()).collect();
+    let pod = assigned_pod(api, asked)?;
+    let container = log::choose_container(&pod, request.parameter("container"))?;
+    if command.is_empty() {
+        return Err(bad("you must specify at least one command for the container"));
+    }
+    open_container(api, request, &pod, container, Some(command))
+}
+
+/// Attaches to a container.
+pub fn attach(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let pod = assigned_pod(api, asked)?;
+    let container = log::choose_container(&pod, request.parameter("container"))?;
+    open_container(api, request, &pod, container, None)
+}
+
+fn open_container(
+    api: &Api,
+    request: &ApiRequest,
+    pod: &Object,
+    container: String,
+    command: Option<Vec<String>>,
+) -> ServeResult {
+    let given = |name: &str| request.parameter(name).is_some() && request.flag(name);
+    let tty = given("tty");
+    // A terminal has one output.
+    let streams =
+        RequestedStreams { stdin: given("stdin"), stdout: given("stdout"), stderr: given("stderr") && !tty, tty };
+    if !(streams.stdin || streams.stdout || streams.stderr) {
+        return Err(bad("you must specify at least 1 of stdin, stdout, stderr"));
+    }
+    let (home, uid) = (api.store().home().to_owned(), pod.local_uid().to_owned());
+    open(request, StreamTarget::Container(ContainerTarget { home, uid, container, command, streams }))
+}
+
+/// Forwards ports of a pod.
+pub fn port_forward(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let pod = assigned_pod(api, asked)?;
+    let words = request.query.iter().filter(|(name, _)| name == "ports").flat_map(|(_, value)| value.split(','));
+    let port = |word: &str| match word.parse() {
+        Ok(0) | Err(_) => Err(bad(format!("ports: Invalid value: {word:?}: must be between 1 and 65535, inclusive"))),
+        Ok(port) => Ok(port),
+    };
+    let ports = words.filter(|word| !word.is_empty()).map(port).collect::<ServeResult<Vec<u16>>>()?;
+    let address = pod.text(&["status", "podIP"]).and_then(|address| address.parse().ok());
+    let pod_name = format!("{}/{}", pod.namespace(), pod.name());
+    open(request, StreamTarget::Ports(PortTarget { pod: pod_name, uid: pod.uid().to_owned(), address, ports }))
+}
+
+fn assigned_pod(api: &Api, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
+    let pod = api.read_view(|txn| read::exact(txn, &asked.key()))?;
+    if pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty) {
+        return Err(bad(format!("pod {} does not have a host assigned", pod.name())));
+    }
+    Ok(pod)
+}
+
+fn open(request: &ApiRequest, target: StreamTarget) -> ServeResult {
+    if request.upgrade.is_none() {
+        return Err(bad("Upgrade request required"));
+    }
+    Ok(HttpAnswer::streams(target))
+}
