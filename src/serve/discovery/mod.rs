@@ -22,9 +22,8 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
     if request.method != "GET" {
         return Err(not_allowed());
     }
-    match document {
-        ApiDocument::Version => return Ok(pretty(&version())),
-        _ => {}
+    if *document == ApiDocument::Version {
+        return Ok(pretty(&version()));
     }
     // Others may have brought definitions since.
     api.read_view(custom::learn_all)?;
