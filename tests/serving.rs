@@ -1,6 +1,8 @@
 //! `kloop serve`, as programs that speak Kubernetes meet it: over sockets, with nothing but HTTP.
 
+mod kubectl;
 mod protobuf;
+mod streams;
 
 use crate::cluster::{Cluster, Plane};
 use serde_json::{Value, json};

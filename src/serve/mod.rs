@@ -16,6 +16,7 @@ mod options;
 mod path;
 mod presentation;
 pub mod protobuf;
+mod proxy;
 mod read;
 mod remove;
 mod request;

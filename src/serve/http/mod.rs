@@ -7,6 +7,7 @@ mod connections;
 pub mod guard;
 pub mod identity;
 mod log_tail;
+mod proxy;
 mod stream;
 mod streams;
 
@@ -30,6 +31,7 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use log_tail::LogTail;
+use proxy::ProxiedHead;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -192,6 +194,11 @@ async fn respond(
 ) -> HttpReply {
     let asked = streams::read_upgrade(request.headers());
     let upgrade = hyper::upgrade::on(&mut request);
+    let head = ProxiedHead {
+        method: request.method().clone(),
+        query: request.uri().query().map(str::to_owned),
+        headers: request.headers().clone(),
+    };
     let accept = text(request.headers(), &ACCEPT);
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
     let answer = match listen(request, &shared, &connection).await {
@@ -211,6 +218,10 @@ async fn respond(
         (AnswerBody::Streams(target), Some(asked)) => {
             let begun = streams::begin(*target, &asked, upgrade, &shared.streams, connection);
             begun.unwrap_or_else(|status| carried(refuse(status), shared))
+        }
+        (AnswerBody::Proxied(target), _) => {
+            let forwarded = proxy::forward(*target, head, &shared.streams).await;
+            forwarded.unwrap_or_else(|status| carried(refuse(status), shared))
         }
         (body, _) => carried(HttpAnswer { body, ..answer }, shared),
     }
@@ -271,7 +282,7 @@ fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
         AnswerBody::Whole(bytes) => AnswerStream::Whole(Full::new(Bytes::from(bytes))),
         AnswerBody::Watch(watching) => stream::watch(*watching, shared),
         AnswerBody::Log(logs) => stream::log(*logs),
-        AnswerBody::Streams(_) => AnswerStream::Ended,
+        AnswerBody::Streams(_) | AnswerBody::Proxied(_) => AnswerStream::Ended,
     };
     response.body(body).unwrap_or_else(|error| {
         let why = AnswerStream::Whole(Full::new(Bytes::from(error.to_string())));

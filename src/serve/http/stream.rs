@@ -7,13 +7,13 @@ use crate::runtime::logs::LogReader;
 use crate::serve::watch::{self, ActiveWatch, BOOKMARK};
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::{Body, Frame};
-use std::convert::Infallible;
+use hyper::body::{Body, Frame, Incoming};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::watch::Receiver as News;
 use tokio::time::Instant;
@@ -32,18 +32,23 @@ pub enum AnswerStream {
     Watch(NextLines),
     /// Pieces of a log.
     Log(Receiver<Vec<u8>>),
+    /// The answer of another server, with its permit.
+    Proxied { body: Incoming, _permit: OwnedSemaphorePermit },
     /// The end of a watch.
     Ended,
 }
 
 impl Body for AnswerStream {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = hyper::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let stream = self.get_mut();
         let piece = match stream {
-            AnswerStream::Whole(whole) => return Pin::new(whole).poll_frame(context),
+            AnswerStream::Whole(whole) => {
+                return Pin::new(whole).poll_frame(context).map_err(|never| match never {});
+            }
+            AnswerStream::Proxied { body, .. } => return Pin::new(body).poll_frame(context),
             AnswerStream::Ended => None,
             AnswerStream::Log(pieces) => ready!(pieces.poll_recv(context)),
             AnswerStream::Watch(next) => match ready!(next.as_mut().poll(context)) {
@@ -63,6 +68,7 @@ impl Body for AnswerStream {
     fn size_hint(&self) -> hyper::body::SizeHint {
         match self {
             AnswerStream::Whole(whole) => whole.size_hint(),
+            AnswerStream::Proxied { body, .. } => body.size_hint(),
             _ => hyper::body::SizeHint::default(),
         }
     }
