@@ -1,9 +1,11 @@
 //! `kloop serve`, as programs that speak Kubernetes meet it: over sockets, with nothing but HTTP.
 
 mod endpoints;
+mod kubectl;
 mod lists;
 mod openapi;
 mod protobuf;
+mod streams;
 
 use crate::cluster::{Cluster, Plane};
 use serde_json::{Value, json};

@@ -3,6 +3,7 @@
 use super::form::{AnswerEncoding, AnswerForm};
 use super::list_body::ListBody;
 use super::protobuf::{self, PROTOBUF_WATCH};
+use super::proxy::ProxyTarget;
 use super::streaming::StreamTarget;
 use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
@@ -33,6 +34,8 @@ pub enum AnswerBody {
     Log(Box<LogReader>),
     /// Streams, once the protocol is changed.
     Streams(Box<StreamTarget>),
+    /// The answer of another server.
+    Proxied(Box<ProxyTarget>),
 }
 
 /// Messages of generic server errors in Kubernetes' client library; their details are present and empty
@@ -83,6 +86,11 @@ impl HttpAnswer {
     pub fn streams(target: StreamTarget) -> HttpAnswer {
         let body = AnswerBody::Streams(Box::new(target));
         HttpAnswer { code: 101, content_type: String::new(), headers: Vec::new(), body }
+    }
+
+    /// The answer of another server.
+    pub fn proxied(target: ProxyTarget) -> HttpAnswer {
+        HttpAnswer { body: AnswerBody::Proxied(Box::new(target)), ..HttpAnswer::text("") }
     }
 
     /// Plain text.

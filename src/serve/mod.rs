@@ -20,6 +20,7 @@ mod options;
 mod path;
 mod presentation;
 pub mod protobuf;
+mod proxy;
 mod read;
 mod remove;
 mod request;

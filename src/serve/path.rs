@@ -117,7 +117,8 @@ fn named(group: &str, version: &str, rest: &[&str]) -> Option<PathTarget> {
         subresource: text(2),
         watch,
     };
-    let is_whole = rest.len() <= 3 && rest.iter().all(|word| !word.is_empty());
+    // The path of another server follows a proxy.
+    let is_whole = (rest.len() <= 3 || rest[2] == "proxy") && rest.iter().take(3).all(|word| !word.is_empty());
     is_whole.then_some(named)
 }
 
@@ -136,6 +137,7 @@ mod tests {
             ("/api/v1/namespaces/web/pods/a%2Db/log", " v1 web pods a-b log"),
             ("/api/v1/watch/namespaces/web/pods/a", " v1 web pods a - watch"),
             ("/apis/apps/v1/namespaces/web/deployments/", "apps v1 web deployments - -"),
+            ("/api/v1/namespaces/web/services/http:a:80/proxy/x//y", " v1 web services http:a:80 proxy"),
             ("/apis/x.dev/v2/boats/b", "x.dev v2 - boats b -"),
         ];
         for (path, expected) in cases {

@@ -6,6 +6,7 @@ use super::log;
 use super::options;
 use super::path::PathTarget;
 use super::presentation::ReadPresentation;
+use super::proxy;
 use super::read;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
@@ -44,6 +45,9 @@ const PART: &[&str] = &["get", "patch", "update"];
 
 /// Verbs of streams.
 const CONNECT: &[&str] = &["create", "get"];
+
+/// Verbs of proxies.
+const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 /// A subresource of pods.
 const fn pod_subresource(
@@ -91,6 +95,17 @@ pub const ALL: &[Subresource] = &[
     Subresource {
         kind: Some("PodPortForwardOptions"),
         ..pod_subresource("portforward", CONNECT, streaming::port_forward)
+    },
+    Subresource { kind: Some("PodProxyOptions"), ..pod_subresource("proxy", PROXY, proxy::answer) },
+    Subresource {
+        is_of: |kind| kind.resource == "services",
+        kind: Some("ServiceProxyOptions"),
+        ..pod_subresource("proxy", PROXY, proxy::answer)
+    },
+    Subresource {
+        is_of: |kind| kind.resource == "nodes",
+        kind: Some("NodeProxyOptions"),
+        ..pod_subresource("proxy", PROXY, proxy::answer)
     },
     Subresource {
         name: "finalize",

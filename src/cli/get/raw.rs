@@ -36,6 +36,7 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
         AnswerBody::Log(logs) => {
             logs.into_iter().try_for_each(|piece| context.print(&String::from_utf8_lossy(&piece?)))
         }
+        AnswerBody::Proxied(target) => Err(Failure::plain(format!("--raw opens no connection: ask {}", target.place))),
         // Only a request over a connection asks for them.
         AnswerBody::Streams(_) => Ok(()),
     }

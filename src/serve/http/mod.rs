@@ -10,6 +10,7 @@ mod exchange;
 pub mod guard;
 pub mod identity;
 mod log_tail;
+mod proxy;
 mod request_metrics;
 mod stream;
 mod streams;
@@ -38,6 +39,7 @@ use hyper::{HeaderMap, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use identity::HTTP2;
 use log_tail::LogTail;
+use proxy::ProxiedHead;
 use request_metrics::RequestMetrics;
 use std::convert::Infallible;
 use std::future::Future;
@@ -257,6 +259,12 @@ async fn respond(
             let begun = streams::begin(*target, &asked, upgrade, &shared.streams, connection);
             begun.unwrap_or_else(|status| carried(refuse(status), shared))
         }
+        (AnswerBody::Proxied(target), _) => {
+            let proxied =
+                ProxiedHead { method: head.method, query: head.uri.query().map(str::to_owned), headers: head.headers };
+            let forwarded = proxy::forward(*target, proxied, &shared.streams).await;
+            forwarded.unwrap_or_else(|status| carried(refuse(status), shared))
+        }
         (body, _) => carried(HttpAnswer { body, ..answer }, shared),
     }
 }
@@ -329,7 +337,7 @@ fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
         AnswerBody::List(first, list) => stream::list(first, list, shared),
         AnswerBody::Watch(watching) => stream::watch(*watching, shared),
         AnswerBody::Log(logs) => stream::log(*logs),
-        AnswerBody::Streams(_) => AnswerStream::Ended,
+        AnswerBody::Streams(_) | AnswerBody::Proxied(_) => AnswerStream::Ended,
     };
     response.body(body).unwrap_or_else(|error| {
         let why = AnswerStream::Whole(Full::new(Bytes::from(error.to_string())));

@@ -9,13 +9,14 @@ use crate::serve::ListBody;
 use crate::serve::watch::{self, ActiveWatch, BOOKMARK};
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::{Body, Frame};
+use hyper::body::{Body, Frame, Incoming};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::watch::Receiver as News;
 use tokio::time::Instant;
@@ -39,6 +40,8 @@ pub enum AnswerStream {
     Watch(NextLines),
     /// Pieces of a log.
     Log(Receiver<Vec<u8>>),
+    /// The answer of another server, with its permit.
+    Proxied { body: Incoming, _permit: OwnedSemaphorePermit },
     /// The end of a watch.
     Ended,
 }
@@ -53,6 +56,7 @@ impl Body for AnswerStream {
             AnswerStream::Whole(whole) => {
                 return Pin::new(whole).poll_frame(context).map_err(|never| match never {});
             }
+            AnswerStream::Proxied { body, .. } => return Pin::new(body).poll_frame(context).map_err(io::Error::other),
             AnswerStream::Ended => None,
             AnswerStream::Log(pieces) => ready!(pieces.poll_recv(context)),
             AnswerStream::List(next) => match ready!(next.as_mut().poll(context)) {
@@ -87,6 +91,7 @@ impl Body for AnswerStream {
     fn size_hint(&self) -> hyper::body::SizeHint {
         match self {
             AnswerStream::Whole(whole) => whole.size_hint(),
+            AnswerStream::Proxied { body, .. } => body.size_hint(),
             _ => hyper::body::SizeHint::default(),
         }
     }

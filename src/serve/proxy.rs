@@ -1,0 +1,167 @@
+//! Proxies to pods, Services and nodes: `pods/[SCHEME:]NAME[:PORT]/proxy/PATH` (`apimachinery/pkg/util/net`: SplitSchemeNamePort).
+//!
+//! Knows: the address that is meant. [`super::http`] passes the request on. Of a node's own server the paths `healthz` and `pods` are
+//! answered here.
+
+use super::answer::HttpAnswer;
+use super::form::AnswerForm;
+use super::request::ApiRequest;
+use super::resolve::ResolvedTarget;
+use super::{ServeResult, unknown_path};
+use crate::apiserver::read::{self, ListSelection};
+use crate::apiserver::{Api, ApiResult};
+use crate::kinds;
+use crate::object::{FieldSelector, Key, Object, Reason, Selector, Status};
+use serde_json::{Value, json};
+use std::net::{IpAddr, SocketAddr};
+
+/// The label that names the Service of an EndpointSlice.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// Request for another server.
+pub struct ProxyTarget {
+    /// The address of the server.
+    pub place: SocketAddr,
+    /// The path there, as it was written.
+    pub path: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+fn bad(text: impl Into<String>) -> Status {
+    Status::new(Reason::BadRequest, text)
+}
+
+/// Name and port of the addressed object; the port is a number, a name, or empty.
+fn split_name(words: &str) -> ServeResult<(&str, &str)> {
+    let (scheme, name, port) = match words.split(':').collect::<Vec<_>>()[..] {
+        [name] => ("", name, ""),
+        [name, port] => ("", name, port),
+        [scheme, name, port] => (scheme, name, port),
+        _ => return Err(bad(format!("invalid proxy request {words:?}"))),
+    };
+    match scheme {
+        "" | "http" if !name.is_empty() => Ok((name, port)),
+        "https" => Err(Status::new(Reason::NotImplemented, "kloop proxies to servers without TLS only")),
+        _ => Err(bad(format!("invalid proxy request {words:?}"))),
+    }
+}
+
+/// Passes a request on.
+pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    // The words before the path of the other server: `/api/v1/namespaces/NAMESPACE/pods/NAME/proxy/`.
+    let before = if asked.namespace.is_some() { 8 } else { 6 };
+    let Some(path) = request.path.splitn(before + 1, '/').nth(before) else {
+        // A relative link on the page would lead elsewhere.
+        return Ok(
+            HttpAnswer { code: 301, ..HttpAnswer::text("") }.with_header("Location", format!("{}/", request.path))
+        );
+    };
+    let (name, port) = split_name(asked.name)?;
+    let key = Key::new(asked.kind.resource, asked.namespace.unwrap_or_default(), name);
+    let object = api.read_view(|txn| read::exact(txn, &key))?;
+    let place = match asked.kind.kind {
+        "Pod" => pod_place(&object, port)?,
+        "Service" => service_place(api, &object, port)?,
+        _ if port.is_empty() => return kubelet_answer(api, request, &object, path),
+        _ => node_place(&object, port)?,
+    };
+    Ok(HttpAnswer::proxied(ProxyTarget { place, path: format!("/{path}"), body: request.body.clone() }))
+}
+
+fn parse_port(port: &str) -> ServeResult<u16> {
+    port.parse().ok().filter(|port| *port > 0).ok_or_else(|| bad(format!("invalid port {port:?}")))
+}
+
+fn pod_place(pod: &Object, port: &str) -> ServeResult<SocketAddr> {
+    let mut ports =
+        pod.items(&["spec", "containers"]).iter().filter_map(|one| one["ports"][0]["containerPort"].as_u64());
+    let port = match port {
+        "" => ports.next().and_then(|port| u16::try_from(port).ok()).unwrap_or(80),
+        port => parse_port(port)?,
+    };
+    let address: Option<IpAddr> = pod.text(&["status", "podIP"]).and_then(|address| address.parse().ok());
+    Ok(SocketAddr::new(address.ok_or_else(|| bad("address not allowed"))?, port))
+}
+
+fn node_place(node: &Object, port: &str) -> ServeResult<SocketAddr> {
+    let addresses = node.items(&["status", "addresses"]).iter();
+    let mut internal = addresses.filter(|one| one["type"] == "InternalIP").filter_map(|one| one["address"].as_str());
+    let address = internal.find_map(|address| address.parse::<IpAddr>().ok());
+    Ok(SocketAddr::new(address.ok_or_else(|| bad("address not allowed"))?, parse_port(port)?))
+}
+
+/// A ready endpoint of a Service; the port is one of the Service, by number or name.
+fn service_place(api: &Api, service: &Object, port: &str) -> ServeResult<SocketAddr> {
+    let unavailable = |text: String| Status::new(Reason::ServiceUnavailable, text);
+    let missing = || unavailable(format!("no endpoints available for service {:?}", service.name()));
+    let ports = service.items(&["spec", "ports"]);
+    let wanted = match port.parse::<u64>() {
+        Ok(number) => {
+            let found = ports.iter().find(|one| one["port"].as_u64() == Some(number));
+            let refuse = || unavailable(format!("no service port {number} found for service {:?}", service.name()));
+            &found.ok_or_else(refuse)?["name"]
+        }
+        Err(_) if port.is_empty() && ports.len() == 1 => &ports[0]["name"],
+        Err(_) => &Value::from(port),
+    };
+    let wanted = wanted.as_str().unwrap_or_default();
+    let labels =
+        Selector::parse(&format!("{SERVICE_NAME}={}", service.name())).map_err(|error| bad(error.to_string()))?;
+    let selection = ListSelection { labels: Some(labels), fields: None };
+    let list = |txn: &dyn crate::apiserver::Transaction| -> ApiResult<Vec<Object>> {
+        read::list(txn, &kinds::endpoint_slice::KIND, Some(service.namespace()), &selection)
+    };
+    let slices = api.read_view(list)?;
+    let place = slices.iter().find_map(|slice| {
+        let port = slice.items(&["ports"]).iter().find(|one| one["name"].as_str().unwrap_or_default() == wanted)?;
+        let mut endpoints = slice.items(&["endpoints"]).iter().filter(|one| one["conditions"]["ready"] != false);
+        let address = endpoints.find_map(|one| one["addresses"][0].as_str()?.parse::<IpAddr>().ok())?;
+        Some(SocketAddr::new(address, u16::try_from(port["port"].as_u64()?).ok()?))
+    });
+    place.ok_or_else(missing)
+}
+
+/// Answers for a node's own server.
+fn kubelet_answer(api: &Api, request: &ApiRequest, node: &Object, path: &str) -> ServeResult {
+    match path {
+        "healthz" => Ok(HttpAnswer::text("ok")),
+        "pods" => {
+            let fields = FieldSelector::parse(&format!("spec.nodeName={}", node.name()));
+            let selection =
+                ListSelection { labels: None, fields: Some(fields.map_err(|error| bad(error.to_string()))?) };
+            let pods = api.read_view(|txn| read::list(txn, &kinds::pod::KIND, None, &selection))?;
+            let items: Vec<Value> = pods.into_iter().map(|pod| pod.0).collect();
+            let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items});
+            Ok(HttpAnswer::document(200, &list, &AnswerForm::negotiate(request, || true)?))
+        }
+        _ => Err(unknown_path()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_schemes_and_ports() {
+        let split = |words| split_name(words).map_err(|status| status.reason.code());
+        assert_eq!(split("web"), Ok(("web", "")));
+        assert_eq!(split("web:80"), Ok(("web", "80")));
+        assert_eq!(split("http:web:metrics"), Ok(("web", "metrics")));
+        assert_eq!(split(":web:"), Ok(("web", "")));
+        for (words, code) in [("https:web:", 501), ("ftp:web:80", 400), ("a:b:c:d", 400), (":80", 400)] {
+            assert_eq!(split(words), Err(code), "{words}");
+        }
+    }
+
+    #[test]
+    fn pods_are_reached_at_their_first_port() {
+        let pod = Object(
+            json!({"spec": {"containers": [{}, {"ports": [{"containerPort": 8080}]}]}, "status": {"podIP": "127.1.2.3"}}),
+        );
+        assert_eq!(pod_place(&pod, "").unwrap().to_string(), "127.1.2.3:8080");
+        assert_eq!(pod_place(&pod, "81").unwrap().to_string(), "127.1.2.3:81");
+        assert!(pod_place(&pod, "x").is_err() && pod_place(&Object(json!({})), "80").is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! kubectl as it is, where it is installed.
+
+use super::Server;
+use crate::cluster::{Cluster, Said};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+const KUBECTL: &str = "/usr/bin/kubectl";
+
+/// A pod with a web server, and one that reads lines.
+const MANIFESTS: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - name: main
+    image: python
+    command: [sh, -c, 'mkdir -p www && echo served > www/page && exec python3 -u -m http.server -d www 8080']
+    readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: reader}
+spec: {containers: [{name: main, image: busybox, command: [sh, -c, 'while read line; do echo "got $line"; done'], stdin: true}]}
+"#;
+
+fn kubectl(cluster: &Cluster, line: &str, stdin: &str) -> Said {
+    let mut command = cluster.program(KUBECTL);
+    command.env("KUBECONFIG", cluster.home().join("kubeconfig")).args(line.split(' ')).stdin(Stdio::piped());
+    cluster.run_program(&mut command, stdin)
+}
+
+#[test]
+fn kubectl_streams_into_pods() {
+    if !fs::exists(KUBECTL).unwrap_or_default() {
+        return skip!("kubectl is not installed");
+    }
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let _server = Server::start(&cluster, &[]);
+    cluster.apply(MANIFESTS);
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
+    cluster.until_reads("pod/reader", "{.status.phase}", "Running");
+    let said = kubectl(&cluster, "exec web -- false", "");
+    assert_eq!((said.code, said.err.trim_end()), (1, "command terminated with exit code 1"));
+    let said = kubectl(&cluster, "exec -i web -- cat", "through");
+    assert_eq!((said.code, said.out.as_str()), (0, "through"), "{}", said.err);
+    // There and back again.
+    let (from, back) = (cluster.home().join("from"), cluster.home().join("back"));
+    let content = "0123456789abcdef\n".repeat(100_000);
+    fs::write(&from, &content).expect("written");
+    for line in [format!("cp {} web:/tmp/copied", from.display()), format!("cp web:/tmp/copied {}", back.display())] {
+        let said = kubectl(&cluster, &line, "");
+        assert_eq!(said.code, 0, "{line}: {}", said.err);
+    }
+    assert!(fs::read_to_string(&back).expect("copied") == content);
+    let said = kubectl(&cluster, "attach -i reader", "one\n");
+    assert_eq!(said.code, 0, "{}", said.err);
+    cluster.until("the container has read", || cluster.log("reader", "main").contains("got one"));
+}
+
+#[test]
+fn kubectl_forwards_ports() {
+    if !fs::exists(KUBECTL).unwrap_or_default() {
+        return skip!("kubectl is not installed");
+    }
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let server = Server::start(&cluster, &[]);
+    cluster.apply(MANIFESTS);
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
+    let mut command = cluster.program(KUBECTL);
+    command.env("KUBECONFIG", cluster.home().join("kubeconfig")).args(["port-forward", "web", ":8080"]);
+    let mut forward = command.stdout(Stdio::piped()).spawn().expect("kubectl");
+    let mut lines = BufReader::new(forward.stdout.take().expect("its output")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    let place = line.strip_prefix("Forwarding from ").and_then(|rest| rest.split(' ').next()).expect("an address");
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(place).expect("connected");
+        stream.write_all(b"GET /page HTTP/1.0\r\n\r\n").expect("asked");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("a page");
+        assert!(page.ends_with("served\n"), "{page}");
+    }
+    forward.kill().expect("ended");
+    forward.wait().expect("ended");
+    drop(server);
+}
