@@ -2,8 +2,7 @@
 
 use super::form::{AnswerEncoding, AnswerForm};
 use super::protobuf::{self, PROTOBUF_WATCH};
-use super::proxy::ProxyTarget;
-use super::streaming::StreamTarget;
+use super::target::{ProxyTarget, StreamTarget};
 use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
 use crate::runtime::logs::LogReader;
