@@ -3,8 +3,7 @@
 use super::form::{AnswerEncoding, AnswerForm};
 use super::list_body::ListBody;
 use super::protobuf::{self, PROTOBUF_WATCH};
-use super::proxy::ProxyTarget;
-use super::streaming::StreamTarget;
+use super::target::{ProxyTarget, StreamTarget};
 use super::watch::ActiveWatch;
 use crate::object::{Object, Reason, Status, yaml};
 use crate::runtime::logs::LogReader;

@@ -3,7 +3,7 @@
 use super::answer::{AnswerBody, HttpAnswer};
 use super::request::{ApiRequest, UpgradeProtocol};
 use super::resolve::ResolvedTarget;
-use super::streaming::StreamTarget;
+use super::target::StreamTarget;
 use super::{ServeResult, options};
 use crate::apiserver::{Api, log, read};
 use crate::object::{Object, Reason, Status, Time, time};

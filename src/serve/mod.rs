@@ -28,6 +28,7 @@ mod resolve;
 mod streaming;
 mod subresource;
 mod table;
+mod target;
 mod version;
 mod watch;
 mod write;

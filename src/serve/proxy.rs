@@ -7,6 +7,7 @@ use super::answer::HttpAnswer;
 use super::form::AnswerForm;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
+use super::target::ProxyTarget;
 use super::{ServeResult, unknown_path};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::{Api, ApiResult};
@@ -17,16 +18,6 @@ use std::net::{IpAddr, SocketAddr};
 
 /// The label that names the Service of an EndpointSlice.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
-
-/// Request for another server.
-pub struct ProxyTarget {
-    /// The address of the server.
-    pub place: SocketAddr,
-    /// The path there, as it was written.
-    pub path: String,
-    /// The body.
-    pub body: Vec<u8>,
-}
 
 fn bad(text: impl Into<String>) -> Status {
     Status::new(Reason::BadRequest, text)

@@ -43,7 +43,7 @@ pub enum UpgradeProtocol {
 pub struct UpgradeRequest {
     /// The protocol.
     pub protocol: UpgradeProtocol,
-    /// What may be spoken inside it, the client's favourite first.
+    /// The protocols that may be spoken inside it, the client's favourite first.
     pub subprotocols: Vec<String>,
     /// `Sec-WebSocket-Key`.
     pub key: String,

@@ -3,7 +3,7 @@
 use super::stream::AnswerStream;
 use crate::object::{Reason, Status};
 use crate::runtime::relay;
-use crate::serve::proxy::ProxyTarget;
+use crate::serve::target::ProxyTarget;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{

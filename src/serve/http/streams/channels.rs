@@ -29,7 +29,7 @@ pub enum ClientMessage {
     InputEnd,
     /// The terminal of the client has this size now.
     Resize(TerminalSize),
-    /// Of no meaning here.
+    /// A message without a meaning here.
     Other,
 }
 

@@ -62,7 +62,7 @@ pub enum Outgoing {
         data: u32,
         /// The stream for what goes wrong.
         error: u32,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
 }

@@ -14,7 +14,7 @@ use super::connections::Connection;
 use super::stream::AnswerStream;
 use crate::object::{Reason, Status};
 use crate::serve::request::{UpgradeProtocol, UpgradeRequest};
-use crate::serve::streaming::StreamTarget;
+use crate::serve::target::StreamTarget;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use channels::SessionChannels;

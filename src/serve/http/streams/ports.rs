@@ -5,7 +5,7 @@
 use super::forwarding::{ForwardingCodec, ForwardingEvent, Outgoing};
 use super::socket::MessageSocket;
 use crate::runtime::relay;
-use crate::serve::streaming::PortTarget;
+use crate::serve::target::PortTarget;
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::io;

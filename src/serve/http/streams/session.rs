@@ -3,7 +3,7 @@
 use super::channels::{ClientMessage, STDOUT, SessionChannels};
 use crate::object::{Reason, Status, io_error_text};
 use crate::runtime::session::{self, RemoteSession, SessionEnd, SessionStream};
-use crate::serve::streaming::ContainerTarget;
+use crate::serve::target::ContainerTarget;
 use bytes::{Buf, BytesMut};
 use serde_json::{Value, json};
 use std::future::pending;

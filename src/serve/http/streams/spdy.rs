@@ -63,7 +63,7 @@ pub enum Frame {
     Ping(u32),
     /// The client opens no more streams.
     GoAway,
-    /// Of no meaning here.
+    /// A frame without a meaning here.
     Other,
 }
 
@@ -236,7 +236,7 @@ fn put_length(frame: &mut BytesMut, flags: u8, length: usize) {
 mod tests {
     use super::*;
 
-    /// What Python's zlib makes of two header blocks with the dictionary: `streamtype: error, port: 80`, and the same with `data`.
+    /// Two header blocks as Python's zlib packs them with the dictionary: `streamtype: error, port: 80`, and the same with `data`.
     const FIRST: &str = "78bbe3c6a7c202e50e703a2b294a4dcc851625aca9a0808614cb45a024cc646100000000ffff";
     const SECOND: &str = "c2aa1054e624a2aa03000000ffff";
 

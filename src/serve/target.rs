@@ -1,0 +1,53 @@
+//! Targets of requests that the API server does not answer itself: containers, ports and logs of pods, and other servers.
+
+use crate::runtime::logs::LogReader;
+use crate::runtime::session::RequestedStreams;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// The end of the streams that a client is connected to.
+pub enum StreamTarget {
+    /// A command or the process of a container.
+    Container(ContainerTarget),
+    /// Ports of a pod.
+    Ports(PortTarget),
+    /// The log of a container; none when it has none yet.
+    Log(Option<Box<LogReader>>),
+}
+
+/// A container, and what is wanted of it.
+pub struct ContainerTarget {
+    /// The folder of the cluster.
+    pub home: PathBuf,
+    /// Uid of the pod on this machine.
+    pub uid: String,
+    /// Name of the container.
+    pub container: String,
+    /// A command to run; `None` to attach to the container itself.
+    pub command: Option<Vec<String>>,
+    /// The streams that are wanted.
+    pub streams: RequestedStreams,
+}
+
+/// The ports of a pod.
+#[derive(Clone)]
+pub struct PortTarget {
+    /// Namespace and name.
+    pub pod: String,
+    /// Uid of the pod.
+    pub uid: String,
+    /// The address of the pod, once it has one.
+    pub address: Option<IpAddr>,
+    /// The ports that the request names.
+    pub ports: Vec<u16>,
+}
+
+/// Request for another server.
+pub struct ProxyTarget {
+    /// The address of the server.
+    pub place: SocketAddr,
+    /// The path there, as it was written.
+    pub path: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
