@@ -19,7 +19,7 @@ pub struct PodActions {
     pub ip: Option<Str>,
     /// Why no container of the pod can be made at all.
     pub blocked: Option<StartFailure>,
-    /// Moments to look again at.
+    /// Moments to plan again at.
     pub wakes: Vec<Time>,
 }
 
@@ -39,25 +39,25 @@ pub enum ContainerAction {
         /// When it is over.
         due: Time,
     },
-    /// All containers of the pod begin anew: its attempt has been made.
+    /// All containers of the pod start again: this attempt counts as used.
     Renew,
     /// Run the hook that comes before its end.
     PreStop {
         /// Seconds that it has.
         grace: i64,
-        /// The event that tells why the container is to end.
+        /// The event that says why the container has to end.
         event: Option<String>,
     },
     /// End the running attempt.
     Stop {
         /// Seconds until SIGKILL.
         grace: i64,
-        /// The event that tells why; none when the stop is only ordered again.
+        /// The event that says why; `None` when the stop is only ordered again.
         event: Option<String>,
     },
 }
 
-/// Why nothing of the pod can be started, as the event that says so.
+/// Why no container of the pod can be started, as an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartFailure {
     /// Reason of the event.
@@ -72,7 +72,7 @@ impl PodActions {
         PodActions { steps: vec![ContainerAction::Keep; pod.members.len()], ip: None, blocked: None, wakes: Vec::new() }
     }
 
-    /// Stops a member that lives, and asks again where nobody answers.
+    /// Stops a running member, and repeats the order when the machine does not answer.
     pub fn stop(&mut self, pod: &LocalPod, place: usize, grace: i64) {
         let member = &pod.members[place];
         let now = pod.world.now;

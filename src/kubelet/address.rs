@@ -8,11 +8,11 @@ use crate::object::Str;
 const THIRDS: u32 = 127;
 const FOURTHS: u32 = 254;
 
-/// Simulated pods may be more than there are addresses, and nobody listens on theirs: after so many looks they share, and after one when
-/// half of the addresses are taken.
+/// Attempts to find a free address for a simulated pod; it then shares one, as there may be more such pods than addresses and none of them
+/// listens. One attempt when half of the addresses are taken.
 const FEW: u32 = 8;
 
-/// The address that the pod has, or gets now; none when all are taken.
+/// Returns the address that the pod has, or a free one; `None` when all are taken.
 pub fn pod_address(pod: &LocalPod) -> Option<Str> {
     let has = pod.status.pod_ip.as_deref().filter(|ip| !ip.is_empty());
     let has = has.or(pod.facts.as_deref().map(|facts| &*facts.ip).filter(|ip| !ip.is_empty()));
@@ -49,7 +49,7 @@ pub fn exhausted(pod: &LocalPod) -> StartFailure {
     }
 }
 
-/// Pods of the store, and what runs still of pods that the store has forgotten.
+/// Whether a pod of the store has the address, or one that still runs although the store has no object of it.
 fn is_taken(pod: &LocalPod, ip: &str) -> bool {
     let on_machine = || pod.world.facts.pods.iter().any(|(_, facts)| &*facts.ip == ip);
     pod.world.pods_at(ip).next().is_some() || (!pod.simulated && on_machine())

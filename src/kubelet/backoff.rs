@@ -86,7 +86,7 @@ mod tests {
             // (attempt, last end, started, ended, pause)
             (7, 1000, 1300, 1900, 0),
             (7, 1000, 1300, 1899, 300),
-            // The attempt after the reset came at once: the first pause follows.
+            // The attempt after the reset started at once, so the first pause follows.
             (8, 1900, 1900, 1901, 10),
             (9, 1901, 1911, 1912, 20),
             // The control plane was away: the number bounds the pause.

@@ -10,7 +10,7 @@ use crate::world::{Effect, EventType, Phase, Plan, Row, World};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-/// More pods than these are not told of one build.
+/// Maximum number of pods that get an event about one build.
 const MOST: usize = 20;
 
 /// Brings the status of an Image object up to date with its last build; true when that changes it.
@@ -22,7 +22,7 @@ pub fn update_status(world: &World, object: &mut Object, plan: &mut Plan) -> boo
         Some(BuildStage::Ended { since: Some(since), at, output, error }) => {
             ended(*since, *at, output, error.as_deref().map(reason))
         }
-        // Another control plane has begun it, and its end was not seen.
+        // Another control plane began the build, and no report of its end came.
         None | Some(BuildStage::Ordered) if old["state"] == "Building" => {
             json!({"state": "Interrupted", "startedAt": old["startedAt"]})
         }
@@ -51,12 +51,12 @@ fn ended(since: Time, at: Time, output: &str, error: Option<&str>) -> Value {
     told
 }
 
-/// Why it failed, without the lines that it has written.
+/// Why it failed, without its output.
 fn reason(error: &str) -> &str {
     error.split(":\n").next().unwrap_or(error)
 }
 
-/// The same for who runs what was built before. The lines that were written come last: events are often shown on one line.
+/// The error for pods that run the previous build. The output of the build comes last, because events are often shown on one line.
 fn truncate_error(error: &str) -> String {
     let how = reason(error);
     format!("{how}; what was built before goes on running{}", &error[how.len()..])
@@ -91,7 +91,7 @@ fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
     }
 }
 
-/// Orders the builds of what has changed: what runs goes on until that has gone well.
+/// Orders builds of images with changed files. Running containers continue until a build succeeds.
 pub fn order_builds(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
     let running = |member: &&PodContainer| matches!(member.state, AttemptState::Running { .. });
     for member in pod.members.iter().filter(running).filter(|member| image::with_new_sources(pod, member).is_some()) {

@@ -13,7 +13,7 @@ struct ConditionState {
     message: Option<String>,
 }
 
-/// The node's conditions, then those of others as they stand.
+/// The conditions that the kubelet sets, then those of others, unchanged.
 pub fn pod_conditions(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> Vec<PodCondition> {
     let containers = containers_ready(pod, status);
     let ready = ready(pod, &containers);
@@ -53,7 +53,7 @@ fn written(pod: &LocalPod, verdict: &ConditionState) -> PodCondition {
     }
 }
 
-/// Told of a pod one of whose containers may start all of them anew.
+/// The condition of a pod with a container that can restart all containers.
 fn restarting(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> Option<ConditionState> {
     let kind = restart_all::CONDITION;
     let is_begun = || restart_all::is_under_way(pod) && !order.steps.contains(&ContainerAction::Renew);
@@ -69,13 +69,13 @@ fn restarting(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> Option<
     })
 }
 
-/// Told of a pod that its node ends, and of no other.
+/// The condition DisruptionTarget, only for a pod that its node evicts.
 fn disrupted(pod: &LocalPod) -> Option<ConditionState> {
     let message = eviction::message(pod)?;
     Some(ConditionState { reason: Some("TerminationByKubelet"), message: Some(message), ..yes("DisruptionTarget") })
 }
 
-/// Told while a resize is due, and gone with it.
+/// The condition of a pod while a resize is due.
 fn resized(pod: &LocalPod) -> Option<ConditionState> {
     let (kind, reason, message) = resize::condition(pod)?;
     Some(ConditionState { reason, message, ..yes(kind) })

@@ -78,7 +78,7 @@ fn describe_state(pod: &LocalPod, member: &PodContainer, step: &ContainerAction)
             waits_after_end,
         },
         (ContainerAction::BackOff { .. }, AttemptState::Ended(ended)) if shows_start_error(pod, ended) => {
-            // Kubernetes: what the last try to start it said, until the pause is met.
+            // As in Kubernetes: the error of the last start, until the pause is over.
             let state = waiting("RunContainerError", Some(ended.message.clone()));
             StateDescription { attempt, state, last: Some(ended.clone()), waits_after_end }
         }
@@ -136,7 +136,7 @@ fn usual_wait(pod: &LocalPod) -> ContainerState {
     waiting(if has_init { "PodInitializing" } else { "ContainerCreating" }, None)
 }
 
-/// While a refused image is tried again, its error stays to be seen.
+/// While a refused image is tried again, the status keeps its error.
 fn image_wait(member: &PodContainer) -> Option<ContainerState> {
     let tried = member.facts.as_ref().is_some_and(|facts| facts.refusals > 0);
     let old = member.old.as_ref()?.state.as_ref()?;
@@ -145,7 +145,7 @@ fn image_wait(member: &PodContainer) -> Option<ContainerState> {
 
 fn refused(pod: &LocalPod, member: &PodContainer, reason: &str, message: &str, at: Time) -> ContainerState {
     if reason == "FailedMount" {
-        // Kubernetes waits in silence and tells it in events; they are made from this message.
+        // Kubernetes shows no message here and reports it in events; they are made from this message.
         return waiting("ContainerCreating", Some(message.to_owned()));
     }
     let fades = backoff::error_fades(at);
@@ -165,7 +165,7 @@ fn terminated(pod: &LocalPod, member: &PodContainer, ended: &AttemptEnd, attempt
         signal: None,
         reason: Some(ended.reason.clone().unwrap_or_else(|| usual.into())),
         message: message::truncate_message(pod.members.len(), &ended.message),
-        // Go writes the moment that never was so.
+        // Go writes a missing time this way.
         started_at: ended.started.or_else(|| ended.is_start_error().then_some(Time::UNIX_EPOCH)).map(api_time),
         finished_at: Some(api_time(ended.finished)),
     }
@@ -182,7 +182,8 @@ fn image(pod: &LocalPod, member: &PodContainer, attempt: u32) -> String {
     ran.or(member.spec.image.as_deref()).unwrap_or_default().to_owned()
 }
 
-/// With watched files, what they held when the attempt was started: told with the order to start, kept as long as the attempt counts.
+/// The `imageID` with the digest of watched files at the start of the attempt: set with the order to start, kept as long as the attempt is
+/// the current one.
 fn sources_id(member: &PodContainer, step: &ContainerAction, attempt: u32) -> Option<String> {
     if let ContainerAction::Start(start) = step {
         return image::id(start);

@@ -23,7 +23,7 @@ pub fn decide(pod: &LocalPod) -> PodActions {
     order
 }
 
-/// Commits the attempts, and orders what is to be done after the commit. Of a machine that only pretends nothing is ordered.
+/// Adds the attempts to commit and the effects to carry out after the commit. A simulated pod gets no effects.
 pub fn carry_out(order: PodActions, pod: &LocalPod, plan: &mut Plan) {
     if pod.simulated {
         return;
@@ -95,12 +95,12 @@ fn compute_actions(pod: &LocalPod) -> PodActions {
 /// The containers whose turn it is, by their place: they run, or may be started.
 fn candidates(pod: &LocalPod) -> Vec<usize> {
     let mut turn = Vec::new();
-    // Those that begin anew with all others have not.
+    // An attempt that restarts together with all containers does not count as run.
     let main_ran =
         pod.with_role(ContainerRole::Main).any(|member| member.facts.is_some() && member.state != AttemptState::New);
     for (place, member) in pod.members.iter().enumerate() {
         let passed = match member.role {
-            // Once the containers have been started, init containers have had their time.
+            // Once main containers have been started, init containers do not run again.
             ContainerRole::Init if main_ran => continue,
             ContainerRole::Init => member.is_done(),
             ContainerRole::Sidecar => main_ran || probes::is_started(member),
@@ -114,7 +114,7 @@ fn candidates(pod: &LocalPod) -> Vec<usize> {
             break;
         }
     }
-    // They look into a pod that does not come up, too.
+    // Ephemeral containers also start in a pod whose init containers do not finish.
     turn.extend((0..pod.members.len()).filter(|place| pod.members[*place].role == ContainerRole::Ephemeral));
     turn
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Variables in order, each name once.
 type Variables = Vec<(String, String)>;
 
-/// The environment that a container is started with; or what is missing, in Kubernetes' words.
+/// Returns the environment that a container is started with; or Kubernetes' message about what is missing.
 pub fn container_environment(pod: &LocalPod, member: &PodContainer, ip: &str) -> Result<Variables, String> {
     let mut variables = services(pod);
     for source in member.spec.env_from.iter().flatten() {
@@ -39,7 +39,7 @@ fn each_once(variables: Variables) -> Variables {
     variables.into_iter().zip(is_last.into_iter().rev()).filter_map(|(one, is_last)| is_last.then_some(one)).collect()
 }
 
-/// The value of one variable; none when it is optional and its source is missing.
+/// The value of one variable; `None` when it is optional and its source is missing.
 fn value_of(
     pod: &LocalPod,
     member: &PodContainer,
@@ -140,7 +140,8 @@ fn all_of(pod: &LocalPod, source: &EnvFromSource) -> Result<Variables, String> {
     Ok(object.pairs(&["data"]).map(|(key, value)| (format!("{prefix}{key}"), (kind.decode)(value))).collect())
 }
 
-/// Variables that tell where Services are: those of the pod's namespace, unless it wants none, and always the API server's.
+/// Variables with the addresses of Services: those of the pod's namespace, unless `enableServiceLinks` is false, and always the API
+/// server's.
 fn services(pod: &LocalPod) -> Variables {
     let world = pod.world;
     let namespace = &*pod.row.key.namespace;
@@ -173,7 +174,7 @@ impl ServiceEnvCache {
         }
     }
 
-    /// A row that is another one tells something else.
+    /// Whether it was computed from exactly these rows.
     fn is_of(&self, rows: &[&Arc<Row>]) -> bool {
         self.rows.len() == rows.len() && self.rows.iter().zip(rows).all(|(known, row)| Arc::ptr_eq(known, row))
     }

@@ -1,4 +1,4 @@
-//! Events of a pod, each told once: when the status that is about to be written differs from the one that stands.
+//! Events of a pod, each recorded once: when the status that is about to be written differs from the stored one.
 
 use super::actions::{ContainerAction, PodActions};
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer, waits_for_next};
@@ -9,7 +9,7 @@ use crate::world::facts::ThrottlingState;
 use crate::world::{AttemptEnd, EventType, Memory, Plan, PlannedEvent};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
-/// Tells what has changed.
+/// Adds the events about the changes between the stored and the new status.
 pub fn of_transitions(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Plan) {
     if pod.simulated {
         return of_lacking(pod, order, new, plan);
@@ -108,7 +108,7 @@ impl EventSource<'_, '_> {
         });
     }
 
-    /// An attempt has come to run (and may have ended by now) of which status does not tell yet.
+    /// Adds the events of an attempt that has started (and may have ended by now), unless the status already shows it.
     fn started(&mut self) {
         let has_run = match &self.member.state {
             AttemptState::Running { .. } => !self.member.is_starting(),
@@ -122,7 +122,7 @@ impl EventSource<'_, '_> {
         }
         let image = self.member.spec.image.clone().unwrap_or_default();
         let pulled = match self.member.spec.image_pull_policy.as_deref() {
-            // It is looked for anew each time; nothing goes over a network.
+            // The image is resolved again each time; nothing goes over a network.
             Some("Always") => {
                 self.pulling();
                 format!("Successfully pulled image {image:?} in 0s (0s including waiting)")
@@ -144,7 +144,7 @@ impl EventSource<'_, '_> {
         self.event(EventType::Normal, "Pulling", message);
     }
 
-    /// An end that nobody saw: Kubernetes has no event for it, but who looks for the cause of a restart looks here.
+    /// Adds an event about an exit that no shim saw. Kubernetes has none, but users look in events for the cause of a restart.
     fn lost(&mut self) {
         let ended = self.member.ended().filter(|ended| ended.reason.as_deref() == Some(AttemptEnd::UNKNOWN));
         if let Some(ended) = ended.filter(|_| self.member.old_while_running().is_some()) {
@@ -152,8 +152,8 @@ impl EventSource<'_, '_> {
         }
     }
 
-    /// Its CPU limit holds it back: Kubernetes leaves that to an alert (CPUThrottlingHigh). Without numbers, so that events that say
-    /// the same become one.
+    /// Adds an event about CPU throttling, for which Kubernetes has only an alert (CPUThrottlingHigh). It has no numbers, so that equal events
+    /// become one.
     fn throttled(&mut self) {
         if self.member.facts.as_ref().is_none_or(|facts| facts.throttled != ThrottlingState::Untold) {
             return;
@@ -167,7 +167,7 @@ impl EventSource<'_, '_> {
         self.plan.memory.push(Memory::ThrottlingReported { pod_uid, container, attempt: self.member.attempt });
     }
 
-    /// Whether status as it stands tells that this attempt has run.
+    /// Whether the stored status shows that this attempt has run.
     fn is_told(&self) -> bool {
         let Some(old) = &self.member.old else { return false };
         let same = u32::try_from(old.restart_count) == Ok(self.member.attempt);
@@ -224,7 +224,7 @@ impl EventSource<'_, '_> {
         }
     }
 
-    /// A volume that the machine could not set up: one event each time it says something else.
+    /// Adds an event about a volume that the machine could not set up, each time that the message changes.
     fn unmounted(&mut self, status: &ContainerStatus) {
         let said = |status: &ContainerStatus| {
             let waiting = waiting(status).filter(|waiting| waiting.reason.as_deref() == Some("ContainerCreating"));

@@ -1,11 +1,11 @@
-//! The downward API: what a pod may learn of itself by `fieldRef` and `resourceFieldRef`.
+//! The downward API: the values of `fieldRef` and `resourceFieldRef`.
 
 use super::address;
 use super::pod::LocalPod;
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 
-/// The value of a `fieldRef`; an error when the path is none that environment variables may name.
+/// Returns the value of a `fieldRef`; an error when environment variables may not use this path.
 pub fn field(pod: &LocalPod, path: &str, ip: &str) -> Result<String, String> {
     let meta = |name: &str| pod.object.text(&["metadata", name]).unwrap_or_default().to_owned();
     Ok(match path {

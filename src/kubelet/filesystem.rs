@@ -4,7 +4,7 @@ use super::image;
 use super::pod::{LocalPod, PodContainer};
 use crate::kinds::pod::filesystem::ANNOTATION;
 
-/// Whether a container is to see the machine's files as they are: the pod says so, or says nothing and its Image object does.
+/// Whether a container shall see the machine's files as they are, by the pod's annotation or else by its Image object.
 pub fn wants_machine(pod: &LocalPod, member: &PodContainer) -> bool {
     match pod.object.annotation(ANNOTATION) {
         Some("host") => true,

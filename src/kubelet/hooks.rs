@@ -1,8 +1,8 @@
-//! postStart and preStop: what a container does once it runs, and before it is asked to end.
+//! postStart and preStop hooks: run after the start of a container, and before its stop signal.
 //!
 //! A container counts as running when its postStart hook has succeeded; one that fails ends it. The preStop hook comes before the
-//! stop signal and takes its time from the grace period. Each runs at least once: a control plane that restarts in between asks again.
-//! On the way to the machine and back a hook is a probe that is asked once. A sleep is nobody's work but the clock's.
+//! stop signal and takes its time from the grace period. Each runs at least once: a control plane that restarts in between orders it again.
+//! Effects and reports treat a hook as a probe that runs once. A `sleep` needs no work of the machine.
 
 use super::actions::{ContainerAction, PodActions};
 use super::pod::{AttemptState, LocalPod, PodContainer, hook_of_kind};

@@ -26,7 +26,7 @@ pub fn full_name(pod: &LocalPod) -> Option<String> {
     Some(format!("{}.{subdomain}.{}.svc.cluster.local", short_name(pod), pod.row.key.namespace))
 }
 
-/// `hostnameOverride`: the name is what it says, and DNS knows nothing of it (KEP-4762).
+/// Whether the pod has a `hostnameOverride`: it is the host name, and has no DNS record (KEP-4762).
 fn overrides(pod: &LocalPod) -> bool {
     pod.spec.hostname_override.as_ref().is_some_and(|name| !name.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Selects the Image object for a container's image: the most specific pattern wins, then the first name.
 //!
-//! For an image that no object is about, and for what an object without an entrypoint leaves open, the recipe of that image speaks, if there
-//! is one ([`recipe`]).
+//! The [`recipe`] of the image, if there is one, is used when no object matches, and for settings that an object without an entrypoint
+//! leaves open.
 
 use super::own_pods::is_ours;
 use super::pod::{LocalPod, PodContainer};
@@ -49,7 +49,7 @@ pub fn best_match<'a>(objects: impl Iterator<Item = &'a Object>, image: &str) ->
 }
 
 impl ImageSettings {
-    /// Reads an object; none when it cannot be read.
+    /// Reads an object; `None` when it cannot be decoded.
     pub fn read(object: &Object) -> Option<ImageSettings> {
         let stored = typed::view::<Stored>(object).ok()?;
         let folder = object.annotation(MANIFEST_DIR).map(str::to_owned);
@@ -67,7 +67,7 @@ impl ImageSettings {
         }
     }
 
-    /// An object that does not say what the program is leaves open what the recipe says.
+    /// Fills in the recipe's settings when the object has no entrypoint.
     fn completed(mut self, recipe: Option<&recipe::Recipe>) -> ImageSettings {
         let Some(recipe) = recipe.filter(|_| self.stored.spec.entrypoint.is_none()) else { return self };
         let spec = &mut Arc::make_mut(&mut self.stored).spec;
@@ -184,7 +184,7 @@ pub fn brought(pod: &LocalPod, image: &ImageSettings, env: &[(String, String)]) 
     brought
 }
 
-/// The pods of ours that an Image object is about.
+/// The pods on our nodes that use an Image object.
 pub fn users<'a>(world: &'a World, name: &'a str) -> impl Iterator<Item = &'a Row> {
     let uses = move |pod: &&Row| {
         let body = pod.body();
@@ -224,12 +224,12 @@ pub fn id(start: &Start) -> Option<String> {
     Some(format!("{}{MARK}{sources}", start.image))
 }
 
-/// Whether this `imageID` tells the content of watched files.
+/// Whether this `imageID` contains a digest of watched files.
 pub fn tells_sources(id: &str) -> bool {
     id.contains(MARK)
 }
 
-/// The Image object whose watched files are other ones now than those that the attempt was started with.
+/// Returns the Image object if its watched files have changed since the attempt was started.
 pub fn with_new_sources(pod: &LocalPod, member: &PodContainer) -> Option<String> {
     let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(member.attempt))?;
     let (image, ran) = old.image_id.rsplit_once(MARK).filter(|_| !pod.simulated)?;
@@ -248,12 +248,12 @@ pub fn unbuilt(pod: &LocalPod, member: &PodContainer) -> Option<Brought> {
     (!is_built).then_some(brought)
 }
 
-/// The Image object for whose new sources a container is to be ended now: what is made of them is there.
+/// Returns the Image object if a container has to restart now, because watched files have changed and their build is done.
 pub fn with_new_program(pod: &LocalPod, member: &PodContainer) -> Option<String> {
     with_new_sources(pod, member).filter(|_| unbuilt(pod, member).is_none())
 }
 
-/// Whether it is not known yet what the image's watched files hold: without that nobody could tell later whether they have changed.
+/// Whether the digest of the image's watched files is not known yet; without it a later change could not be detected.
 pub fn awaits_sources(pod: &LocalPod, member: &PodContainer) -> bool {
     let image =
         member.spec.image.as_deref().filter(|_| !pod.simulated).and_then(|image| find_settings(pod.world, image));
@@ -277,8 +277,8 @@ fn filesystem(pod: &LocalPod, member: &PodContainer) -> Option<String> {
     find_settings(pod.world, member.spec.image.as_deref()?)?.stored.spec.filesystem.clone()
 }
 
-/// Whether the next try of a container may go otherwise than the last, so that it does not wait for the end of its pause: something else
-/// is said of its image now, or the program that it lacked has come.
+/// Whether a container can skip the rest of its pause because the next start may succeed: its Image object has changed, or the missing
+/// program is there now.
 pub fn is_repaired(pod: &LocalPod, member: &PodContainer) -> bool {
     let Some(facts) = member.facts.as_ref().filter(|_| !pod.simulated) else { return false };
     let now = || state(pod, member.spec.image.as_deref().unwrap_or_default());

@@ -1,7 +1,6 @@
-//! The watched files of Image objects: what they hold is written into the object's status, which the pods that use it go by.
+//! The watched files of Image objects: their digests are written to the object's status, by which pods are restarted.
 //!
-//! The status is the memory: a control plane that starts compares what it finds with what stands there, so that a change while nothing
-//! ran is neither missed nor acted on twice.
+//! A control plane that starts compares the files with the status, so that a change while none ran is neither missed nor acted on twice.
 
 use super::image::MANIFEST_DIR;
 use super::{builds, image_sources};
@@ -64,7 +63,7 @@ fn digests_as_json(sources: &SourceDigests) -> Value {
     told
 }
 
-/// Returns the watched files; none for an object that names relative ones and was not applied from a folder.
+/// Returns the watched files; empty for an object that names relative ones and was not applied from a folder.
 fn files(object: &Object) -> FilePatterns {
     let globs = object.items(&["spec", "watch"]).iter().filter_map(|glob| glob.as_str()).map(str::to_owned);
     let folder = object.annotation(MANIFEST_DIR).unwrap_or("/").to_owned();

@@ -1,4 +1,4 @@
-//! The digests of the watched files of Image objects, as the machine reports them and as the objects' status tells them.
+//! The digests of the watched files of Image objects, in reports of the machine and in the objects' status.
 
 use crate::kinds::image::RESOURCE;
 use crate::world::{SourceDigests, World};

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// One thing that may happen between two looks.
+/// One random step between two plans.
 #[derive(Clone, Debug)]
 enum SimulatedChance {
     Seconds(i64),
@@ -125,7 +125,7 @@ fn an_attempt_whose_order_was_lost_is_ordered_again_under_its_number() {
     let WriteVerb::Status(object) = plan.writes[0].verb.clone() else { panic!("{plan:?}") };
     assert!(matches!(&plan.writes[1].verb, WriteVerb::Attempt { attempt: 0, .. }), "committed with the status");
     assert!(object.text(&["status", "podIP"]).is_some(), "and with the address");
-    // The control plane dies between the commit and the start.
+    // The control plane crashes between the commit and the start.
     machine.put("pods", machine.with_status(&object).0);
     machine.settle();
     assert_eq!(machine.take_messages(), ["0 start c#0"]);

@@ -1,5 +1,5 @@
-//! The shell around the simulated machine for the tests of the kubelet: it commits what the kubelet plans, orders its effects, and
-//! delivers, loses or repeats reports under a clock of its own.
+//! A driver of the simulated machine for the tests of the kubelet: it commits plans, carries out their effects, and delivers, loses or
+//! repeats reports. It has its own clock.
 
 use super::LOOP;
 use crate::kinds::probe_handler::ProbeHandler;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub enum ContainerBehaviour {
     /// Runs until it is stopped, and ends at once then.
     Stay,
-    /// Runs, and hears no signal but SIGKILL.
+    /// Runs, and ends only by SIGKILL.
     Stubborn,
     /// Runs for so many seconds and ends with a code.
     Exit(i64, i32),
@@ -55,7 +55,7 @@ pub struct TestMachine {
     machine: SimulatedMachine,
     /// Reports that come once more.
     repeated: Vec<Report>,
-    /// Ends that the story tells: pod, container, attempt.
+    /// Exits that the recorded history already contains: pod, container, attempt.
     ended: BTreeSet<(Str, Str, u32)>,
     /// Orders that are lost on their way, so many from now.
     pub lost_orders: usize,
@@ -124,13 +124,13 @@ impl TestMachine {
         self.world.put(key, object.to_string().into());
     }
 
-    /// Says how a container behaves from now on.
+    /// Sets the behaviour of a container.
     pub fn act(&mut self, container: &str, act: ContainerBehaviour) -> &mut TestMachine {
         self.acts.insert(container.into(), act);
         self
     }
 
-    /// Says what the probes of a kind answer from now on: `liveness`.
+    /// Sets the result of the probes of a kind, such as `liveness`.
     pub fn probe(&mut self, kind: &str, ok: bool) -> &mut TestMachine {
         self.verdict(kind, if ok { ProbeResult::Success } else { ProbeResult::Failure })
     }
@@ -227,7 +227,7 @@ impl TestMachine {
         self.repeated.clear();
     }
 
-    /// The control plane restarts: what it knew is what the shims tell.
+    /// Restarts the control plane, which then knows only what the shims report.
     pub fn restart(&mut self) {
         let uids: Vec<Str> = self.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
         let mut inventory = self.machine.inventory();
@@ -334,7 +334,7 @@ impl TestMachine {
         self.world.facts.apply_report(report);
     }
 
-    /// Tells of an end once, whether or not its report is delivered.
+    /// Records an exit once, whether or not its report is delivered.
     fn note(&mut self, report: &Report) {
         if let Report::Container { pod_uid, container, attempt, state: ContainerState::Ended(end) } = report
             && end.started.is_some()
@@ -396,7 +396,7 @@ impl TestMachine {
         let second = self.second();
         match &mut effect {
             Effect::Start(start) => {
-                // The test decides how a container behaves, as the program does on a real machine.
+                // The test controls the behaviour of a container, as the program does on a real machine.
                 start.script = None;
                 self.prepare_start(start);
             }
@@ -434,7 +434,7 @@ impl TestMachine {
         assert!(self.machine.clashes.is_empty(), "a start while another attempt lives: {:?}", self.machine.clashes);
     }
 
-    /// Tells of a start that is none of what runs or has run, and sets how its container behaves.
+    /// Records a start that is new to the machine, and sets how its container behaves.
     fn prepare_start(&mut self, start: &Start) {
         let inventory = self.machine.inventory();
         let known = inventory.get(&start.pod_uid).and_then(|pod| pod.containers.get(&start.container));

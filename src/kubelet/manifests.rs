@@ -1,6 +1,6 @@
-//! Static pods: what the manifests of the kubelet's folder ask for, from their text (Kubernetes: `pkg/kubelet/config/common.go`).
+//! Static pods: reads the manifests of the kubelet's folder from their text (Kubernetes: `pkg/kubelet/config/common.go`).
 //!
-//! A file that cannot be understood keeps the pods that it asked for before: whoever is in the middle of a change kills nothing.
+//! A file that cannot be parsed keeps its previous pods, so that a half-written change ends no process.
 
 use super::image::MANIFEST_DIR;
 use crate::kinds::{Kind, field, metadata, pod};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// One file of the folder: its path, and its text or why it cannot be read.
 pub type ManifestFile = (String, Result<String, String>);
 
-/// The folder's pods by the keys of their mirrors, and what is wrong with its files.
+/// The folder's pods by the keys of their mirrors, and the problems with its files.
 #[derive(Debug, Default)]
 pub struct StaticManifests {
     /// The pods.
@@ -23,7 +23,7 @@ pub struct StaticManifests {
     pub problems: Vec<String>,
 }
 
-/// Reads files, in order, for a node; `before` is what they asked for when they were last read.
+/// Reads files, in order, for a node; `before` are the pods of the previous read.
 pub fn read(files: &[ManifestFile], node: &str, before: &BTreeMap<Key, StaticPod>) -> StaticManifests {
     let mut found = StaticManifests::default();
     for (file, text) in files {
@@ -147,7 +147,7 @@ fn reference(pod: &Object) -> Option<&'static str> {
     REFERENCES.iter().find(|(_, fields)| mentions(spec, fields)).map(|(resource, _)| *resource)
 }
 
-/// Whether a field of one of these names is anywhere and says something; in maps of texts, such as labels, it is only a key.
+/// Whether a field with one of these names is set anywhere; in maps of texts, such as labels, the name is only a key.
 fn mentions(value: &Value, fields: &[&str]) -> bool {
     match value {
         Value::Object(map) => map.iter().any(|(name, value)| {

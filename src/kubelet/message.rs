@@ -15,21 +15,21 @@ pub fn path(container: &Container) -> &str {
     container.termination_message_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(USUAL)
 }
 
-/// Whether the container is known to write its message: the manifest says where, or its command names the place. On the machine's own
-/// files an ordinary user could not, and root would leave it there.
+/// Whether the container is known to write a termination message: the manifest sets its path, or the command names it. On the machine's
+/// own files an ordinary user could not write it, and root would leave it there.
 pub fn needs_file(container: &Container) -> bool {
     let words = container.command.iter().chain(&container.args).flatten();
     path(container) != USUAL || words.into_iter().any(|word| word.contains(USUAL))
 }
 
-/// As much of a message as status keeps: an even share of what a pod of so many containers may say.
+/// Truncates a message to the container's even share of the limit for all messages of a pod.
 pub fn truncate_message(containers: usize, message: &str) -> Option<String> {
     let share = OF_POD / containers.max(1);
     let short = &message[..message.floor_char_boundary(share)];
     Some(short.to_owned()).filter(|message| !message.is_empty())
 }
 
-/// Tells, with a pod's first start, of containers whose message has no file of its own.
+/// Adds an event at a pod's first start about containers whose termination message has no file of its own.
 pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
     let without = |member: &&PodContainer| needs_file(&member.spec) && filesystem::sees_machine(pod, member);
     for member in pod.members.iter().filter(without) {

@@ -1,7 +1,7 @@
 //! Mirror pods: how the API shows the static pods of a node (Kubernetes: `pkg/kubelet/pod/mirror_client.go`).
 //!
-//! The node knows a static pod by the hash of its manifest, the API knows its mirror by a uid like any other. Deleting the mirror
-//! only has it made again; the processes go on. A mirror whose manifest has changed or is gone ends as any deleted pod does.
+//! The node identifies a static pod by the hash of its manifest, the API identifies its mirror by a uid. A deleted mirror is created again,
+//! and the processes go on. A mirror whose manifest has changed or is gone ends like any deleted pod.
 
 use super::termination::remove;
 use crate::kinds::process_ids;
@@ -51,7 +51,7 @@ pub fn plan(world: &World, key: &Key, hash: &Str, run: StaticPodPlanner, plan: &
     }
 }
 
-/// Makes the mirror, once nothing is left of what its name stood for before.
+/// Creates the mirror, once nothing is left of the previous pod of this name.
 fn create(world: &World, key: &Key, pod: &StaticPod, plan: &mut Plan) {
     let mut others = world.facts.pods.named(key).filter(|(uid, facts)| **uid != pod.hash || facts.removing.is_some());
     if let Some((uid, facts)) = others.next() {
@@ -81,7 +81,7 @@ fn delete(mirror: &Row, grace: Option<i64>, why: &str, plan: &mut Plan) {
     plan.write(WriteVerb::Delete { key, uid, grace, propagation: Propagation::Background }, why);
 }
 
-/// The static pod as its node knows it: by its hash, as its manifest says while there is one, with the status that its mirror keeps.
+/// Makes the node's row of a static pod: its uid is the hash, its spec is the manifest's while there is one, its status is the mirror's.
 fn as_known(mirror: &Row, hash: &Str, wanted: Option<&StaticPod>) -> Row {
     let mut pod = mirror.object();
     if let Some(wanted) = wanted {

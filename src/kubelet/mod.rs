@@ -1,9 +1,9 @@
-//! The kubelet: what becomes of the pods that are bound to a node of ours.
+//! The kubelet: plans the containers and the status of pods that are bound to this control plane's nodes.
 //!
-//! Knows: one pod at a time: its spec, its last status, and what the machine last reported of it. From these it computes the
+//! Knows: one pod at a time: its spec, its last status, and the machine's last report of it. From these it computes the
 //! status to write, the attempts to commit, and the effects to carry out after the commit.
 //! Never: remembers anything between plans (backoff is derived from status and facts), starts a process, reads a clock.
-//! Start reading at [`plan`]; [`pod_reader`] gathers what is known, [`containers`] decides, [`status`] tells.
+//! Start reading at [`plan`]; [`pod_reader`] gathers the input, [`containers`] decides the actions, [`status`] computes the status.
 
 mod actions;
 mod address;
@@ -67,8 +67,8 @@ pub const PRESSURE: Loop = eviction::LOOP;
 /// The loop of the watched files of images.
 pub const IMAGES: Loop = image_files::LOOP;
 
-/// Reports about a pod make it due; of its usage only when its throttling is to be told. Pods wait until it is known what their image's
-/// watched files hold, whether or not that is to be written.
+/// Reports about a pod make it due; one about its usage only when an event about throttling is due. A digest of watched files makes the
+/// pods of the image due, which may wait for it.
 fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
     match report {
         AppliedReport::Pod(key) => vec![key.clone()],

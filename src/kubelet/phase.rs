@@ -4,7 +4,7 @@ use super::pod::{ContainerRole, LocalPod};
 use super::{deadlines, eviction, simulated_pod, termination};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus};
 
-/// The phase that container statuses amount to. A final phase stays; and none is final while anything runs.
+/// Computes the phase from container statuses. A final phase stays, and no phase becomes final while a container runs.
 pub fn pod_phase(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) -> &'static str {
     let old = known_phase(pod.status.phase.as_deref().unwrap_or_default());
     if is_final(old) {

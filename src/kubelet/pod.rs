@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// The reason of a container's end when the control plane has taken its processes with it.
 pub const CLOSED: &str = "Stopped";
 
-/// One pod of a node of ours.
+/// One pod on a node of this control plane.
 pub struct LocalPod<'a> {
-    /// The picture.
+    /// The World.
     pub world: &'a World,
     /// The pod's row.
     pub row: &'a Row,
@@ -52,7 +52,7 @@ impl ContainerRole {
     }
 }
 
-/// One container: spec, last status, and where its newest attempt stands.
+/// One container: spec, last status, and the state of its newest attempt.
 pub struct PodContainer {
     /// Its role.
     pub role: ContainerRole,
@@ -82,7 +82,7 @@ pub enum AttemptState {
     },
     /// Nothing of this attempt ran, because it could not be started.
     Refused {
-        /// Kubernetes' word for it.
+        /// Kubernetes' reason for it.
         reason: String,
         /// Explains the refusal and the remedy.
         message: String,
@@ -129,7 +129,7 @@ impl LocalPod<'_> {
         self.world.settings.closing && !self.simulated
     }
 
-    /// Whether its row is of this tick: what was planned with it is not carried out yet.
+    /// Whether its row was staged in this tick: the effects planned with it are not carried out yet.
     pub fn is_staged(&self) -> bool {
         let (before, now) = (self.world.row_before_stage(&self.row.key), self.world.get(&self.row.key));
         !before.zip(now).is_some_and(|(before, now)| std::sync::Arc::ptr_eq(before, now))
@@ -142,12 +142,12 @@ impl LocalPod<'_> {
 }
 
 impl PodContainer {
-    /// Whether a process of it runs or is about to.
+    /// Whether a process of it runs or is starting.
     pub fn lives(&self) -> bool {
         matches!(self.state, AttemptState::Starting { .. } | AttemptState::Running { .. })
     }
 
-    /// The machine knows nothing of it: where it stands is what status tells.
+    /// Drops the facts and takes the state from the status, because the machine has no record of it.
     pub fn reset(&mut self, now: Time) {
         self.facts = None;
         (self.attempt, self.state, self.last) = from_status(now, self.old.as_ref());
@@ -161,13 +161,13 @@ impl PodContainer {
         }
     }
 
-    /// An init container that has done its work in the pod as it runs now. A new machine under the pod starts it over:
-    /// what it prepared may be gone (Kubernetes: a new sandbox).
+    /// Whether an init container has succeeded on this machine. Without facts of the machine it runs again, because its results may be lost
+    /// (Kubernetes: a new sandbox).
     pub fn is_done(&self) -> bool {
         self.ended().is_some_and(|ended| ended.code == 0) && self.facts.is_some()
     }
 
-    /// Status tells that this attempt was ended with the control plane: that was no failure, and it is started again.
+    /// Whether the status says that this attempt was stopped with the control plane: that was no failure, and it is started again.
     pub fn was_closed(&self) -> bool {
         let old = self.old.as_ref().filter(|old| restart_count(Some(old)) == self.attempt);
         let ended = old.and_then(|old| old.state.as_ref()?.terminated.as_ref());
@@ -207,21 +207,21 @@ impl PodContainer {
         self.facts.as_ref()?.probes.get(&kind)
     }
 
-    /// The status as last written, if it tells of this same attempt running.
+    /// The last written status, if it shows this same attempt running.
     pub fn old_while_running(&self) -> Option<&ContainerStatus> {
         let old = self.old.as_ref()?;
         let runs = old.state.as_ref().is_some_and(|state| state.running.is_some());
         (runs && restart_count(Some(old)) == self.attempt).then_some(old)
     }
 
-    /// Whether status tells of it, and of nothing that its configuration lacks.
+    /// Whether it has a status that is not `CreateContainerConfigError`.
     pub fn was_configured(&self) -> bool {
         let Some(old) = &self.old else { return false };
         let waiting = old.state.as_ref().and_then(|state| state.waiting.as_ref());
         waiting.is_none_or(|waiting| waiting.reason.as_deref() != Some("CreateContainerConfigError"))
     }
 
-    /// The image of this attempt, once status tells that it runs or has run.
+    /// The image of this attempt, once the status shows that it runs or has run.
     pub fn image_that_ran(&self) -> Option<&str> {
         let old = self.old.as_ref().filter(|old| restart_count(Some(old)) == self.attempt)?;
         let waits = old.state.as_ref().is_none_or(|state| state.waiting.is_some());
@@ -265,13 +265,14 @@ pub fn resolve(
         }
         ContainerState::Refused { reason, message, at } => AttemptState::Refused { reason, message, at },
     };
-    // While the next attempt is waited for, status tells this attempt's end as the last one.
+    // While the next attempt waits, the status shows this attempt's end as the last state.
     let is_this = |told: &AttemptEnd| matches!(&state, AttemptState::Ended(ended) if ended.finished.as_second() == told.finished.as_second());
     let last = latest(facts.last.clone(), told.filter(|told| !is_this(told)));
     (facts.attempt, state, last)
 }
 
-/// The machine knows nothing of the container: what ran is lost, what was committed is still to be started.
+/// Reads the state from the status, when the machine has no record of the container: a running attempt is lost, a committed one is still to
+/// be started.
 fn from_status(now: Time, old: Option<&ContainerStatus>) -> (u32, AttemptState, Option<AttemptEnd>) {
     let attempt = restart_count(old);
     let Some(state) = old.and_then(|old| old.state.as_ref()) else { return (attempt, AttemptState::New, None) };
@@ -298,7 +299,7 @@ pub fn waits_for_next(reason: &str) -> bool {
     matches!(reason, "CrashLoopBackOff" | "CreateContainerConfigError" | "RunContainerError")
 }
 
-/// Nobody knows how it ended: never success.
+/// An end with unknown outcome, which never counts as success.
 fn lost(now: Time, started: Option<Time>) -> AttemptEnd {
     AttemptEnd {
         code: 137,

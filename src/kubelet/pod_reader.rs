@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodSt
 use std::borrow::Cow;
 
 impl<'a> LocalPod<'a> {
-    /// Reads a pod; none when its body cannot be decoded.
+    /// Reads a pod; `None` when its body cannot be decoded.
     pub fn read(world: &'a World, row: &'a Row, node: &NodeFacts) -> Option<LocalPod<'a>> {
         let object = world.open(row);
         let Pod { spec, status, .. } = typed::view::<Pod>(&object).ok()?;

@@ -1,6 +1,7 @@
-//! Ports of containers that the machine keeps for root or that a program of its has, and connections that policies keep from pods.
+//! Events about ports of containers that are reserved for root or taken by another program, and about connections that policies deny.
 //!
-//! Knows: what is declared, what may be bound and what could not be. Never: refuses a pod for it; a program may listen elsewhere than it declares.
+//! Knows: the declared ports, which may be bound, and which could not be. Never: refuses a pod for it; a program may listen elsewhere than
+//! it declares.
 
 use super::address;
 use super::pod::{LocalPod, PodContainer};
@@ -46,8 +47,8 @@ fn for_root(lowest: u16, port: u16) -> String {
     )
 }
 
-/// An event for each port that a program of the pod could not bind, whether it is declared or not. That declared ones are for root
-/// was told before.
+/// Adds an event for each port that a program of the pod could not bind, declared or not. Declared ports that are reserved for root have
+/// had their event before.
 fn tell_unbound(pod: &LocalPod, plan: &mut Plan) -> bool {
     let unbound = pod.facts.iter().flat_map(|facts| &facts.unbound);
     let mut is_any = false;

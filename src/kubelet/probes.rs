@@ -1,4 +1,4 @@
-//! When each probe is due, and what its results come to.
+//! Schedule and results of probes.
 //!
 //! A startup probe holds the others back; a liveness (or startup) probe that fails too often ends the container; a readiness
 //! probe decides whether the container is ready.
@@ -30,7 +30,7 @@ pub fn is_started(member: &PodContainer) -> bool {
         || member.probe(ProbeKind::Startup).is_some_and(|probe| probe.successes >= 1)
 }
 
-/// Whether the container is ready: it has started, and its readiness probe, if it has one, says so. Between its thresholds a
+/// Whether the container is ready: it has started, and its readiness probe, if it has one, succeeds. Between its thresholds a
 /// probe changes nothing.
 pub fn is_ready(member: &PodContainer) -> bool {
     let Some(spec) = spec_of(member, ProbeKind::Readiness) else { return is_started(member) };
@@ -57,8 +57,8 @@ pub fn failed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> 
     Some(ContainerAction::Stop { grace, event: Some(event) })
 }
 
-/// Orders the probes that are due, and says when the next ones are. Not twice in one tick: what the plan before this one has ordered
-/// is a fact only after the commit.
+/// Orders the probes that are due, and wakes the plan for the next ones. A second plan in the same tick orders none, because the orders of
+/// the first become facts only after the commit.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
     let soonest = pod.world.now.later(SignedDuration::from_secs(i64::from(pod.is_staged())));
     for member in &pod.members {
@@ -97,7 +97,7 @@ pub fn start_probe(
     }))
 }
 
-/// Tells of every failure of the container's probes that was not told of yet.
+/// Adds an event for every failure of the container's probes that has none yet.
 pub fn tell_failures(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
     for kind in KINDS.into_iter().chain([ProbeKind::PostStart, ProbeKind::PreStop]) {
         let Some((results, verdict)) = member.probe(kind).and_then(|results| Some((results, results.untold?))) else {
@@ -119,7 +119,7 @@ pub fn tell_failures(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
             until: None,
         });
         if verdict == ProbeResult::Failure && member.cpu_limit().is_some() {
-            // It may be slow because its CPU limit holds it back: that is worth a look, and an event if it is so.
+            // The CPU limit may make it slow: measures the throttling, which leads to an event if it is high.
             plan.effects.push(Effect::Measure { pods: vec![pod.row.uid.clone()] });
         }
         let (pod_uid, container) = (pod.row.uid.clone(), member.spec.name.as_str().into());

@@ -1,7 +1,7 @@
-//! In-place resize: the bounds of a running container follow its spec, without a restart unless its `resizePolicy` wants one.
+//! In-place resize: the limits of a running container follow its spec, without a restart unless its `resizePolicy` asks for one.
 //!
-//! The limits of a container are those that the machine last confirmed ([`ContainerFacts::limits`](crate::world::ContainerFacts)); of one that
-//! ran before this control plane did, status tells it.
+//! The limits of a container are those that the machine last confirmed ([`ContainerFacts::limits`](crate::world::ContainerFacts)), or those
+//! of its status when it started before this control plane.
 
 use super::pod::{AttemptState, LocalPod, PodContainer};
 use super::{deadlines, resources};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// A resize that is not answered for so long is ordered again.
 const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
 
-/// Whether a running container may use other amounts than its spec says.
+/// Whether the limits of a running container differ from its spec.
 pub fn is_due(pod: &LocalPod, member: &PodContainer) -> bool {
     let AttemptState::Running { .. } = member.state else { return false };
     let Some(facts) = member.facts.as_ref().filter(|facts| facts.stopping.is_none() && !pod.simulated) else {
@@ -41,7 +41,7 @@ fn reported_resources(member: &PodContainer) -> Option<&ResourceRequirements> {
     member.old_while_running()?.resources.as_ref()
 }
 
-/// Whether it has to be started anew for what changes.
+/// Whether a changed resource requires a restart of the container.
 pub fn wants_restart(pod: &LocalPod, member: &PodContainer) -> bool {
     let restarts = |name: &str| {
         let policies = member.spec.resize_policy.iter().flatten();
@@ -60,7 +60,7 @@ pub fn wants_restart(pod: &LocalPod, member: &PodContainer) -> bool {
     ran && pending(pod).is_none() && ["cpu", "memory"].into_iter().any(|name| restarts(name) && differs(name))
 }
 
-/// Orders what is due.
+/// Orders the resizes that are due.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
     if deadlines::is_over(pod) {
         return;
@@ -88,10 +88,10 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
 const INFEASIBLE: &str = "Infeasible";
 /// or not as long as other pods have it.
 const DEFERRED: &str = "Deferred";
-/// A resize that waits for other pods to go is looked at again after this.
+/// Pause before a deferred resize is checked again.
 const LATER: SignedDuration = SignedDuration::from_secs(5);
 
-/// Why the node does not give what the pod asks for: in a word, and in the kubelet's (allocation_manager.go).
+/// Why the node does not grant the pod's requests: the reason, and the kubelet's message (allocation_manager.go).
 fn pending(pod: &LocalPod) -> Option<(&'static str, String)> {
     if !pod.members.iter().any(|member| is_due(pod, member)) {
         return None;
@@ -124,7 +124,7 @@ fn pending(pod: &LocalPod) -> Option<(&'static str, String)> {
     cpu.or_else(memory)
 }
 
-/// The condition that tells of a resize: its type, reason and message.
+/// The condition of a pending resize: its type, reason and message.
 pub fn condition(pod: &LocalPod) -> Option<(&'static str, Option<&'static str>, Option<String>)> {
     if let Some((reason, why)) = pending(pod) {
         return Some(("PodResizePending", Some(reason), Some(why)));

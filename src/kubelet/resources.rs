@@ -31,7 +31,7 @@ pub fn limits(pod: &LocalPod, member: &PodContainer) -> Limits {
     Limits { pod: of_pod, container, oom_score }
 }
 
-/// Limits that this machine cannot enforce are told when the pod begins.
+/// Adds an event at the pod's first start about limits that this machine cannot enforce.
 pub fn tell_unlimited(pod: &LocalPod, plan: &mut Plan) {
     let Some(why) = &pod.world.settings.unlimited else { return };
     let is_limited = |resources: Option<&ResourceRequirements>| {
@@ -61,14 +61,14 @@ pub fn most_memory(pod: &LocalPod, volume: &EmptyDirVolumeSource) -> Option<i64>
     [own.filter(|most| *most > 0), of_pod].into_iter().flatten().min()
 }
 
-/// Volumes that were to be in memory and are not are told when the pod begins.
+/// Adds an event at the pod's first start about memory volumes that this machine can only keep on disk.
 pub fn tell_on_disk(pod: &LocalPod, plan: &mut Plan) {
     let in_memory =
         |volume: &&Volume| volume.empty_dir.as_ref().is_some_and(|one| one.medium.as_deref() == Some("Memory"));
     let names: Vec<&str> = pod.spec.volumes.iter().flatten().filter(in_memory).map(|volume| &*volume.name).collect();
     if !names.is_empty() && is_memory_denied(pod) {
         let has_limit = |volume: &Volume| volume.empty_dir.as_ref().is_some_and(|one| one.size_limit.is_some());
-        // A tmpfs would refuse what is too much; on disk only looking at it from time to time bounds it.
+        // A tmpfs enforces the limit; on disk kloop only measures the volume from time to time.
         let bound = match pod.spec.volumes.iter().flatten().filter(in_memory).any(has_limit) {
             true => "; the pod is evicted when one grows beyond its sizeLimit",
             false => "",
@@ -81,7 +81,7 @@ pub fn tell_on_disk(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// The sum of a limit over what may run together, or the most that an init container may use alone; none when one has no limit.
+/// The sum of a limit over containers that may run together, or the largest of a single init container; `None` when one has no limit.
 fn sum(pod: &LocalPod, limit: fn(&GroupLimits) -> Option<i64>) -> Option<i64> {
     let of = |member: &PodContainer| limit(&caps(member.spec.resources.as_ref()));
     let stays = |member: &&PodContainer| matches!(member.role, ContainerRole::Sidecar | ContainerRole::Main);

@@ -1,8 +1,8 @@
-//! A container whose end, by a rule of its own, starts all containers of its pod anew, init containers included (KEP-5532).
+//! Restart rules by which the exit of one container restarts all containers of its pod, init containers included (KEP-5532).
 //!
-//! First everything that runs is ended at once, without preStop hooks; then, after the pause that the container with the rule has to make,
-//! every attempt counts as made, so that the pod begins as a new one does, with its address and its volumes. Which of the two it is at,
-//! the pod's condition tells. Ephemeral containers are left alone.
+//! First all running containers are killed, without preStop hooks. After the backoff of the container with the rule, every container gets a
+//! new attempt, so that the pod starts like a new one, with the same address and volumes. The pod's condition shows which of the two
+//! steps it is at. Ephemeral containers keep running.
 
 use super::actions::{ContainerAction, PodActions};
 use super::backoff;
@@ -12,7 +12,7 @@ use crate::object::Time;
 use crate::object::time::Shift;
 use jiff::SignedDuration;
 
-/// The condition that tells that it is under way.
+/// The condition that is true while all containers restart.
 pub const CONDITION: &str = "AllContainersRestarting";
 /// Waiting reason of a container in that case.
 pub const REASON: &str = "RestartingAllContainers";
@@ -25,7 +25,7 @@ pub fn is_known(pod: &LocalPod) -> bool {
     !pod.simulated && rules.into_iter().any(|rule| rule.action == ACTION)
 }
 
-/// Whether all containers are to be started anew, or are about to be.
+/// Whether all containers have to restart, or are restarting.
 pub fn is_under_way(pod: &LocalPod) -> bool {
     let told = || pod.condition(CONDITION).is_some_and(|condition| condition.status == "True");
     // An exit in a finished pod does not restart it.
@@ -40,7 +40,7 @@ pub fn restarts(pod: &LocalPod, member: &PodContainer) -> bool {
     is_over && (restarts_alone(pod, member) || is_under_way(pod))
 }
 
-/// Whether its end is what starts them all.
+/// Whether the container's exit restarts all containers.
 fn is_cause(member: &PodContainer) -> bool {
     let rule = member.ended().and_then(|ended| matched_rule(member, ended.code));
     member.role != ContainerRole::Ephemeral && rule.is_some_and(|rule| rule.action == ACTION)
@@ -74,7 +74,7 @@ fn pause(pod: &LocalPod, place: usize, member: &PodContainer) -> Option<(usize, 
     Some((place, seconds, ended.finished.later(SignedDuration::from_secs(seconds))))
 }
 
-/// Whether a container waits because all of them start anew.
+/// Whether a container waits because all containers restart.
 pub fn waits(member: &PodContainer) -> bool {
     let waiting = member.old.as_ref().and_then(|old| old.state.as_ref()?.waiting.as_ref());
     member.state == AttemptState::New && waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some(REASON))

@@ -1,4 +1,4 @@
-//! Whether a container that has ended is started again, by its policy, its rules and what has changed of it.
+//! Restart decision for a container that has ended, by its policy, its rules and changes of its image or resources.
 
 use super::pod::{ContainerRole, LocalPod, PodContainer};
 use super::{image, resize};
@@ -7,7 +7,7 @@ use crate::world::RestartDecision;
 use k8s_openapi::api::core::v1::ContainerRestartRule;
 use serde_json::Value;
 
-/// Whether one that has ended is started again for what is its own.
+/// Whether an ended container restarts for reasons of its own, apart from a restart of all containers.
 pub fn restarts_alone(pod: &LocalPod, member: &PodContainer) -> bool {
     let Some(ended) = member.ended().filter(|_| member.role != ContainerRole::Ephemeral) else { return false };
     let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());

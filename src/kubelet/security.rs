@@ -1,7 +1,7 @@
 //! Privileges of a container, by its security context.
 //!
-//! A manifest that says nothing of capabilities leaves a container what kloop itself has: a developer's program, run as root, can do
-//! what root can. One that adds or drops some is written for a container, and starts from what container runtimes leave to one.
+//! Without `capabilities` in the manifest a container keeps those of kloop itself: a developer's program, run as root, has root's rights.
+//! A manifest that adds or drops some is written for a container runtime, so it starts from the default set of these.
 
 use super::filesystem;
 use super::pod::{ContainerRole, LocalPod, PodContainer};
@@ -71,7 +71,7 @@ const USUAL: [&str; 14] = [
     "SYS_CHROOT",
 ];
 
-/// The rights of a container; or what is wrong with them, which is `CreateContainerConfigError`.
+/// Returns the rights of a container; or the message of a `CreateContainerConfigError`.
 pub fn rights(member: &PodContainer) -> Result<ProcessRights, String> {
     let Some(context) = &member.spec.security_context else { return Ok(ProcessRights::default()) };
     let said = context.capabilities.as_ref().filter(|_| context.privileged != Some(true)).filter(|said| is_said(said));
@@ -106,7 +106,7 @@ fn is_said(capabilities: &Capabilities) -> bool {
     capabilities.add.iter().chain(&capabilities.drop).any(|list| !list.is_empty())
 }
 
-/// One bit for each that is left: `ALL` first, then what is added, then what is dropped (containerd: container_create_linux.go).
+/// The remaining capabilities as bits: `ALL` first, then the added, then the dropped ones (containerd: container_create_linux.go).
 fn left(said: &Capabilities) -> Result<u64, String> {
     let (add, drop) = (said.add.as_deref().unwrap_or_default(), said.drop.as_deref().unwrap_or_default());
     let all = |list: &[String]| list.iter().any(|name| name.eq_ignore_ascii_case("ALL"));
@@ -130,7 +130,7 @@ fn bit(name: &str) -> Option<u64> {
     NAMES.iter().position(|known| *known == name).map(|number| 1 << number)
 }
 
-/// Tells, with a pod's first start, what only root could have given it.
+/// Adds an event at a pod's first start about settings that only root could apply.
 pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
     for member in pod.members.iter().filter(|member| reads_only(&member.spec) && filesystem::sees_machine(pod, member))
     {
@@ -145,7 +145,7 @@ pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// Tells, with a container's first start, of the capabilities that it asks for and does not get.
+/// Adds an event at a container's first start about capabilities that it asks for and does not get.
 pub fn tell_powerless(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
     let (me, _) = pod.world.settings.runs_as;
     let Some(context) = member.spec.security_context.as_ref().filter(|_| me != 0) else { return };

@@ -1,10 +1,10 @@
-//! Pods of simulated nodes: what a machine would report that does all at once and never fails.
+//! Pods of simulated nodes: the facts that a machine would report if every operation took no time and never failed.
 //!
-//! Nothing is ordered for them: their facts are computed from spec, status and time, so that any number of them costs no process,
-//! no memory, and nothing to find again after a restart of the control plane.
+//! They need no effects: their facts are computed from spec, status and time. So any number of them costs no process and no memory, and
+//! survives a restart of the control plane.
 //! Annotations (under `kloop.dev/simulate-` or `fake/`) make them behave otherwise: `exit: "N"` ends a pod that never restarts with
 //! code N after a second, `ready: "false"` is never ready, `crash: "true"` ends with code 1 as soon as it is started, and is
-//! restarted by Kubernetes' clock (`fake/crash` stands still in CrashLoopBackOff, as the recordings have it).
+//! restarted with Kubernetes' backoff (`fake/crash` stays in CrashLoopBackOff, as in the recordings).
 //! A pod waits for its ConfigMaps and Secrets as on a machine ([`hold_back`]).
 
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer, api_time};
@@ -24,7 +24,7 @@ use k8s_openapi::api::core::v1::{
 /// Number of restarts of a simulated crash loop.
 const CRASHES: i32 = 3;
 
-/// On a node: its pods start whatever they lack (`ignore`), as those of the recordings' stand-in did.
+/// Annotation of a node: with `ignore` its pods start even if ConfigMaps or Secrets are missing, as in the recordings.
 const MISSING: &str = "kloop.dev/simulate-missing";
 
 /// Returns the behaviour of a pod's container on a simulated machine.
@@ -73,7 +73,7 @@ pub fn pretend(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &
     }
 }
 
-/// When time alone will change what is pretended.
+/// The next time at which simulated facts change.
 pub fn next_wake(pod: &LocalPod) -> Option<Time> {
     if !pod.simulated {
         return None;
@@ -121,7 +121,7 @@ fn crashed(world: &World, spec: &PodSpec, began: Time) -> ContainerFacts {
     }
 }
 
-/// Takes back what was pretended of containers that could not have been started: something that the pod names is missing.
+/// Removes the simulated facts of containers that could not have been started, because an object that the pod names is missing.
 pub fn hold_back(pod: &mut LocalPod) {
     let names_any = pod.members.iter().any(|member| refers(&member.spec)) || names_volumes(&pod.spec);
     if !names_any {
@@ -151,7 +151,7 @@ fn held_containers(pod: &mut LocalPod) -> Vec<usize> {
         if refers(&member.spec) && environment::container_environment(pod, member, "").is_err() {
             held.push(place);
             if member.role.is_init() {
-                // None of those after it has had its turn.
+                // No container after it has been started.
                 held.extend(place + 1..pod.members.len());
                 break;
             }
@@ -160,7 +160,7 @@ fn held_containers(pod: &mut LocalPod) -> Vec<usize> {
     held
 }
 
-/// Whether a container has not been started yet, as its status tells.
+/// Whether a container has not been started yet, by its status.
 fn waits(old: &ContainerStatus) -> bool {
     let waiting = old.state.as_ref().and_then(|state| state.waiting.as_ref());
     waiting.is_some_and(|waiting| waiting.reason.as_deref() != Some("CrashLoopBackOff"))
@@ -230,7 +230,7 @@ pub fn shape(pod: &LocalPod, member: &PodContainer, mut status: ContainerStatus)
     status
 }
 
-/// Whether the pod stands still in a crash loop; its phase is Running all the same.
+/// Whether the pod stays in a crash loop; its phase is Running all the same.
 pub fn crashes(pod: &LocalPod) -> bool {
     pod.simulated && stands_crashed(&pod.object)
 }

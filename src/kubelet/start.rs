@@ -8,7 +8,7 @@ use super::{
 use crate::object::Str;
 use crate::world::Start;
 
-/// The start of an attempt; or what is missing, in Kubernetes' words.
+/// Builds the start of an attempt; or returns Kubernetes' message about what is missing.
 pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> Result<Start, String> {
     let env = environment::container_environment(pod, member, ip)?;
     let spec = &member.spec;

@@ -1,4 +1,4 @@
-//! `status` of a pod, as its node tells it.
+//! `status` of a pod, as its node writes it.
 
 use super::actions::PodActions;
 use super::pod::{ContainerRole, LocalPod, api_time};
@@ -9,7 +9,7 @@ use crate::world::{ContainerState, Plan, WriteVerb};
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
 use serde_json::Value;
 
-/// The status to be: what is the node's to say, over what others have said.
+/// Builds the new status: the node's fields over those of other writers.
 pub fn build(pod: &LocalPod, order: &PodActions) -> PodStatus {
     let mut status = pod.status.clone();
     if pod.simulated && pod.row.is_deleting() {
@@ -61,8 +61,8 @@ fn rejected(pod: &LocalPod, message: String) -> PodStatus {
     status
 }
 
-/// Writes the status, and the process ids beside it, if anything differs from what is stored; asks to look again when time alone will
-/// change it.
+/// Writes the status, and the annotation of process ids, if they differ from the stored ones; asks for another plan when time alone will
+/// change them.
 pub fn write(pod: &LocalPod, status: PodStatus, order: &PodActions, plan: &mut Plan) {
     order.wakes.iter().for_each(|at| plan.wake_at(*at));
     if let Some(blocked) = &order.blocked {
@@ -81,7 +81,7 @@ pub fn write(pod: &LocalPod, status: PodStatus, order: &PodActions, plan: &mut P
     plan.write(WriteVerb::Status(written), why);
 }
 
-/// The process ids of the containers that run, as the pod's annotation tells them.
+/// The process ids of the running containers, in the form of the pod's annotation.
 fn process_ids(pod: &LocalPod) -> Option<String> {
     process_ids::format(pod.members.iter().filter_map(|member| match member.facts.as_ref()?.state {
         ContainerState::Running { pid, .. } => Some((&*member.spec.name, pid)),

@@ -7,7 +7,7 @@ use super::termination::remove;
 use crate::object::{Key, Str};
 use crate::world::{Plan, World};
 
-/// Ends what runs under this name for uids that the store does not have.
+/// Ends pods that run under this name with uids that the store does not have.
 pub fn plan(world: &World, key: &Key, plan: &mut Plan) {
     if world.facts.pods.named(key).next().is_none() {
         return;

@@ -26,7 +26,7 @@ pub fn is_ending(pod: &LocalPod) -> bool {
         || is_finished(pod)
 }
 
-/// Every container has ended for good; what still runs are sidecars.
+/// Whether every container has ended for good; only sidecars still run.
 pub fn is_finished(pod: &LocalPod) -> bool {
     pod.with_role(ContainerRole::Main).all(|member| member.ended().is_some() && !restarts(pod, member))
 }
@@ -37,7 +37,7 @@ pub fn init_failed(pod: &LocalPod) -> bool {
         .any(|member| member.ended().is_some_and(|ended| ended.code != 0) && !restarts(pod, member))
 }
 
-/// Stops what still runs.
+/// Stops the containers that still run.
 pub fn decide(pod: &LocalPod, order: &mut PodActions) {
     let grace = match deadline(pod) {
         Some(end) => seconds_until(pod.world.now, end).min(granted(pod)).max(LEAST_GRACE),
@@ -51,17 +51,17 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) {
     }
 }
 
-/// Whether it has a preStop hook that is still to be asked for: a sidecar's comes when its pod begins to end, although its own end waits for the
-/// containers (Kubernetes' killContainer runs the hook before it waits for the container's turn).
+/// Whether the preStop hook of a container is still to run: a sidecar's runs when its pod begins to terminate, although the sidecar itself
+/// ends after the containers (Kubernetes' killContainer runs the hook before it waits for the container's turn).
 fn hook_comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
     let runs = matches!(member.state, AttemptState::Running { .. });
     let is_new = member.probe(ProbeKind::PreStop).is_none_or(|hook| hook.since.is_none());
     !pod.simulated && grace > 0 && runs && is_new && member.hook(ProbeKind::PreStop).is_some()
 }
 
-/// When the grace of a deleted pod is over. It counts from the moment at which its node begins to end it, as with the kubelet: what
-/// the deletion says has lost its part of a second, and may be heard late. preStop hooks are forgotten when a control plane takes
-/// over, so a pod that has any counts from its deletion.
+/// When the grace period of a deleted pod is over. As in the kubelet it begins when the node begins to terminate the pod: the deletion
+/// timestamp has only whole seconds, and the kubelet may see it late. A new control plane does not know of preStop hooks that ran, so
+/// the grace period of a pod with any begins with its deletion.
 pub fn deadline(pod: &LocalPod) -> Option<Time> {
     let end = pod.row.deletion?;
     let grace = SignedDuration::from_secs(granted(pod));
@@ -126,12 +126,13 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// The API server has been told that nothing of it runs, and keeps the object for its finalizers.
+/// Whether only finalizers keep the object: the status says that nothing of the pod runs.
 fn is_held(pod: &LocalPod) -> bool {
     granted(pod) == 0 && !pod.row.finalizers.is_empty()
 }
 
-/// Has whatever is left of a pod ended and forgotten; asked again when no answer comes, or it cannot be done yet. Whether that is asked now.
+/// Orders the removal of a pod from the machine, and repeats the order when no answer comes or it cannot be done yet. True when it is
+/// ordered now.
 pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) -> bool {
     match facts.removing.map(|asked| asked.later(STOP_UNANSWERED)).filter(|again| *again > world.now) {
         Some(again) => plan.wake_at(again),
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_whole_grace_counts_from_the_moment_the_node_begins() {
-        // The deletion is told in whole seconds, and heard late.
+        // The deletion timestamp has whole seconds, and the kubelet sees it late.
         for late in [300, 900, 60_000] {
             let mut machine = TestMachine::new(with_sidecars());
             machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
@@ -309,7 +310,7 @@ mod tests {
         machine.run_to(5);
         machine.take_messages();
         machine.delete(5);
-        // The machine hears the stop and never answers.
+        // The machine gets the stop and never answers.
         machine.act("c", ContainerBehaviour::Deaf);
         machine.run_to(100);
         assert_eq!(machine.take_messages(), ["5 stop c in 5", "13 remove uid-p", "13 deleted"]);

@@ -1,8 +1,7 @@
 //! Log lines for users about ticks and the machine: one line for each action.
 //!
-//! Knows: what the plans of a tick want written and why, and which of it is bookkeeping (statuses, endpoints, revisions, the usual events):
-//! that is a detail, told on request. Lines are made from what the tick came to when its commit stands: what was taken back within it
-//! is not told at all.
+//! Knows: what the plans of a tick write and why, and which writes are bookkeeping (statuses, endpoints, revisions, the usual events): these
+//! are details, logged on request. Lines are made after the commit, from its result: a write that the tick itself undid is not logged.
 //! Start reading at [`ActivityLog::lines`] and, for the machine, [`of_report`].
 
 use super::{LogLevel, LogLine};
@@ -16,14 +15,14 @@ use crate::world::{
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Kinds whose objects nobody asked for and everything has.
+/// Kinds whose objects loops create for every workload, Service or node, without a manifest.
 const BOOKKEEPING: [&str; 5] =
     ["controllerrevisions.apps", "endpoints", "endpointslices.discovery.k8s.io", "leases.coordination.k8s.io", "nodes"];
 
 /// The loop that gives every namespace its ServiceAccount and root certificate.
 const HOUSEKEEPER: &str = crate::controllers::serviceaccount::LOOP.name;
 
-/// Events of the usual kind that tell something that no write and no report does.
+/// Normal events that are logged, because no write and no report shows what they say.
 const TOLD: [&str; 9] = [
     "Completed",
     "DeadlineExceeded",
@@ -36,7 +35,7 @@ const TOLD: [&str; 9] = [
     "TaintManagerEviction",
 ];
 
-/// Warnings of which reports tell already, and sooner.
+/// The reason of warnings that are not logged, because a report has been logged before.
 const REPORTED: &str = "Unhealthy";
 
 /// A warning that is as new each time as the crash before it.
@@ -69,7 +68,7 @@ enum ActivityKind {
 }
 
 impl ActivityLog {
-    /// Notes what a plan wants, once all of it is staged.
+    /// Records the writes and events of a plan, once all of it is staged.
     pub fn record_plan(&mut self, by: &'static str, about: &Key, plan: &Plan) {
         let mut add = |what| self.0.push(Activity { by, about: about.clone(), what });
         for write in &plan.writes {
@@ -94,7 +93,7 @@ impl ActivityLog {
         })
     }
 
-    /// The lines of a tick whose commit stands; `undone` is what stands as it did before.
+    /// Returns the lines of a committed tick; `undone` are the keys whose objects are as they were before the tick.
     pub fn lines(self, world: &World, undone: &HashSet<Key>, warnings: &mut LastWarnings) -> Vec<LogLine> {
         let mut told = HashSet::new();
         let mut lines = Vec::new();
@@ -272,7 +271,7 @@ pub fn of_inventory(world: &World) -> Vec<LogLine> {
     lines
 }
 
-/// Whether status tells that this attempt runs.
+/// Whether the status says that this attempt runs.
 fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
     let object = row.body();
     ["initContainerStatuses", "containerStatuses"].into_iter().any(|list| {
@@ -299,7 +298,7 @@ pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
         | Report::Findable { .. }
         | Report::Blocked { .. } => None,
         Report::Build { built, .. } => match &built.stage {
-            // Events tell of failures.
+            // Failures are logged by their events.
             BuildStage::Ordered | BuildStage::Ended { since: None, .. } | BuildStage::Ended { error: Some(_), .. } => {
                 None
             }
@@ -314,7 +313,7 @@ pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
                 Some(format!("started {container} again (pid {pid}, restart {attempt})"))
             }
             ContainerState::Ended(ended) => Some(format!("{container} {}", end(ended))),
-            // Other refusals are of the image: events tell of them.
+            // Other refusals are about the image, and logged by their events.
             ContainerState::Refused { reason, message, .. } => {
                 (reason == "StartError").then(|| format!("{container} cannot be started: {message}"))
             }
@@ -409,7 +408,7 @@ mod tests {
             "scaled replicaset.apps/web from 3 to 5",
         ];
         assert_eq!(plan_lines(&world, &plan, &[]), expected);
-        // The pod goes again, the set is as it was: of this tick nobody sees anything.
+        // The tick removes the pod again and the ReplicaSet is unchanged, so it logs nothing.
         world.stage(one, None::<Object>);
         assert_eq!(plan_lines(&world, &plan, &[key]), [""; 0]);
     }

@@ -36,10 +36,10 @@ use tracing::debug_span;
 /// Log entries that are passed at once when the log is compacted: that takes about a millisecond.
 const COMPACTED: usize = 200;
 
-/// For so long what a busy control plane has written may be what a loss of power takes back. It would come to it again.
+/// Longest time that commits of a busy control plane stay unsynced. A power loss can undo them; the loops would then repeat them.
 const UNSYNCED: Duration = Duration::from_millis(20);
 
-/// Pause after a panic that no object can be blamed for, so that one that comes again at once leaves time for others.
+/// Pause after a panic that belongs to no object, so that a panic in every tick does not use all CPU time.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Settings of a control plane.
@@ -49,7 +49,7 @@ pub struct ControlSettings {
     pub state: PathBuf,
     /// This machine as a node; none with `--no-local-node`.
     pub node: Option<MachineCapacity>,
-    /// The binary that is run as the shim; none for this one.
+    /// The binary that is run as the shim; `None` for the running one.
     pub shim: Option<PathBuf>,
     /// The loops that run.
     pub loops: Vec<&'static Loop>,
@@ -59,7 +59,7 @@ pub struct ControlSettings {
     pub backoff_cap_seconds: i64,
     /// Base environment of every container.
     pub environment: Environment,
-    /// Most processes of one pod; none for as many as there can be.
+    /// Maximum number of processes of one pod; `None` for no limit.
     pub pids_per_pod: Option<i64>,
     /// The configuration of the scheduler's profiles, as JSON that was checked; empty for Kubernetes' own.
     pub scheduler: String,
@@ -67,19 +67,19 @@ pub struct ControlSettings {
     pub manifests: Option<PathBuf>,
     /// The blocks of this machine's addresses, beside localhost, at which node ports answer.
     pub node_ports: Vec<Cidr>,
-    /// Below what this machine's nodes end pods.
+    /// Thresholds at which this machine's nodes evict pods.
     pub eviction: EvictionThresholds,
     /// Decides whether a run until convergence is over.
     pub convergence: ConvergenceCheck,
     /// Measurements of its ticks, which others may read.
     pub metrics: Arc<LoopMetrics>,
-    /// Is told each time when nothing is left to do for now.
+    /// Called each time that nothing is left to do for now.
     pub on_idle: Option<fn(Idle)>,
 }
 
 /// Wake-ups of the control loop.
 pub enum WakeUp {
-    /// Somebody wrote.
+    /// Another process wrote to the store.
     Store,
     /// The machine reports.
     Report(Report),
@@ -181,7 +181,7 @@ impl ControlLoop {
         Ok(control)
     }
 
-    /// Logs that pods of an earlier cluster still run, whose folder was removed. Nobody manages them any more.
+    /// Logs that pods of an earlier cluster, whose folder was removed, still run. No control plane manages them any more.
     fn log_strangers(&mut self) {
         let groups = self.machine.as_ref().map(Machine::strangers).unwrap_or_default();
         let Some(first) = groups.first().and_then(|group| group.parent()) else { return };
@@ -199,7 +199,7 @@ impl ControlLoop {
         self.outbox.clone()
     }
 
-    /// The picture as it stands.
+    /// Returns the current World.
     pub fn world(&self) -> &World {
         &self.plane.world
     }
@@ -218,8 +218,8 @@ impl ControlLoop {
         Ok(ending)
     }
 
-    /// Keeps time and does one tick. A panic that no single object can be blamed for counts as a commit of unknown outcome: everything
-    /// is read anew.
+    /// Keeps time and does one tick. A panic that belongs to no single object is handled like a commit of unknown outcome: the World is loaded
+    /// again.
     fn try_tick(&mut self, log_sink: &mut LogSink<'_>) -> Result<bool, TickError> {
         let ticked = contain(|| {
             self.check_place()?;
@@ -317,7 +317,7 @@ impl ControlLoop {
         Ok(busy)
     }
 
-    /// Syncs what was committed: at once, or beside the next ticks when it has waited for long enough.
+    /// Syncs commits to disk: at once, or in parallel with the next ticks when they have stayed unsynced for [`UNSYNCED`].
     fn make_durable(&mut self, at_once: bool) -> Result<(), TickError> {
         let store = self.api.store_mut();
         match store.unsynced_since() {
@@ -361,8 +361,8 @@ impl ControlLoop {
         }
     }
 
-    /// A file that was removed or replaced takes writes in that nobody will ever read: that ends the run. The processes stay: what
-    /// they are part of may be on its way back from a backup, and the next control plane takes over what it finds.
+    /// Fails when the state file was removed or replaced, because nobody would ever read further writes; that ends the run. The processes
+    /// stay: the user may be restoring a backup, and the next control plane adopts the processes that it finds.
     fn check_place(&self) -> Result<(), StoreError> {
         let path = self.api.store().path();
         let now = StoreFiles::identify(path);
@@ -475,7 +475,7 @@ impl ControlLoop {
         }
     }
 
-    /// Logs who holds the write lock, once for each holder. It is waited for without an end.
+    /// Logs which process holds the write lock, once for each holder. The control plane waits for the lock without a timeout.
     fn note_blocked(&mut self, holder: Option<u32>, log_sink: &mut LogSink<'_>) {
         let (since, known) = *self.blocked.get_or_insert((Instant::now(), None));
         if known != Some(holder) {
@@ -506,8 +506,8 @@ impl ControlLoop {
         self.plane.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.runs()).count()
     }
 
-    /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store, and tell that they were
-    /// stopped. Asked to stop once more it is less patient: then what still runs is killed.
+    /// Ends every pod of this machine: the stop signal, the pod's grace period, SIGKILL. The pods stay in the store, and their status says
+    /// that they were stopped. A second request to stop kills the processes that still run.
     pub fn stop_pods(&mut self, log_sink: &mut LogSink<'_>) -> anyhow::Result<usize> {
         self.stopping = false;
         if self.machine.is_some() {

@@ -52,7 +52,7 @@ pub struct ControlPlane {
 pub struct TickInput<'a> {
     /// The time.
     pub now: Time,
-    /// The epoch that this leader leads in.
+    /// The epoch of this leader.
     pub epoch: u64,
     /// Limits of a tick.
     pub budget: TickBudget,
@@ -93,7 +93,7 @@ impl ControlPlane {
         }
     }
 
-    /// Reads everything anew, from the store and from what the machine was found to run, and makes everything due.
+    /// Loads everything again from the store and from the machine's inventory, and makes every key due.
     pub fn load(
         &mut self,
         read: &dyn StoreRead,
@@ -164,7 +164,7 @@ impl ControlPlane {
         self.note_failure(pod, panic, now);
     }
 
-    /// Logs a panic about a pod, and looks at the pod again, later with each failure.
+    /// Logs a panic about a pod, and queues the pod again, later with each failure.
     fn note_failure(&mut self, pod: Option<Key>, text: String, now: Time) {
         let by = crate::kubelet::LOOP.name;
         self.news.push(LogLine { at: now, by, about: pod.clone(), text, weight: LogLevel::Deed });
@@ -174,7 +174,7 @@ impl ControlPlane {
         }
     }
 
-    /// Tells people something, with the next tick.
+    /// Logs a text for users with the next tick.
     pub fn log_text(&mut self, now: Time, text: &str) {
         self.news.push(LogLine {
             at: now,
@@ -242,7 +242,7 @@ impl ControlPlane {
         }
     }
 
-    /// Makes due what each loop takes of an applied report; gives the name of the first loop that takes it.
+    /// Makes the keys due that an applied report concerns; returns the name of the first loop that has any.
     fn queue_reported(&mut self, applied: &AppliedReport, now: Time) -> Option<&'static str> {
         let mut by = None;
         for (place, each) in self.loops.iter().enumerate() {
@@ -254,7 +254,7 @@ impl ControlPlane {
         by
     }
 
-    /// Takes in what the folder of static pods' manifests holds. What is wrong with it is told once.
+    /// Reads the manifests of static pods. Each problem with them is logged once.
     pub fn take_manifests(&mut self, files: &[manifests::ManifestFile], now: Time) {
         let Some(node) = &self.local else { return };
         let known = &self.world.facts.statics;
@@ -273,7 +273,7 @@ impl ControlPlane {
     /// Heartbeats and the resync, when it is time for them.
     pub fn keep_time(&mut self, now: Time) -> DueWork {
         if now < self.world.now {
-            // The clock was set back: what was due then would wait until it is that late again.
+            // The clock was set back: queued keys would wait until it reaches their old times again.
             (self.next_heartbeat, self.next_resync) = (now, now);
             self.queue.hurry(now);
         }

@@ -1,9 +1,9 @@
-//! Taking apart what a tick no longer needs, on another core: an object is hundreds of small pieces, and a tick makes hundreds of them.
+//! A thread that drops the objects of finished ticks on another core: an object has hundreds of allocations, and a tick has hundreds of objects.
 
 use std::sync::LazyLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// So many loads may wait; what comes beyond them is taken apart where it came from.
+/// Maximum number of loads that wait for the thread; the caller drops further ones itself.
 const LOADS: usize = 8;
 
 type DropLoad = Box<dyn Send>;
@@ -15,7 +15,7 @@ static BIN: LazyLock<Option<SyncSender<DropLoad>>> = LazyLock::new(|| {
     std::thread::Builder::new().name("waste".into()).spawn(work).ok().map(|_| bin)
 });
 
-/// Drops a load elsewhere, and does not wait for it.
+/// Hands a load to the thread to drop, and does not wait for it.
 pub fn discard(load: impl Send + 'static) {
     if let Some(bin) = &*BIN {
         drop(bin.try_send(Box::new(load)));

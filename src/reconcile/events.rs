@@ -1,7 +1,7 @@
-//! Events: what loops want told, aggregated into Event objects (client-go: the EventCorrelator).
+//! Events of loops, aggregated into Event objects (client-go: the EventCorrelator).
 //!
-//! Events never hold up what they tell about: they are written when the tick has nothing else to do, and a batch every second while it
-//! has. As in Kubernetes they are told as well as can be: of what comes faster than that, only so much waits ([`QUEUED`]).
+//! Events never delay other writes: they are written when the tick has nothing else to do, and a batch every second while it has. As in
+//! Kubernetes they are best effort: when they come faster than that, only a limited number waits ([`QUEUED`]).
 
 use super::retention;
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -24,8 +24,8 @@ const BATCH: usize = 200;
 /// `--event-qps`).
 const PACE: SignedDuration = SignedDuration::from_secs(1);
 
-/// So many events of type Normal wait, and what comes beyond them is not told (client-go: 1,000 of each component, `maxQueuedEvents` and
-/// `DropIfChannelFull`): a few thousand pods that come at once have all of theirs. Warnings always wait.
+/// Maximum number of Normal events that wait; further ones are dropped (client-go: 1,000 of each component, `maxQueuedEvents` and
+/// `DropIfChannelFull`). It is enough for a few thousand pods created at once. Warnings are never dropped.
 const QUEUED: usize = 10_000;
 
 /// Events of one object and source that may come at once, and then one in `REFILL` (client-go: 25, one in 300 s).
@@ -37,7 +37,7 @@ const REFILL: SignedDuration = SignedDuration::from_secs(300);
 const SIMILAR: usize = 10;
 const FORGOTTEN: SignedDuration = SignedDuration::from_secs(600);
 
-/// The loop that tells events in the newer form, of events.k8s.io: with an action, one moment, and a series when they come again.
+/// The loop whose events have the newer form of events.k8s.io: an action, `eventTime`, and a series when they recur.
 const SCHEDULER: &str = "default-scheduler";
 
 /// Key for aggregating equal events.
@@ -51,7 +51,7 @@ const REMEMBERED: usize = 4096;
 pub struct EventReporter {
     /// The loop.
     pub by: &'static str,
-    /// The scheduler that the pod asked for, when they are about what becomes of a pod.
+    /// The scheduler that the pod asked for, for events about a pod.
     pub profile: Option<Str>,
 }
 
@@ -102,7 +102,7 @@ impl EventRecorder {
         !self.waiting.is_empty() || !self.bygone.is_empty()
     }
 
-    /// Looks for events that are no longer kept.
+    /// Finds events that are no longer kept.
     pub fn prune(&mut self, world: &World) {
         if self.bygone.is_empty() {
             self.bygone = retention::bygone(world).into();
@@ -116,12 +116,12 @@ impl EventRecorder {
         last.is_some_and(|last| now.duration_since(last).abs() >= PACE)
     }
 
-    /// Writes what waits, up to a batch, and removes what is no longer kept. An event that the API server refuses (its namespace is
-    /// going) is dropped.
+    /// Writes waiting events, up to a batch, and removes those that are no longer kept. An event that the API server refuses (its namespace
+    /// is terminating) is dropped.
     pub fn flush(&mut self, txn: &mut dyn Transaction, now: Time) {
         let kind = kinds::by_resource(Resource("events"));
         for key in self.bygone.drain(..BATCH.min(self.bygone.len())) {
-            // Somebody else may have removed it.
+            // Another process may have removed it.
             drop(kind.map(|kind| delete(txn, kind, &key, &DeleteOptions::default())));
         }
         self.written = Some(now);
@@ -177,7 +177,7 @@ impl EventRecorder {
     }
 }
 
-/// The messages of one reason about one object that were told lately, as their hashes.
+/// Hashes of the recent messages with one reason about one object.
 #[derive(Default)]
 struct SimilarEvents {
     messages: VecDeque<u64>,
@@ -185,7 +185,7 @@ struct SimilarEvents {
 }
 
 impl SimilarEvents {
-    /// Whether a message is one more than are told by themselves. The oldest is then forgotten, so that it may come again.
+    /// Whether a message has to be aggregated because there were too many different ones. The oldest is then forgotten, so that it may recur.
     fn is_one_too_many(&mut self, message: &str, at: Time) -> bool {
         if self.last.replace(at).is_some_and(|last| at.duration_since(last) > FORGOTTEN) {
             self.messages.clear();
@@ -204,7 +204,7 @@ impl SimilarEvents {
     }
 }
 
-/// The same event once more: its count rises, and it may have other words. False when the object is gone.
+/// Increments the count of an event that recurs, and replaces its message if there is one. False when its object is gone.
 fn count_again(txn: &mut dyn Transaction, key: &Key, message: Option<&String>, at: Time) -> bool {
     let (Ok(Some(mut known)), Some(kind)) = (txn.get(key), kinds::by_resource(Resource("events"))) else {
         return false;
@@ -232,7 +232,7 @@ fn into_newer_form(object: &mut Object, teller: &EventReporter, revision: Option
     let host = rustix::system::uname();
     object.set(&["action"], action);
     object.set(&["eventTime"], time::micro(at));
-    // The profile that the pod asked for; who is preempted may have asked for another one than who preempts.
+    // The profile that the pod asked for; a preempted pod may have asked for another one than its preemptor.
     let named = teller.profile.as_deref().filter(|name| !name.is_empty());
     let profile = named.filter(|_| action != "Preempting").unwrap_or(SCHEDULER);
     object.set(&["reportingComponent"], profile);

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The lock of the leader, held while this lives.
 pub struct Leadership {
     _lock: File,
-    /// The epoch that it leads in.
+    /// Its epoch.
     pub epoch: u64,
 }
 
@@ -47,7 +47,7 @@ pub enum Election {
 }
 
 impl Standby {
-    /// Tries to become the leader: when nobody holds the lock, or when its holder has not sent a heartbeat for a lease.
+    /// Tries to become the leader: when the lock is free, or when its holder has not sent a heartbeat for a lease.
     pub fn try_lead(&mut self, store: &mut Store) -> anyhow::Result<Election> {
         let path = folder::prepare(store.home())?.join("leader.lock");
         let mut lock = open(&path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -65,7 +65,7 @@ impl Standby {
         let noted =
             lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
         noted.with_context(|| format!("cannot write {}", path.display()))?;
-        // The store may be a copy that is older than what its machine has seen since: whoever led then is not to be heard again.
+        // The store may be an older copy, restored while its machine went on: leaders that the machine saw since are deposed, too.
         let seen = folder::read_epoch(store.home());
         let epoch = raise_epoch(store, seen)?;
         Ok(Election::Leads(Leadership { _lock: lock, epoch }))
@@ -84,16 +84,16 @@ impl Standby {
     }
 }
 
-/// The part of the lease that had passed when a standby first saw this heartbeat, by the time that the heartbeat itself tells. The wall
-/// clock may be wrong, so at least [`LEAST_WAIT`] is left.
+/// Part of the lease that had passed when a standby first saw this heartbeat, by the heartbeat's own time. The wall clock may be wrong, so
+/// at least [`LEAST_WAIT`] is left.
 fn age_of(heartbeat: Option<&str>, now: Time) -> Duration {
     let sent = heartbeat.and_then(|text| text.parse::<Time>().ok());
     let age = sent.and_then(|sent| Duration::try_from(now.duration_since(sent)).ok()).unwrap_or_default();
     age.min(LEASE - LEAST_WAIT)
 }
 
-/// Puts a new lock file, locked by this process, in the place of one that a stopped process holds. When that one goes on, its epoch is
-/// over, and it finds the new file.
+/// Replaces the lock file that a stopped process holds by a new one, locked by this process. When the stopped process continues, its
+/// epoch is over, and it finds the new file.
 fn replace(path: &Path) -> std::io::Result<File> {
     let fresh = path.with_extension(format!("lock.{}", std::process::id()));
     let lock = open(&fresh)?;
@@ -108,7 +108,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (open.dev(), open.ino()) == (there.dev(), there.ino())
 }
 
-/// The pid of the leader, when one leads. Needs no store: a command asks it to tell whether anything runs.
+/// Returns the pid of the leader, if there is one. It needs no store: commands call it to see whether a control plane runs.
 pub fn leader_of(dir: &Path) -> Option<u32> {
     let mut lock = OpenOptions::new().read(true).open(dir.join("leader.lock")).ok()?;
     if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
@@ -125,7 +125,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
 }
 
-/// Begins an epoch, later than the store's and than one that was seen elsewhere: whoever led before can write nothing any more.
+/// Begins an epoch that is later than the store's and than `seen`. Earlier leaders can then write nothing any more.
 pub fn raise_epoch(store: &mut Store, seen: u64) -> anyhow::Result<u64> {
     let mut txn = store.write(PATIENCE)?;
     let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).max(seen) + 1;

@@ -1,11 +1,11 @@
-//! The heartbeat: reads what changed, asks the loops for plans, commits them, carries out their effects, and waits.
+//! The engine of the control loops: reads what changed, asks the loops for plans, commits them, carries out their effects, and waits.
 //!
-//! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`tick`]), who may
-//! lead ([`leader`]), and when to look again. Wake-ups are hints; what counts is the store's log and the resync.
+//! Knows: which loops there are ([`loops`]), which keys are due ([`queue`]), how many plans become one transaction ([`tick`]), and which
+//! process leads ([`leader`]). Wake-ups are hints; what counts is the store's log and the resync.
 //! Never: decides what should be (the loops do), never writes what the API server's pipeline has not let through (only a tick commits),
-//! never prints (it tells a [`LogSink`]).
-//! Start reading at [`ControlLoop`], then [`control_plane`], then [`tick`]. The same loops run on a pretended machine in
-//! [`simulate`]; [`crate::diagnosis`] tells what is missing and why.
+//! never prints (it passes lines to a [`LogSink`]).
+//! Start reading at [`ControlLoop`], then [`control_plane`], then [`tick`]. The same loops run on a simulated machine in
+//! [`simulate`]; [`crate::diagnosis`] explains what is missing and why.
 
 pub mod activity_log;
 pub mod control_loop;
@@ -28,7 +28,7 @@ pub mod unschedulable;
 
 use crate::object::{Key, Time};
 
-/// One thing that happened, for people who watch.
+/// One action or event, as a log line for users.
 #[derive(Clone, Debug)]
 pub struct LogLine {
     /// When.
@@ -52,7 +52,7 @@ pub enum LogLevel {
     Detail,
 }
 
-/// Is told what happens, line by line.
+/// Receives log lines.
 pub type LogSink<'a> = dyn FnMut(&LogLine) + 'a;
 
 pub use control_loop::{ControlLoop, ControlSettings};

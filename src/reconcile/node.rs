@@ -19,9 +19,9 @@ pub const LOCAL: &str = "local";
 pub struct MissingCapability {
     /// The condition of its Node that is False.
     pub condition: &'static str,
-    /// In a word.
+    /// Its reason, one CamelCase word.
     pub reason: &'static str,
-    /// The sentence.
+    /// Its message.
     pub told: &'static str,
 }
 
@@ -33,7 +33,7 @@ const NO_FILTER: MissingCapability = MissingCapability {
            are on the machine's network, share its ports, and have neither names nor NetworkPolicies",
 };
 
-/// A process can be signalled by nobody but its parent.
+/// Only its parent can signal a process safely.
 const NOT_HELD: MissingCapability = MissingCapability {
     condition: "ProcessHandles",
     reason: "NotHeld",
@@ -86,7 +86,7 @@ pub fn register(api: &mut Api, capacity: &MachineCapacity, lacks: &[&MissingCapa
     })
 }
 
-/// A node that was asked for beside the one that this machine is, as it registers itself.
+/// Makes the object of an additional node on this machine, as it registers itself.
 pub fn additional(capacity: &MachineCapacity, runtime: &str, now: Time) -> Object {
     let mut node = object(capacity);
     node.set(&["metadata", "annotations", RUNTIME], runtime);

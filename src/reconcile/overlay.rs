@@ -14,7 +14,7 @@ pub struct Overlay<'a> {
     pub world: &'a mut World,
     /// Revision given to the last staged write; the real one is given at the commit.
     pub revision: u64,
-    /// The last states of what this tick removes.
+    /// The last states of the objects that this tick removes.
     pub last: &'a mut HashMap<Key, Arc<Object>>,
     /// Whether this is all that a plan wants written: nothing that comes after it is refused, and takes it back.
     pub alone: bool,

@@ -34,7 +34,7 @@ pub struct QueuePriority {
 /// A panic about one key, outside of a plan.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The loop that was asked, or `reconcile`.
+    /// The loop that panicked, or `reconcile`.
     pub by: &'static str,
     /// The key.
     pub about: Key,
@@ -48,13 +48,13 @@ const MOST_FAULTS: usize = 100;
 /// Selects due keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DueFilter {
-    /// Those up to a mark, when there is one.
+    /// Only keys queued before this mark, if there is one.
     pub mark: Option<u64>,
-    /// Those alone that have begun.
+    /// Only keys that have begun ([`QueuePriority::begun`]).
     pub begun: bool,
 }
 
-/// Keys to look at, ordered by when.
+/// Keys to plan, ordered by the time at which they are due.
 #[derive(Default)]
 pub struct WorkQueue {
     order: BTreeSet<(Time, u64, Item)>,
@@ -71,7 +71,7 @@ pub struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Looks at a key at a moment; a key that already waits keeps the earlier one.
+    /// Queues a key for a moment; a key that already waits keeps the earlier one.
     pub fn add(&mut self, item: Item, at: Time) {
         if let Some((known, sequence)) = self.places.get(&item).copied() {
             if known <= at {
@@ -86,7 +86,7 @@ impl WorkQueue {
         self.order.insert((at, self.sequence, item));
     }
 
-    /// Looks at all keys that a change concerns. When there are many, most enter the queue as [`WorkQueue::pop`] takes others out.
+    /// Queues all keys that a change concerns. When there are many, most enter the queue as [`WorkQueue::pop`] takes others out.
     pub fn add_all(&mut self, place: usize, keys: Vec<Key>, at: Time) {
         let mut keys = keys.into_iter();
         keys.by_ref().take(FAN_OUT).for_each(|key| self.add((place, key), at));
@@ -120,7 +120,7 @@ impl WorkQueue {
         std::mem::take(&mut self.faults)
     }
 
-    /// Looks at a key again after it failed, later with each failure in a row. True for the first in a row.
+    /// Queues a key again after it failed, later with each failure in a row. True for the first in a row.
     pub fn add_failed(&mut self, item: Item, now: Time) -> bool {
         let failures = self.failures.entry(item.clone()).or_default();
         let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(20)).min(LONGEST_PAUSE);
@@ -162,7 +162,7 @@ impl WorkQueue {
         Some(item)
     }
 
-    /// Looks at everything that waits at this moment at the latest.
+    /// Makes every waiting key due at this moment at the latest.
     pub fn hurry(&mut self, at: Time) {
         let waiting: Vec<Item> = self.order.iter().map(|(_, _, item)| item.clone()).collect();
         waiting.into_iter().for_each(|item| self.add(item, at));

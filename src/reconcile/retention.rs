@@ -1,8 +1,8 @@
 //! Retention of events: deletes those that were not written for an hour, and the oldest above a maximum.
 //!
 //! Kubernetes keeps an event for an hour after it was last written (kube-apiserver: `--event-ttl`), in a database of its own if need
-//! be. Here they are in the picture with everything else, so there is a bound on how many there are, too: it grows with the cluster,
-//! not with what has lived in it.
+//! be. Here events are in the World with all other objects, so their number is limited, too: the limit grows with the number of objects in
+//! the cluster, not with the number that it has ever had.
 
 use crate::object::{Key, Object, Time};
 use crate::world::{Row, World};
@@ -45,7 +45,7 @@ fn is_over(at: Time, now: Time) -> bool {
     now.duration_since(at) > KEPT
 }
 
-/// When an event was last written: that of a series says when it last came.
+/// When an event was last written; an event with a series says when it was last observed.
 fn last_written(row: &Row) -> Time {
     let object: Object = row.object();
     let moments = [&["series", "lastObservedTime"][..], &["lastTimestamp"], &["eventTime"]];

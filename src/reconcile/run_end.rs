@@ -1,6 +1,6 @@
-//! When a run of the control loop ends, and how.
+//! Conditions that end a run of the control loop.
 //!
-//! Knows: the ends of a run, and what the loop has to be told about convergence to find one of them.
+//! Knows: the ends of a run, and the result of a convergence check that the loop needs to detect one of them.
 //! Never: decides what convergence is: the caller hands in a [`ConvergenceCheck`]. Start reading at [`RunUntil`].
 
 use crate::object::{Key, Time};
@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 pub struct Idle {
     /// Everything up to this revision was looked at.
     pub revision: u64,
-    /// When a loop wants to look again without being told of anything.
+    /// When a loop wants to plan again even if nothing changes.
     pub next: Option<Time>,
 }
 
@@ -47,7 +47,7 @@ pub struct Unmet {
     pub key: Key,
     /// The missing state, as a sentence.
     pub why: String,
-    /// Whether it stays so until somebody does something about it: a Job or a pod of its own that has failed.
+    /// Whether only a user can change it: a failed Job, or a failed pod without a controller.
     pub is_final: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct Unmet {
 pub struct Convergence {
     /// The objects that are not as asked for; empty means converged.
     pub unmet: Vec<Unmet>,
-    /// When the newest of the running pods of Jobs has run for long enough to count as running; none where no Job has one.
+    /// When the newest of the running pods of Jobs has run for long enough to count as running; `None` when no Job has one.
     pub proven: Option<Time>,
 }
 

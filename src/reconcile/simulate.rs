@@ -1,5 +1,5 @@
-//! A whole cluster that is only pretended: the real API server over a store in memory, the real loops and ticks, a machine that
-//! pretends, and a clock that is moved by hand. Everything follows from the seed and from what is called, byte for byte.
+//! A simulated cluster: the real API server over a store in memory, the real loops and ticks, a simulated machine, and a clock that the
+//! caller moves. The same seed and the same calls give the same result, byte for byte.
 //!
 //! Faults between a control plane and its machine can be injected here: crashes between a commit and its
 //! effects, reports that come late, twice, in another order or not at all, shims that die, clocks that jump.
@@ -34,13 +34,13 @@ pub struct SimulationConfig {
 }
 
 impl SimulationConfig {
-    /// Time and chance as they are pretended, one sequence for each salt.
+    /// Returns the simulated clock and random numbers, one sequence for each salt.
     pub fn outside(&self, salt: u64) -> Env {
         Env::Rehearsed { now: self.begin, seed: self.seed.wrapping_mul(3) + salt }
     }
 }
 
-/// The pretended cluster.
+/// The simulated cluster.
 pub struct Simulation {
     /// The control plane.
     pub plane: ControlPlane,
@@ -98,7 +98,7 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// The time on the wall: what objects and plans go by.
+    /// Returns the simulated wall clock time, which objects and plans use.
     pub fn now(&self) -> Time {
         self.clock + self.machine.skew
     }
@@ -130,7 +130,7 @@ impl Simulation {
         self.api.write(false, write)
     }
 
-    /// One tick and its effects. With `crash_after` the control plane dies when so many effects were carried out, and starts again.
+    /// Runs one tick and its effects. With `crash_after` the control plane crashes after that many effects, and starts again.
     pub fn tick(
         &mut self,
         crash_after: Option<usize>,
@@ -172,7 +172,7 @@ impl Simulation {
         }
     }
 
-    /// The control plane dies and a new one takes over: it knows what the store holds and what the machine is found to run.
+    /// Replaces the control plane by a new one, which knows only the store and the machine's inventory.
     pub fn restart(&mut self) -> anyhow::Result<()> {
         self.mail.clear();
         self.lost.clear();
@@ -225,12 +225,12 @@ impl Simulation {
         }
     }
 
-    /// Whether the control plane has not heard of everything, and does not know.
+    /// Whether a report was lost and the control plane has not noticed.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// Lost connections are made again: the shims tell where each container stands.
+    /// Restores lost connections: the shims report the state of each container.
     pub fn reconnect(&mut self) {
         let inventory = self.machine.inventory();
         for uid in std::mem::take(&mut self.lost) {

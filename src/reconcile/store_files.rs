@@ -1,4 +1,4 @@
-//! Identity of the files of a store: tells a control plane or a server that its state file was removed or replaced.
+//! Identity of the files of a store: shows a control plane or a server that its state file was removed or replaced.
 //!
 //! Never: opens a file. Start reading at [`StoreFiles::identify`].
 
@@ -15,7 +15,7 @@ pub struct StoreFiles {
 }
 
 impl StoreFiles {
-    /// Looks at the files of the store at a path.
+    /// Identifies the files of the store at a path.
     pub fn identify(state: &Path) -> StoreFiles {
         StoreFiles { state: identity(state), wal: identity(&wal_of(state)) }
     }

@@ -22,7 +22,7 @@ pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
         world.settings.profiles = profiles.into();
     }
     for stored in read.list_all()? {
-        // One that cannot be read is missing from the picture; a change of it is logged with what is wrong.
+        // An object that cannot be read is missing from the World; a later change of it logs the error.
         let _ = contain(|| {
             if stored.key.resource == DEFINITIONS {
                 world.kinds.learn(&stored.body);
@@ -33,7 +33,7 @@ pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Takes in what was written since the World's revision; the keys concerned become due now.
+/// Applies the log entries since the World's revision; the keys that they concern become due now.
 pub fn catch_up(
     read: &dyn StoreRead,
     world: &mut World,
@@ -110,8 +110,8 @@ fn wake_waiting(
     }
 }
 
-/// Makes everything due: the resync, and the start. A root that is gone is due as long as a row concerns it: what it left behind is
-/// still to be cleaned up. Only pods are never gone in this sense; what they left is on the machine, not in the store.
+/// Makes every key due, at a resync and at the start. A deleted root is due as long as a row concerns it, because its remains have to be
+/// cleaned up. Pods are the exception: their remains are on the machine, not in the store.
 pub fn everything(world: &World, loops: &[&Loop], queue: &mut WorkQueue, at: Time) {
     for (place, each) in loops.iter().enumerate() {
         let mut look = |root: Key| queue.add((place, root), at);

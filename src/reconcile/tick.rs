@@ -32,7 +32,7 @@ use tracing::{debug_span, trace_span};
 /// Time that a tick waits for its turn to write before the control plane logs who holds the write lock, takes reports in, and tries again.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.
+/// Shortest pause of a loop that does nothing and yet asks to plan again at once, so that no loop spins.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 
 /// So many objects are worth another core's while.
@@ -64,9 +64,9 @@ pub struct Tick<'a> {
     pub loops: &'a [&'static Loop],
     /// Events to record, now or in a later tick.
     pub recorder: &'a mut EventRecorder,
-    /// Chance.
+    /// Random numbers.
     pub chance: &'a mut dyn FnMut() -> u64,
-    /// The epoch that this leader leads in.
+    /// The epoch of this leader.
     pub epoch: u64,
     /// Limits of the tick.
     pub budget: TickBudget,
@@ -74,14 +74,14 @@ pub struct Tick<'a> {
     pub told: bool,
     /// Warnings logged before.
     pub warnings: &'a mut LastWarnings,
-    /// Is told what was done.
+    /// Receives the log lines.
     pub log_sink: &'a mut LogSink<'a>,
 }
 
 /// Result of a tick.
 #[derive(Default)]
 pub struct TickResult {
-    /// To be carried out now that the commit stands.
+    /// Effects to carry out, now that the commit has succeeded.
     pub effects: Vec<Effect>,
     /// Number of rows written.
     pub rows: usize,
@@ -94,9 +94,9 @@ struct TickPlans {
     /// Staged writes.
     writes: Vec<Vec<Write>>,
     effects: Vec<Effect>,
-    /// Kept in the World once the commit stands.
+    /// Kept in the World after the commit.
     memory: Vec<Memory>,
-    /// The last states of what is removed.
+    /// The last states of removed objects.
     last: HashMap<Key, Arc<Object>>,
     /// Planned keys.
     planned: Vec<Item>,
@@ -109,16 +109,16 @@ struct TickPlans {
     deeds: ActivityLog,
 }
 
-/// Why a tick could not be.
+/// Reason why a tick failed.
 #[derive(Debug)]
 pub enum TickError {
-    /// Somebody with a higher epoch leads now.
+    /// A process with a higher epoch leads now.
     Deposed,
     /// The store refused; nothing was written.
     Store(StoreError),
-    /// Something panicked that no object can be blamed for: the message. The store has to be reopened, and the World read anew.
+    /// A panic that belongs to no object, with its message. The store has to be reopened, and the World loaded again.
     Panicked(String),
-    /// The outcome of the commit is not known: the store has to be reopened, and the World read anew.
+    /// The outcome of the commit is not known. The store has to be reopened, and the World loaded again.
     Unknown(CommitError),
 }
 
@@ -143,8 +143,8 @@ pub const INTERNAL_ERROR: &str = "InternalError";
 const ACTOR: &str = "reconcile";
 
 impl Tick<'_> {
-    /// Plans and commits what is due. Gives the effects to carry out. The commit stands whatever becomes of this process; that it also
-    /// outlives a loss of power takes a [`Store::sync`].
+    /// Plans and commits the due keys. Returns the effects to carry out. The commit survives a crash of this process; surviving a power loss
+    /// takes a [`Store::sync`].
     pub fn run(&mut self, store: &mut Store, now: Time) -> Result<TickResult, TickError> {
         self.world.now = now;
         if self.told {
@@ -183,7 +183,7 @@ impl Tick<'_> {
         }
     }
 
-    /// Logs the panics that the queue was told of.
+    /// Logs the panics that the queue has noted.
     fn log_faults(&mut self) {
         for Fault { by, about, text } in self.queue.take_faults() {
             (self.log_sink)(&LogLine { at: self.world.now, by, about: Some(about), text, weight: LogLevel::Deed });
@@ -198,7 +198,7 @@ impl Tick<'_> {
         let mark = self.queue.mark();
         while planned < self.budget.rows {
             let world = &*self.world;
-            // A pod that is made, bound and started by one tick is one row of the log instead of three: what has begun is finished.
+            // Finishes pods that this tick has begun: a pod created, bound and started in one tick is one row of the log instead of three.
             let rank = |key: &Key| {
                 let pod = world.get(key).and_then(|row| row.pod());
                 QueuePriority {
@@ -207,7 +207,7 @@ impl Tick<'_> {
                 }
             };
             let among = DueFilter {
-                // A process that is missing waits for the commit, but not for what others make of the news.
+                // A restart waits only for this commit, and not for keys that became due because of the tick.
                 mark: pod_spec.restarts.then_some(mark),
                 begun: start.elapsed() >= self.budget.hold,
             };
@@ -223,7 +223,7 @@ impl Tick<'_> {
         self.log_faults();
     }
 
-    /// Asks one loop about one key and stages what it wants. Gives how many writes there were.
+    /// Asks one loop for a plan of one key and stages it. Returns the number of writes.
     fn plan_one(&mut self, item: Item, pod_spec: &mut TickPlans) -> usize {
         let each = self.loops[item.0];
         self.world.seed = (self.chance)();
@@ -355,14 +355,14 @@ impl Tick<'_> {
         for key in self.world.staged() {
             let before = self.world.row_before_stage(&key);
             let after = self.world.get(&key);
-            // A name that went and came back within this tick has two rows in the log: another uid is another object.
+            // An object that was deleted and created again within this tick has two rows in the log: another uid is another object.
             if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
                 let last = pod_spec.last.get(&key).map_or_else(|| before.body(), |last| Cow::Borrowed(&**last));
                 revision = txn.remove(&key, |revision| last.text_at(revision), ACTOR, now)?;
             }
-            // Made and gone within this tick: nobody saw it.
+            // Created and deleted within this tick: no reader saw it.
             let Some(after) = after else { continue };
-            // A change that was taken back within the tick.
+            // A change that was undone within the tick.
             let unchanged =
                 |before: &&Arc<Row>| again.contains(&key) && metadata::is_unchanged(&before.body(), &after.body());
             if let Some(before) = before.filter(unchanged) {
@@ -399,8 +399,8 @@ impl Tick<'_> {
     }
 }
 
-/// Whether a process starts again that somebody may miss; on simulated nodes nobody does. First starts come in great numbers, and are
-/// the sooner done the fewer commits there are.
+/// Whether an effect restarts a real process. Keys that become due after it wait for the next tick, so that it starts soon. First starts
+/// come in great numbers, and are done sooner with fewer commits.
 pub fn restarts(effect: &Effect) -> bool {
     matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
 }
@@ -431,7 +431,7 @@ pub fn stage(
             let subresource = if object.kind() == "Deployment" { "status" } else { "" };
             update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(subresource)).map(|_| ())
         }
-        // Pods change most of all, and their loops write what they have read, or a typed view.
+        // Pods change most often, and their loops write the object that they have read, or a typed view of it.
         WriteVerb::Status(object) if object.kind() == "Pod" => {
             update_pod_status(&mut txn, kind_of(&kinds, object)?, object).map(|_| ())
         }
@@ -469,7 +469,7 @@ fn kind_of(kinds: &KindRegistry, object: &Object) -> Result<&'static Kind, Statu
         .ok_or_else(|| Status::new(Reason::NotFound, format!("no kind {} in {}", object.kind(), object.api_version())))
 }
 
-/// An object that is gone already is as it should be.
+/// Stages a deletion; an object that is gone already is no error.
 fn stage_delete(
     txn: &mut dyn Transaction,
     key: &Key,

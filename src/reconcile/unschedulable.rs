@@ -1,5 +1,5 @@
-//! The scheduler's other queues: pods that no node could take wait here until something happens that could help them, and then for
-//! their backoff. A pod that is to be looked at is in [`Queue`](super::queue::WorkQueue), with all other keys.
+//! The scheduler's queue of unschedulable pods: they wait here for a change that could help them, and then for their backoff. A pod that
+//! is to be scheduled is in the [`WorkQueue`](super::queue::WorkQueue), with all other keys.
 
 use crate::object::{Key, Str, Time};
 use crate::world::plan::SchedulingWait;
@@ -7,18 +7,18 @@ use crate::world::{RowChange, WaitFilter, World};
 use jiff::SignedDuration;
 use std::collections::{BTreeSet, HashMap};
 
-/// The first pause after an attempt in vain, doubled with each, and the longest (kube-scheduler: `podInitialBackoffSeconds`,
+/// The first pause after a failed attempt, doubled with each, and the longest (kube-scheduler: `podInitialBackoffSeconds`,
 /// `podMaxBackoffSeconds`).
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
-/// After so long a pod is looked at whatever has happened (kube-scheduler: `podMaxInUnschedulablePodsDuration`).
+/// Longest wait of a pod, after which it is tried again in any case (kube-scheduler: `podMaxInUnschedulablePodsDuration`).
 const LEFT_OVER: SignedDuration = SignedDuration::from_mins(5);
 
-/// Pods that were looked at in vain.
+/// Pods that could not be scheduled.
 #[derive(Default)]
 pub struct UnschedulablePods {
-    /// Those that the same changes help.
+    /// Pods that the same changes can help.
     groups: HashMap<Str, UnschedulableGroup>,
     attempts: HashMap<Key, SchedulingAttempts>,
 }
@@ -44,7 +44,7 @@ impl SchedulingAttempts {
 }
 
 impl UnschedulablePods {
-    /// No node could take a pod: it waits for what could help.
+    /// Adds a pod that fits no node; it waits for a change that could help.
     pub fn park(&mut self, key: &Key, hold: SchedulingWait, now: Time) {
         let number = self.attempts.get(key).map_or(1, |known| known.number + 1);
         self.leave_group(key);
@@ -57,7 +57,7 @@ impl UnschedulablePods {
         self.attempts.insert(key.clone(), SchedulingAttempts { number, last: now, group: Some(group) });
     }
 
-    /// A pod has a node, or is gone, or waits for nothing here.
+    /// Removes a pod that is bound, deleted or needs no wait.
     pub fn forget_pod(&mut self, key: &Key) {
         self.leave_group(key);
         self.attempts.remove(key);
@@ -73,8 +73,8 @@ impl UnschedulablePods {
         }
     }
 
-    /// The pods that a change could help, each with the moment from which it may be looked at. One that others made room for need not
-    /// wait any longer.
+    /// Removes the pods that a change could help, and returns each with the time at which it may be tried. A nominated pod, for which others
+    /// were preempted, skips its backoff.
     pub fn woken(&mut self, world: &World, filter: &WaitFilter, change: RowChange<'_>, now: Time) -> Vec<(Key, Time)> {
         let is_helped = |group: &UnschedulableGroup| {
             let example = group.pods.first().and_then(|key| world.get(key));

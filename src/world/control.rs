@@ -7,7 +7,7 @@ use crate::object::Key;
 /// One control loop. The engine in `reconcile` finds the keys that a change concerns, removes duplicates, delays them,
 /// and asks for plans.
 ///
-/// Laws that hold for every loop, each with a test: it gets a key, never an event; it uses no clock, file or
+/// Rules that every loop keeps, each with a test: it gets a key, never an event; it uses no clock, file or
 /// randomness; on a settled World its plan is empty, and equal Worlds give equal plans; it writes the status of its own
 /// kind and the children that it owns; it computes from everything visible; a plan is bounded; it cannot fail (a bad
 /// spec becomes a condition or an event); every write carries a reason.
@@ -23,7 +23,7 @@ pub struct Loop {
     pub plan: fn(&World, &Key) -> Plan,
     /// The keys of its root that a report of the machine makes due. Called after the report was applied to the facts.
     pub reports: fn(&World, &AppliedReport) -> Vec<Key>,
-    /// Decides which changes end the wait of keys that were planned in vain; none where no key waits ([`Plan`]).
+    /// Decides which changes make waiting keys due again; `None` for a loop whose keys never wait ([`Plan`]).
     pub wait_filter: Option<&'static WaitFilter>,
 }
 
@@ -47,14 +47,14 @@ pub enum AppliedReport {
 /// A row that changed: as it was and as it is.
 #[derive(Clone, Copy)]
 pub struct RowChange<'a> {
-    /// None when it was not there.
+    /// `None` when the change creates the row.
     pub before: Option<&'a Row>,
-    /// None when it is gone.
+    /// `None` when the change removes the row.
     pub after: Option<&'a Row>,
 }
 
-/// The rules of a loop whose keys wait for what could help them, instead of being planned at each change. client-go has no such queue;
-/// kube-scheduler does (KEP-4247: queueing hints).
+/// The rules of a loop whose keys wait for changes that could help them, instead of being planned at each change. client-go has no such
+/// queue; kube-scheduler does (KEP-4247: queueing hints).
 pub struct WaitFilter {
     /// Whether a change of a row of the root makes its own key due.
     pub is_due: fn(RowChange<'_>) -> bool,
@@ -65,7 +65,7 @@ pub struct WaitFilter {
 }
 
 impl Loop {
-    /// A loop without name and plan that takes no reports and whose keys never wait: what most loops share.
+    /// Defaults of a loop: no name, no plan, no reports, and keys that never wait. Most loops override only the first two.
     pub const BASE: Loop = Loop {
         name: "",
         root: "",
@@ -75,7 +75,7 @@ impl Loop {
         wait_filter: None,
     };
 
-    /// The keys to look at by default: the row itself, and the roots that own it as controller.
+    /// Default keys to plan after a change: the row itself, and the roots that own it as controller.
     pub fn owner_or_self(root: &'static str, kind: &str, row: &Row) -> Vec<Key> {
         if row.key.resource == root {
             return vec![row.key.clone()];

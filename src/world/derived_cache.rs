@@ -48,7 +48,7 @@ impl World {
         known.unwrap_or_else(|| row.shared())
     }
 
-    /// Lets what is remembered be read and changed; at first it is empty. What runs meanwhile may not remember anything itself.
+    /// Calls `within` with the cached value, which is the default at first. `within` must not call this function again.
     pub fn remembering<T: Default + Send + 'static, A>(&self, within: impl FnOnce(&mut T) -> A) -> A {
         let mut all = self.memory.0.borrow_mut();
         let known = all.entry(TypeId::of::<T>()).or_insert_with(|| Box::<T>::default());

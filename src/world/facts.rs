@@ -51,7 +51,7 @@ impl Pods {
         self.by_uid.get_mut(uid)
     }
 
-    /// Takes in what a shim says of its pod.
+    /// Adds the facts that a shim reports of its pod.
     pub fn insert(&mut self, uid: Str, pod: PodFacts) {
         self.remove(&uid);
         self.by_key.entry(pod.key()).or_default().insert(uid.clone());
@@ -87,7 +87,7 @@ impl Pods {
 pub struct StaticPod {
     /// The file.
     pub file: String,
-    /// The hash of the manifest: what its node knows the pod by.
+    /// The hash of the manifest, by which the node identifies the pod.
     pub hash: Str,
     /// The pod, with all defaults.
     pub object: Arc<Object>,
@@ -121,7 +121,7 @@ pub enum BuildStage {
     },
     /// It is over.
     Ended {
-        /// When it began; none when what is wanted was there already.
+        /// Start of the build; `None` when its result was there already.
         since: Option<Time>,
         /// When it ended.
         at: Time,
@@ -411,7 +411,7 @@ pub struct ProbeFacts {
 pub enum ProbeResult {
     /// All is well.
     Success,
-    /// A success that is worth a word.
+    /// A success that the kubelet reports with a warning event.
     Warning,
     /// It is not well.
     Failure,

@@ -1,5 +1,5 @@
-//! The ways into the cluster for the rest of the machine: what Ingresses ask of the proxy that lets HTTP in, which ports pods want of the
-//! machine, and where it was found to be possible to listen.
+//! Ways into the cluster from the rest of the machine: the HTTP routes of Ingresses, the host ports of pods, and the addresses on which
+//! kloop could or could not listen.
 
 use crate::object::{Key, Str, Time};
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct IngressCertificate {
 }
 
 impl std::fmt::Debug for IngressCertificate {
-    /// Without the key: what is debugged ends up in logs.
+    /// Leaves out the private key, because debug output ends up in logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Certificate of {:?}", self.hosts)
     }

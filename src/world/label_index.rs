@@ -21,15 +21,15 @@ pub(super) struct LabelIndex {
     labels: HashMap<(Str, Str, Str), BTreeSet<Key>>,
     /// Rows without a controller, of resources that can be adopted, by resource and namespace.
     orphans: HashMap<(Resource, Str), BTreeSet<Key>>,
-    /// Kinds that select pods, by resource and namespace and a label and value that their pods have; by none when no label is sure.
+    /// Objects that select pods, by resource, namespace and a label that their pods must have; without a label when the selector requires none.
     selecting: HashMap<SelectorKey, BTreeSet<Key>>,
     /// EndpointSlices by namespace and the Service that they say they belong to.
     slices: HashMap<(Str, Str), BTreeSet<Key>>,
 }
 
 impl LabelIndex {
-    /// A row comes in place of another one of its key, if there was one. What both are found by stays as it is: a pod changes often, its
-    /// labels seldom.
+    /// Indexes a row in place of the previous one of its key. Entries that both share stay as they are: a pod changes often, its labels
+    /// seldom.
     pub(super) fn add(&mut self, row: &Row, before: Option<&Row>) {
         for (label, value) in labels_of_pod(row) {
             if before.is_none_or(|before| before.label(label) != Some(&**value)) {

@@ -57,7 +57,7 @@ pub enum StorageKind {
 /// Maximum size of one kind of storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageLimit {
-    /// For what.
+    /// The storage that is limited.
     pub of: StorageKind,
     /// Bytes.
     pub most: i64,

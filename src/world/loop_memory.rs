@@ -1,6 +1,7 @@
-//! Loop memory: what a loop has to know in its next plan and what neither an object nor the machine says.
+//! Loop memory: facts that a loop needs in its next plan and that neither an object nor the machine keeps.
 //!
-//! Lost with the control plane: a loop must do right without it, only later or once too often. Start reading at [`World::remember`].
+//! It is lost when the control plane ends. A loop stays correct without it, but may act later or once too often. Start reading at
+//! [`World::remember`].
 
 use super::World;
 use super::facts::ProbeKind;
@@ -20,7 +21,7 @@ pub struct LoopMemory {
     pub reported_listeners: BTreeMap<Key, Vec<BlockedListener>>,
 }
 
-/// Something that a loop has to know in its next plan and that no object says. It is lost with the control plane.
+/// A fact that a loop needs in its next plan and that no object keeps. It is lost when the control plane ends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Memory {
     /// An event of this plan reports the blocked listeners of a Service or pod.
@@ -65,7 +66,7 @@ pub enum Memory {
 /// State that a HorizontalPodAutoscaler keeps between evaluations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AutoscalerMemory {
-    /// When its pods were last asked what they use.
+    /// When the usage of its pods was last requested.
     pub asked: Option<Time>,
     /// When it last drew its conclusions.
     pub synced: Option<Time>,
@@ -76,7 +77,7 @@ pub struct AutoscalerMemory {
 }
 
 impl World {
-    /// Keeps what a committed plan asks to remember. News of the machine that its events have reported are no news any more.
+    /// Keeps what a committed plan asks to remember. Facts that its events have reported are marked as reported.
     pub fn remember(&mut self, memory: &Memory) {
         match memory {
             Memory::ListenersReported { about } => {

@@ -1,9 +1,9 @@
-//! The picture that loops think about, at one revision, and the plan they answer with.
+//! The state of the cluster at one revision, from which loops compute their plans, and the type of these plans.
 //!
 //! Knows: the rows of all objects with the few fields that loops search by ([`Row`]), what the machine last reported ([`Facts`]),
 //! the time, and the seed for chance. [`Plan`] is everything a loop may want done.
-//! Never: decodes an object unless asked, never reads a clock, never changes on its own: its owner puts rows and facts, which is the shell in
-//! `reconcile` for the one that loops plan by.
+//! Never: decodes an object unless asked, never reads a clock, never changes on its own. Its owner puts rows and facts in; `reconcile` owns
+//! the World that loops plan by.
 //! Start reading at [`World`], then [`plan`].
 
 pub mod affinity_kind;
@@ -80,17 +80,17 @@ pub struct ClusterSettings {
     pub backoff_seconds: i64,
     /// Its cap in seconds (Kubernetes: 300).
     pub backoff_cap_seconds: i64,
-    /// The control plane ends, and the processes on this machine with it: what runs is stopped, nothing is started.
+    /// Whether the control plane is ending with the processes on this machine: running ones are stopped, none is started.
     pub closing: bool,
     /// Whether this machine can give a container a private view of files.
     pub private_files: bool,
-    /// Most processes and threads of one pod; none for as many as the machine has.
+    /// Maximum number of processes and threads of one pod; `None` for no limit.
     pub pids_per_pod: Option<i64>,
-    /// Below what a node of this machine ends pods.
+    /// Thresholds at which a node of this machine evicts pods.
     pub eviction: pressure::EvictionThresholds,
     /// Bytes of memory that this machine has.
     pub memory: i64,
-    /// Why limits of pods are not enforced on this machine; none where they are.
+    /// Why limits of pods are not enforced on this machine; `None` when they are.
     pub unlimited: Option<Str>,
     /// The profiles of the scheduler, by the names that pods ask for it.
     pub profiles: Arc<[SchedulerProfile]>,
@@ -165,7 +165,7 @@ pub struct World {
     stances: pod_affinity_index::PodAffinityIndex,
     /// Rows by label and without a controller, for selectors.
     select: label_index::LabelIndex,
-    /// The nodes, and what the pods of each ask for together.
+    /// The nodes, each with the sum of its pods' requests.
     node_cache: node_cache::NodeCache,
     /// Counts of pods per topology domain, computed on demand.
     crowds: RefCell<topology_counts::TopologyCountsCache>,
@@ -302,7 +302,7 @@ impl World {
         self.get(self.uids.get(uid)?)
     }
 
-    /// Puts a committed object by its text, replacing what stood under its key.
+    /// Puts a committed object by its text, replacing the row of its key.
     pub fn put(&mut self, key: Key, text: Str) {
         let row = Row::at_rest(key.clone(), text);
         self.replace(key, Some(Arc::new(row)));
@@ -344,7 +344,7 @@ impl World {
         old
     }
 
-    /// Makes a row found in place of the one before it. What does not change between the two stays as it is.
+    /// Updates the indexes for a row that replaces another one. Entries that both share stay as they are.
     fn index(&mut self, row: &Row, before: Option<&Row>) {
         let known = |owners: &Row| owners.owners == row.owners;
         for owner in row.owners.iter().filter(|_| !before.is_some_and(known)) {
@@ -414,7 +414,7 @@ impl World {
     }
 }
 
-/// The node that a pod is bound to, empty for none; none for what is no pod.
+/// The node that a pod is bound to, empty for an unbound pod; `None` for an object that is not a pod.
 fn node_of(row: &Row) -> Option<&str> {
     row.pod().map(|pod| pod.node.as_deref().unwrap_or(""))
 }

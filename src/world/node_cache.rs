@@ -1,4 +1,4 @@
-//! The nodes in one row, ordered by name, each with what its pods ask for together: what the scheduler walks over.
+//! The nodes in one array, ordered by name, each with the sum of its pods' requests. The scheduler iterates over it.
 
 use super::{NodeLoad, Row, World};
 use crate::object::Str;
@@ -138,8 +138,8 @@ impl World {
         self.node_cache.slot(node).ok()
     }
 
-    /// The version of the node that stands here: another one whenever the node, one of its pods or one that it was promised to changes,
-    /// and never one that any node had before. None is 0.
+    /// The version of the node at this slot: a new one whenever the node, one of its pods or a pod nominated for it changes, and never one
+    /// that any node had before. No version is 0.
     pub fn version_at(&self, slot: usize) -> u64 {
         self.node_cache.marks.get(slot).map_or(0, |mark| mark.version)
     }
@@ -159,7 +159,7 @@ impl World {
         self.node_cache.images.get(image).copied().unwrap_or(0)
     }
 
-    /// The nodes that came, went or became others since this was last asked.
+    /// Returns the nodes that were added, removed or changed since the last call.
     pub fn take_changed_nodes(&mut self) -> BTreeSet<Str> {
         std::mem::take(&mut self.node_cache.changed)
     }

@@ -1,7 +1,7 @@
-//! Orders: the wishes about the network and about watched files that the machine was last told.
+//! Orders: the desired network configuration and watched files that the machine was last sent.
 //!
-//! Knows: the last order about each object, so that a loop orders again only when its wish has changed. Never: says whether the machine
-//! has carried one out; that is for [`super::facts`]. Lost with the control plane, which then orders everything once more.
+//! Knows: the last order about each object, so that a loop orders again only when the desired state has changed. Never: says whether the
+//! machine has carried one out; that is for [`super::facts`]. Orders are lost when the control plane ends; the next one sends them all again.
 
 use super::World;
 use super::facts::FilePatterns;
@@ -56,7 +56,7 @@ fn keep<K: Ord + Clone, V: Clone>(orders: &mut BTreeMap<K, V>, about: &K, wish: 
 }
 
 impl World {
-    /// Notes that an effect was handed to the machine: what is in flight counts in the next plan.
+    /// Notes that an effect was handed to the machine, so that the next plan sees it as pending.
     pub fn note_order(&mut self, effect: &Effect) {
         self.orders.note(effect);
         self.facts.begin(effect, self.now);

@@ -1,4 +1,4 @@
-//! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
+//! Everything a loop may want done: writes, effects, events, reasons, and when to plan again.
 
 use super::facts::{FilePatterns, ProbeKind};
 use super::ingress_routes::{HostPort, IngressRoute};
@@ -27,7 +27,7 @@ pub struct Plan {
     pub events: Vec<PlannedEvent>,
     /// Why nothing (more) is done yet, for `why` and dry runs.
     pub waits: Vec<String>,
-    /// The next moment to look at this key even if nothing changes.
+    /// When to plan this key again even if nothing changes.
     pub wake: Option<Time>,
     /// For an unschedulable pod: the changes of other objects that could make it schedulable.
     pub hold: Option<SchedulingWait>,
@@ -70,7 +70,7 @@ pub enum WriteVerb {
     Create(Object),
     /// Replaces spec and metadata; `metadata.resourceVersion` in the object is the revision relied on.
     Update(Object),
-    /// Replaces the status alone.
+    /// Replaces only the status.
     Status(Object),
     /// Deletes, if the uid still is the same.
     Delete {
@@ -139,32 +139,32 @@ pub enum Effect {
     },
     /// Runs one probe; the answer becomes a fact.
     Probe(Box<ProbeRun>),
-    /// Sets where a Service leads.
+    /// Sets the route of a Service.
     Route {
         /// The Service.
         service: Key,
         /// All of it.
         route: Route,
     },
-    /// Sets what an Ingress lets in.
+    /// Sets the routes of an Ingress.
     SetIngress {
         /// The Ingress.
         ingress: Key,
-        /// All of it; none when it lets nothing in any more.
+        /// All of its routes; `None` when it has none any more.
         ingress_route: Option<std::sync::Arc<IngressRoute>>,
     },
-    /// Sets which ports of the machine lead to a pod.
+    /// Sets which ports of the machine are forwarded to a pod.
     Expose {
         /// The pod.
         pod: Key,
         /// All of them.
         ports: Vec<HostPort>,
     },
-    /// Sets what a NetworkPolicy says.
+    /// Sets the rules of a NetworkPolicy.
     SetNetworkPolicy {
         /// The policy.
         policy: Key,
-        /// All of it; none when it says nothing any more.
+        /// All of its rules; `None` when it has none any more.
         rules: Option<std::sync::Arc<NetworkPolicyRules>>,
     },
     /// Measures what pods use; the answers become facts.
@@ -202,7 +202,7 @@ pub enum Effect {
         /// The file patterns to watch.
         files: FilePatterns,
     },
-    /// Builds an image's program while what was built before still runs.
+    /// Builds an image's program while containers of the previous build still run.
     Build {
         /// The image, and how it is built.
         image: Box<StartImage>,
@@ -266,7 +266,7 @@ pub struct RoutePort {
     /// Whether a hostNetwork pod behind the Service answers at the Service's own address and port directly.
     #[serde(default)]
     pub is_open: bool,
-    /// For how many seconds after a connection its client comes to the same endpoint (`sessionAffinity: ClientIP`); none for not at all.
+    /// Seconds after a connection in which its client gets the same endpoint (`sessionAffinity: ClientIP`); `None` without affinity.
     pub sticky: Option<u32>,
     /// Whether endpoints speak HTTP/2 with prior knowledge (`appProtocol: kubernetes.io/h2c`, KEP-3726).
     #[serde(default)]
@@ -356,7 +356,7 @@ impl Plan {
         self.waits.push(what.into());
     }
 
-    /// Asks to be looked at again at this moment; the earliest asked for counts.
+    /// Asks for another plan of this key at this moment; the earliest moment asked for counts.
     pub fn wake_at(&mut self, at: Time) {
         self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
     }

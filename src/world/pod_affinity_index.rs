@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub enum AffinityStrength {
     /// It must be so.
     Required,
-    /// So much; less than nothing for what is not liked.
+    /// The weight of a preferred term; negative for anti-affinity.
     Preferred(i64),
 }
 

@@ -3,7 +3,7 @@
 use crate::object::Str;
 use std::net::Ipv4Addr;
 
-/// Everything that one NetworkPolicy says, in addresses.
+/// The rules of one NetworkPolicy, resolved to addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkPolicyRules {
     /// The pods that it is about, ordered.
@@ -17,7 +17,7 @@ pub struct NetworkPolicyRules {
 /// One rule: these peers, on these ports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyRule {
-    /// The peers; none for everybody.
+    /// The peers; `None` for all peers.
     pub peers: Option<Vec<PolicyPeer>>,
     /// The ports; none for all of them.
     pub ports: Option<Vec<PortRange>>,
@@ -80,7 +80,7 @@ pub struct PortRange {
     pub first: u16,
     /// The last one.
     pub last: u16,
-    /// The only address on which they are meant: what a port's name means differs from pod to pod.
+    /// The only address to which they apply, because a port's name stands for different numbers in different pods.
     pub on: Option<Ipv4Addr>,
 }
 
@@ -93,6 +93,6 @@ pub struct DeniedConnection {
     pub to: String,
     /// Whether the client's policies forbid the connection (egress) or the server's (ingress).
     pub is_egress: bool,
-    /// `NAMESPACE/NAME` of the policies none of which allows it.
+    /// `NAMESPACE/NAME` of the policies that apply; none of them allows the connection.
     pub policies: Vec<String>,
 }

@@ -205,7 +205,7 @@ pub struct NodePressure {
 }
 
 impl NodePressure {
-    /// Takes in what was measured. True when there is, or was until now, something to do about it.
+    /// Records a measurement. True when a condition holds now or held before it.
     pub fn update(&mut self, levels: ResourceLevels, lines: &EvictionThresholds, now: Time) -> bool {
         let was = !self.seen.is_empty();
         for (place, line) in lines.lines.iter().enumerate() {
@@ -217,7 +217,7 @@ impl NodePressure {
                 self.seen.insert(line.signal.condition(), now);
             }
         }
-        // One second early: measurements are as far apart as looks, and not quite.
+        // One second of tolerance: the pause between measurements varies a little.
         let lasts =
             |last: Time| now.duration_since(last).saturating_add(SignedDuration::from_secs(1)) < lines.transition;
         self.seen.retain(|_, last| *last == now || lasts(*last));

@@ -6,18 +6,18 @@ use super::World;
 use crate::object::{Key, Time};
 use jiff::SignedDuration;
 
-/// The pause after what was refused again; doubled each time, up to the longest (client-go backs off up to 1000 s).
+/// The pause after a second refusal in a row; doubled each time, up to the longest (client-go backs off up to 1000 s).
 const PAUSE: i64 = 10;
 const LONGEST_PAUSE: i64 = 640;
 
 /// The last refusal of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteRefusal {
-    /// The API server's words.
+    /// The API server's message.
     pub message: String,
     /// Number of consecutive refusals.
     pub times: u32,
-    /// When it may be asked again.
+    /// When the loop may try again.
     pub again: Time,
     /// Revision at the time of the refusal.
     pub revision: u64,
@@ -26,8 +26,8 @@ pub struct WriteRefusal {
 }
 
 impl World {
-    /// Notes that a plan of a loop was refused; true for the first time in a row. Then it may ask at once, in a smaller way; after
-    /// that there are pauses.
+    /// Notes that a plan of a loop was refused; true for the first time in a row. After the first refusal the loop may try again at once, with
+    /// a smaller plan; after that there are pauses.
     pub fn refuse(&mut self, by: &'static str, about: &Key, message: &str) -> bool {
         let generation = self.generation(about);
         let revision = self.revision + self.staged_count() as u64;
@@ -43,7 +43,7 @@ impl World {
         times == 1
     }
 
-    /// Notes that a plan went through. One that was made in the pause after a refusal has asked for nothing.
+    /// Notes that a plan was accepted. A plan made in the pause after a refusal writes nothing, so it does not count.
     pub fn forget_refusal(&mut self, by: &'static str, about: &Key) {
         if self.loop_memory.refusals.is_empty() {
             return;

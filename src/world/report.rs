@@ -292,7 +292,7 @@ impl Facts {
         }
     }
 
-    /// Notes that an effect was handed to the machine: what has begun and was not answered yet is a fact too.
+    /// Notes that an effect was handed to the machine: a pending effect is a fact, too.
     pub(super) fn begin(&mut self, effect: &Effect, now: Time) {
         match effect {
             Effect::Start(start) => self.start_ordered(start, now),
@@ -375,7 +375,7 @@ impl Facts {
     }
 
     fn start_ordered(&mut self, start: &Start, now: Time) {
-        // A shim that was born to a leader which died before its first word has a folder, and knows no name.
+        // When the leader that started a shim died before it sent a request, the shim has a folder but does not know its pod's name.
         if self.pods.get(&start.pod_uid).is_none_or(|known| known.name != start.pod) {
             let known = self.pods.get(&start.pod_uid).cloned().unwrap_or_default();
             let pod = PodFacts {
@@ -420,7 +420,7 @@ fn is_news(known: &ContainerState, report: &ContainerState) -> bool {
         ContainerState::Ended(_) => 3,
     };
     match (known, report) {
-        // A refusal from before the newest order is an old story.
+        // A refusal that is older than the newest order is outdated.
         (ContainerState::Starting { since }, ContainerState::Refused { at, .. }) => at >= since,
         _ => rank(report) > rank(known),
     }

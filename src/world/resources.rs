@@ -1,4 +1,4 @@
-//! Resources in the scheduler's units: what pods ask for, what nodes offer.
+//! Resources in the scheduler's units: requests of pods, allocatable resources of nodes.
 
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str, Time};

@@ -134,7 +134,7 @@ pub struct PodFields {
 }
 
 impl PodFields {
-    /// The address that it holds: none once it has ended for good.
+    /// The address that the pod holds; `None` once it has ended for good.
     pub fn address(&self) -> Option<&Str> {
         self.ip.as_ref().filter(|_| !self.phase.is_terminal())
     }
@@ -167,7 +167,7 @@ impl Row {
         }
     }
 
-    /// The row of a stored body, kept as text: what rows are at rest.
+    /// Makes the row of a stored body, which stays text until somebody decodes it.
     pub fn at_rest(key: Key, text: Str) -> Row {
         let object = Object(serde_json::from_str(&text).unwrap_or(Value::Null));
         let row = Row::new(key, object);
@@ -199,7 +199,7 @@ impl Row {
         }
     }
 
-    /// The row of a pod at rest that is bound by these changes, which give it a node and its labels; none where the text has to be read.
+    /// Makes the row of a pod that these edits of its text bind to a node; `None` when the text has to be decoded first.
     pub fn bound(&self, node: &Str, labels: &[(&str, String)], edits: &[TextEdit], revision: u64) -> Option<Row> {
         let RowBody::Text(text) = &self.body else { return None };
         let text = edit::text(text, &[edits, &[edit_of(revision)]].concat())?;

@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// The plan that was staged stands with those before it: it is undone with all of them, or not at all.
+    /// Keeps the staged plan with those before it: from now on it is undone with all of them, or not at all.
     pub fn keep_plan(&mut self) {
         self.undo.clear();
     }
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// Changes a row in what loops do not search by.
+    /// Changes a row in fields that are not indexed.
     fn change_row(&mut self, key: &Key, change: impl FnOnce(&mut Arc<Row>)) {
         let place = (key.namespace.clone(), key.name.clone());
         let row = self.rows.get_mut(&key.resource).and_then(|rows| rows.get_mut(&place));
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// The commit failed: the picture is again what it was.
+    /// Drops all staged changes after a failed commit.
     pub fn drop_staged(&mut self) {
         self.undo.clear();
         for key in std::mem::take(&mut self.staged) {

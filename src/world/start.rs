@@ -15,7 +15,7 @@ pub struct ContainerUser {
     pub group: Option<u32>,
     /// `supplementalGroups`, and `fsGroup`.
     pub groups: Vec<u32>,
-    /// `fsGroup`: the group of what is in its volumes.
+    /// `fsGroup`: the group of the files in its volumes.
     pub files: Option<u32>,
     /// Whether the container has only these groups (`supplementalGroupsPolicy: Strict`).
     #[serde(default)]
@@ -87,7 +87,7 @@ pub struct ProcessRights {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DnsTarget {
-    /// The server itself, whichever it is (`dnsPolicy` Default and None).
+    /// The server that the program asks, without redirection (`dnsPolicy` Default and None).
     pub outside: bool,
     /// These servers themselves: the pod names them (`dnsConfig`).
     pub servers: Vec<Ipv4Addr>,
@@ -118,12 +118,12 @@ impl FileKey {
 /// Restart decision for an ended container, by its restart policy alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RestartDecision {
-    /// It is not.
+    /// It is not restarted.
     #[default]
     Never,
-    /// When its exit code is not 0.
+    /// It is restarted when its exit code is not 0.
     OnFailure,
-    /// However it ended.
+    /// It is restarted after any exit.
     Always,
 }
 
@@ -177,7 +177,7 @@ pub struct Start {
     pub files: ContainerFiles,
     /// DNS server to ask.
     pub names: DnsTarget,
-    /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
+    /// Variables with the paths of volumes that are not mounted: the variable, and the volume's name.
     pub volume_paths: Vec<(String, String)>,
     /// `workingDir`.
     pub working_dir: Option<String>,

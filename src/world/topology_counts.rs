@@ -10,7 +10,7 @@ use crate::object::Str;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The place of a node that has none.
+/// The place of a node that is in no domain.
 pub const NOWHERE: u32 = u32::MAX;
 
 /// Above this number of cached counts, all are dropped.

@@ -30,7 +30,7 @@ pub struct Throttling {
     pub nanos: u64,
 }
 
-/// From here on it is worth a word: the share of periods that the alert CPUThrottlingHigh of kubernetes-mixin takes.
+/// Share of throttled periods from which on kloop reports throttling, as the alert CPUThrottlingHigh of kubernetes-mixin does.
 const HEAVY_PERCENT: u64 = 25;
 /// Fewer periods say nothing.
 const ENOUGH_PERIODS: u64 = 5;
@@ -93,7 +93,7 @@ impl Usage {
         if nanos <= 0 {
             return None;
         }
-        // Rounded up, as metrics are served: what works at all uses a thousandth.
+        // Rounded up, as metrics are served: a process that does any work uses at least a thousandth.
         let cpu_milli = (i128::from(used) * 1000 + nanos - 1) / nanos;
         Some(Usage { cpu_milli: cpu_milli as i64, memory: later.1.memory as i64, swap: later.1.swap as i64 })
     }

@@ -1,4 +1,4 @@
-//! A pod's volumes as the machine gets them: what is in each, and where each container sees it.
+//! A pod's volumes as the machine gets them: the content of each, and where each container mounts it.
 
 use crate::object::Str;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub enum VolumeContent {
     Empty,
     /// The same in memory.
     Memory {
-        /// Bytes that fit in; none for as many as the machine lets have.
+        /// Its size limit in bytes; `None` for no limit.
         most: Option<i64>,
     },
     /// Files with this content, replaced all at once when it changes. Containers cannot write in it.

@@ -1,8 +1,6 @@
-//! Eviction: a pod that takes more space on the disk than it may is ended by its node and fails, and so are those that a node
-//! under [`pressure`] cannot keep or take in.
+//! Eviction: the node ends and fails a pod that exceeds its storage limits, and pods that it cannot keep or admit under [`pressure`].
 //!
-//! The machine watches ([`Effect::WatchStorage`]) what is bounded, and nothing else; the words are Kubernetes'
-//! (`pkg/kubelet/eviction`).
+//! The machine watches ([`Effect::WatchStorage`]) only storage that is limited; the messages are Kubernetes' (`pkg/kubelet/eviction`).
 
 mod pressure;
 mod rank;
@@ -28,7 +26,7 @@ pub fn is_evicted(pod: &LocalPod) -> bool {
     message(pod).is_some()
 }
 
-/// Why its node ends it: as it was told, or as the machine has found just now.
+/// Why its node evicts it: from its status, or from the newest report of the machine.
 pub fn message(pod: &LocalPod) -> Option<String> {
     if pod.status.reason.as_deref() == Some(REASON) {
         return pod.status.message.clone();
@@ -56,7 +54,7 @@ pub fn message(pod: &LocalPod) -> Option<String> {
     })
 }
 
-/// Why its node never took it in; none when it did.
+/// Why its node did not admit it; `None` when it did.
 pub fn rejection(pod: &LocalPod) -> Option<String> {
     let told = || pod.status.message.clone().filter(|message| message.starts_with(REJECTED));
     match pod.status.reason.as_deref() {
@@ -70,7 +68,7 @@ pub fn event(message: &str) -> &str {
     message.strip_prefix(REJECTED).unwrap_or(message)
 }
 
-/// Has the machine watch what is bounded, once something of the pod runs.
+/// Orders the machine to watch the pod's limited storage, once a container of it runs.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
     let unwatched = pod.facts.as_ref().is_some_and(|facts| !facts.watched);
     if !unwatched || !pod.lives() || is_evicted(pod) {

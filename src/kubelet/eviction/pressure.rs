@@ -18,7 +18,7 @@ pub const REASON: &str = "Evicted";
 /// The loop of nodes under pressure.
 pub const LOOP: Loop = Loop { name: "eviction-manager", root: "nodes", concerns, plan, reports, ..Loop::BASE };
 
-/// The nodes that this machine is, when the levels of its resources matter now.
+/// This machine's nodes, when the report is about its pressure, or about usage that an eviction needs.
 fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
     let is_due = match report {
         AppliedReport::Pressure => true,
@@ -29,7 +29,7 @@ fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
     ours.map(|(name, _)| Key::new(Resource("nodes"), "", name)).collect()
 }
 
-/// So long answers about what pods use are waited for; then those that came have to do.
+/// Longest wait for measurements of pods; after that an eviction goes by those that have arrived.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
 
 /// Conditions: name, then reason and message when the condition is true, and when it is false.
@@ -51,7 +51,7 @@ const CONDITIONS: [(&str, [&str; 2], [&str; 2]); 3] = [
     ),
 ];
 
-/// A node itself, and the one that a pod of ours runs on while it has pods to end.
+/// A node itself, and the node of a pod while an eviction is due.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         "nodes" => vec![row.key.clone()],
@@ -88,7 +88,7 @@ fn update_conditions(world: &World, node: &Row, plan: &mut Plan) {
     for (kind, under, free) in CONDITIONS {
         let holds = world.facts.pressure.holds(kind);
         let (status, [reason, message]) = if holds { ("True", under) } else { ("False", free) };
-        // One that is Unknown is somebody else's to bring back.
+        // A condition that is Unknown is set again by the node's heartbeat.
         let other = if holds { "False" } else { "True" };
         let Some(known) = conditions.iter_mut().find(|one| one["type"] == kind && one["status"] == other) else {
             continue;
@@ -159,7 +159,7 @@ fn is_going(pod: &Row) -> bool {
     pod.is_deleting() || pod.pod().is_some_and(|fields| fields.phase.is_terminal()) || is_evicted()
 }
 
-/// Whether enough is known of what they use now; asks once for each look at the machine.
+/// Whether the usage of these pods since `at` is known, or the wait for it is over; orders a measurement when none has arrived.
 fn are_measured(world: &World, pods: &[&Row], at: Time, plan: &mut Plan) -> bool {
     let answered = |pod: &&&Row| world.facts.pods.get(&pod.uid).is_some_and(|facts| facts.measured >= Some(at));
     let answers = pods.iter().filter(answered).count();
@@ -173,8 +173,8 @@ fn are_measured(world: &World, pods: &[&Row], at: Time, plan: &mut Plan) -> bool
     true
 }
 
-/// Why a pod that comes to a node under pressure is not taken in; none when it is. Under memory pressure alone those are that have
-/// asked for some, or that bear it (kubelet: criticalPodAdmission, evictionManager.Admit).
+/// Why a node under pressure does not admit a new pod; `None` when it does. Under memory pressure alone it admits pods that request
+/// memory or tolerate the pressure (kubelet: criticalPodAdmission, evictionManager.Admit).
 pub fn refused(pod: &LocalPod) -> Option<String> {
     if pod.status.start_time.is_some() || pod.facts.is_some() || pod.simulated {
         return None;

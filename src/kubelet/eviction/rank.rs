@@ -22,13 +22,13 @@ pub struct EvictionCandidate<'a> {
 }
 
 impl<'a> EvictionCandidate<'a> {
-    /// Reads it; none when it cannot be read.
+    /// Reads a pod; `None` when its body cannot be decoded.
     pub fn read(row: &'a Row, facts: &'a PodFacts) -> Option<EvictionCandidate<'a>> {
         let spec = typed::view::<Pod>(&row.body()).ok()?.spec?;
         Some(EvictionCandidate { row, spec, facts })
     }
 
-    /// The smallest goes first. Only memory is measured for each pod: otherwise the priority alone counts, and then who came last.
+    /// Sort key: the smallest is evicted first. Only memory is measured for each pod; for other resources the priority counts, then the newest.
     fn order(&self, signal: PressureSignal) -> (Reverse<bool>, i64, Reverse<i64>) {
         let priority = self.row.pod().map_or(0, |pod| i64::from(pod.priority));
         let beyond = match signal {
@@ -42,7 +42,7 @@ impl<'a> EvictionCandidate<'a> {
         self.facts.usage.values().map(|one| one.usage.memory).sum()
     }
 
-    /// Why it goes, in the kubelet's words.
+    /// The kubelet's message about its eviction.
     pub fn message(&self, line: EvictionThreshold, level: ResourceLevel) -> String {
         let (signal, resource) = (line.signal, line.signal.resource());
         let (drawn, left) = (signal.amount(line.amount.resolve(level.capacity)), signal.amount(level.available));

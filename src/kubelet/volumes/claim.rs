@@ -1,4 +1,4 @@
-//! Volumes that outlive the pod: a claim leads to the PersistentVolume that it is bound to, and that to a folder.
+//! Volumes that outlive the pod: resolves a claim to its PersistentVolume, and that to a folder.
 
 use super::super::pod::LocalPod;
 use crate::kinds::persistent_volume::LOCAL_DRIVER;

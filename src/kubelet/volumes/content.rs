@@ -8,7 +8,7 @@ use crate::kinds::pod::volumes::VolumeSource;
 use crate::world::volume::VolumeContent;
 use k8s_openapi::api::core::v1::Volume;
 
-/// Returns the content of one volume, or what is missing, in Kubernetes' words.
+/// Returns the content of one volume, or Kubernetes' message about what is missing.
 pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
     let unsupported = || Err("this kind of volume is not supported by this node".into());
     let Some(source) = VolumeSource::of_volume(volume) else { return unsupported() };
@@ -61,7 +61,7 @@ fn is_made_of_objects(volume: &Volume) -> bool {
     matches!(VolumeSource::of_volume(volume), Some(ConfigMap(_) | Secret(_) | DownwardApi(_) | Projected(_)))
 }
 
-/// The first volume that cannot be set up. Asked only until the pod's first start: what was mounted stays.
+/// The first volume that cannot be set up. It is checked only until the pod's first start, because mounted volumes stay.
 pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
     if pod.facts.is_some() {
         return None;

@@ -1,9 +1,9 @@
-//! DNS configuration of a pod: `/etc/resolv.conf`, as the kubelet makes it of the pod's policy, its `dnsConfig` and the machine's
+//! DNS configuration of a pod: `/etc/resolv.conf`, made as the kubelet does from the pod's policy, its `dnsConfig` and the machine's
 //! own file.
 //!
-//! A resolver of the cluster that listens at port 53 is told to the pods that use it, because some programs believe only the server
-//! that they asked. Else a pod's shim leads its questions there, whatever server of the machine they are for; on the machine's network
-//! nobody does. Never: reads the machine's file. Start reading at [`file()`].
+//! When the cluster's resolver listens at port 53, the file names it, because some programs accept answers only from the server that they
+//! asked. Otherwise the pod's shim redirects queries for any server of the machine to it; pods on the machine's network get no redirection.
+//! Never: reads the machine's file. Start reading at [`file()`].
 
 use super::super::filesystem::sees_machine;
 use super::super::pod::{LocalPod, PodContainer};
@@ -44,12 +44,12 @@ fn is_on_host(pod: &LocalPod) -> bool {
     pod.spec.host_network == Some(true)
 }
 
-/// Whether the cluster's resolver may listen where programs look for one.
+/// Whether the cluster's resolver may listen at port 53.
 fn has_place(pod: &LocalPod) -> bool {
     pod.world.settings.lowest_port <= DNS
 }
 
-/// Whether the pod's shim leads its questions to the cluster's resolver.
+/// Whether the pod's shim redirects its DNS queries to the cluster's resolver.
 fn is_led(pod: &LocalPod) -> bool {
     pod.world.settings.pod_network && !is_on_host(pod)
 }
@@ -72,7 +72,7 @@ fn base(pod: &LocalPod) -> DnsBase {
     }
 }
 
-/// The pod's own file; none where the machine's does, which programs then see as it is at each moment.
+/// The pod's own file; `None` when the machine's file is right, which programs then see with all its later changes.
 pub fn file(pod: &LocalPod) -> Option<String> {
     let is_plain = base(pod) == DnsBase::Machine || (base(pod) == DnsBase::Cluster && !has_place(pod));
     if is_plain && pod.spec.dns_config.is_none() {
@@ -172,10 +172,10 @@ pub fn names(pod: &LocalPod, member: &PodContainer) -> DnsTarget {
     }
 }
 
-/// Tells, with a pod's first start, of what it asks for names and does not get.
+/// Adds an event at a pod's first start about DNS settings that have no effect.
 pub fn tell_names(pod: &LocalPod, plan: &mut Plan) {
     let lacks = match resolve_policy(pod) {
-        // First what no port would help.
+        // First the case that a free port 53 would not change.
         DnsBase::Cluster if !is_led(pod) && pod.members.iter().any(|member| sees_machine(pod, member)) => {
             Some("the pod sees the machine's /etc/resolv.conf")
         }

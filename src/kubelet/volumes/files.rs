@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
 };
 use std::sync::Arc;
 
-/// The mode of files of which nothing is said.
+/// Default mode of files.
 const MODE: i32 = 0o644;
 /// Every pod mounts it; no pod waits for it.
 const ROOT_CA: &str = "kube-root-ca.crt";

@@ -1,4 +1,4 @@
-//! `/etc/hosts` and `/etc/hostname` of a pod; `/etc/resolv.conf` is the matter of [`dns`].
+//! `/etc/hosts` and `/etc/hostname` of a pod; `/etc/resolv.conf` is in [`dns`].
 
 use super::super::hostname;
 use super::super::pod::LocalPod;
@@ -12,7 +12,7 @@ const VOLUME: &str = "etc.d";
 /// The files, and where they go.
 pub fn hosts_files(pod: &LocalPod, ip: &str) -> (Volume, Vec<VolumeMountPoint>) {
     let mut files = Vec::new();
-    // On the machine's network the machine's own file tells the names.
+    // On the machine's network the machine's own file has the names.
     if pod.spec.host_network != Some(true) || pod.spec.host_aliases.iter().flatten().next().is_some() {
         files.push(("hosts", hosts(pod, ip)));
     }

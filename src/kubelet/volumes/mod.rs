@@ -1,7 +1,7 @@
-//! A pod's volumes: what is in each, what is missing of them, and where its containers see them.
+//! A pod's volumes: the content of each, missing sources, and the mounts of its containers.
 //!
-//! Knows: every source of a volume that a machine without a cloud can have. Never: writes a file; `runtime` does, from what is said here.
-//! Start reading at [`content::source`]; `files` has ConfigMaps, Secrets and the rest that is content.
+//! Knows: every volume source that works without a cloud provider. Never: writes a file; `runtime` does, from the content computed here.
+//! Start reading at [`content::source`]; `files` has ConfigMaps, Secrets and other sources that consist of files.
 
 mod claim;
 mod content;

@@ -1,8 +1,8 @@
 //! The token of a pod's service account.
 //!
-//! It has the form and the claims of a real one, and is signed by nobody: whoever may read the cluster's file is its administrator, so
-//! there is nothing that a signature could keep. It depends on the pod and on the moment of its issue alone, so that a pod's files stay
-//! as they are until the kubelet renews the token.
+//! It has the form and the claims of a real one, but no valid signature: everybody who can read the cluster's file is its administrator, so a
+//! signature would protect nothing. It depends only on the pod and on its time of issue, so that a pod's files stay as they are until
+//! the kubelet renews the token.
 
 use super::super::pod::LocalPod;
 use crate::object::Time;

@@ -1,7 +1,7 @@
 //! View of files for a pod's containers: under a private layer with volumes mounted, or the machine's as they are.
 //!
-//! A private layer is the usual thing. The pod's annotation or the container's Image object turns it off, and some machines cannot
-//! have it: then whatever it would have brought is told.
+//! A private layer is the default. The pod's annotation or the container's Image object turns it off, and some machines cannot have it:
+//! then an event says what has no effect.
 
 use super::super::command;
 use super::super::filesystem::{sees_machine, wants_machine};
@@ -15,7 +15,7 @@ use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent
 use crate::world::{EventType, Plan};
 use std::sync::Arc;
 
-/// Begins the variable that tells where a volume is that could not be mounted.
+/// Prefix of the variables with the paths of volumes that could not be mounted.
 const VARIABLE: &str = "KLOOP_VOLUME_";
 
 /// Volumes that the pod asked for itself.
@@ -29,7 +29,7 @@ fn is_private(pod: &LocalPod) -> bool {
     pod.members.iter().any(|member| !sees_machine(pod, member))
 }
 
-/// The files of one container; or what cannot be said of them, in Kubernetes' words.
+/// Returns the view of one container; or Kubernetes' message about what is missing.
 pub fn files(
     pod: &LocalPod,
     member: &PodContainer,
@@ -65,7 +65,7 @@ fn volumes(pod: &LocalPod, ip: &str) -> Vec<Volume> {
     wanted.into_iter().filter_map(volume).chain(etc).chain(shared).collect()
 }
 
-/// The machine's memory that processes share by names, for who asks for it (`hostIPC`); System V's is the machine's in any case.
+/// The machine's POSIX shared memory, for pods with `hostIPC`; System V shared memory is the machine's in any case.
 fn shared_memory(pod: &LocalPod) -> Option<(Volume, VolumeMountPoint)> {
     let path = || "/dev/shm".to_owned();
     let source = VolumeContent::Host { path: path(), kind: String::new() };
@@ -110,7 +110,7 @@ fn sub_path(plain: Option<&str>, expression: Option<&str>, env: &[(String, Strin
     }
 }
 
-/// Variables that tell where volumes are that are not mounted, by the name of the volume. The machine makes paths of the names.
+/// Variables with the paths of volumes that are not mounted, by the volume's name. The machine replaces the names by paths.
 pub fn paths(pod: &LocalPod, member: &PodContainer) -> Vec<(String, String)> {
     if !sees_machine(pod, member) {
         return Vec::new();
@@ -119,8 +119,8 @@ pub fn paths(pod: &LocalPod, member: &PodContainer) -> Vec<(String, String)> {
     declared_volumes(pod).map(|volume| (variable(&volume.name), volume.name.clone())).collect()
 }
 
-/// Tells, with a pod's first start, what becomes of it among the machine's files: that this machine cannot give it others, or what it
-/// has asked for that it has asked away.
+/// Adds an event at the first start of a pod that sees the machine's files: why it does, and which of its settings have no effect because
+/// of that.
 pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
     let open: Vec<&PodContainer> = pod.members.iter().filter(|member| sees_machine(pod, member)).collect();
     let denied = open.iter().any(|member| !wants_machine(pod, member));
@@ -146,13 +146,13 @@ pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
     plan.event(pod.row, EventType::Warning, reason, told.join("; "));
 }
 
-/// The volumes of a running pod whose content is not what was last ordered. A pod without volumes of its own has nothing that changes.
+/// The volumes of a running pod whose content differs from the last order. A pod without volumes of its own has nothing that changes.
 pub fn outdated(pod: &LocalPod, ip: &Str) -> Option<Arc<[Volume]>> {
     let facts = pod.facts.as_ref().filter(|_| !pod.simulated && pod.lives())?;
     declared_volumes(pod).next()?;
     let volumes = volumes(pod, ip);
     let complete = |volume: &k8s_openapi::api::core::v1::Volume| volumes.iter().any(|one| *one.name == *volume.name);
-    // A source that is gone would look like a change: nothing follows it any more.
+    // A source that is gone would look like a change, but the volume keeps its content.
     let is_whole = declared_volumes(pod).all(complete);
     let follows: Arc<[Volume]> = volumes.into_iter().filter(|volume| volume.source.follows()).collect();
     (is_whole && !follows.is_empty() && facts.volumes != Some(fingerprint(&follows))).then_some(follows)
