@@ -37,12 +37,12 @@ pub struct Api {
     wrote: bool,
     /// The kinds of the cluster, as the last commit that this process knows of left them.
     kinds: KindRegistry,
-    /// Is told when a write waits long for the lock.
+    /// Called when a write waits long for the lock.
     on_wait: Option<fn(&StoreError)>,
 }
 
 impl Api {
-    /// Opens the cluster's state, and fills it with what every cluster has when it is new. `actor` is who writes, for the log.
+    /// Opens the cluster's state, and fills a new one with the objects that every cluster has. `actor` names the writer in the log.
     pub fn open(path: &Path, access: OpenMode, actor: &str) -> std::result::Result<Api, OpenError> {
         let mut api = Api::with_store(Store::open(path, access)?, actor, Env::System);
         api.kinds = custom::kinds_in(path);
@@ -50,7 +50,7 @@ impl Api {
         Ok(api)
     }
 
-    /// The same API with the registry of another one of the same cluster: what one of them learns the others know.
+    /// The same API with a shared registry of kinds: a definition that one of them reads is known to the others.
     pub fn with_kinds(mut self, kinds: &KindRegistry) -> Api {
         self.kinds = kinds.clone();
         self
@@ -72,7 +72,7 @@ impl Api {
         Ok(api)
     }
 
-    /// A copy in memory of what a store holds. Nothing that is done to it reaches the store.
+    /// Copies a store into memory. Changes of the copy do not reach the store.
     pub fn copy_of(read: &dyn StoreRead, actor: &str, outside: Env) -> ApiResult<Api> {
         let mut api = Api::with_store(Store::in_memory().map_err(of_opening)?, actor, outside);
         let now = api.outside.now();
@@ -157,7 +157,7 @@ impl Api {
         read(&snapshot).map_err(|error| refused(&error))
     }
 
-    /// Looks at the state through the eyes of the pipeline, in one snapshot, without writing.
+    /// Reads the state as a [`Transaction`], in one snapshot, without writing.
     pub fn read_view<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
         look(&ReadView { snapshot: &snapshot, kinds: &self.kinds, now: self.outside.now() })
@@ -188,10 +188,10 @@ impl Api {
         Err(Status::new(Reason::InternalError, "too many attempts to write; this is a bug"))
     }
 
-    /// Runs the next of several writes that do not need each other as one transaction, as many as are made in a moment: waiting
-    /// for the turn and for the disk takes longer than a write. One that is refused is undone alone. Gives what came of each;
-    /// where the transaction cannot be kept, none was made. A dry run undoes each before the next. It may do none of them when the next
-    /// one needs patterns of definitions that were not compiled: they are by then.
+    /// Runs the next of several independent writes as one transaction, as many as fit in a short time: waiting for the lock and for the disk
+    /// takes longer than a write. Only a refused write is undone. Returns the result of each; when the commit fails, each result is that error.
+    /// A dry run undoes each write before the next. The result may be empty when the next write needed patterns of definitions that were not
+    /// compiled yet; they are compiled then.
     pub fn write_next<I, T, E: From<Status>>(
         &mut self,
         dry_run: bool,

@@ -1,4 +1,4 @@
-//! Apply, as kubectl's client side does it: three-way merge of what was applied last, what is applied now, and what stands.
+//! Client-side apply, as kubectl does it: three-way merge of the last applied manifest, the new manifest, and the live object.
 
 use super::create::create;
 use super::patch::{PatchType, patch};
@@ -19,7 +19,7 @@ pub enum ApplyOutcome {
     Created,
     /// It was changed.
     Configured,
-    /// It already was what the manifest says.
+    /// The live object already matched the manifest.
     Unchanged,
 }
 

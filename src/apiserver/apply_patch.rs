@@ -1,4 +1,4 @@
-//! Server-side apply: a patch that says all that one manager wants of an object (`application/apply-patch+yaml`).
+//! Server-side apply: a patch with all fields that one manager sets on an object (`application/apply-patch+yaml`).
 
 use super::apply::{Applied, ApplyOutcome};
 use super::create::create;

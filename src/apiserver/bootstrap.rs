@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Namespaces of every cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Fills an empty state. Two commands may be the first ones at once: whoever comes second finds it done.
+/// Fills an empty state. When two commands open a new state at once, the second finds it filled.
 pub fn fill(txn: &mut dyn Transaction) -> ApiResult<()> {
     if txn.exists(&Key::new(Resource("namespaces"), "", NAMESPACES[0]))? {
         return Ok(());

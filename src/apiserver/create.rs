@@ -56,13 +56,13 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     Ok(WriteReply::changed(kept, warnings))
 }
 
-/// A pod that was created, and the body that it was made of: one that differs in its name alone is not decoded again, and checked
-/// again only where admission changes it. A controller makes many such pods at a time.
+/// A created pod, and the body that it was made of. A body that differs only in its name is not decoded again, and is validated again only
+/// when admission changes it. A controller makes many such pods at a time.
 #[derive(Default)]
 pub struct PodTemplateCache(Option<(Object, Arc<Object>)>);
 
 impl PodTemplateCache {
-    /// The pod that comes of this body, but for what is its own.
+    /// The pod for this body, copied from the cached one, before it gets its own metadata.
     fn cached_pod(&self, body: &Object) -> Option<Object> {
         let (known, made) = self.0.as_ref()?;
         let is_alike = !body.name().is_empty() && metadata::same_but_for(body, known, "name");
@@ -72,7 +72,7 @@ impl PodTemplateCache {
     }
 }
 
-/// Creates an object; a pod may be like the one that was created with the same template before. Of warnings it gives those of the first.
+/// Creates an object; a pod may reuse the one created before from the same template. It then does not repeat the warnings of decoding.
 pub fn create_like(
     txn: &mut dyn Transaction,
     kind: &Kind,
@@ -92,7 +92,7 @@ pub fn create_like(
     refuse(kind, &object, &kinds::metadata::validate_metadata(&object, None, kind))?;
     let mut warnings = Vec::new();
     let admitted_before = object.clone();
-    // The plugins change nothing of what they have admitted once, unless what they go by has changed in between.
+    // The plugins change nothing in an object that they have admitted once, unless the objects that they read have changed since.
     admit(txn, kind, &mut object, &mut warnings, options, admission::mutate)?;
     if object != admitted_before {
         (kind.prepare)(&mut object, None);
@@ -106,7 +106,7 @@ pub fn create_like(
 /// One of the two phases of admission.
 type AdmissionPhase = fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>;
 
-/// Has a phase of admission look at a new object.
+/// Runs a phase of admission on a new object.
 fn admit(
     txn: &mut dyn Transaction,
     kind: &Kind,
@@ -118,7 +118,7 @@ fn admit(
     phase(txn, &mut AdmissionRequest { kind, object, old: None, warnings, dry_run: options.dry_run })
 }
 
-/// The name is not taken.
+/// Refuses a name that is taken.
 fn check_free(txn: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<()> {
     let Some(existing) = txn.get_shared(key)? else { return Ok(()) };
     let mut status = Status::already_exists(kind.resource, &key.name);
@@ -203,7 +203,7 @@ mod tests {
     use crate::object::Resource;
     use serde_json::json;
 
-    /// Without what is its own.
+    /// The pod without the metadata that differs between pods of one template.
     fn shape(pod: &Object) -> Object {
         let mut shape = pod.clone();
         for field in ["name", "uid", "resourceVersion", "creationTimestamp"] {
@@ -258,7 +258,7 @@ mod tests {
                 api.write(false, |txn| create_like(txn, kind, &body(name, "y", "2"), &options, &mut template_cache));
             assert_eq!(refused.unwrap_err().reason, reason, "{name}");
         }
-        // The objects that admission goes by may change between two pods.
+        // The LimitRange that admission reads may change between two pods.
         let range =
             Object(json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"},
             "spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}}));

@@ -1,5 +1,4 @@
-//! Custom resources in the API server: a write is made by the definition as it stands in the transaction, whatever this process has
-//! heard of it before.
+//! Custom resources in the API server: each write uses the definition that its transaction reads, not one that the process cached before.
 
 use super::ApiResult;
 use super::transaction::Transaction;
@@ -9,8 +8,8 @@ use crate::object::{Key, Object, Reason, Status};
 use crate::store::{OpenMode, Store, StoreError, StoreRead};
 use std::path::Path;
 
-/// A registry of the kinds of a state file, whose definitions are read when one is first asked for. Nothing is reported where the file
-/// cannot be opened then: whoever opened it before has done so.
+/// A registry of the kinds of a state file, whose definitions are read when a custom kind is first needed. It ignores an error of opening
+/// the file, because the command that opened the file before has reported it.
 pub fn kinds_in(path: &Path) -> KindRegistry {
     let path = path.to_owned();
     KindRegistry::with_source(Box::new(move || {
@@ -23,7 +22,7 @@ pub fn kinds_in(path: &Path) -> KindRegistry {
     }))
 }
 
-/// Takes in all definitions as they stand, and forgets those that are gone.
+/// Registers all current definitions, and forgets those that are gone.
 pub fn learn_all(txn: &dyn Transaction) -> ApiResult<()> {
     let definitions = txn.list(DEFINITIONS, None)?;
     let kinds = txn.kinds();
@@ -37,8 +36,8 @@ pub fn learn_all(txn: &dyn Transaction) -> ApiResult<()> {
     Ok(())
 }
 
-/// Takes in the definition of a custom kind where it was written since it was last read here, and forgets it when it is gone. They may
-/// be large, so that one that is as it was is not decoded.
+/// Registers the definition of a custom kind again if it was written since the last read, and forgets it when it is gone. Definitions may
+/// be large, so an unchanged one is not decoded.
 pub fn refresh(
     kinds: &KindRegistry,
     read: &dyn StoreRead,

@@ -22,7 +22,7 @@ pub struct DeleteOptions {
     pub revision: Option<String>,
 }
 
-/// Namespaces that nobody may delete.
+/// Namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Deletes an object, or marks it: `changed` in the answer is false when it only was marked further.

@@ -1,4 +1,4 @@
-//! The log of a container, and why there is none.
+//! The log of a container, or the reason why there is none.
 
 use super::api::Api;
 use super::{ApiResult, read};
@@ -64,7 +64,7 @@ fn restarts(state: &Path, pod: &Object, container: &str) -> NextAttemptCheck {
     Box::new(move |code| again.follows(code) && is_alive().unwrap_or(false))
 }
 
-/// Whether it has failed on a node that never told of a container: there is none, and never will be.
+/// Whether it has failed on a node without any container status: it has no container, and never will.
 fn was_rejected(pod: &Object) -> bool {
     let failed = pod.text(&["status", "phase"]) == Some("Failed");
     let bound = pod.text(&["spec", "nodeName"]).is_some_and(|node| !node.is_empty());

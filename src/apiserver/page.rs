@@ -1,4 +1,4 @@
-//! Lists in pages: all pages of a list show things as they stood when its first one was read.
+//! Lists in pages: all pages of a list show the objects at the revision of its first page.
 //!
 //! Changes since that revision are undone by the log: the first entry of an object after a revision knows what it was at that revision.
 
@@ -178,7 +178,7 @@ fn read_batch(
     Ok((bodies, next))
 }
 
-/// Nobody has written so much yet.
+/// The error for a revision that is higher than any written one.
 pub fn too_large(revision: u64, head: u64) -> Status {
     let mut status =
         Status::new(Reason::Timeout, format!("Timeout: Too large resource version: {revision}, current: {head}"));

@@ -1,4 +1,4 @@
-//! Patch: an edit of the object as it stands, applied and then updated through the pipeline.
+//! Patch: applies an edit to the current object, which then passes the pipeline of an update.
 
 use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
@@ -79,7 +79,7 @@ pub fn patch(
     })
 }
 
-/// Kubernetes finds while it merges, and so blames on the patch, what it finds in a whole body when it decodes.
+/// Changes an error of decoding to one about the patch: Kubernetes detects it while it merges.
 fn of_strategic_patch(kind: &Kind, patch: &Value, status: Status) -> Status {
     let head = format!("{0} in version {1:?} cannot be handled as a {0}: ", kind.kind, kind.version);
     let Some(why) = status.message.strip_prefix(&head).filter(|_| status.reason == Reason::BadRequest) else {

@@ -18,8 +18,7 @@ pub trait Transaction {
         Ok(self.get(key)?.map(Arc::new))
     }
 
-    /// An object that was seen, to be changed. What comes next is that it is put; nothing may fail in between. So the transaction need not keep it,
-    /// and it need not be copied.
+    /// Takes an object out of the transaction to change it without a copy. The caller must put it back next, and nothing may fail in between.
     fn take_object(&mut self, _key: &Key, seen: Arc<Object>) -> Object {
         Arc::unwrap_or_clone(seen)
     }
@@ -68,7 +67,7 @@ pub trait Transaction {
     /// Keeps an object, gives it the next revision, and returns it as kept.
     fn put(&mut self, key: &Key, object: Object) -> ApiResult<Arc<Object>>;
 
-    /// Takes an object away; `last` is its last state, which watchers are told.
+    /// Removes an object; `last` is its last state, which watchers get.
     fn remove(&mut self, key: &Key, last: Object) -> ApiResult<Arc<Object>>;
 
     /// Takes patterns that the validation of this write needs and that are not compiled. True when they will be compiled once the lock

@@ -1,4 +1,4 @@
-//! Update: the pipeline for an object that exists, whole or status alone.
+//! Update: the pipeline for an object that exists, as a whole or only its status.
 
 use super::admission::{self, AdmissionRequest};
 use super::create::{check, create, decode, warn};
@@ -85,8 +85,8 @@ pub fn update(
     put_update(txn, (kind, &key), object, old, manager.as_ref(), warnings)
 }
 
-/// Replaces a pod's status with one that is in the form in which it is stored already, as it is when a loop writes it: it is not
-/// decoded. The annotation that tells its process ids goes with it when the body names it; null removes it.
+/// Replaces a pod's status without decoding it: loops write it in its stored form. The annotation with the process ids is replaced, too, when
+/// the body has it; null removes it.
 pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) -> ApiResult<WriteReply> {
     let key = key_of(kind, body);
     let old = txn.get_shared(&key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
@@ -111,11 +111,11 @@ pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) 
 enum StatusOwnership<'a> {
     /// This manager owns the changed fields.
     By(FieldManager),
-    /// It is as these managed fields say; as before, where there are none.
+    /// These managed fields replace the previous ones; `None` keeps them.
     In(Option<&'a Value>),
 }
 
-/// Keeps the object with a new status. The rest was checked when it was written and is not looked at again.
+/// Stores the object with a new status. The rest was checked when it was written and is not checked again.
 fn keep_status(
     txn: &mut dyn Transaction,
     (kind, key): (&Kind, &Key),
@@ -163,7 +163,7 @@ fn normal_status(
     Ok(decoded.0.get_mut("status").map(Value::take))
 }
 
-/// The pod with more ephemeral containers; whatever else the body says is not looked at.
+/// The pod with the body's ephemeral containers; other fields of the body are ignored.
 fn with_ephemeral(decoded: &Object, old: &Object) -> ApiResult<Object> {
     let mut object = old.clone();
     object.set(&["spec", "ephemeralContainers"], decoded.items(&["spec", "ephemeralContainers"]).to_vec());
@@ -207,7 +207,7 @@ fn whole(
     Ok(object)
 }
 
-/// Keeps what has changed; an object that only waited for this write to be gone goes.
+/// Stores a changed object; removes it instead when this write took the last thing that its deletion waited for.
 fn put_update(
     txn: &mut dyn Transaction,
     (kind, key): (&Kind, &Key),
@@ -229,7 +229,7 @@ fn put_update(
     Ok(WriteReply::changed(txn.put(key, object)?, warnings))
 }
 
-/// A Deployment's annotations go into its ReplicaSets, so their changes count; what the controller notes does not.
+/// Whether changed annotations raise the generation: those of a Deployment are copied to its ReplicaSets. The controller's own do not count.
 fn annotations_count(kind: &Kind, new: &Object, old: &Object) -> bool {
     let own = |object: &Object| -> Vec<(String, String)> {
         let all = object.pairs(&["metadata", "annotations"]);

@@ -14,7 +14,7 @@ pub enum EventKind {
     Added,
     /// It changed inside the selection.
     Modified,
-    /// It left the selection, or is gone.
+    /// It no longer matches the selector, or was deleted.
     Deleted,
 }
 

@@ -1,4 +1,4 @@
-//! `namePrefix` and `nameSuffix`: every name but those that others know by heart.
+//! `namePrefix` and `nameSuffix`: change every name except those that other programs rely on.
 
 use super::file::FieldSpec;
 use super::resource::BuildResource;

@@ -1,8 +1,8 @@
-//! Field managers: who has set which fields of an object, as `metadata.managedFields` tells, and server-side apply, which goes by it.
+//! Field managers: the owner of each field of an object, as recorded in `metadata.managedFields`, and server-side apply.
 //!
 //! Knows: sets of fields ([`fields`]), which lists and maps have an owner for each of their parts ([`granularity`]), how objects are compared, merged
 //! and cut by that ([`typed`]), and what an apply ([`apply`]) or another write ([`update`]) makes of the owners.
-//! Never: reads or writes a store. Objects that no person has written are not kept account of: the loops write them alone.
+//! Never: reads or writes a store. Objects that only loops write have no managed fields.
 //! Start reading at [`apply::applied`].
 
 pub mod apply;

@@ -1,11 +1,11 @@
-//! The machine: processes, their logs, their probes; and a twin of it that only pretends.
+//! The machine: processes, their logs, their probes; and a simulated machine with the same interface.
 //!
 //! Knows: how an image becomes a command, how a process is started, watched, logged and ended with all that it started.
 //! Five kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
 //! the gateway (`network/gateway/`), which does too; a container's pause (`shim/pause.rs`); and the containers' own. Shims are forked from a zygote, this same binary run as `kloop shim`.
 //! Files and volumes are [`volumes`] on disk and a container's [`view`] of them; whatever pods can write in is reached through [`file_tree`] alone.
 //! The only module that touches processes of pods, and the only one in which `unsafe` may stand.
-//! Never: decides what should run; that comes as an [`Effect`](crate::world::Effect), and what became of it goes back as a
+//! Never: decides what should run; orders come as an [`Effect`](crate::world::Effect), and results go back as a
 //! [`Report`](crate::world::Report).
 //! Start reading at [`machine`], then `shim/mod.rs`; [`folder`] says what is on disk, [`wire`] what goes over the socket.
 

@@ -24,7 +24,7 @@ pub struct NodeVerdict {
 }
 
 impl NodeVerdict {
-    /// The plugin that speaks for the others that refuse it, as in Kubernetes: the first.
+    /// The first plugin that refuses the node; Kubernetes reports only this one.
     pub fn refused(&self) -> Option<&PluginRefusal> {
         self.hurdles.first()
     }
@@ -52,7 +52,7 @@ pub fn explain(world: &World, key: &Key) -> Vec<NodeVerdict> {
     let (wants, candidates) = (PodConstraints::from_pod(world, row), nodes::candidates(world).collect::<Vec<_>>());
     let asks = filter::PodQuery::from_pod(world, row, &wants);
     if let Err(problem) = &asks.storage {
-        // Kubernetes does not come to look at nodes then (VolumeBinding: `PreFilter`).
+        // Kubernetes does not filter nodes then (VolumeBinding: `PreFilter`).
         let verdict = |node: &CandidateNode<'_>| NodeVerdict {
             node: node.row.key.name.clone(),
             hurdles: vec![PluginRefusal { plugin: BINDING, reasons: vec![problem.clone()], for_good: true }],

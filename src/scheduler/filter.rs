@@ -21,7 +21,7 @@ pub struct PodQuery<'a> {
     pub row: &'a Row,
     /// Its constraints.
     pub wants: &'a PodConstraints,
-    /// The part of the pod that says it.
+    /// The parts of the pod with these constraints.
     pub pod: &'a Object,
     /// Its scheduler profile.
     pub profile: Cow<'a, SchedulerProfile>,
@@ -53,7 +53,7 @@ impl<'a> PodQuery<'a> {
         }
     }
 
-    /// The same with what is thought of one node.
+    /// The same query, with the hypothetical pods of one node taken into account.
     pub fn thinking(&self, node: &CandidateNode<'_>) -> Cow<'_, PodQuery<'a>> {
         if node.is_real() || (!self.go_by_pods() && !node.thoughts().any(|(pod, _)| shuns(pod))) {
             return Cow::Borrowed(self);
@@ -105,7 +105,7 @@ impl FilterRefusal {
 /// One plugin: the reasons for which it refuses a node.
 type FilterPlugin = fn(&PodQuery<'_>, &CandidateNode<'_>) -> Vec<FilterRefusal>;
 
-/// The plugins, in order. The first that refuses a node speaks for it, as in Kubernetes. These go by the node and its own pods.
+/// The plugins that depend only on a node and its pods, in order. The first that refuses a node gives the reason, as in Kubernetes.
 const OF_NODES: &[(&str, FilterPlugin)] = &[
     ("NodeAffinity", named_nodes),
     ("NodeUnschedulable", unschedulable),
@@ -116,13 +116,13 @@ const OF_NODES: &[(&str, FilterPlugin)] = &[
     ("NodeResourcesFit", resources),
 ];
 
-/// One plugin that asks what is elsewhere, pods or volumes, and only then about a node.
+/// One plugin that depends on pods or volumes elsewhere in the cluster.
 type ClusterFilterPlugin = fn(&PodQuery<'_>, usize) -> Option<FilterRefusal>;
 
 /// Whether a plugin applies to a pod at all; if not, no node is checked.
 type FilterPrecheck = fn(&PodQuery<'_>) -> bool;
 
-/// They come after the others.
+/// The plugins that depend on the rest of the cluster; they run after [`OF_NODES`].
 const OF_SURROUNDINGS: &[(&str, FilterPrecheck, ClusterFilterPlugin)] = &[
     (volumes::RESTRICTIONS, |asks| asks.has_claims(), volume_in_use),
     (LIMITS, |asks| asks.has_claims(), volume_limits),
@@ -161,7 +161,7 @@ pub fn refused_by_itself(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<F
     verdicts.find(|reasons| !reasons.is_empty()).unwrap_or_default()
 }
 
-/// Why what is elsewhere keeps the pod from the node that stands here.
+/// Why pods or volumes elsewhere keep the pod from the node in this slot.
 pub fn refused_by_surroundings(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
     if asks.go_by_nodes_alone() {
         return None;
@@ -223,7 +223,7 @@ fn neighbours(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
     asks.neighbours.refusal(slot).map(|(reason, for_good)| FilterRefusal::new(reason.into(), for_good))
 }
 
-/// NodeUnschedulable: a cordoned node, unless the pod bears the taint that says so.
+/// NodeUnschedulable: a cordoned node, unless the pod tolerates its taint.
 fn unschedulable(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     if !node.fields.unschedulable {
         return Vec::new();

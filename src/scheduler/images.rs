@@ -18,7 +18,7 @@ pub fn scores(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
     scored.iter().map(|node| score(asks, node.slot)).collect()
 }
 
-/// The score of the node that stands here.
+/// The score of the node in this slot.
 fn score(asks: &PodQuery<'_>, slot: usize) -> i64 {
     let node =
         asks.world.node_cache().get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());

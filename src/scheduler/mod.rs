@@ -1,8 +1,8 @@
-//! The scheduler: which node a pod goes to.
+//! The scheduler: selects a node for each pod.
 //!
-//! Knows: the plugins that refuse nodes ([`filter`]) and that rank the rest ([`score`]), with Kubernetes' weights and words, and
-//! which pods have to go for more important ones ([`preemption`]).
-//! Never: writes anything but a binding, the condition PodScheduled with the promised node, and the end of pods that are preempted.
+//! Knows: the plugins that refuse nodes ([`filter`]) and that rank the rest ([`score`]), with Kubernetes' weights and messages, and
+//! preemption of pods by more important ones ([`preemption`]).
+//! Never: writes anything but a binding, the condition PodScheduled with the nominated node, and the deletion of preempted pods.
 //! Start reading at [`plan`].
 
 mod affinity;
@@ -142,8 +142,8 @@ struct NodeSurvey {
     verdicts: Vec<usize>,
 }
 
-/// Asks nodes until `wanted` have been found that can take the pod: the one that it was promised alone when that can, or those that it
-/// names, or all from a place on that is another one each time.
+/// Filters nodes until `wanted` fit: only the nominated node when it fits, else the nodes that the pod names, else all nodes, from a
+/// different start each time.
 fn survey(asks: &PodQuery<'_>, node_results: &mut NodeResultCache, wanted: usize) -> NodeSurvey {
     let PodQuery { world, wants, .. } = *asks;
     let count = nodes::count(world);
@@ -195,7 +195,7 @@ struct Unschedulable<'a> {
     promised: Option<&'a str>,
 }
 
-/// Writes the condition PodScheduled=False and the promised node, unless the pod already says so. The event goes with the write.
+/// Writes the condition PodScheduled=False and the nominated node, unless the pod has them already. The event goes with the write.
 fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Unschedulable<'_>) {
     let Unschedulable { reason, message, promised } = *held;
     plan.wait(format!("{reason}: {message}"));
@@ -223,7 +223,7 @@ fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Unschedulable<'_>
     plan.write(WriteVerb::Status(changed), format!("said why {} is not scheduled", row.key.name));
 }
 
-/// Ends the pods that have to go, and takes back what was promised to less important ones on the same node.
+/// Deletes the victims, and clears the nominations of less important pods for the same node.
 fn make_room(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan: &mut Plan) {
     let (node, own) = (&choice.node.key.name, row.pod().map_or(0, |fields| fields.priority));
     for victim in choice.victims.pods.iter().filter(|victim| !victim.is_deleting()) {
@@ -241,7 +241,7 @@ fn make_room(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan: &mut
     }
 }
 
-/// A pod that says why it goes (KEP-3329).
+/// The victim's status with the condition DisruptionTarget (KEP-3329).
 fn as_target(world: &World, victim: &Row, row: &Row) -> Object {
     let scheduler = row.pod().map_or(LOOP.name, |pod| &*pod.scheduler);
     let mut changed = world.open(victim).status_alone();

@@ -60,7 +60,7 @@ pub struct NodeResultCache {
     dismissals: Vec<CachedPreemptionVerdict>,
     /// Why ending pods of a node would help nothing, by number.
     in_vain: Vec<Vec<Cow<'static, str>>>,
-    /// The node that was promised to the pod that is asked about now.
+    /// The nominated node of the current pod.
     promised: Option<usize>,
     /// The last survey, for its memory.
     pub(super) survey: NodeSurvey,
@@ -71,7 +71,7 @@ pub struct NodeResultCache {
 struct NodeResult {
     version: u64,
     verdict: u32,
-    /// The verdict with the pods that the node was promised to; none when it depends on more than the node.
+    /// The verdict with the pods nominated for the node; `None` when it depends on more than the node.
     with_guests: Option<u32>,
     raw_scores: RawScores,
 }
@@ -113,7 +113,7 @@ impl Default for CachedPreemptionVerdict {
 }
 
 impl NodeResultCache {
-    /// Lets what the nodes think of a pod be asked.
+    /// Calls `within` with the cached results for pods like this one.
     pub fn with_results<A>(asks: &PodQuery<'_>, within: impl FnOnce(&mut NodeResultCache) -> A) -> A {
         let signature = PodSignature {
             profile: asks.profile.name.clone(),
@@ -147,9 +147,8 @@ impl NodeResultCache {
         answer
     }
 
-    /// The number of the verdict of the node that stands here: by itself, then for the pods everywhere, then with the pods that it was
-    /// promised to.
-    /// With what the node is worth to the pod, if it does not refuse it.
+    /// Returns the number of the verdict of the node in this slot, and its raw scores if it fits. The node itself is checked first, then pods
+    /// and volumes elsewhere, then the pods nominated for the node.
     pub fn verdict(&mut self, asks: &PodQuery<'_>, slot: usize) -> (usize, RawScores) {
         let opinion = self.result_for(asks, slot);
         let verdict = opinion.verdict as usize;

@@ -1,4 +1,4 @@
-//! The nodes with what already runs on them.
+//! Candidate nodes with the pods that are bound to them.
 
 use crate::world::{NodeFields, NodeLoad, NodeSlot, Row, World};
 use std::borrow::Cow;
@@ -41,7 +41,7 @@ impl<'a> CandidateNode<'a> {
         self.away.is_empty() && self.guests.is_empty()
     }
 
-    /// Looks at the node as if one of its pods were gone.
+    /// Removes one of the node's pods hypothetically.
     pub fn think_away(&mut self, pod: &'a Arc<Row>) {
         if let Some(fields) = pod.pod() {
             self.load.to_mut().subtract(&fields.requests);
@@ -49,7 +49,7 @@ impl<'a> CandidateNode<'a> {
         }
     }
 
-    /// Looks at it with the pod again.
+    /// Adds a hypothetically removed pod again.
     pub fn think_back(&mut self, pod: &Arc<Row>) {
         if let (Some(place), Some(fields)) = (self.away.iter().position(|away| away.key == pod.key), pod.pod()) {
             self.away.swap_remove(place);
@@ -63,8 +63,7 @@ impl<'a> CandidateNode<'a> {
         guests.any(|guest| guest.shuns.is_some())
     }
 
-    /// Lets pods that were promised the node count as if they ran there, unless the pod is more important than they are. Says whether
-    /// there are any.
+    /// Counts pods nominated for the node as if they ran there, unless `pod` is more important than they are. True when there are any.
     pub fn welcome_promised(&mut self, pod: &Row) -> bool {
         let own = pod.pod().map_or(0, |fields| fields.priority);
         for guest in self.world.promised_to(&self.row.key.name) {

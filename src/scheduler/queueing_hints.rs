@@ -1,8 +1,8 @@
-//! Queueing hints: which change could help a pod that no node could take (Kubernetes: `EventsToRegister` of the plugins, and their
+//! Queueing hints: decide which changes could make an unschedulable pod fit (Kubernetes: `EventsToRegister` of the plugins, and their
 //! `isSchedulableAfter...`).
 //!
-//! A pod that fits nowhere is not looked at again before one of the plugins that refused it could think otherwise. A hint that says yes
-//! in vain costs a look; one that says no by mistake would cost the time until the leftovers are looked at, so that doubt is a yes.
+//! An unschedulable pod is tried again only after a change that could make one of its refusing plugins accept a node. A wrong yes costs one
+//! attempt; a wrong no delays the pod until the leftovers are tried, so a hint in doubt says yes.
 
 use super::filter::{self, PodQuery};
 use super::nodes;
@@ -105,7 +105,7 @@ fn helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowChange<
         "pods" => pod_helps(world, hold, waiting, change),
         storage::CLAIMS => [BINDING, ZONE].into_iter().any(held_by) && row.key.namespace == waiting.key.namespace,
         storage::VOLUMES | storage::CLASSES => [BINDING, ZONE].into_iter().any(held_by),
-        // Constraints by default are about what Services and owners select.
+        // Default constraints count the pods that Services and owners select.
         "services" => held_by("PodTopologySpread") && hold.spread.is_empty(),
         "namespaces" => held_by("InterPodAffinity"),
         _ => false,
@@ -118,13 +118,13 @@ fn node_helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowCh
     let is_new = before.is_none();
     let is_relabelled = before.map(|row| &row.labels) != after.map(|row| &row.labels);
     let held_by = |plugin: &str| hold.causes.contains(plugin);
-    // Those that wait alike have claims of their own: where their volumes can be had is not asked for one of them alone.
+    // Pods of one group have different claims, so the topology of volumes cannot be checked by the claims of one pod.
     let by_volumes = held_by(BINDING) || held_by(ZONE);
     if is_relabelled && (by_volumes || (!is_new && (held_by("PodTopologySpread") || held_by("InterPodAffinity")))) {
         return true;
     }
     let Some((node, fields)) = after.and_then(|node| Some((node, node.node()?))) else { return false };
-    // Nothing has refused it when there was no node at all.
+    // Without any node no plugin has refused the pod.
     if is_new && hold.causes.is_empty() {
         return true;
     }

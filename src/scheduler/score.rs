@@ -13,7 +13,7 @@ pub struct ScorePlugin {
     pub name: &'static str,
     /// Its weight in Kubernetes.
     pub weight: i64,
-    /// Returns the score of each of these nodes, from 0 to 100 and in their order; none at all when it is 0 for all of them.
+    /// Returns the score of each of these nodes, from 0 to 100 and in their order; an empty list when it is 0 for all of them.
     pub score: fn(&PodQuery<'_>, &[RankedNode]) -> Vec<i64>,
 }
 

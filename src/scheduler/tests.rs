@@ -71,7 +71,7 @@ fn decisions_are_those_of_the_cases() {
     });
 }
 
-/// A plan of a pod in words: where it goes or why not, who has to go for it, events, and what it waits for.
+/// A plan of a pod as text: its node or the reason why it has none, victims, events, and the changes that it waits for.
 fn decision(pod: &str, plan: &Plan) -> String {
     let condition = |pod: &Object| {
         let all = pod.items(&["status", "conditions"]);
@@ -142,7 +142,7 @@ fn important(cpu: &str) -> Value {
     pod
 }
 
-/// Pods that wait alike are asked about as one: those that were promised different nodes wait for different pods to end.
+/// Hints are evaluated once for each group of alike pods: pods nominated for different nodes wait for different pods to end.
 #[test]
 fn nominated_pods_wait_for_their_own_node() {
     let waits = |node_name: &str, mut pod: Value, already: bool| {

@@ -15,7 +15,7 @@ const CSI_NODES: &str = "csinodes.storage.k8s.io";
 /// Resources, besides pods, that change how many volumes a node can attach.
 pub const MINDS: [&str; 4] = [CSI_NODES, CLAIMS, VOLUMES, CLASSES];
 
-/// A driver, and what it calls the volume.
+/// A driver, and its handle of the volume.
 type AttachedVolume = (String, String);
 
 /// Whether a pod's volumes are more than a node can take beside those of its other pods.

@@ -1,8 +1,7 @@
 //! The plugins about volumes: VolumeBinding, VolumeZone and VolumeRestrictions.
 //!
-//! Claims of a class that waits for its first consumer are met where the pod goes: with a volume that can be had there and fulfils
-//! them, or else with one that is made for them. What was chosen is written together with the binding, so that no two pods take the same
-//! volume.
+//! Claims with WaitForFirstConsumer are bound on the pod's node: to an existing volume that is available there and matches, or else to a
+//! volume that is provisioned. The choice is written together with the binding of the pod, so that no two pods take the same volume.
 
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
@@ -27,7 +26,7 @@ pub const NONE_LEFT: &str = "node(s) didn't find available persistent volumes to
 const OTHER_ZONE: &str = "node(s) had no available volume zone";
 const IN_USE: &str = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
 
-/// Labels of volumes that say where they can be had; several values stand beside each other with `__` between.
+/// Topology labels of volumes; several values are joined by `__`.
 const ZONES: [&str; 4] = [
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -41,11 +40,11 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// Constraints of a pod's claims on nodes.
 #[derive(Clone, Default)]
 pub struct PodStorage<'w> {
-    /// The volumes that it has; none for one that is gone.
+    /// The volumes of its bound claims; `None` for a volume that is gone.
     bound: Vec<Option<(Arc<Row>, Object)>>,
-    /// The claims that are met where it goes, the smallest first: what is left of the volumes is left for the larger.
+    /// The claims that wait for its node, the smallest first, so that small claims do not take large volumes.
     open: Vec<WaitingClaim<'w>>,
-    /// Another pod uses a claim that is for one pod alone.
+    /// Whether another pod uses a ReadWriteOncePod claim.
     is_in_use: bool,
 }
 
@@ -161,7 +160,7 @@ impl<'w> PodStorage<'w> {
         met.into_iter().filter_map(settle).collect()
     }
 
-    /// The volume of each open claim on a node, none for one that is to be made; none at all where one cannot be met.
+    /// The volume of each open claim on a node, without one for a claim to be provisioned; `None` when a claim cannot be met.
     fn met_on(&self, node: &Row) -> Option<Vec<(&WaitingClaim<'w>, Option<&VolumeCandidate<'w>>)>> {
         let mut taken: HashSet<&Str> = HashSet::new();
         let mut met = Vec::new();

@@ -1,4 +1,4 @@
-//! LimitRanger: containers that say nothing get a namespace's default requests and limits; what lies outside its bounds is refused.
+//! LimitRanger: gives containers a namespace's default requests and limits, and refuses objects outside its bounds.
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
@@ -8,7 +8,7 @@ use crate::object::{Object, Resource, Status};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Tells what was filled in.
+/// Annotation that lists the defaults that were filled in.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Amounts by resource.

@@ -1,4 +1,4 @@
-//! Admission: what the server adds to and refuses of a write that is well-formed in itself.
+//! Admission: changes and refuses writes that are well-formed in themselves.
 //!
 //! Two tables, as in Kubernetes: plugins that may change the object run before validation, plugins that only refuse after it.
 //! A new plugin is one file and one line.

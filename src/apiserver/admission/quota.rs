@@ -1,4 +1,4 @@
-//! ResourceQuota: what would use more than a namespace may is refused. It is counted as the controller counts it.
+//! ResourceQuota: refuses objects that would exceed a namespace's quota. Usage is counted as the controller counts it.
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;

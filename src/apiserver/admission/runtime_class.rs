@@ -29,7 +29,7 @@ fn refused(request: &AdmissionRequest<'_>, why: &str) -> Status {
     Status::forbidden(request.kind.resource, request.object.name(), why)
 }
 
-/// The class alone says what it takes on top.
+/// Sets the overhead from the class, and refuses any other value.
 fn overhead(request: &mut AdmissionRequest<'_>, class: Option<&Object>) -> ApiResult<()> {
     let given = request
         .object
@@ -64,7 +64,7 @@ fn are_equal(one: &Value, other: &Value) -> bool {
     amounts(one) == amounts(other)
 }
 
-/// Nodes that the class runs on are added to what the pod asks for.
+/// Adds the class's node selector and tolerations to the pod.
 fn schedule(request: &mut AdmissionRequest<'_>, class: &Object) -> ApiResult<()> {
     let labels = class.value_at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);
     for (label, value) in labels.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The pure rules of the pipeline: what happens to metadata, names and generations.
+//! The pure rules of the pipeline: metadata, names, field managers, addresses of Services, and leases of nodes.
 
 pub mod addresses;
 pub mod field_manager;

@@ -18,7 +18,7 @@ const REPORT_SECONDS: i64 = 300;
 /// The conditions that kubelets report.
 const REPORTED: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 
-/// When a node was last heard of; none for one that no control plane of ours runs.
+/// The last heartbeat of a node; `None` for a node that kloop does not run.
 fn last_heard(node: &Object, heard: Time) -> Option<Time> {
     let simulated = node.annotation(RUNTIME) == Some(SIMULATED);
     let runtime = node.text(&["status", "nodeInfo", "containerRuntimeVersion"]).unwrap_or_default();
@@ -33,13 +33,13 @@ fn stopped(node: &Object) -> Option<Time> {
     node.annotation(STOPPED)?.parse().ok()
 }
 
-/// Brings the conditions of a node to the last time that its kubelet said them once more.
+/// Sets the heartbeat times of a node's conditions to the last time that its kubelet would have repeated them.
 pub fn refresh(node: &mut Object, heard: Time) {
     let Some(heard) = last_heard(node, heard) else { return };
     let is_stopped = stopped(node).is_some();
     let conditions = node.0.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten();
     for condition in conditions {
-        // That it is not known is what another said of it, and from when is known only of a node that was stopped.
+        // Unknown is set by the node lifecycle controller, not by the kubelet; its time is known only for a stopped node.
         let is_known = condition["status"] != "Unknown" || is_stopped;
         let is_reported = REPORTED.iter().any(|kind| condition["type"] == *kind) && is_known;
         let known = condition["lastHeartbeatTime"].as_str().and_then(|text| text.parse::<Time>().ok());
@@ -52,7 +52,7 @@ pub fn refresh(node: &mut Object, heard: Time) {
     }
 }
 
-/// The lease of a node; none for one that no control plane of ours runs.
+/// The lease of a node; `None` for a node that kloop does not run.
 pub fn lease_for_node(node: &Object, heard: Time) -> Option<Object> {
     let heard = last_heard(node, heard)?;
     let metadata = &node.0["metadata"];

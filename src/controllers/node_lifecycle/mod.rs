@@ -1,5 +1,5 @@
-//! Nodes that fall silent: their conditions become Unknown, taints keep new pods away, and pods that do not tolerate that
-//! are evicted, node after node; when no node at all answers, nothing is evicted, for then it is the control plane that is cut off.
+//! Nodes without heartbeats: their conditions become Unknown, taints keep new pods away, and pods that do not tolerate the taints
+//! are evicted, node after node. When no node has a heartbeat, nothing is evicted, because then the control plane itself is cut off.
 //!
 //! One loop does what Kubernetes splits over the node lifecycle, taint eviction and TTL controllers.
 

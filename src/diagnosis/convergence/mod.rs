@@ -1,4 +1,4 @@
-//! Has the world become what was asked for? It looks at the World and says what is missing, object by object.
+//! Convergence: compares a World with the specs of its objects, and reports each object that is not as specified.
 
 pub mod reachability;
 

@@ -1,12 +1,12 @@
-//! Services, Ingresses and claims: whether anybody answers, and whether there is what they ask for. What they wait for only on the way
-//! counts as missing, too: it is not as it was asked for yet.
+//! Services, Ingresses and claims: whether a Service has ready endpoints, and whether the objects that they refer to exist. An object that
+//! is only delayed counts as missing, too.
 
 use crate::network::ingress::faults::faults;
 use crate::object::Object;
 use crate::world::{Row, World, storage};
 use std::sync::Arc;
 
-/// Why nobody answers for a Service.
+/// Why a Service has no ready endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoEndpoints {
     /// No pod has its labels, and nothing that is there would make one.
@@ -28,7 +28,7 @@ pub fn is_about_pods(service: &Object) -> bool {
     service.text(&["spec", "type"]) != Some("ExternalName") && service.pairs(&["spec", "selector"]).next().is_some()
 }
 
-/// Why nobody answers for a Service; none when somebody does, or nobody is to.
+/// Why a Service has no ready endpoints; `None` when it has some, or needs none.
 pub fn silence(world: &World, row: &Row) -> Option<NoEndpoints> {
     let service = row.object();
     if !is_about_pods(&service) {

@@ -1,8 +1,8 @@
 //! Filters activity of CronJobs that were not applied out of a preview: their Jobs, pods, and history cleanup.
 //!
-//! Knows: which objects are such a CronJob's, also when they are gone. What had not ended when the film began is not among them: it
-//! may have to make room for what was applied.
-//! Never: leaves out what belongs to anything that was applied. Start reading at [`CronFilter::drives`].
+//! Knows: which objects belong to such a CronJob, also when they are gone. Jobs and pods that ran when the preview began are not filtered,
+//! because applied objects may preempt them.
+//! Never: leaves out an object that belongs to an applied one. Start reading at [`CronFilter::drives`].
 
 use crate::diagnosis::why::owners;
 use crate::object::{Key, Object};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 const CLOCK: &str = "cronjobs.batch";
 
-/// The CronJobs that nobody has applied, and what is theirs.
+/// The CronJobs that were not applied, and their objects.
 pub struct CronFilter {
     applied: Vec<Key>,
     /// Result per object; kept after the object or its owner is gone.
@@ -19,7 +19,7 @@ pub struct CronFilter {
 }
 
 impl CronFilter {
-    /// As it stands when a film begins.
+    /// Makes the filter for a World at the start of a preview.
     pub fn from_world(world: &World, applied: &[Key]) -> CronFilter {
         let mut clockwork = CronFilter { applied: applied.to_vec(), known: HashMap::new() };
         for row in [CLOCK, "jobs.batch", "pods"].into_iter().flat_map(|resource| world.list(resource)) {
@@ -29,7 +29,7 @@ impl CronFilter {
         clockwork
     }
 
-    /// Whether an object is only what the clock of such a CronJob brings about.
+    /// Whether an object exists only because of the schedule of such a CronJob.
     pub fn drives(&mut self, world: &World, key: &Key) -> bool {
         if let Some(known) = self.known.get(key) {
             return *known;

@@ -1,8 +1,8 @@
-//! Preview of an apply: a copy of the state in memory, the real loops run forward on a machine that pretends,
-//! and a clock that is moved by hand. The state that was copied is never touched.
+//! Preview of an apply: runs the real loops over a copy of the state in memory, with a simulated machine and a simulated clock. The
+//! original state is never touched.
 //!
-//! On the pretended machine programs start at once, answer their probes, and end when they are told to; init containers and the
-//! pods of Jobs succeed. What it cannot start is what the real machine could not: images are resolved here and now.
+//! On the simulated machine programs start at once, answer their probes, and end at their stop signal; init containers and the pods of
+//! Jobs succeed. Images are resolved on the real machine, so a container that could not start there does not start in the preview.
 //! Start reading at [`Preview::new`], then [`Preview::run`].
 
 mod cron_filter;
@@ -27,7 +27,7 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Before anything is applied, what is under way in the copy may take so long.
+/// Simulated time in which the copy may finish its pending work before anything is applied.
 const HEAD_START: SignedDuration = SignedDuration::from_secs(5);
 
 /// Simulated time that a program takes to start, and to end after its stop signal.
@@ -37,10 +37,10 @@ const STOP: SignedDuration = SignedDuration::from_millis(200);
 /// Maximum number of unconverged objects to examine per step.
 const FOLLOWED: usize = 50;
 
-/// More ticks than this are no forecast but a loop that never rests.
+/// Maximum number of ticks; more mean that a loop never comes to rest.
 const BEATS: usize = 200_000;
 
-/// Chance is the same each time: two forecasts of one state are equal.
+/// Fixed random seed, so that two previews of one state are equal.
 const SEED: u64 = 5;
 
 /// A copy of a cluster that is run forward.
@@ -50,7 +50,7 @@ pub struct Preview {
     before: BTreeMap<Key, Value>,
     /// Objects that were not converged before.
     missing: HashSet<Key>,
-    /// When the film begins.
+    /// Start of the preview in simulated time.
     begin: Time,
 }
 
@@ -61,7 +61,7 @@ pub struct PreviewResult {
     pub took: SignedDuration,
     /// After how long it was stuck, where it is stuck at the end.
     pub stuck: Option<SignedDuration>,
-    /// Why what was applied stands as it does at the end.
+    /// Explanations of the final state of applied objects.
     pub answers: Vec<CauseChain>,
     /// New objects.
     pub created: Vec<Key>,
@@ -126,7 +126,7 @@ impl Preview {
         at.duration_since(self.begin)
     }
 
-    /// Runs until these objects and all that became of them are as they should be, or for so long. Tells each thing that happens once.
+    /// Runs until these objects and their descendants have converged, or for this simulated time. Logs each action once.
     pub fn run(
         &mut self,
         applied: &[Key],
@@ -294,10 +294,10 @@ fn container(status: &Value) -> Option<(Str, ContainerFacts)> {
     Some((status["name"].as_str()?.into(), ContainerFacts::new(attempt, state)))
 }
 
-/// Kinds that come and go without anybody having asked for them.
+/// Kinds whose objects change without a change of any manifest.
 const CHATTER: [&str; 3] = ["events", "leases.coordination.k8s.io", "nodes"];
 
-/// Every object as far as people say what it is: without its status and the API server's own fields.
+/// Every object with the fields that users set: without its status and the API server's own fields.
 fn objects(world: &World) -> BTreeMap<Key, Value> {
     let said = world.all_rows().filter(|row| !CHATTER.contains(&row.key.resource.0)).map(|row| {
         let mut object = row.object();

@@ -12,7 +12,7 @@ use crate::reconcile::tick::INTERNAL_ERROR;
 use crate::world::{Row, World};
 use std::sync::Arc;
 
-/// The chain of one object. None when there is no such object.
+/// The chain of one object; `None` when there is no such object.
 pub fn explain(world: &mut World, key: &Key, of: &ControlPlaneState) -> Option<CauseChain> {
     let row = world.get(key)?.clone();
     let mut links: Vec<CauseLink> = owners(world, &row).iter().map(|owner| link(world, owner, of)).collect();

@@ -20,7 +20,7 @@ pub struct DryRunResult {
     pub due: Vec<String>,
     /// The refusal of a write, if any.
     pub refused: Option<String>,
-    /// When they look again by themselves.
+    /// When they plan again by themselves.
     pub wake: Option<Time>,
     /// Changes that could make an unschedulable pod schedulable.
     pub hold: Option<SchedulingWait>,
@@ -40,7 +40,7 @@ pub fn responsible(row: &Row) -> &'static str {
     }
 }
 
-/// Whether a loop goes by objects alone. The others go by what machines report, which only the control plane that runs knows.
+/// Whether a loop depends only on objects. The others also depend on reports of machines, which only the running control plane has.
 fn goes_by_objects(each: &Loop) -> bool {
     each.root != "nodes"
         && each.root != autoscaler::ROOT

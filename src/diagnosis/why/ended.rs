@@ -1,5 +1,4 @@
-//! Ends of containers of which the cluster knows more than an exit code: too much memory, a hook that failed, a program that never
-//! started. Their logs tell nothing of it.
+//! Container exits with a known cause that is not in their log: too much memory, a failed hook, a program that never started.
 //!
 //! Knows: which ends these are, and what helps ([`known_end`]). Never: guesses at others. Start reading at [`known_end`].
 

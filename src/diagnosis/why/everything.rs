@@ -1,4 +1,4 @@
-//! Everything that is not as it was asked for, each cause told once.
+//! Explains all objects that are not as specified, each cause once.
 
 use super::relations::owners;
 use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, dry_run, explain, plane};

@@ -1,4 +1,4 @@
-//! Image objects: whether what they are built from could be built. A build that fails leaves what runs alone.
+//! Image objects: whether their build succeeded. A failed build does not affect running containers.
 
 use super::dry_run::with_prospect;
 use super::last_activity::last_told;

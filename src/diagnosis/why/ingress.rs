@@ -1,4 +1,4 @@
-//! Ingresses: whether requests come in, and get to somebody.
+//! Ingresses: whether kloop listens for requests, and whether a Service answers them.
 
 use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState};

@@ -1,9 +1,9 @@
-//! Why is it not as it was asked for? The chain from an object over its owners and children down to its containers: for each link
-//! what is wanted, what is seen, which loop is responsible, what it was refused, when it looks again, and what to do next.
+//! Explains why an object is not as specified: the chain over its owners and children down to its containers. Each link has the wanted and
+//! the observed state, the responsible loop, its last refused write, its next plan, and a remedy.
 //!
-//! Knows: how each kind leads to the next ([`explain`]), and asks the loops themselves what they would do now and what they wait
-//! for ([`dry_run`]): that needs no control plane, because loops are pure.
-//! Never: writes, reads a file, or asks a machine: it goes by a World. Start reading at [`explain`].
+//! Knows: how each kind leads to the next ([`explain`]), and asks the loops themselves for their next writes and waits ([`dry_run`]). That
+//! needs no control plane, because loops are pure.
+//! Never: writes, reads a file, or asks a machine: its only input is a World. Start reading at [`explain`].
 
 mod autoscaler;
 mod chain;
@@ -41,12 +41,12 @@ pub use relations::owners;
 /// Distance of an object from its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ConvergenceState {
-    /// It is as it was asked for.
+    /// It is as specified.
     #[default]
     Converged,
-    /// It is on its way, or waits for what is on its way.
+    /// It makes progress, or waits for an object that does.
     Converging,
-    /// It does not get there unless somebody does something.
+    /// It does not converge unless a user does something.
     Stuck,
 }
 
@@ -72,22 +72,22 @@ pub struct ControlPlaneState {
     pub stopped: Option<i32>,
     /// The controllers that it does not run, by name.
     pub left_out: Vec<String>,
-    /// When one was last heard of.
+    /// The last heartbeat of a control plane.
     pub heard: Option<Time>,
-    /// Pods, by uid, of which processes have ended although their status, which nobody keeps, says that they run.
+    /// Pods, by uid, with processes that have ended although their status, which no control plane updates, says that they run.
     pub lost: HashMap<Str, UnreportedExit>,
     /// Pods, by uid, with a process on this machine that a signal has stopped.
     pub halted: HashMap<Str, StoppedProcess>,
-    /// Whether the process is gone that lets the machine in, although there is something to let in to.
+    /// Whether the gateway does not run although there are Ingresses.
     pub is_closed: bool,
-    /// Whether pods are only pretended, as in a plan: nobody knows what they would use.
+    /// Whether pods are simulated, as in `kloop plan`, so that their usage is not known.
     pub pretends: bool,
 }
 
 /// A pod's exits since its status was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnreportedExit {
-    /// Everything, and nobody knows how.
+    /// All containers, with unknown exit codes.
     All,
     /// These containers, by name; the pod's shim has seen it.
     Some(BTreeMap<Str, ContainerExit>),
@@ -126,7 +126,7 @@ pub struct CauseLink {
     pub by: &'static str,
     /// The last refused write of that loop, or one that would be refused now.
     pub error: Option<String>,
-    /// When the loop looks again by itself.
+    /// When the loop plans again by itself.
     pub wake: Option<Time>,
     /// The remedy.
     pub next: Option<String>,
@@ -138,7 +138,7 @@ pub struct CauseLink {
     pub more: Vec<String>,
     /// The log with further details: the uid of the pod, and the container.
     pub log: Option<(Str, String)>,
-    /// The ports that a container which ends again and again wants: somebody else may have them.
+    /// The declared ports of a container in a crash loop: another process may have them.
     pub ports: Vec<u16>,
     /// The numbers in the command of such a container: one of them may be a port.
     pub numbers: Vec<u16>,
@@ -152,7 +152,7 @@ pub struct CauseLink {
     pub limited: Option<CpuLimitedContainer>,
 }
 
-/// A running container with a CPU limit: whoever can ask the machine finds out whether that holds it back.
+/// A running container with a CPU limit: a caller that can ask the machine checks whether it is throttled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuLimitedContainer {
     /// The uid of the pod, as its node knows it.
@@ -232,7 +232,7 @@ impl CauseChain {
         }
     }
 
-    /// That there is nothing to do, and since when nobody looks after it any more.
+    /// The text for an object with nothing to do, and since when no control plane runs.
     fn nothing(&self) -> String {
         match self.links.iter().find(|link| is_plane(link)) {
             Some(CauseLink { next: Some(run), .. }) => format!(

@@ -1,7 +1,7 @@
 //! Pods that have no node: what each node has against them, and what would really help.
 //!
-//! A thing that one plugin asks for helps only where no other plugin refuses the node, too: the node that needs the fewest things done
-//! is the one that is spoken of. Start reading at [`unbound`], then [`advice`].
+//! A remedy for one plugin helps only on nodes that no other plugin refuses, so the advice is about the node that needs the fewest
+//! remedies. Start reading at [`unbound`], then [`advice`].
 
 use super::dry_run::with_prospect;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, dry_run, node};
@@ -13,7 +13,7 @@ use crate::world::plan::SchedulingWait;
 use crate::world::{Row, World};
 use serde_json::Value;
 
-/// Nobody has given it a node yet.
+/// The link of a pod that the scheduler has not bound.
 pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
     let gates = object.items(&["spec", "schedulingGates"]);
     if !gates.is_empty() {

@@ -158,7 +158,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Everything that earlier leaders have left, by pod uid. Shims are connected to; what dead ones left is killed and settled.
+    /// Returns the pods that earlier leaders started, by uid. Connects to live shims; kills the processes of dead ones and settles their records.
     pub fn inventory(&mut self) -> HashMap<Str, PodFacts> {
         let folders = self.folders();
         let mut found = HashMap::new();
@@ -252,7 +252,7 @@ impl Machine {
         self.network_publisher.order(Notice::Tell(order));
     }
 
-    /// Everything that is to be known of the network has been ordered: what an earlier control plane left beside it goes.
+    /// Drops network configuration of an earlier control plane, after this one has ordered all of its own.
     pub fn run_deferred(&mut self) {
         if !std::mem::replace(&mut self.is_settled, true) {
             self.network_publisher.order(Notice::Settle);

@@ -1,6 +1,6 @@
 //! Removal of the folders of pods and persistent volumes, beside the threads that hold the connections.
 //!
-//! A pod decides how many files there are, so it decides how long their removal takes: nobody may wait for that.
+//! A pod can create any number of files, so their removal can take any time: no other work may wait for it.
 //! Start reading at [`Remover::remove_pod`].
 
 use super::super::{folder, volumes};
@@ -19,7 +19,7 @@ const SELDOM: Duration = Duration::from_secs(300);
 /// A removal does not recurse, so little is enough.
 const STACK: usize = 256 * 1024;
 
-/// Tells how a removal ended; the error says what is left, and why.
+/// Receives the result of a removal; the error says what is left, and why.
 type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 /// The threads that remove folders. They end with it, once the folder at hand is gone.

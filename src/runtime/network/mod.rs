@@ -1,13 +1,13 @@
 //! The pod network: every pod its own address, without root and without network namespaces.
 //!
-//! A pod's programs run under a seccomp filter that tells the pod's shim of each `bind`, `connect` and addressed `sendto`, before the
-//! kernel carries it out. Whoever binds every address, or localhost, gets the pod's own loopback address, so that replicas share
-//! ports; a connection to localhost reaches the pod's own listener, or else the host's; one to a Service's address goes to an endpoint
-//! that is ready at that moment ([`routes`]); what NetworkPolicies deny is refused ([`policies`]). Everything else goes on in the kernel as if nobody had asked.
+//! A pod's programs run under a seccomp filter that notifies the pod's shim of each `bind`, `connect` and addressed `sendto`, before the
+//! kernel carries it out. A `bind` to every address, or to localhost, gets the pod's own loopback address, so that replicas can use the
+//! same port; a connection to localhost reaches the pod's own listener, or else the host's; one to a Service's address goes to an endpoint
+//! that is ready at that moment ([`routes`]); connections that NetworkPolicies deny are refused ([`policies`]). The kernel carries out all
+//! other calls unchanged.
 //!
-//! The call is done by the shim, on a duplicate of the caller's socket. This is no wall: a program that wants to can get around it.
-//! On a machine that keeps low ports for root, those of pods are bound elsewhere (`low_ports`), and `getsockname` still tells the low one.
-//! A machine may keep low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still tells the low one.
+//! The shim makes the call, on a duplicate of the caller's socket. This is no security boundary: a program can bypass it on purpose.
+//! A machine may reserve low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still returns the low one.
 //! Knows: the kernel's side of it ([`filter`], [`seccomp_notify`]), sockets ([`socket_calls`]), what the cluster says ([`tables`]), and what to answer
 //! ([`decide`], which is pure).
 //! Never: asks the control plane anything. Start reading at [`FilterListener::serve`].

@@ -1,14 +1,14 @@
 //! Announces changes to a control plane that has parked this shim.
 //!
-//! Knows: the reports that nobody has received, and when to announce again. An announcement is a datagram with the pod's uid; it is
-//! repeated, less and less often, until the control plane connects. So it may get lost, and the control plane may be replaced.
+//! Knows: the reports that no control plane has received, and when to announce again. An announcement is a datagram with the pod's uid. It is
+//! repeated, less and less often, until a control plane connects, so it may get lost, and the control plane may be replaced.
 
 use super::super::folder;
 use super::super::wire::ShimAnswer;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
-/// Pause after the first announcement that nobody took; doubled each time.
+/// Pause after the first announcement without an answer; doubled each time.
 const RETRY: Duration = Duration::from_millis(20);
 /// Pause after one that was taken.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! Clients that are attached to a running container: they get its output, and what they type is its input.
 //!
-//! As container runtimes do it: input that ends closes the container's own when it was to be read once (`stdinOnce`) and is no
-//! terminal, and else ends the attachment; the container lives on in any case. Who is attached and does not read holds the
-//! container's output up, as a pipe would.
+//! As in container runtimes, the end of a client's input closes the container's input with `stdinOnce` and without a terminal; otherwise it
+//! ends only the attachment. The container keeps running in any case. A client that does not read blocks the container's output, as a
+//! pipe would.
 
 use super::super::pty;
 use super::super::wire::{AttachRequest, ShimAnswer, TerminalSize};
@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 /// Maximum output buffered for an attached client before the container must wait.
 const HELD: usize = 256 * 1024;
 
-/// Somebody in front of a container.
+/// A client that is attached to a container.
 pub struct AttachedClient {
     client: u64,
     /// The container's main process.
@@ -43,7 +43,7 @@ pub struct StdinPipe {
 
 /// Reason for watching a descriptor.
 pub enum WatchedFor {
-    /// Somebody's input or outputs.
+    /// The input or outputs of this client.
     Of(u64),
     /// A container's input.
     Input(i32),
@@ -56,7 +56,7 @@ impl BufferedPipe {
         Ok(BufferedPipe { fd: Some(fd), pending: Vec::new() })
     }
 
-    /// Takes bytes in and passes on what there is room for; nobody at the other end takes them all.
+    /// Queues bytes and writes as many as the pipe accepts; drops them all when the other end is closed.
     fn put(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
         while let Some(fd) = self.fd.as_ref().filter(|_| !self.pending.is_empty()) {
@@ -105,7 +105,7 @@ pub fn send_output_to_all(all: &mut [AttachedClient], live: &LiveContainer, tag:
     all.iter_mut().filter(|one| one.pid == live.process.pid).for_each(|one| one.send_output(tag, bytes));
 }
 
-/// Whether somebody who is attached has so much to read that the container has to wait.
+/// Whether an attached client has so much unread output that the container has to wait.
 pub fn is_held_up(all: &[AttachedClient], live: &LiveContainer) -> bool {
     all.iter().any(|one| one.pid == live.process.pid && one.is_pressed())
 }
@@ -185,7 +185,7 @@ impl Shim {
         }
     }
 
-    /// Lets go of those whose container has ended, and of those who have gone.
+    /// Removes clients whose container has ended or whose connection is closed.
     pub(super) fn settle_attached(&mut self) {
         for one in &mut self.attached {
             if !self.clients.iter().any(|client| client.id == one.client) {

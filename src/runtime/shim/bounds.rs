@@ -1,9 +1,9 @@
-//! Bounds that no control group enforces: looked at, and who is over ends.
+//! Limits that no control group enforces: the shim measures usage, and kills a container that exceeds its limit.
 //!
-//! Memory is that of all processes of a container, without pages of files; at first in the cheapest way, which never tells too little,
-//! and only when that is over in full. Who has too much is killed and counts as OOMKilled. Of a pod with too many processes the
-//! container with the most is killed: killing the newest alone would not end who goes on forking.
-//! A pod without such bounds is never looked at.
+//! Memory is that of all processes of a container, without pages of files. It is first estimated in the cheapest way, which is never too
+//! low, and measured exactly only when the estimate exceeds the limit. A container over its limit is killed and counts as OOMKilled. In a
+//! pod with too many processes the container with the most is killed: killing only the newest process would not stop a fork bomb.
+//! A pod without such limits is never measured.
 
 use super::super::limits::processes;
 use super::super::process::ProcessIdentity;
@@ -11,11 +11,11 @@ use super::super::usage;
 use super::{LiveContainer, Shim, tree};
 use std::time::{Duration, Instant};
 
-/// Between two looks at memory while less than half of it is taken.
+/// Pause between measurements of memory while less than half of the limit is used.
 const CALM: Duration = Duration::from_secs(1);
 /// Otherwise, and before the first one.
 const CLOSE: Duration = Duration::from_millis(100);
-/// Between two looks at the number of processes while it is less than a quarter.
+/// Pause between counts of processes while there are less than a quarter of the limit.
 const FEW: Duration = Duration::from_secs(10);
 
 /// The exceeded limit.

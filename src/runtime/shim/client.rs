@@ -1,4 +1,4 @@
-//! Connections to the shim: lines in, lines out, and nobody is ever waited for.
+//! Connections to the shim: lines in, lines out, without blocking on any client.
 
 use super::super::wire::{self, RequestEnvelope, ShimAnswer};
 use crate::object::io_error_text;
@@ -7,7 +7,7 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
-/// A request longer than this is nobody's.
+/// Maximum length of a request; a longer one is invalid.
 const LONGEST: usize = 8 * 1024 * 1024;
 /// A client that lets this many bytes pile up is disconnected.
 const BACKLOG: usize = 4 * 1024 * 1024;
@@ -29,7 +29,7 @@ pub struct ShimClient {
 }
 
 impl ShimClient {
-    /// A connection that nobody has spoken on.
+    /// Makes a connection without requests so far.
     pub fn new(id: u64, socket: OwnedFd) -> ShimClient {
         let (descriptors, inbox, outbox) = Default::default();
         ShimClient { id, socket, subscribed: false, gone: false, descriptors, inbox, outbox }

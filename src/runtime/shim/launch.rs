@@ -106,13 +106,13 @@ impl LaunchContext<'_> {
     }
 }
 
-/// An attempt whose process is there, with everything around it, and waits for the word to execute its program.
+/// An attempt that is ready to execute its program: its process exists, with its files, pipes and groups, and waits.
 pub struct PreparedAttempt {
     launch: LaunchRequest,
     lines: StdioPipes,
     groups: CgroupEntry,
     gate: Option<ListenerChannel>,
-    /// None when nothing has to be done between fork and exec: then it is not there yet.
+    /// `None` when nothing has to be done between fork and exec; the process is then forked at the start.
     process: Option<spawn::PreparedChild>,
 }
 
@@ -218,7 +218,7 @@ impl PreparedAttempt {
                 .map_err(|error| format!("cannot use its pipes: {error}", error = io_error_text(error)))?;
             Ok((process, streams, stdin))
         };
-        // Nobody would know of it.
+        // Kills the process, because no record of it exists.
         let (process, streams, stdin) = seen().inspect_err(|_| kill_process(pid, Signal::KILL).unwrap_or_default())?;
         Ok(StartedAttempt { launch, process, since, streams, log, stdin, gate })
     }
@@ -231,7 +231,7 @@ pub fn add_term(env: &mut Vec<(String, String)>) {
     }
 }
 
-/// The folder that a container starts in which names none. It may have been given to the user of an attempt before.
+/// Makes the default working folder of a container. An earlier attempt may have changed its owner to the container's user.
 fn make_scratch(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() && rustix::process::geteuid().is_root() => Ok(()),

@@ -1,13 +1,13 @@
 //! The shim: one small process per pod that outlives the control plane.
 //!
 //! Knows: its pod's processes, their pipes, their logs and the record of their starts and ends. One thread, one `poll`.
-//! It is the subreaper of the pod's processes: nothing that a container starts gets away, however it forks.
-//! Never: decides anything about the pod; it does what a leader asks, and refuses leaders of the past and attempts of the past.
+//! It is the subreaper of the pod's processes: no process that a container starts escapes it, however it forks.
+//! Never: decides anything about the pod; it does what a leader asks, and refuses requests of earlier leaders and for earlier attempts.
 //!
-//! SIGHUP and SIGINT are ignored. SIGTERM means that the machine goes down or that somebody ends every kloop process: containers are
-//! left alone, and the shim leaves when the last one has ended. Otherwise it leaves a while after the last one has ended (the record
-//! stays and the next shim goes on from it) unless a container that starts again needs what it holds in memory, or when it is told to
-//! remove the pod.
+//! SIGHUP and SIGINT are ignored. SIGTERM means that the machine shuts down or that a user ends every kloop process: containers keep
+//! running, and the shim exits when the last one has ended. Otherwise it exits a while after the last one has ended, unless a container
+//! that will restart needs volumes or shared memory that the shim keeps; the record stays and the next shim continues from it. It also
+//! exits when a leader orders it to remove the pod.
 //! Shims are forked from the [`zygote`]. Start reading at [`Shim::run`].
 
 mod announcer;
@@ -64,8 +64,8 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Time for which a repeated denied connection is not reported again, and maximum number of different ones to remember.
 const QUIET: Duration = Duration::from_secs(60);
 const DENIED: usize = 64;
-/// Between the first two looks at processes that were killed and are still there, and between any two. The end of each wakes the shim
-/// anyway; a thousand shims that look all the time would keep the kernel from ending them.
+/// First and longest pause between checks of killed processes that still exist. The exit of each wakes the shim anyway; a thousand shims
+/// that check all the time would slow the kernel down in ending them.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(320);
 
@@ -91,7 +91,7 @@ struct LiveContainer {
     stdin: Option<StdinPipe>,
     /// When SIGKILL follows.
     deadline: Option<Instant>,
-    /// The signal that was to end it, when it was one that the first process of a namespace does not hear.
+    /// The stop signal, when the kernel does not deliver it to the first process of a namespace and SIGKILL was sent instead.
     ended_for: Option<Signal>,
     /// Its stop signal, when it was blocked as it was sent.
     sent_stop: Option<SentStop>,
@@ -109,7 +109,7 @@ struct LiveContainer {
     ripe: Option<Instant>,
 }
 
-/// Everything a shim has in its hands.
+/// State of a shim.
 struct Shim {
     pod: PathBuf,
     record: ShimRecord,
@@ -126,7 +126,7 @@ struct Shim {
     guards: Vec<FilterListener>,
     /// Session affinity of the pod as a client of Services.
     affinity: Rc<SessionAffinity>,
-    /// Connections that policies denied, and when that was last told.
+    /// Connections that policies denied, and when each was last reported.
     denied: HashMap<DeniedConnection, Instant>,
     clients: Vec<ShimClient>,
     /// Announces changes while the control plane has parked this shim.
@@ -141,11 +141,11 @@ struct Shim {
     removing: bool,
     /// Interval for checking killed processes.
     kill_pause: Duration,
-    /// Mounts of what has ended, and when they go: the kernel takes its time for that, and its successor comes first.
+    /// Mounts of ended attempts, and when to unmount them: that takes the kernel a while, and the next attempt starts first.
     spent: Vec<(OwnedFd, Instant)>,
-    /// Since when nothing runs and nothing was asked.
+    /// Since when no process has run and no request has come.
     idle: Instant,
-    /// When what no group bounds is looked at; none when there is nothing of the kind.
+    /// When limits without a control group are checked next; `None` when there are none.
     next_look: Option<Instant>,
     /// Base mounts for views of files.
     ground: BaseMountsState,
@@ -327,7 +327,7 @@ impl Shim {
         Ok(ready.map(told).collect())
     }
 
-    /// Tells of connections that policies denied, each once in a while.
+    /// Reports connections that policies denied, each at most once in [`QUIET`].
     fn tell_denied(&mut self) {
         let fresh: Vec<DeniedConnection> = self.guards.iter_mut().filter_map(FilterListener::denied).collect();
         for denial in fresh {
@@ -451,7 +451,7 @@ impl Shim {
         }
     }
 
-    /// Records where a container stands, then tells everybody: what was told is never forgotten.
+    /// Records the state of a container, then sends it to all clients, so that a reported state is never lost.
     fn publish(&mut self, name: &str) {
         self.save();
         if let Some(container) = self.record.containers.get(name) {

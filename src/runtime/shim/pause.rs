@@ -23,7 +23,7 @@ pub struct PauseProcess {
 }
 
 impl PauseProcess {
-    /// None where what it adopts could not be ended: that is no child of its shim's.
+    /// Starts the process; `None` without pidfds, because the shim could not end processes that it adopts and that are not the shim's children.
     fn spawn() -> Result<Option<PauseProcess>, String> {
         if !process::can_be_held() {
             return Ok(None);
@@ -53,7 +53,7 @@ impl PauseProcess {
         &self.said
     }
 
-    /// Takes in what it has said: it was heard.
+    /// Reads and drops its pending signals.
     pub fn drain_signal(&self) {
         let _ = rustix::io::read(&self.said, &mut [0; 64][..]);
     }
@@ -80,7 +80,7 @@ fn serve(say: &OwnedFd) {
         libc::sigprocmask(libc::SIG_SETMASK, &all, ptr::null_mut());
         all
     };
-    // A shim that has died before we asked to die with it hears nothing.
+    // The write fails when the shim has died before the parent death signal was set.
     while rustix::io::write(say, &[0]) != Err(rustix::io::Errno::PIPE) {
         // SAFETY: the set is initialised; no information is asked for.
         unsafe { libc::sigwaitinfo(&all, ptr::null_mut()) };

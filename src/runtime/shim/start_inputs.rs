@@ -1,7 +1,7 @@
 //! The files of the machine that a standby attempt depends on, and that may change before it runs.
 //!
-//! A view that is laid out keeps to what was looked up in it: the program, the folders that the container begins and lives in, what is
-//! bound where. Who builds a program anew while its container runs means the new one to be started. Never: looks into a folder.
+//! A prepared view keeps the files that were resolved for it: the program, the working folder, the sources of bind mounts. When a user
+//! rebuilds a program while its container runs, the next attempt has to start the new one. Never: looks into a folder.
 
 use super::super::wire::LaunchRequest;
 use super::super::{interpreter, volumes};

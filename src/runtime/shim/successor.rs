@@ -1,9 +1,9 @@
 //! Successors: processes that wait to become the next attempt of a container.
 //!
-//! To lay out what a container sees costs more than all the rest of its start, and most who crash are started again at once, by the same
-//! words. So the next attempt of a container that has run for a while is prepared, up to the word that lets it run; that of one which ends
-//! before is prepared while the control plane hears of the end and thinks about it. When the start that comes is not the expected one,
-//! when what it has seen of the machine's files is otherwise by then, or when no start comes soon, nothing of it has ever run.
+//! Making a container's view of files costs more than the rest of its start, and most crashed containers restart at once with the same
+//! request. So the shim prepares the next attempt of a container that has run for a while, up to executing its program. If the container
+//! ends earlier, the shim prepares it while the control plane plans the restart. The standby process is killed, without having executed
+//! the program, when a different start is ordered, when the machine's files that it depends on have changed, or when no start comes soon.
 
 use super::super::process::ProcessIdentity;
 use super::super::wire::LaunchRequest;

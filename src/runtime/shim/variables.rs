@@ -1,6 +1,6 @@
 //! Variables whose values stand in a file of a volume when their container starts (`fileKeyRef`, KEP-3721): lines of `NAME='value'`.
 //!
-//! Until here a mark stands for each value, also where other variables and the command refer to it. Never: reads anything but a file of
+//! The start request has a placeholder for each value, also in other variables and in the command. Never: reads anything but a file of
 //! an emptyDir of the pod.
 
 use super::super::wire::LaunchRequest;

@@ -2,7 +2,7 @@
 //!
 //! Executing this binary again for every pod would cost each shim a millisecond of relocations, and the memory that they dirty.
 //! A fork of a process that has one thread and three megabytes costs a tenth, and its pages stay shared.
-//! The zygote serves one control plane and ends with it. Shims are not its business once they are born.
+//! The zygote serves one control plane and ends with it. It does not manage the shims after their fork.
 
 use super::super::spawn::nothing;
 use super::super::view::base_mounts::BaseMountsState;

@@ -1,4 +1,4 @@
-//! InterPodAffinity: near which pods a pod must be, and near which ones it or they do not want it; in [`score`] what it and they prefer.
+//! InterPodAffinity: required affinity and anti-affinity, of the pod and of pods that exist; [`score`] has the preferred terms.
 
 pub mod score;
 
@@ -54,7 +54,7 @@ impl InterPodAffinity {
         self.near.is_empty() && self.far.is_empty() && self.shunned.is_empty()
     }
 
-    /// The same with what is thought of one node.
+    /// The same, with the hypothetical pods of one node taken into account.
     pub fn thinking(&self, world: &World, row: &Row, node: &CandidateNode<'_>) -> InterPodAffinity {
         let mut other = self.clone();
         for near in other.near.iter_mut().chain(&mut other.far) {

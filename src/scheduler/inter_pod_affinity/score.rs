@@ -23,7 +23,7 @@ pub fn scores(
     };
     let sums: Vec<i64> = nodes.iter().map(|node| liking(node.slot)).collect();
     let (least, most) = (sums.iter().min().copied().unwrap_or(0), sums.iter().max().copied().unwrap_or(0));
-    // Kubernetes rounds down what floats make of it.
+    // Kubernetes computes with floats and rounds down.
     let score = |sum: i64| (100.0 * ((sum - least) as f64 / (most - least) as f64)) as i64;
     sums.into_iter().map(|sum| if most > least { score(sum) } else { 0 }).collect()
 }

@@ -47,7 +47,7 @@ impl PodSpread {
         self.hard.is_empty()
     }
 
-    /// The same with what is thought of one node.
+    /// The same, with the hypothetical pods of one node taken into account.
     pub fn thinking(&self, world: &World, node: &CandidateNode<'_>) -> PodSpread {
         let mut other = self.clone();
         for constraint in &mut other.hard {

@@ -9,7 +9,7 @@ use crate::world::{Row, World};
 /// The label whose domains are single nodes: as many as there are candidates.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Scores of nodes, 0 to 100. None at all when nothing is asked for.
+/// Scores of nodes, 0 to 100. Empty when there are no constraints.
 pub fn scores(
     world: &World,
     (pod, row): (&Object, &Row),
@@ -49,7 +49,7 @@ fn crowds(soft: &[SpreadConstraint], strict: bool, nodes: &[RankedNode]) -> Vec<
     nodes.iter().zip(&ranked).map(|(node, ranked)| ranked.then(|| domain_counts(node.slot))).collect()
 }
 
-/// In how many places these nodes are; nowhere is one, too.
+/// Number of domains of these nodes; nodes without a domain count as one.
 fn places(constraint: &SpreadConstraint, slots: impl Iterator<Item = usize>) -> usize {
     let domains = &constraint.domain_counts.domains;
     let mut seen = vec![false; domains.count + 1];

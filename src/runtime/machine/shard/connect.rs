@@ -20,7 +20,7 @@ impl Shard {
     pub(super) fn pursue(&mut self, uid: &Str) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if let Some(link) = &mut pod.link {
-            // A stop that is sent to somebody else would be forgotten.
+            // Stops are kept until the shim has identified itself; another process at the socket would lose them.
             let stops = if link.greeted { std::mem::take(&mut pod.stops) } else { Vec::new() };
             for (container, attempt, grace) in stops {
                 link.send(self.context.epoch, ShimRequest::Stop { container, attempt, grace });
@@ -37,7 +37,7 @@ impl Shard {
                 pod.remove_by = Some(by);
                 self.look_again(uid, by.saturating_duration_since(Instant::now()));
             }
-            // One that has a record of ours is busy or was stopped; one that has none can only be a stranger.
+            // A silent shim with a record in this format is busy or stopped; without one it is of an incompatible version.
             if !greeted && age < OVERDUE {
                 self.look_again(uid, OVERDUE - age);
             } else if !greeted && folder::read_record(&folder::pod(&self.context.state, uid)).is_none() {
@@ -184,7 +184,7 @@ impl Shard {
         }
     }
 
-    /// Says hello and everything that is wanted.
+    /// Sends the hello and all pending requests.
     pub(super) fn connect(&mut self, uid: &Str, socket: OwnedFd) {
         self.next += 1;
         let token = self.next;

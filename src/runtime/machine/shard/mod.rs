@@ -1,4 +1,4 @@
-//! One of the threads that hold the connections to shims: each pod belongs to one, so what is asked of a pod keeps its order.
+//! One of the threads that hold the connections to shims: each pod belongs to one, so requests to a pod keep their order.
 //!
 //! A pod has pending requests (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
@@ -392,7 +392,7 @@ impl Shard {
             ip: start.ip.to_string(),
         };
         if pod.name.as_ref() != Some(&name) {
-            // The leader before us may have died between the birth of the shim and the first word to it.
+            // The previous leader may have died between the fork of the shim and its first request.
             if let Some(link) = &mut pod.link {
                 link.send(self.context.epoch, ShimRequest::Hello(Some(name.clone())));
             }
@@ -463,7 +463,7 @@ impl Shard {
         (self.context.report)(Report::Usage { pod_uid: uid.clone(), at: wire::moment(wire::now_nanos()), samples });
     }
 
-    /// A pod without a shim has nobody who reads: its next start lays everything out.
+    /// Sends new volume contents to the shim. A pod without a shim needs none: its next start writes all volumes.
     fn refresh(&mut self, uid: &Str, volumes: Vec<Volume>) {
         self.send_or_defer(uid, ShimRequest::Refresh(volumes));
     }

@@ -1,10 +1,10 @@
 //! The gateway: one process for each cluster that answers names and lets the rest of the machine in, and goes on with that while no
 //! control plane runs ("fail static").
 //!
-//! A control plane starts it, tells it everything over a socket ([`GatewayCommand`]), and hears which listeners are open and which could not be opened
-//! ([`GatewayNews`]). When that control plane ends, the gateway keeps what it was told; the next one tells everything anew, and what it did not
-//! tell is dropped once it says [`GatewayCommand::Settled`]. The listening sockets stay open through all of it, unless the next one is of
-//! another build: then the gateway ends and is started anew. Without a control plane it ends when no pod of the cluster lives any more.
+//! A control plane starts it, sends it the whole configuration over a socket ([`GatewayCommand`]), and gets back which listeners are open and
+//! which could not be opened ([`GatewayNews`]). When that control plane ends, the gateway keeps its configuration. The next one sends all of
+//! it again, and [`GatewayCommand::Settled`] drops entries that it did not send. The listening sockets stay open meanwhile, unless the next
+//! control plane is of another build: then the gateway is replaced. Without a control plane it ends when no pod of the cluster runs any more.
 //!
 //! Never: reads an object, or decides where anything leads. Start reading at [`main`]; [`link`] is the control plane's side.
 

@@ -1,8 +1,9 @@
 //! The proxy that lets HTTP in by the rules of Ingresses: a thread of the gateway, from the first Ingress on.
 //!
-//! Knows: what each Ingress lets in and where each Service leads, as they were last ordered ([`IngressState`]); the rest is the matter of
-//! [`listeners`] (listening), [`tls`] (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).
-//! Never: reads an object, or remembers an endpoint from one request to the next, but where a Service keeps its clients. Start reading at [`IngressProxy::admit`].
+//! Knows: the routes of each Ingress and each Service, as last ordered ([`IngressState`]); the rest is in [`listeners`] (listening), [`tls`]
+//! (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).
+//! Never: reads an object, or remembers an endpoint from one request to the next, except for session affinity. Start reading at
+//! [`IngressProxy::admit`].
 
 mod forward;
 mod listeners;

@@ -1,6 +1,6 @@
-//! The way into the cluster for the rest of the machine: a thread that listens where Services are to be found (their addresses, and
-//! their node ports on localhost) and where pods want ports of the machine, and carries connections and datagrams to where they lead.
-//! Pods do not come this way, but for datagrams whose answers have to come from where they were sent.
+//! Proxy from the rest of the machine into the cluster: a thread that listens at the addresses of Services, at their node ports on localhost
+//! and at host ports of pods, and forwards connections and datagrams to endpoints. Pods do not use it, except for datagrams whose answers
+//! have to come from the address that they were sent to.
 //!
 //! A listener goes on listening while its route changes: a client is never refused because of that.
 //! A listener that it may not open (a port below 1024 without root, one that is taken) is reported, and tries again now and then.

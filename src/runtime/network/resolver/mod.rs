@@ -1,8 +1,8 @@
 //! The resolver: a thread of the gateway that answers pods' questions about names, in datagrams and on connections, and asks the
 //! machine's own resolver about names that are none of the cluster's.
 //!
-//! Pods need not know of it: whatever server of the machine they ask at port 53, their shim leads the question here, as long as somebody listens.
-//! Knows: sockets. What is said is the matter of [`message`]; who else is asked, of [`upstream`]. Start reading at [`start`].
+//! Pods need not know its address: their shim redirects queries to any server of the machine at port 53 here, as long as it listens.
+//! Knows: sockets. [`message`] computes the answers; [`upstream`] asks the machine's resolver. Start reading at [`start`].
 
 mod message;
 mod upstream;
