@@ -61,7 +61,7 @@ fn modules_name_only_lower_layers() {
             };
             *named.entry(other).or_default() += 1;
             if other != own && other_layer >= own_layer {
-                wrong.push(source.at(name.line, format!("{own} names {}", name.text())));
+                wrong.push(source.locate(name.line, format!("{own} names {}", name.text())));
             }
         }
     }
@@ -85,7 +85,7 @@ fn spans_are_made_where_time_is_spent() {
         .filter(|source| source.is_in("apiserver") || source.is_in("runtime"))
         .flat_map(|source| {
             let names = source.names.iter().filter(|name| name.is_below("tracing"));
-            names.map(|name| source.at(name.line, name.text()))
+            names.map(|name| source.locate(name.line, name.text()))
         })
         .collect();
     assert_none(&wrong, "spans are made in reconcile, serve, store and cli");

@@ -8,7 +8,7 @@ use super::store_transaction::refused;
 use super::{ApiResult, Transaction};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Resource, Status, Str};
-use crate::store::{ChangeKind, StoreRead, StoredObject};
+use crate::store::{ChangeKind, Snapshot, StoreRead, StoredObject};
 use std::collections::BTreeMap;
 
 /// So many rows are read at once, and of the log.
@@ -59,22 +59,40 @@ struct ChangedObject {
     exists: bool,
 }
 
+/// The store at the revision that a list shows.
+struct ListSnapshot<'a> {
+    snapshot: Snapshot<'a>,
+    revision: u64,
+    /// Objects that have changed since.
+    before: PreviousState,
+}
+
+impl<'a> ListSnapshot<'a> {
+    /// Opens the revision that is wanted, or the newest.
+    fn open(api: &'a Api, listing: &ListRequest<'_>) -> ApiResult<ListSnapshot<'a>> {
+        listing.wanted.check(listing.kind)?;
+        let snapshot = api.store().read().map_err(|error| refused(&error))?;
+        let head = snapshot.revision().map_err(|error| refused(&error))?;
+        let revision = listing.at.unwrap_or(head);
+        if revision > head {
+            return Err(too_large(revision, head));
+        }
+        let before = match revision < head {
+            true => states_at_revision(&snapshot, listing, revision)?,
+            false => PreviousState::new(),
+        };
+        Ok(ListSnapshot { snapshot, revision, before })
+    }
+}
+
 /// Reads a page.
 pub fn page(api: &Api, listing: &ListRequest<'_>) -> ApiResult<ListPage> {
-    listing.wanted.check(listing.kind)?;
-    let snapshot = api.store().read().map_err(|error| refused(&error))?;
-    let head = snapshot.revision().map_err(|error| refused(&error))?;
-    let revision = listing.at.unwrap_or(head);
-    if revision > head {
-        return Err(too_large(revision, head));
-    }
-    let before = if revision < head { states_at_revision(&snapshot, listing, revision)? } else { PreviousState::new() };
-    let is_worked_out = WORKED_OUT.contains(&listing.kind.resource.0);
+    let ListSnapshot { snapshot, revision, before } = ListSnapshot::open(api, listing)?;
     let moved = CountChange::new(&before);
     let (mut objects, whole) = match listing.limit {
         // A snapshot that lives at the same time shows the same.
         None if before.is_empty() && listing.after.is_none() => (api.read_view(|txn| list_all(txn, listing))?, true),
-        _ if is_worked_out => (api.read_view(|txn| list_all(txn, listing))?, true),
+        _ if !is_stored(listing.kind) => (api.read_view(|txn| list_all(txn, listing))?, true),
         limit => (list_limited(&snapshot, listing, before, limit.map(|limit| limit + 1))?, false),
     };
     if whole && let Some((namespace, name)) = listing.after {
@@ -137,15 +155,7 @@ pub fn is_stored(kind: &Kind) -> bool {
 
 /// Reads the next objects of a list, until they have so many bytes. The limit of the list is not looked at.
 pub fn read_rows(api: &Api, listing: &ListRequest<'_>, bytes: usize) -> ApiResult<RowBatch> {
-    listing.wanted.check(listing.kind)?;
-    let snapshot = api.store().read().map_err(|error| refused(&error))?;
-    let head = snapshot.revision().map_err(|error| refused(&error))?;
-    let revision = listing.at.unwrap_or(head);
-    if revision > head {
-        return Err(too_large(revision, head));
-    }
-    let mut before =
-        if revision < head { states_at_revision(&snapshot, listing, revision)? } else { PreviousState::new() };
+    let ListSnapshot { snapshot, revision, mut before } = ListSnapshot::open(api, listing)?;
     let after = listing.after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
     if let Some(after) = &after {
         before = before.split_off(after);

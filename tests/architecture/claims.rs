@@ -122,7 +122,7 @@ fn headers_claim_nothing_that_the_sources_contradict() {
         wrong.extend(unknown.map(|path| format!("{module}: `{path}` is not defined, or elsewhere")));
         for source in product().filter(|source| source.is_in(module)) {
             let names = source.names.iter().filter(|name| contrary.iter().any(|prefix| name.is_below(prefix)));
-            wrong.extend(names.map(|name| source.at(name.line, format!("`{words}`, but {}", name.text()))));
+            wrong.extend(names.map(|name| source.locate(name.line, format!("`{words}`, but {}", name.text()))));
         }
     }
     assert_none(&wrong, "headers say otherwise than the code");
@@ -135,7 +135,7 @@ fn only_the_store_touches_its_file() {
     let mut wrong = Vec::new();
     for source in product().filter(|source| !source.is_in("store")) {
         let names = source.names.iter().filter(|name| name.is_below("rusqlite"));
-        wrong.extend(names.map(|name| source.at(name.line, name.text())));
+        wrong.extend(names.map(|name| source.locate(name.line, name.text())));
     }
     assert_none(&wrong, "SQLite is used by the store alone");
 }
@@ -153,7 +153,7 @@ fn controllers_do_not_call_each_other() {
             }
             _ => false,
         });
-        wrong.extend(calls.map(|name| source.at(name.line, name.text())));
+        wrong.extend(calls.map(|name| source.locate(name.line, name.text())));
     }
     assert_none(&wrong, "controllers meet only in the objects");
 }

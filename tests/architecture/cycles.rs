@@ -27,7 +27,7 @@ fn graph(parent: &[String], dependencies: &[(&'static Source, usize, &'static [S
         };
         let (Some(from), Some(to)) = (from.first(), to.first()) else { continue };
         if from != to {
-            let place = source.at(*line, target.join("::"));
+            let place = source.locate(*line, target.join("::"));
             graph.entry(from.clone()).or_default().entry(to.clone()).or_insert(place);
         }
     }

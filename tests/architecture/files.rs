@@ -10,7 +10,7 @@ const LONGEST: usize = 600;
 fn unsafe_code_is_only_in_runtime() {
     let files = every_file().iter().filter(|source| !source.is_in("runtime"));
     let wrong: Vec<String> =
-        files.flat_map(|source| source.parsed.unsafe_lines.iter().map(|line| source.at(*line, "unsafe"))).collect();
+        files.flat_map(|source| source.parsed.unsafe_lines.iter().map(|line| source.locate(*line, "unsafe"))).collect();
     assert_none(&wrong, "unsafe outside runtime");
 }
 
@@ -28,7 +28,9 @@ fn unsafe_code_has_its_reason_beside_it() {
     for source in every_file() {
         seen += source.parsed.unsafe_lines.len();
         let lines = source.parsed.unsafe_lines.iter().filter(|line| !has_reason(source, **line));
-        wrong.extend(lines.map(|line| source.at(*line, source.text.lines().nth(line - 1).unwrap_or_default().trim())));
+        wrong.extend(
+            lines.map(|line| source.locate(*line, source.text.lines().nth(line - 1).unwrap_or_default().trim())),
+        );
     }
     assert_none(&wrong, "unsafe code without a comment `SAFETY:`");
     assert!(seen > 50, "unsafe code was found: {seen}");

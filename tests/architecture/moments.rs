@@ -33,7 +33,7 @@ fn moments_are_moved_without_overflow() {
     let mut wrong = Vec::new();
     for source in product().filter(|source| COMPUTING.iter().any(|module| source.is_in(module))) {
         let sums = source.parsed.sums.iter().filter(|sum| can_leave_range(sum) && !BY_CLOCK.contains(&&*source.path));
-        wrong.extend(sums.map(|sum| source.at(sum.line, format!("{} and {}", sum.left, sum.right.join("::")))));
+        wrong.extend(sums.map(|sum| source.locate(sum.line, format!("{} and {}", sum.left, sum.right.join("::")))));
     }
     assert_none(&wrong, "moments that can leave their range");
 }

@@ -88,9 +88,9 @@ fn pure_modules_have_no_side_effects() {
     let mut wrong = Vec::new();
     for source in product().filter(|source| is_pure(source)) {
         let names = source.names.iter().filter(|name| is_impure(name));
-        wrong.extend(names.map(|name| source.at(name.line, name.text())));
+        wrong.extend(names.map(|name| source.locate(name.line, name.text())));
         let methods = source.parsed.methods.iter().filter(|(_, name)| IMPURE_METHODS.contains(&&**name));
-        wrong.extend(methods.map(|(line, name)| source.at(*line, format!(".{name}()"))));
+        wrong.extend(methods.map(|(line, name)| source.locate(*line, format!(".{name}()"))));
     }
     assert_none(&wrong, "side effects in pure modules");
 }
@@ -102,7 +102,7 @@ fn pure_modules_name_pure_modules_or_their_own() {
     for source in product().filter(|source| is_pure(source)) {
         let others = source.names.iter().filter(|name| target(name).is_some_and(|module| *module != source.module[0]));
         let impure = others.filter(|name| !target(name).is_some_and(is_pure_module));
-        wrong.extend(impure.map(|name| source.at(name.line, name.text())));
+        wrong.extend(impure.map(|name| source.locate(name.line, name.text())));
     }
     assert_none(&wrong, "pure modules that name impure ones");
 }

@@ -30,8 +30,8 @@ pub struct Named {
 }
 
 impl Source {
-    /// A place in the file, as compilers write it.
-    pub fn at(&self, line: usize, text: impl Display) -> String {
+    /// Writes a place in the file as compilers do, and what is there.
+    pub fn locate(&self, line: usize, text: impl Display) -> String {
         format!("{}:{line}: {text}", self.path)
     }
 

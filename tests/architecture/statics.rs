@@ -52,7 +52,7 @@ fn statics_that_change_are_listed_with_their_reason() {
     }
     let is_listed = |path: &str, item: &str| CHANGING.iter().any(|(file, name, _)| *file == path && *name == item);
     let unlisted = found.iter().filter(|(source, item)| !is_listed(&source.path, &item.name));
-    let unlisted: Vec<String> = unlisted.map(|(source, item)| source.at(item.line, &item.name)).collect();
+    let unlisted: Vec<String> = unlisted.map(|(source, item)| source.locate(item.line, &item.name)).collect();
     assert_none(&unlisted, "statics that change: pass the value as an argument, or list the reason here");
     let is_found = |file: &str, name: &str| found.iter().any(|(source, item)| source.path == file && item.name == name);
     let gone = CHANGING.iter().filter(|(file, name, _)| !is_found(file, name));
@@ -65,7 +65,7 @@ fn statics_are_never_mutable() {
     let mut wrong = Vec::new();
     for source in product() {
         let statics = source.parsed.statics.iter().filter(|item| item.kind == StaticKind::Mutable);
-        wrong.extend(statics.map(|item| source.at(item.line, &item.name)));
+        wrong.extend(statics.map(|item| source.locate(item.line, &item.name)));
     }
     assert_none(&wrong, "static mut");
 }

@@ -31,7 +31,7 @@ fn comments_open_with_a_verb_a_noun_or_a_condition() {
             let Some(text) = pair[1].strip_prefix("//") else { continue };
             let text = text.trim_start_matches(['/', '!', ' ']);
             if OPENINGS.iter().any(|word| text.starts_with(word)) {
-                wrong.push(source.at(index + 1, pair[1]));
+                wrong.push(source.locate(index + 1, pair[1]));
             }
         }
     }
@@ -43,7 +43,7 @@ fn functions_are_not_named_by_a_preposition_or_a_pronoun() {
     let mut wrong = Vec::new();
     for source in every_file() {
         let functions = source.parsed.functions.iter().filter(|function| NAMELESS.contains(&&*function.name));
-        wrong.extend(functions.map(|function| source.at(function.line, &function.name)));
+        wrong.extend(functions.map(|function| source.locate(function.line, &function.name)));
     }
     assert_none(&wrong, "see CONTRIBUTING, Words");
 }
@@ -56,7 +56,7 @@ fn test_names_open_with_their_subject() {
         for function in source.parsed.functions.iter().filter(|function| function.is_test) {
             seen += 1;
             if OPENINGS.iter().any(|word| opens(&function.name, word)) {
-                wrong.push(source.at(function.line, &function.name));
+                wrong.push(source.locate(function.line, &function.name));
             }
         }
     }
@@ -69,7 +69,7 @@ fn public_types_have_names_of_their_own() {
     let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for source in product() {
         for (line, name) in &source.parsed.public_types {
-            places.entry(name).or_default().push(source.at(*line, name));
+            places.entry(name).or_default().push(source.locate(*line, name));
         }
     }
     assert!(places.len() > 300, "types were found: {}", places.len());
