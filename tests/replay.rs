@@ -26,8 +26,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The number of conversations that are replayed at once.
-const AT_ONCE: usize = 2;
+/// The number of conversations that are replayed at once: they mostly wait.
+const AT_ONCE: usize = 4;
 
 /// The actions of the recording of a CronJob that it does not show: it waited for the first success, and suspended it then.
 const UNTIL_FIRED: &str = "kubectl wait --for=jsonpath='{.status.lastSuccessfulTime}' cronjob/tick --timeout=100s && \

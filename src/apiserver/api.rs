@@ -32,7 +32,7 @@ const COMPACTED: usize = 400;
 pub struct Api {
     store: Store,
     actor: String,
-    outside: Env,
+    env: Env,
     /// Whether anything was written.
     wrote: bool,
     /// The kinds of the cluster, as the last commit that this process knows of left them.
@@ -56,26 +56,26 @@ impl Api {
         self
     }
 
-    fn with_store(store: Store, actor: &str, outside: Env) -> Api {
-        Api { store, actor: actor.into(), outside, wrote: false, kinds: KindRegistry::default(), on_wait: None }
+    fn with_store(store: Store, actor: &str, env: Env) -> Api {
+        Api { store, actor: actor.into(), env, wrote: false, kinds: KindRegistry::default(), on_wait: None }
     }
 
     /// A cluster in memory.
     pub fn in_memory(actor: &str) -> std::result::Result<Api, OpenError> {
-        Api::rehearsed(actor, Env::System)
+        Api::in_memory_with(actor, Env::System)
     }
 
     /// A cluster in memory whose time and chance may be pretended.
-    pub fn rehearsed(actor: &str, outside: Env) -> std::result::Result<Api, OpenError> {
-        let mut api = Api::with_store(Store::in_memory()?, actor, outside);
+    pub fn in_memory_with(actor: &str, env: Env) -> std::result::Result<Api, OpenError> {
+        let mut api = Api::with_store(Store::in_memory()?, actor, env);
         api.fill_when_new(Path::new(":memory:"))?;
         Ok(api)
     }
 
     /// Copies a store into memory. Changes of the copy do not reach the store.
-    pub fn copy_of(read: &dyn StoreRead, actor: &str, outside: Env) -> ApiResult<Api> {
-        let mut api = Api::with_store(Store::in_memory().map_err(of_opening)?, actor, outside);
-        let now = api.outside.now();
+    pub fn copy_of(read: &dyn StoreRead, actor: &str, env: Env) -> ApiResult<Api> {
+        let mut api = Api::with_store(Store::in_memory().map_err(of_opening)?, actor, env);
+        let now = api.env.now();
         let wrong = |error: StoreError| refused(&error);
         let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
         for setting in [NETWORK, PROFILES] {
@@ -112,8 +112,8 @@ impl Api {
         let mut network = 0;
         // Some of them may be another cluster's that runs.
         for _ in 0..TRIES {
-            network = 2 + self.outside.random() % 250;
-            if self.outside.is_network_free(network as u8) {
+            network = 2 + self.env.random() % 250;
+            if self.env.is_network_free(network as u8) {
                 break;
             }
         }
@@ -132,8 +132,8 @@ impl Api {
     }
 
     /// The clock and the random numbers that this API uses.
-    pub fn outside(&mut self) -> &mut Env {
-        &mut self.outside
+    pub fn env(&mut self) -> &mut Env {
+        &mut self.env
     }
 
     /// The kinds of the cluster.
@@ -160,7 +160,7 @@ impl Api {
     /// Reads the state as a [`Transaction`], in one snapshot, without writing.
     pub fn read_view<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
-        look(&ReadView { snapshot: &snapshot, kinds: &self.kinds, now: self.outside.now() })
+        look(&ReadView { snapshot: &snapshot, kinds: &self.kinds, now: self.env.now() })
     }
 
     /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed
@@ -245,9 +245,9 @@ impl Api {
 
     /// After a command that wrote: compacts the log of the store a little now and then, since a control plane that would do it may not run.
     pub fn tidy(&mut self) {
-        if self.wrote && self.outside.random().is_multiple_of(TIDIED) {
+        if self.wrote && self.env.random().is_multiple_of(TIDIED) {
             // If others write at the moment, the next command does it.
-            let _ = self.store.compact(&Retention::usual(self.outside.now()), COMPACTED);
+            let _ = self.store.compact(&Retention::usual(self.env.now()), COMPACTED);
         }
     }
 
@@ -263,8 +263,8 @@ impl Api {
         Ok(WriteTxn {
             txn,
             actor,
-            now: self.outside.now(),
-            outside: &mut self.outside,
+            now: self.env.now(),
+            env: &mut self.env,
             network,
             wrote: false,
             committed_kinds: self.kinds.clone(),

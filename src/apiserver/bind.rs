@@ -1,7 +1,7 @@
 //! Bind: a pod gets its node (`pods/binding`).
 
 use super::ApiResult;
-use super::admission::pod_topology;
+use super::admission::pod_topology_labels;
 use super::transaction::{Binding, Transaction};
 use crate::object::edit::{self, TextEdit, ValueChange};
 use crate::object::{Key, Reason, Resource, Status, time};
@@ -9,25 +9,26 @@ use serde_json::json;
 
 /// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
 pub fn bind(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiResult<()> {
-    let prospect = txn.prospect(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
+    let bind_preconditions = txn.bind_preconditions(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
     let refuse = |detail: String| Status::conflict(Resource("pods/binding"), &pod.name, &detail);
-    if !uid.is_empty() && &*prospect.uid != uid {
+    if !uid.is_empty() && &*bind_preconditions.uid != uid {
         return Err(refuse(format!(
             "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            prospect.uid
+            bind_preconditions.uid
         )));
     }
-    if prospect.is_deleting {
+    if bind_preconditions.is_deleting {
         return Err(refuse(format!("pod {} is being deleted, cannot be assigned to a host", pod.name)));
     }
-    if let Some(taken) = &prospect.node {
+    if let Some(taken) = &bind_preconditions.node {
         return Err(refuse(format!("pod {} is already assigned to node {taken:?}", pod.name)));
     }
     if node.is_empty() {
         return Err(Status::new(Reason::Invalid, "target.name: Required value"));
     }
-    let labels = pod_topology::labels(txn, node)?;
-    let binding = Binding { node: node.into(), edits: edits(txn, prospect.generation, node, &labels), labels };
+    let labels = pod_topology_labels::labels(txn, node)?;
+    let binding =
+        Binding { node: node.into(), edits: edits(txn, bind_preconditions.generation, node, &labels), labels };
     if txn.bind_in_text(pod, &binding) {
         return Ok(());
     }

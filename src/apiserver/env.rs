@@ -10,7 +10,7 @@ pub enum Env {
     /// The system's clock and its randomness.
     System,
     /// A clock that is set, and numbers that follow from a seed.
-    Rehearsed {
+    Simulated {
         /// The time.
         now: Time,
         /// State of the random sequence.
@@ -23,7 +23,7 @@ impl Env {
     pub fn now(&self) -> Time {
         match self {
             Env::System => Time::now(),
-            Env::Rehearsed { now, .. } => *now,
+            Env::Simulated { now, .. } => *now,
         }
     }
 
@@ -31,13 +31,13 @@ impl Env {
     pub fn is_network_free(&self, number: u8) -> bool {
         match self {
             Env::System => runtime::is_network_free(number),
-            Env::Rehearsed { .. } => true,
+            Env::Simulated { .. } => true,
         }
     }
 
     /// Sets the pretended clock; the system's stays as it is.
     pub fn set(&mut self, to: Time) {
-        if let Env::Rehearsed { now, .. } = self {
+        if let Env::Simulated { now, .. } = self {
             *now = to;
         }
     }
@@ -46,14 +46,14 @@ impl Env {
     /// retries on a taken name.
     pub fn random(&mut self) -> u64 {
         match self {
-            Env::System => of_the_system(),
-            Env::Rehearsed { seed, .. } => scatter(seed),
+            Env::System => system_random(),
+            Env::Simulated { seed, .. } => splitmix64(seed),
         }
     }
 }
 
 /// A random number of the system's, which is asked for many at a time: each plan and each object takes some.
-fn of_the_system() -> u64 {
+fn system_random() -> u64 {
     thread_local! {
         static STORE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     }
@@ -69,7 +69,7 @@ fn of_the_system() -> u64 {
 }
 
 /// The next number of a sequence (splitmix64).
-fn scatter(seed: &mut u64) -> u64 {
+fn splitmix64(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *seed;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -62,7 +62,7 @@ pub(super) struct WriteTxn<'a> {
     pub txn: Txn<'a>,
     pub actor: String,
     pub now: Time,
-    pub outside: &'a mut Env,
+    pub env: &'a mut Env,
     pub network: u8,
     pub wrote: bool,
     /// The cluster's registry, which takes over what this transaction has learnt once it is committed.
@@ -239,7 +239,7 @@ impl Transaction for WriteTxn<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        self.outside.random()
+        self.env.random()
     }
 
     fn network(&self) -> u8 {

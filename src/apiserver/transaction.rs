@@ -42,7 +42,7 @@ pub trait Transaction {
     }
 
     /// Returns the fields that decide whether a pod may be bound; cheaper than reading the pod.
-    fn prospect(&self, pod: &Key) -> ApiResult<Option<BindPreconditions>> {
+    fn bind_preconditions(&self, pod: &Key) -> ApiResult<Option<BindPreconditions>> {
         Ok(self.get_shared(pod)?.map(|pod| BindPreconditions::from_pod(&pod)))
     }
 

@@ -29,7 +29,7 @@ pub fn is_needed_for(kind: &Kind) -> bool {
 
 fn plane_state(context: &mut CommandContext) -> CliResult<PlaneState> {
     let Some(api) = context.existing()? else { return Ok(PlaneState::NoCluster) };
-    if let Some(leader) = leader::leader_of(api.store().home()) {
+    if let Some(leader) = leader::read_leader(api.store().home()) {
         let is_stopped = i32::try_from(leader).is_ok_and(process::awaits_continue);
         return Ok(if is_stopped { PlaneState::Suspended(leader) } else { PlaneState::Runs });
     }

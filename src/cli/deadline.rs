@@ -48,7 +48,7 @@ impl Deadline {
     pub fn wait(&self) -> bool {
         let left = self.until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
         if (left.is_zero() || self.since.elapsed() >= ARRIVAL)
-            && self.untold.take().is_some_and(|home| leader::leader_of(&home).is_none())
+            && self.untold.take().is_some_and(|home| leader::read_leader(&home).is_none())
         {
             eprintln!("hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)");
         }

@@ -297,7 +297,7 @@ fn wait(context: &mut CommandContext, mut left: Vec<(&'static Kind, Key, String)
         }
         left = still;
         let Some((kind, key, _)) = left.first() else { return Ok(()) };
-        if leader::leader_of(&dir).is_none() {
+        if leader::read_leader(&dir).is_none() {
             context.print_notice(&format!(
                 "hint: {} {:?} is marked for deletion; it goes when a control plane runs (kloop reconcile --watch).",
                 kind.qualified_singular(),

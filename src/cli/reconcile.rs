@@ -363,7 +363,7 @@ fn end(
 /// Prints one line for each thing done.
 fn log_sink(quiet: bool, verbose: bool) -> impl FnMut(&LogLine) {
     move |line: &LogLine| {
-        if quiet || (line.weight == LogLevel::Detail && !verbose) {
+        if quiet || (line.level == LogLevel::Detail && !verbose) {
             return;
         }
         let about = line.about.as_ref().map(|key| format!(" {}", key.path())).unwrap_or_default();
@@ -387,5 +387,5 @@ fn tell_idle(idle: Idle) {
 }
 
 fn print_line(log_sink: &mut dyn FnMut(&LogLine), text: String) {
-    log_sink(&LogLine { at: Time::now(), by: "reconcile", about: None, text, weight: LogLevel::Deed });
+    log_sink(&LogLine { at: Time::now(), by: "reconcile", about: None, text, level: LogLevel::Action });
 }

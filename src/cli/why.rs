@@ -152,7 +152,7 @@ fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
     let meta = |name: &str| crate::store::StoreRead::meta(&snapshot, name).ok().flatten();
     world.settings.network = meta(NETWORK).and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
     let heard: Option<Time> = meta(HEARD).and_then(|text| text.parse().ok());
-    let leader = leader::leader_of(store.home());
+    let leader = leader::read_leader(store.home());
     let runs = leader.is_some();
     let stopped = leader.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| process::awaits_continue(*pid));
     let left_out = meta(LEFT_OUT).unwrap_or_default();
@@ -356,18 +356,18 @@ pub fn page(answer: &CauseChain, now: Time) -> String {
         let told = escape::text(&format!("{:width$}  {}", link.what, sentence(link, now)));
         text.push_str(&format!("{mark} {} {told}\n", coloured(link.standing)));
         // A message that the line already contains is not repeated.
-        let is_news = |deed: &&LastActivity| link.error.as_deref() != Some(&*deed.message);
-        let last = link.last.as_ref().filter(is_news).map(|deed| last(deed, now));
+        let is_news = |activity: &&LastActivity| link.error.as_deref() != Some(&*activity.message);
+        let last = link.last.as_ref().filter(is_news).map(|activity| last(activity, now));
         last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{}\n", "", escape::text(line))));
     }
     format!("{text}{}\n", format!("next: {}", escape::text(&answer.next())).bold())
 }
 
 /// Formats the last activity: `last: ScalingReplicaSet 9s ago: Scaled up replica set web-1 from 0 to 2`.
-fn last(deed: &LastActivity, now: Time) -> String {
-    let ago = time::age(now.duration_since(deed.at).as_secs().max(0));
-    let message = deed.message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    format!("last: {} {ago} ago: {}", deed.reason, one_line(message))
+fn last(activity: &LastActivity, now: Time) -> String {
+    let ago = time::age(now.duration_since(activity.at).as_secs().max(0));
+    let message = activity.message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    format!("last: {} {ago} ago: {}", activity.reason, one_line(message))
 }
 
 fn one_line(text: &str) -> String {
@@ -395,7 +395,7 @@ pub fn answer_value(answer: &CauseChain, now: Time) -> Value {
     let link = |link: &CauseLink| {
         let last = link.last.as_ref();
         let last =
-            last.map(|deed| json!({"reason": deed.reason, "message": deed.message, "at": time::rfc3339(deed.at)}));
+            last.map(|activity| json!({"reason": activity.reason, "message": activity.message, "at": time::rfc3339(activity.at)}));
         json!({
             "what": link.what, "standing": link.standing.word(), "wanted": link.wanted, "seen": link.seen, "loop": link.by,
             "error": link.error, "wake": link.wake.filter(|wake| *wake > now).map(time::rfc3339), "next": link.next, "more": link.more,
@@ -465,8 +465,8 @@ mod tests {
     #[test]
     fn last_activity_is_one_line() {
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
-        let deed = LastActivity { reason: "Failed".into(), message: "\nso  it is:\nlong\nlist".into(), at };
-        assert_eq!(last(&deed, at), "last: Failed 0s ago: so it is:");
+        let activity = LastActivity { reason: "Failed".into(), message: "\nso  it is:\nlong\nlist".into(), at };
+        assert_eq!(last(&activity, at), "last: Failed 0s ago: so it is:");
     }
 
     #[test]

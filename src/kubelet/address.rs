@@ -20,21 +20,21 @@ pub fn pod_address(pod: &LocalPod) -> Option<Str> {
         return Some(ip.into());
     }
     if pod.spec.host_network == Some(true) || !(pod.world.settings.pod_network || pod.simulated) {
-        return Some(of_node(pod).into());
+        return Some(node_address(pod).into());
     }
     let start = hash(&pod.row.uid) % (THIRDS * FOURTHS);
-    let nth = |step| Str::from(nth(pod.world.settings.network, start + step));
+    let address_at = |step| Str::from(address_at(pod.world.settings.network, start + step));
     let looks = match pod.simulated {
         true if pod.world.addresses() > (THIRDS * FOURTHS / 2) as usize => 1,
         true => FEW,
         false => THIRDS * FOURTHS,
     };
-    let free = (0..looks).map(nth).find(|ip| !is_taken(pod, ip));
-    free.or_else(|| pod.simulated.then(|| nth(0)))
+    let free = (0..looks).map(address_at).find(|ip| !is_taken(pod, ip));
+    free.or_else(|| pod.simulated.then(|| address_at(0)))
 }
 
 /// The node's address, for pods on the host's network and for `status.hostIP`.
-pub fn of_node(pod: &LocalPod) -> String {
+pub fn node_address(pod: &LocalPod) -> String {
     let node = pod.spec.node_name.as_deref().and_then(|name| pod.world.find("nodes", "", name));
     let address = node.and_then(|node| node.node()?.address.as_deref());
     address.unwrap_or("127.0.0.1").to_owned()
@@ -55,7 +55,7 @@ fn is_taken(pod: &LocalPod, ip: &str) -> bool {
     pod.world.pods_at(ip).next().is_some() || (!pod.simulated && on_machine())
 }
 
-fn nth(network: u8, place: u32) -> String {
+fn address_at(network: u8, place: u32) -> String {
     let place = place % (THIRDS * FOURTHS);
     format!("127.{network}.{}.{}", 1 + place / FOURTHS, 1 + place % FOURTHS)
 }
@@ -67,7 +67,7 @@ fn hash(text: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, named, pod};
+    use super::super::testing::{TestMachine, named, pod};
     use super::*;
     use serde_json::json;
 
@@ -75,9 +75,9 @@ mod tests {
     fn addresses_stay_in_the_range() {
         let last = THIRDS * FOURTHS - 1;
         for (place, ip) in [(0, "127.77.1.1"), (253, "127.77.1.254"), (254, "127.77.2.1"), (last, "127.77.127.254")] {
-            assert_eq!(nth(77, place), ip);
+            assert_eq!(address_at(77, place), ip);
         }
-        assert_eq!(nth(77, last + 1), "127.77.1.1");
+        assert_eq!(address_at(77, last + 1), "127.77.1.1");
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         machine.settle();
         let second = machine.status()["podIP"].as_str().unwrap().to_owned();
         assert_ne!(second, first);
-        machine.world.remove(&super::super::machine::key("other"));
+        machine.world.remove(&super::super::testing::key("other"));
         machine.reboot();
         machine.run_to(60);
         assert_eq!(machine.status()["podIP"], second.as_str(), "for the whole life");

@@ -100,7 +100,7 @@ pub fn order_builds(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
         let known = pod.world.facts.builds.values().any(|built| built.inputs == inputs)
             || orders.any(|effect| matches!(effect, Effect::Build { image } if image.build.as_ref().is_some_and(|build| build.inputs == inputs)));
         // With the variables of the container, as its start would bring it.
-        let image = start::build(pod, member, member.attempt + 1, ip).ok().and_then(|start| start.brought);
+        let image = start::build(pod, member, member.attempt + 1, ip).ok().and_then(|start| start.requested_image);
         if let Some(image) = image.filter(|_| !known) {
             plan.effects.push(Effect::Build { image: Box::new(image) });
         }

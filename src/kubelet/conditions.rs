@@ -17,27 +17,28 @@ struct ConditionState {
 pub fn pod_conditions(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> Vec<PodCondition> {
     let containers = containers_ready(pod, status);
     let ready = ready(pod, &containers);
-    let verdicts = [ready_to_start(pod, order), initialized(pod, status), ready, containers, yes("PodScheduled")];
+    let verdicts =
+        [ready_to_start(pod, order), initialized(pod, status), ready, containers, true_condition("PodScheduled")];
     let more = restarting(pod, order, status).into_iter().chain(disrupted(pod)).chain(resized(pod));
     let verdicts: Vec<ConditionState> = verdicts.into_iter().chain(more).collect();
     let others = pod.status.conditions.iter().flatten();
     let others = others.filter(|condition| !condition.type_.starts_with("PodResize"));
     let others = others.filter(|condition| verdicts.iter().all(|verdict| verdict.kind != condition.type_)).cloned();
-    let mut conditions: Vec<PodCondition> = verdicts.iter().map(|verdict| written(pod, verdict)).collect();
+    let mut conditions: Vec<PodCondition> = verdicts.iter().map(|verdict| to_pod_condition(pod, verdict)).collect();
     conditions.extend(others);
     conditions
 }
 
-fn yes(kind: &'static str) -> ConditionState {
+fn true_condition(kind: &'static str) -> ConditionState {
     ConditionState { kind, holds: true, reason: None, message: None }
 }
 
-fn no(kind: &'static str, reason: &'static str, message: Option<String>) -> ConditionState {
+fn false_condition(kind: &'static str, reason: &'static str, message: Option<String>) -> ConditionState {
     ConditionState { kind, holds: false, reason: Some(reason), message }
 }
 
 /// The time of the last transition moves only when the condition turns.
-fn written(pod: &LocalPod, verdict: &ConditionState) -> PodCondition {
+fn to_pod_condition(pod: &LocalPod, verdict: &ConditionState) -> PodCondition {
     let status = if verdict.holds { "True" } else { "False" };
     let before = pod.condition(verdict.kind).filter(|before| before.status == status);
     PodCondition {
@@ -58,39 +59,43 @@ fn restarting(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> Option<
     let kind = restart_all::CONDITION;
     let is_begun = || restart_all::is_under_way(pod) && !order.steps.contains(&ContainerAction::Renew);
     restart_all::is_known(pod).then(|| match status.phase.as_deref() {
-        Some("Succeeded") => no(kind, "PodCompleted", None),
-        Some("Failed") => no(kind, "PodFailed", None),
+        Some("Succeeded") => false_condition(kind, "PodCompleted", None),
+        Some("Failed") => false_condition(kind, "PodFailed", None),
         _ if is_begun() => ConditionState {
             reason: Some("RestartAllContainersStarted"),
             message: Some("container exited with restart policy rule".into()),
-            ..yes(kind)
+            ..true_condition(kind)
         },
-        _ => ConditionState { holds: false, ..yes(kind) },
+        _ => ConditionState { holds: false, ..true_condition(kind) },
     })
 }
 
 /// The condition DisruptionTarget, only for a pod that its node evicts.
 fn disrupted(pod: &LocalPod) -> Option<ConditionState> {
     let message = eviction::message(pod)?;
-    Some(ConditionState { reason: Some("TerminationByKubelet"), message: Some(message), ..yes("DisruptionTarget") })
+    Some(ConditionState {
+        reason: Some("TerminationByKubelet"),
+        message: Some(message),
+        ..true_condition("DisruptionTarget")
+    })
 }
 
 /// The condition of a pod while a resize is due.
 fn resized(pod: &LocalPod) -> Option<ConditionState> {
     let (kind, reason, message) = resize::condition(pod)?;
-    Some(ConditionState { reason, message, ..yes(kind) })
+    Some(ConditionState { reason, message, ..true_condition(kind) })
 }
 
 fn ready_to_start(pod: &LocalPod, order: &PodActions) -> ConditionState {
     let kind = "PodReadyToStartContainers";
     let over = !pod.simulated && pod.has_ended();
-    ConditionState { holds: order.ip.is_some() && order.blocked.is_none() && !over, ..yes(kind) }
+    ConditionState { holds: order.ip.is_some() && order.blocked.is_none() && !over, ..true_condition(kind) }
 }
 
 fn initialized(pod: &LocalPod, status: &PodStatus) -> ConditionState {
     let kind = "Initialized";
     if status.phase.as_deref() == Some("Succeeded") {
-        return ConditionState { reason: Some("PodCompleted"), ..yes(kind) };
+        return ConditionState { reason: Some("PodCompleted"), ..true_condition(kind) };
     }
     let statuses = status.init_container_statuses.iter().flatten();
     let members = pod.members.iter().filter(|member| member.role.is_init());
@@ -100,8 +105,8 @@ fn initialized(pod: &LocalPod, status: &PodStatus) -> ConditionState {
     });
     let names: Vec<&str> = incomplete.map(|(status, _)| status.name.as_str()).collect();
     match names.is_empty() {
-        true => yes(kind),
-        false => no(
+        true => true_condition(kind),
+        false => false_condition(
             kind,
             "ContainersNotInitialized",
             Some(format!("containers with incomplete status: [{}]", names.join(" "))),
@@ -112,8 +117,8 @@ fn initialized(pod: &LocalPod, status: &PodStatus) -> ConditionState {
 fn containers_ready(pod: &LocalPod, status: &PodStatus) -> ConditionState {
     let kind = "ContainersReady";
     match status.phase.as_deref() {
-        Some("Succeeded") => return no(kind, "PodCompleted", None),
-        Some("Failed") => return no(kind, "PodFailed", None),
+        Some("Succeeded") => return false_condition(kind, "PodCompleted", None),
+        Some("Failed") => return false_condition(kind, "PodFailed", None),
         _ => {}
     }
     let all: Vec<&ContainerStatus> =
@@ -123,10 +128,12 @@ fn containers_ready(pod: &LocalPod, status: &PodStatus) -> ConditionState {
     let is_ready = |name: &str| all.iter().any(|status| status.name == name && status.ready);
     let unready: Vec<&str> = counted.map(|member| member.spec.name.as_str()).filter(|name| !is_ready(name)).collect();
     match unready.is_empty() {
-        true => yes(kind),
-        false => {
-            no(kind, "ContainersNotReady", Some(format!("containers with unready status: [{}]", unready.join(" "))))
-        }
+        true => true_condition(kind),
+        false => false_condition(
+            kind,
+            "ContainersNotReady",
+            Some(format!("containers with unready status: [{}]", unready.join(" "))),
+        ),
     }
 }
 
@@ -148,21 +155,24 @@ fn ready(pod: &LocalPod, containers: &ConditionState) -> ConditionState {
         })
         .collect();
     match closed.is_empty() {
-        true => yes(kind),
-        false => no(kind, "ReadinessGatesNotReady", Some(closed.join(", "))),
+        true => true_condition(kind),
+        false => false_condition(kind, "ReadinessGatesNotReady", Some(closed.join(", "))),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, pod};
     use serde_json::json;
 
     #[test]
     fn conditions_as_kubernetes_orders_and_words_them() {
         let containers = json!([{"name": "z", "image": "a"}, {"name": "b", "image": "a"}]);
         let mut machine = TestMachine::new(pod(json!({"restartPolicy": "Never", "containers": containers})));
-        machine.act("z", ContainerBehaviour::Exit(5, 0)).act("b", ContainerBehaviour::Exit(9, 0)).run_to(1);
+        machine
+            .set_behaviour("z", ContainerBehaviour::Exit(5, 0))
+            .set_behaviour("b", ContainerBehaviour::Exit(9, 0))
+            .run_to(1);
         let status = machine.status();
         let conditions = status["conditions"].as_array().unwrap();
         let kinds: Vec<_> = conditions.iter().map(|one| one["type"].as_str().unwrap()).collect();

@@ -189,7 +189,7 @@ fn sources_id(member: &PodContainer, step: &ContainerAction, attempt: u32) -> Op
         return image::id(start);
     }
     let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(attempt))?;
-    Some(old.image_id.clone()).filter(|id| image::tells_sources(id))
+    Some(old.image_id.clone()).filter(|id| image::has_source_digest(id))
 }
 
 fn image_id(pod: &LocalPod, member: &PodContainer) -> String {
@@ -204,7 +204,7 @@ fn in_minutes(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, pod};
     use super::in_minutes;
     use serde_json::json;
 
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_refused_image_backs_off_and_keeps_its_message() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "nope:1"}]})));
-        machine.act("c", ContainerBehaviour::Refuse("ErrImagePull")).run_to(1);
+        machine.set_behaviour("c", ContainerBehaviour::Refuse("ErrImagePull")).run_to(1);
         assert_eq!(machine.summary(), "Pending c=ErrImagePull/0");
         machine.run_to(3);
         assert_eq!(machine.summary(), "Pending c=ImagePullBackOff/0");
@@ -227,7 +227,7 @@ mod tests {
         machine.run_to(200);
         let starts = ["0", "10", "30", "70", "150"].map(|second| format!("{second} start c#0"));
         assert_eq!(machine.take_messages(), starts);
-        machine.act("c", ContainerBehaviour::Stay).run_to(320);
+        machine.set_behaviour("c", ContainerBehaviour::Stay).run_to(320);
         assert_eq!(machine.summary(), "Running c+=running/0");
         assert_eq!(machine.reasons()[..5], ["Pulling", "Failed", "Failed", "BackOff", "Failed"]);
     }
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_program_that_cannot_be_run_has_ended() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
-        machine.act("c", ContainerBehaviour::Refuse("StartError")).run_to(1);
+        machine.set_behaviour("c", ContainerBehaviour::Refuse("StartError")).run_to(1);
         assert_eq!(machine.summary(), "Running c=RunContainerError/1");
         assert_eq!(machine.container("c")["state"]["waiting"]["message"], "write it otherwise");
         machine.run_to(5);
@@ -304,7 +304,7 @@ mod tests {
         let init = json!([{"name": "i", "image": "a"}]);
         let spec = json!({"initContainers": init, "containers": [{"name": "c", "image": "a"}]});
         let mut machine = TestMachine::new(pod(spec));
-        machine.act("i", ContainerBehaviour::Exit(1, 0)).run_to(5);
+        machine.set_behaviour("i", ContainerBehaviour::Exit(1, 0)).run_to(5);
         machine.take_messages();
         machine.reboot();
         machine.run_to(10);
@@ -316,7 +316,7 @@ mod tests {
     fn final_phases_stay() {
         let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
         let mut machine = TestMachine::new(pod(spec));
-        machine.act("c", ContainerBehaviour::Exit(1, 0)).run_to(5);
+        machine.set_behaviour("c", ContainerBehaviour::Exit(1, 0)).run_to(5);
         let status = machine.status();
         machine.reboot();
         machine.run_to(1000);

@@ -42,17 +42,17 @@ pub fn carry_out(order: PodActions, pod: &LocalPod, plan: &mut Plan) {
                 attempt: member.attempt,
                 grace_seconds: grace,
             }),
-            ContainerAction::PreStop { grace, .. } => hooks::order_last(pod, member, grace, plan),
+            ContainerAction::PreStop { grace, .. } => hooks::order_pre_stop(pod, member, grace, plan),
             ContainerAction::Keep
             | ContainerAction::Renew
             | ContainerAction::Misconfigured(_)
             | ContainerAction::BackOff { .. } => {}
         }
     }
-    hooks::order(pod, plan);
-    probes::order(pod, plan);
-    eviction::order(pod, plan);
-    resize::order(pod, plan);
+    hooks::order_hooks(pod, plan);
+    probes::order_probes(pod, plan);
+    eviction::watch_storage(pod, plan);
+    resize::order_resizes(pod, plan);
     let Some(ip) = &order.ip.filter(|_| !termination::is_ending(pod)) else { return };
     builds::order_builds(pod, ip, plan);
     if let Some(volumes) = volumes::outdated(pod, ip) {
@@ -202,7 +202,7 @@ fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut PodActions) {
 #[cfg(test)]
 mod tests {
     use super::super::LOOP;
-    use super::super::machine::{ContainerBehaviour, TestMachine, key, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, key, pod};
     use crate::world::WriteVerb;
     use serde_json::json;
 
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn crash_loop_by_kubernetes_clock() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
-        machine.act("c", ContainerBehaviour::Exit(1, 7)).run_to(1300);
+        machine.set_behaviour("c", ContainerBehaviour::Exit(1, 7)).run_to(1300);
         let starts: Vec<_> = machine.take_messages().into_iter().filter(|line| line.contains("start")).collect();
         let expected = [
             "0 start c#0",
@@ -265,10 +265,10 @@ mod tests {
     #[test]
     fn a_long_run_starts_the_backoff_over() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
-        machine.act("c", ContainerBehaviour::Exit(1, 1)).run_to(100);
-        machine.act("c", ContainerBehaviour::Exit(600, 1)).run_to(155);
+        machine.set_behaviour("c", ContainerBehaviour::Exit(1, 1)).run_to(100);
+        machine.set_behaviour("c", ContainerBehaviour::Exit(600, 1)).run_to(155);
         machine.take_messages();
-        machine.act("c", ContainerBehaviour::Exit(1, 1)).run_to(800);
+        machine.set_behaviour("c", ContainerBehaviour::Exit(1, 1)).run_to(800);
         let starts: Vec<_> = machine.take_messages().into_iter().filter(|line| line.contains("start")).collect();
         assert_eq!(starts, ["755 start c#6", "766 start c#7", "787 start c#8"]);
     }
@@ -286,7 +286,7 @@ mod tests {
         for (policy, code, expected) in cases {
             let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a:1"}]});
             let mut machine = TestMachine::new(pod(spec));
-            machine.act("c", ContainerBehaviour::Exit(1, code)).run_to(5);
+            machine.set_behaviour("c", ContainerBehaviour::Exit(1, code)).run_to(5);
             assert_eq!(machine.summary(), expected, "{policy} {code}");
         }
     }
@@ -318,7 +318,7 @@ mod tests {
         let mut changed = machine.pod();
         changed.0["spec"]["ephemeralContainers"] = json!([{"name": "d", "image": "a:1"}]);
         machine.put("pods", changed.0);
-        machine.act("d", ContainerBehaviour::Exit(2, 3)).run_to(20);
+        machine.set_behaviour("d", ContainerBehaviour::Exit(2, 3)).run_to(20);
         assert_eq!(machine.take_messages(), ["0 start i#0", "5 start d#0", "7 d ends 3"]);
         let status = machine.status()["ephemeralContainerStatuses"].clone();
         assert_eq!(status[0]["state"]["terminated"]["exitCode"], 3);
@@ -336,7 +336,7 @@ mod tests {
         for (code, expected) in [(42, "Running c=CrashLoopBackOff/1"), (41, "Failed c=Error/0")] {
             let mut machine =
                 TestMachine::new(pod(json!({"restartPolicy": "Always", "containers": [container.clone()]})));
-            machine.act("c", ContainerBehaviour::Exit(1, code)).run_to(5);
+            machine.set_behaviour("c", ContainerBehaviour::Exit(1, code)).run_to(5);
             assert_eq!(machine.summary(), expected, "{code}");
         }
     }
@@ -349,7 +349,10 @@ mod tests {
             "containers": [{"name": "z", "image": "a"}, {"name": "b", "image": "a"}],
         });
         let mut machine = TestMachine::new(pod(spec));
-        machine.act("i1", ContainerBehaviour::Exit(2, 0)).act("i2", ContainerBehaviour::Exit(3, 0)).settle();
+        machine
+            .set_behaviour("i1", ContainerBehaviour::Exit(2, 0))
+            .set_behaviour("i2", ContainerBehaviour::Exit(3, 0))
+            .settle();
         assert_eq!(
             machine.summary(),
             "Pending i1=running/0 side=PodInitializing/0 i2=PodInitializing/0 b=PodInitializing/0 z=PodInitializing/0"
@@ -383,12 +386,12 @@ mod tests {
             json!({"restartPolicy": policy, "initContainers": init, "containers": [{"name": "c", "image": "a"}]})
         };
         let mut machine = TestMachine::new(pod(spec("Always")));
-        machine.act("i", ContainerBehaviour::Exit(1, 1)).run_to(5);
+        machine.set_behaviour("i", ContainerBehaviour::Exit(1, 1)).run_to(5);
         assert_eq!(machine.summary(), "Pending i=CrashLoopBackOff/1 c=PodInitializing/0");
-        machine.act("i", ContainerBehaviour::Exit(1, 0)).run_to(20);
+        machine.set_behaviour("i", ContainerBehaviour::Exit(1, 0)).run_to(20);
         assert_eq!(machine.summary(), "Running i+=Completed/2 c+=running/0");
         let mut machine = TestMachine::new(pod(spec("Never")));
-        machine.act("i", ContainerBehaviour::Exit(1, 1)).run_to(5);
+        machine.set_behaviour("i", ContainerBehaviour::Exit(1, 1)).run_to(5);
         assert_eq!(machine.summary(), "Failed i=Error/0 c=PodInitializing/0");
     }
 }

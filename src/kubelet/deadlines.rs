@@ -24,7 +24,7 @@ pub fn is_over(pod: &LocalPod) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, pod};
     use serde_json::json;
 
     #[test]
@@ -33,7 +33,7 @@ mod tests {
         let mut machine = TestMachine::new(pod(
             json!({"activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 5, "containers": containers}),
         ));
-        machine.act("c", ContainerBehaviour::Stubborn).run_to(22);
+        machine.set_behaviour("c", ContainerBehaviour::Stubborn).run_to(22);
         assert_eq!(machine.status()["phase"], "Running", "no phase is final while anything runs");
         machine.run_to(60);
         assert_eq!(machine.take_messages(), ["0 start c#0", "20 stop c in 5", "25 c ends 137"]);

@@ -26,11 +26,11 @@ pub fn container_environment(pod: &LocalPod, member: &PodContainer, ip: &str) ->
             variables.push((variable.name.clone(), value));
         }
     }
-    Ok(each_once(variables))
+    Ok(last_of_each_name(variables))
 }
 
 /// Keeps the last variable of each name, at its place.
-fn each_once(variables: Variables) -> Variables {
+fn last_of_each_name(variables: Variables) -> Variables {
     let mut seen = HashSet::new();
     let is_last: Vec<bool> = variables.iter().rev().map(|(name, _)| seen.insert(name.as_str())).collect();
     if is_last.iter().all(|is_last| *is_last) {
@@ -211,7 +211,7 @@ fn variable_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, pod};
+    use super::super::testing::{TestMachine, pod};
     use serde_json::{Value, json};
 
     fn started_with(container: Value, services: bool) -> TestMachine {

@@ -10,9 +10,9 @@ use crate::world::{AttemptEnd, EventType, Memory, Plan, PlannedEvent};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
 /// Adds the events about the changes between the stored and the new status.
-pub fn of_transitions(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Plan) {
+pub fn add_transition_events(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Plan) {
     if pod.simulated {
-        return of_lacking(pod, order, new, plan);
+        return add_start_failure_events(pod, order, new, plan);
     }
     if pod.status.start_time.is_none() {
         let fields = unsupported::fields(&pod.object.0["spec"], "spec").into_iter();
@@ -26,7 +26,7 @@ pub fn of_transitions(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan:
             );
         }
     }
-    of_blocked(pod, order, plan);
+    add_blocked_event(pod, order, plan);
     if new.reason != pod.status.reason && new.reason.as_deref() == Some(deadlines::REASON) {
         plan.event(pod.row, EventType::Normal, deadlines::REASON, deadlines::MESSAGE);
     }
@@ -35,36 +35,36 @@ pub fn of_transitions(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan:
         plan.event(pod.row, EventType::Warning, eviction::REASON, eviction::event(message));
     }
     if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, ContainerAction::Start(_))) {
-        resources::tell_unlimited(pod, plan);
-        resources::tell_on_disk(pod, plan);
-        volumes::tell_shared(pod, plan);
-        volumes::tell_names(pod, plan);
-        security::tell_missing(pod, plan);
-        message::tell_shared(pod, plan);
-        ports::tell_low(pod, plan);
+        resources::report_unenforced_limits(pod, plan);
+        resources::report_volumes_on_disk(pod, plan);
+        volumes::report_shared_paths(pod, plan);
+        volumes::report_unusable_names(pod, plan);
+        security::report_missing_rights(pod, plan);
+        message::report_shared_paths(pod, plan);
+        ports::report_low_ports(pod, plan);
     }
-    ports::tell_denied(pod, plan);
+    ports::report_denied_connections(pod, plan);
     for (member, step) in pod.members.iter().zip(&order.steps) {
-        let mut tell = EventSource { pod, member, plan };
-        tell.started();
-        tell.lost();
+        let mut events = EventSource { pod, member, plan };
+        events.started();
+        events.lost();
         if member.role == ContainerRole::Ephemeral && matches!(step, ContainerAction::Start(_)) {
-            security::tell_powerless(pod, member, tell.plan);
+            security::report_missing_capabilities(pod, member, events.plan);
         }
         if let Some(status) = status_of(new, member) {
-            tell.waiting(status, step);
+            events.waiting(status, step);
         }
         if !pod.is_staged() {
-            tell.throttled();
-            probes::tell_failures(pod, member, tell.plan);
+            events.throttled();
+            probes::report_failures(pod, member, events.plan);
         }
-        tell.stopped(step);
+        events.stopped(step);
     }
 }
 
 /// Events of a simulated pod: only those that explain why it cannot start.
-fn of_lacking(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Plan) {
-    of_blocked(pod, order, plan);
+fn add_start_failure_events(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Plan) {
+    add_blocked_event(pod, order, plan);
     for (member, step) in pod.members.iter().zip(&order.steps) {
         if let (ContainerAction::Misconfigured(_), Some(status)) = (step, status_of(new, member)) {
             EventSource { pod, member, plan }.waiting(status, step);
@@ -73,7 +73,7 @@ fn of_lacking(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Pl
 }
 
 /// Why no container of the pod can be made, once.
-fn of_blocked(pod: &LocalPod, order: &PodActions, plan: &mut Plan) {
+fn add_blocked_event(pod: &LocalPod, order: &PodActions, plan: &mut Plan) {
     let was_blocked = pod.condition("PodReadyToStartContainers").is_some_and(|condition| condition.status == "False");
     if let Some(blocked) = order.blocked.as_ref().filter(|_| !was_blocked) {
         plan.event(pod.row, EventType::Warning, blocked.reason, &*blocked.message);
@@ -117,7 +117,7 @@ impl EventSource<'_, '_> {
             }
             _ => false,
         };
-        if !has_run || self.is_told() {
+        if !has_run || self.is_in_status() {
             return;
         }
         let image = self.member.spec.image.clone().unwrap_or_default();
@@ -155,7 +155,7 @@ impl EventSource<'_, '_> {
     /// Adds an event about CPU throttling, for which Kubernetes has only an alert (CPUThrottlingHigh). It has no numbers, so that equal events
     /// become one.
     fn throttled(&mut self) {
-        if self.member.facts.as_ref().is_none_or(|facts| facts.throttled != ThrottlingState::Untold) {
+        if self.member.facts.as_ref().is_none_or(|facts| facts.throttled != ThrottlingState::Unreported) {
             return;
         }
         let name = &self.member.spec.name;
@@ -168,7 +168,7 @@ impl EventSource<'_, '_> {
     }
 
     /// Whether the stored status shows that this attempt has run.
-    fn is_told(&self) -> bool {
+    fn is_in_status(&self) -> bool {
         let Some(old) = &self.member.old else { return false };
         let same = u32::try_from(old.restart_count) == Ok(self.member.attempt);
         let state = old.state.clone().unwrap_or_default();
@@ -256,7 +256,7 @@ fn waiting_reason(status: &ContainerStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, pod};
+    use super::super::testing::{TestMachine, pod};
     use crate::world::Report;
     use crate::world::usage::{Throttling, UsageSample};
     use serde_json::json;

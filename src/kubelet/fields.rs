@@ -16,7 +16,7 @@ pub fn field(pod: &LocalPod, path: &str, ip: &str) -> Result<String, String> {
         "metadata.annotations" => formatted(&pod.object, "annotations"),
         "spec.nodeName" => pod.spec.node_name.clone().unwrap_or_default(),
         "spec.serviceAccountName" => pod.spec.service_account_name.clone().unwrap_or_default(),
-        "status.hostIP" | "status.hostIPs" => address::of_node(pod),
+        "status.hostIP" | "status.hostIPs" => address::node_address(pod),
         "status.podIP" | "status.podIPs" => ip.to_owned(),
         _ => match subscript(path) {
             Some(("metadata.labels", key)) => pod.object.label(key).unwrap_or_default().to_owned(),

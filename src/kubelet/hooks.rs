@@ -43,7 +43,7 @@ pub fn failed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> 
 }
 
 /// Orders the postStart hooks that are due. Not in the tick in which the pod was written: it would be ordered twice.
-pub fn order(pod: &LocalPod, plan: &mut Plan) {
+pub fn order_hooks(pod: &LocalPod, plan: &mut Plan) {
     for member in pod.members.iter().filter(|member| member.is_starting()) {
         let Some(hook) = member.hook(ProbeKind::PostStart) else { continue };
         match member.probe(ProbeKind::PostStart).and_then(|known| known.since) {
@@ -63,7 +63,7 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
 }
 
 /// Orders the preStop hook of a container that is to end.
-pub fn order_last(pod: &LocalPod, member: &PodContainer, grace: i64, plan: &mut Plan) {
+pub fn order_pre_stop(pod: &LocalPod, member: &PodContainer, grace: i64, plan: &mut Plan) {
     if let Some(hook) = member.hook(ProbeKind::PreStop) {
         plan.effects.push(probes::start_probe(pod, member, ProbeKind::PreStop, ProbeHandler::of_hook(hook), grace));
     }
@@ -112,7 +112,7 @@ fn run_pre_stop(
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, pod};
     use serde_json::{Value, json};
 
     fn machine_with(lifecycle: Value) -> TestMachine {
@@ -174,7 +174,7 @@ mod tests {
         ];
         for (seconds, expected) in table {
             let mut machine = machine_with(json!({"preStop": {"sleep": {"seconds": seconds}}}));
-            machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
+            machine.set_behaviour("c", ContainerBehaviour::Stubborn).run_to(10);
             machine.take_messages();
             machine.delete(30);
             machine.run_to(100);

@@ -9,7 +9,7 @@ use super::{command, image_sources};
 use crate::kinds::image::{Image as Stored, ImageSpec, RESOURCE, pattern, recipe};
 use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
-use crate::world::start::{BuildCommand, StartImage as Brought};
+use crate::world::start::{BuildCommand, StartImage};
 use crate::world::{Row, Start, World};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -107,10 +107,10 @@ impl ImageSettings {
     }
 
     /// Returns the settings that the runtime needs to start the container, with these variables.
-    pub fn start(&self, env: &[(String, String)]) -> Brought {
+    pub fn start(&self, env: &[(String, String)]) -> StartImage {
         let expanded = |words: &[String]| words.iter().map(|word| command::expand(word, env)).collect();
         let spec = &self.stored.spec;
-        Brought {
+        StartImage {
             name: self.stored.metadata.name.clone().unwrap_or_default().into(),
             is_recipe: self.is_recipe,
             state: self.state.clone(),
@@ -173,15 +173,15 @@ fn completed(object: ImageSpec, recipe: &ImageSpec) -> ImageSpec {
 
 /// Returns the settings that the runtime needs from the container's Image object, if there is one, with these
 /// variables.
-pub fn brought(pod: &LocalPod, image: &ImageSettings, env: &[(String, String)]) -> Brought {
-    let mut brought = image.start(env);
+pub fn requested_image(pod: &LocalPod, image: &ImageSettings, env: &[(String, String)]) -> StartImage {
+    let mut requested_image = image.start(env);
     if let Some(sources) = image_sources::settled(pod.world, image.name()) {
-        if let Some(build) = &mut brought.build {
+        if let Some(build) = &mut requested_image.build {
             build.inputs = format!("{} {}", build.inputs, sources.digest);
         }
-        brought.sources = sources.digest;
+        requested_image.sources = sources.digest;
     }
-    brought
+    requested_image
 }
 
 /// The pods on our nodes that use an Image object.
@@ -220,12 +220,12 @@ const MARK: &str = "@sources:";
 
 /// The `imageID` of a container that was started with this.
 pub fn id(start: &Start) -> Option<String> {
-    let sources = start.brought.as_ref().map(|image| &image.sources).filter(|sources| !sources.is_empty())?;
+    let sources = start.requested_image.as_ref().map(|image| &image.sources).filter(|sources| !sources.is_empty())?;
     Some(format!("{}{MARK}{sources}", start.image))
 }
 
 /// Whether this `imageID` contains a digest of watched files.
-pub fn tells_sources(id: &str) -> bool {
+pub fn has_source_digest(id: &str) -> bool {
     id.contains(MARK)
 }
 
@@ -240,12 +240,13 @@ pub fn with_new_sources(pod: &LocalPod, member: &PodContainer) -> Option<String>
 
 /// Returns the current settings when watched files have changed and a build must finish before the container is
 /// stopped.
-pub fn unbuilt(pod: &LocalPod, member: &PodContainer) -> Option<Brought> {
+pub fn unbuilt(pod: &LocalPod, member: &PodContainer) -> Option<StartImage> {
     let of_now = find_settings(pod.world, member.spec.image.as_deref()?)?;
-    let brought = brought(pod, &of_now, &[]);
-    let build = brought.build.as_ref()?;
-    let is_built = pod.world.facts.builds.get(&brought.name).is_some_and(|built| built.went_well(&build.inputs));
-    (!is_built).then_some(brought)
+    let requested_image = requested_image(pod, &of_now, &[]);
+    let build = requested_image.build.as_ref()?;
+    let is_built =
+        pod.world.facts.builds.get(&requested_image.name).is_some_and(|built| built.succeeded_with(&build.inputs));
+    (!is_built).then_some(requested_image)
 }
 
 /// Returns the Image object if a container has to restart now, because watched files have changed and their build is done.
@@ -287,17 +288,17 @@ pub fn is_repaired(pod: &LocalPod, member: &PodContainer) -> bool {
 
 /// The state that the container's image is resolved with now, as [`Start`] has it; empty without an Image object.
 fn state(pod: &LocalPod, image: &str) -> String {
-    find_settings(pod.world, image).map(|image| brought(pod, &image, &[]).tried()).unwrap_or_default()
+    find_settings(pod.world, image).map(|image| requested_image(pod, &image, &[]).tried()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, pod};
     use super::*;
     use crate::world::Report;
     use serde_json::{Value, json};
 
-    fn found(objects: &[(&str, Value)], image: &str) -> Option<Brought> {
+    fn found(objects: &[(&str, Value)], image: &str) -> Option<StartImage> {
         let object = |(name, spec): &(&str, Value)| {
             Object(
                 json!({"apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": {"name": name, "uid": name}, "spec": spec}),
@@ -333,11 +334,16 @@ mod tests {
         let image = best_match([&stored].into_iter(), "postgres:16").expect("it");
         let env: Vec<_> = image.env().collect();
         assert_eq!(env, [("PGDATA".to_owned(), "/data".to_owned()), ("MORE".to_owned(), "1".to_owned())]);
-        let brought = image.start(&env);
-        assert_eq!((&*brought.name, brought.is_recipe, brought.user.as_deref()), ("mine", false, Some("me")));
-        assert_eq!(brought.command, ["postgres", "-c", "fsync=off"]);
-        assert!(brought.entrypoint.is_some_and(|words| words[0] == "sh") && brought.path == image.path());
-        assert_eq!((image.name(), brought.package), ("mine", "postgresql".to_owned()));
+        let requested_image = image.start(&env);
+        assert_eq!(
+            (&*requested_image.name, requested_image.is_recipe, requested_image.user.as_deref()),
+            ("mine", false, Some("me"))
+        );
+        assert_eq!(requested_image.command, ["postgres", "-c", "fsync=off"]);
+        assert!(
+            requested_image.entrypoint.is_some_and(|words| words[0] == "sh") && requested_image.path == image.path()
+        );
+        assert_eq!((image.name(), requested_image.package), ("mine", "postgresql".to_owned()));
     }
 
     #[test]
@@ -348,7 +354,7 @@ mod tests {
         };
         let pod_of_a = || pod(json!({"containers": [{"name": "c", "image": "a:1"}]}));
         let mut refused = TestMachine::new(pod_of_a());
-        refused.act("c", ContainerBehaviour::Refuse("ErrImagePull")).run_to(40);
+        refused.set_behaviour("c", ContainerBehaviour::Refuse("ErrImagePull")).run_to(40);
         assert_eq!(refused.take_messages().last().map(String::as_str), Some("30 start c#0"));
         refused.run_to(45);
         refused.report(Report::Findable { pod_uid: "uid-p".into(), container: "c".into(), attempt: 0 });
@@ -363,11 +369,11 @@ mod tests {
         }
         let mut crashing = TestMachine::new(pod_of_a());
         crashing.put(RESOURCE, object(1));
-        crashing.act("c", ContainerBehaviour::Exit(1, 1)).run_to(50);
+        crashing.set_behaviour("c", ContainerBehaviour::Exit(1, 1)).run_to(50);
         let last = crashing.take_messages().into_iter().rfind(|line| line.contains("start"));
         assert_eq!(last.as_deref(), Some("33 start c#3"));
         crashing.put(RESOURCE, object(2));
-        crashing.act("c", ContainerBehaviour::Stay).run_to(51);
+        crashing.set_behaviour("c", ContainerBehaviour::Stay).run_to(51);
         assert!(crashing.take_messages().contains(&"50 start c#4".to_owned()));
         assert_eq!(crashing.summary(), "Running c+=running/4");
     }

@@ -1,7 +1,7 @@
 //! Laws that hold whatever happens: lost orders, late, lost and repeated reports, restarts of the control plane, reboots.
 
 use super::LOOP;
-use super::machine::{ContainerBehaviour, TestMachine, key, pod};
+use super::testing::{ContainerBehaviour, TestMachine, key, pod};
 use crate::world::{Phase, Report, WriteVerb};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -78,8 +78,8 @@ fn happens(machine: &mut TestMachine, chance: &SimulatedChance) {
         SimulatedChance::Restarts => machine.restart(),
         SimulatedChance::Reboots => machine.reboot(),
         SimulatedChance::Deletes(grace) => {
-            let lives = machine.world.get(&key("p")).is_some_and(|row| row.deletion.is_none());
-            if lives {
+            let is_alive = machine.world.get(&key("p")).is_some_and(|row| row.deletion.is_none());
+            if is_alive {
                 machine.delete(*grace);
             }
         }
@@ -96,7 +96,7 @@ proptest! {
         let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a"}], "initContainers": [
             {"name": "i", "image": "a"}, {"name": "s", "image": "a", "restartPolicy": "Always"}]});
         let mut machine = TestMachine::new(pod(spec));
-        machine.act("i", ContainerBehaviour::Exit(1, 0));
+        machine.set_behaviour("i", ContainerBehaviour::Exit(1, 0));
         let mut witness = InvariantChecker::default();
         for chance in &chances {
             happens(&mut machine, chance);
@@ -170,8 +170,8 @@ fn only_pods_of_our_nodes_and_only_after_the_inventory() {
 #[test]
 fn a_late_report_of_an_old_attempt_changes_nothing() {
     let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
-    machine.act("c", ContainerBehaviour::Exit(1, 1)).run_to(1);
-    machine.act("c", ContainerBehaviour::Stay).run_to(15);
+    machine.set_behaviour("c", ContainerBehaviour::Exit(1, 1)).run_to(1);
+    machine.set_behaviour("c", ContainerBehaviour::Stay).run_to(15);
     let status = machine.status();
     machine.repeat("c", 0);
     machine.report(Report::Removed { pod_uid: "nobody".into() });

@@ -27,7 +27,7 @@ pub struct StaticManifests {
 pub fn read(files: &[ManifestFile], node: &str, before: &BTreeMap<Key, StaticPod>) -> StaticManifests {
     let mut found = StaticManifests::default();
     for (file, text) in files {
-        let pods = text.clone().and_then(|text| of_file(file, &text, node, &mut found.problems));
+        let pods = text.clone().and_then(|text| pods_of_file(file, &text, node, &mut found.problems));
         match pods {
             Ok(pods) => pods.into_iter().for_each(|(key, pod)| add(&mut found, key, pod)),
             Err(problem) => {
@@ -49,10 +49,15 @@ fn add(found: &mut StaticManifests, key: Key, pod: StaticPod) {
     found.pods.insert(key, pod);
 }
 
-fn of_file(file: &str, text: &str, node: &str, problems: &mut Vec<String>) -> Result<Vec<(Key, StaticPod)>, String> {
+fn pods_of_file(
+    file: &str,
+    text: &str,
+    node: &str,
+    problems: &mut Vec<String>,
+) -> Result<Vec<(Key, StaticPod)>, String> {
     let documents = yaml::documents(text).map_err(|error| error.to_string())?;
     let values = documents.iter().flat_map(|document| items(&document.value));
-    values.map(|value| of_manifest(file, value, node, problems)).collect()
+    values.map(|value| static_pod(file, value, node, problems)).collect()
 }
 
 /// An object, or those of a list of them.
@@ -64,7 +69,7 @@ fn items(value: &Value) -> Vec<&Value> {
     }
 }
 
-fn of_manifest(file: &str, value: &Value, node: &str, problems: &mut Vec<String>) -> Result<(Key, StaticPod), String> {
+fn static_pod(file: &str, value: &Value, node: &str, problems: &mut Vec<String>) -> Result<(Key, StaticPod), String> {
     let kind: &Kind = &pod::KIND;
     if value["apiVersion"] != "v1" || value["kind"] != "Pod" {
         let said = |field: &str| value[field].as_str().unwrap_or("none").to_owned();

@@ -45,7 +45,7 @@ pub fn plan(world: &World, key: &Key, hash: &Str, run: StaticPodPlanner, plan: &
         None if !mirror.is_deleting() => delete(mirror, None, "no manifest asks for this static pod any more", plan),
         pod => {
             let first = plan.writes.len();
-            run(world, &as_known(mirror, hash, pod), node, plan);
+            run(world, &mirror_row(mirror, hash, pod), node, plan);
             plan.writes[first..].iter_mut().for_each(|write| as_mirrored(mirror, &mut write.verb));
         }
     }
@@ -82,7 +82,7 @@ fn delete(mirror: &Row, grace: Option<i64>, why: &str, plan: &mut Plan) {
 }
 
 /// Makes the node's row of a static pod: its uid is the hash, its spec is the manifest's while there is one, its status is the mirror's.
-fn as_known(mirror: &Row, hash: &Str, wanted: Option<&StaticPod>) -> Row {
+fn mirror_row(mirror: &Row, hash: &Str, wanted: Option<&StaticPod>) -> Row {
     let mut pod = mirror.object();
     if let Some(wanted) = wanted {
         pod.set(&["spec"], wanted.object.0["spec"].clone());

@@ -49,7 +49,7 @@ mod volumes;
 #[cfg(test)]
 mod invariants;
 #[cfg(test)]
-mod machine;
+mod testing;
 
 pub use restart_policy::again_as_written;
 
@@ -73,7 +73,7 @@ fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
     match report {
         AppliedReport::Pod(key) => vec![key.clone()],
         AppliedReport::Usage(key) => {
-            let is_told = world.facts.pods.named(key).any(|(_, pod)| pod.is_to_be_told_throttled());
+            let is_told = world.facts.pods.named(key).any(|(_, pod)| pod.needs_throttling_report());
             is_told.then(|| key.clone()).into_iter().collect()
         }
         AppliedReport::Image(key) => world.get(key).map(|row| concerns(world, row)).unwrap_or_default(),
@@ -138,7 +138,7 @@ fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
     let Some(pod) = LocalPod::read(world, row, node) else { return plan.wait("the pod cannot be read") };
     let order = containers::decide(&pod);
     let status = status::build(&pod, &order);
-    events::of_transitions(&pod, &order, &status, plan);
+    events::add_transition_events(&pod, &order, &status, plan);
     status::write(&pod, status, &order, plan);
     containers::carry_out(order, &pod, plan);
     termination::finish(&pod, plan);

@@ -17,7 +17,7 @@ pub fn pod_phase(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStat
         () if simulated_pod::crashes(pod) => "Running",
         () => from_statuses(pod, init, main),
     };
-    match is_final(new) && pod.lives() {
+    match is_final(new) && pod.is_alive() {
         true => old,
         false => new,
     }

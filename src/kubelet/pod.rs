@@ -120,8 +120,8 @@ impl LocalPod<'_> {
     }
 
     /// Whether any process of it may run.
-    pub fn lives(&self) -> bool {
-        self.members.iter().any(PodContainer::lives)
+    pub fn is_alive(&self) -> bool {
+        self.members.iter().any(PodContainer::is_alive)
     }
 
     /// Whether the control plane ends, and takes the pod's processes with it.
@@ -143,7 +143,7 @@ impl LocalPod<'_> {
 
 impl PodContainer {
     /// Whether a process of it runs or is starting.
-    pub fn lives(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         matches!(self.state, AttemptState::Starting { .. } | AttemptState::Running { .. })
     }
 

@@ -15,7 +15,7 @@ impl<'a> LocalPod<'a> {
         let Pod { spec, status, .. } = typed::view::<Pod>(&object).ok()?;
         let (spec, status) = (spec?, status.unwrap_or_default());
         let facts = if node.simulated {
-            Some(Cow::Owned(simulated_pod::pretend(world, row, &object, &spec, &status)))
+            Some(Cow::Owned(simulated_pod::simulated_facts(world, row, &object, &spec, &status)))
         } else {
             world.facts.pods.get(&row.uid).map(Cow::Borrowed)
         };

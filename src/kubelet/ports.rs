@@ -10,7 +10,7 @@ use crate::world::{EventType, Memory, Plan, Row, World};
 use serde_json::Value;
 
 /// An event for each declared port that the machine keeps for root: where else it is reached, or that the pod's processes may not bind it.
-pub fn tell_low(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_low_ports(pod: &LocalPod, plan: &mut Plan) {
     let lowest = pod.world.settings.lowest_port;
     let is_on_machine = pod.spec.host_network == Some(true) || !pod.world.settings.pod_network;
     let own = address::pod_address(pod).filter(|_| !is_on_machine);
@@ -49,7 +49,7 @@ fn for_root(lowest: u16, port: u16) -> String {
 
 /// Adds an event for each port that a program of the pod could not bind, declared or not. Declared ports that are reserved for root have
 /// had their event before.
-fn tell_unbound(pod: &LocalPod, plan: &mut Plan) -> bool {
+fn report_unbound_ports(pod: &LocalPod, plan: &mut Plan) -> bool {
     let unbound = pod.facts.iter().flat_map(|facts| &facts.unbound);
     let mut is_any = false;
     for UnboundPort { port, is_udp, holder } in unbound {
@@ -75,9 +75,9 @@ fn tell_unbound(pod: &LocalPod, plan: &mut Plan) -> bool {
 }
 
 /// An event for each connection that NetworkPolicies denied to the pod since the last one, and for each port that it could not bind.
-pub fn tell_denied(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_denied_connections(pod: &LocalPod, plan: &mut Plan) {
     let denied = pod.facts.iter().flat_map(|facts| &facts.denied);
-    let mut is_told = tell_unbound(pod, plan);
+    let mut is_told = report_unbound_ports(pod, plan);
     for denial in denied {
         let server = server(pod.world, &denial.to);
         let direction = if denial.is_egress { "egress" } else { "ingress" };
@@ -111,7 +111,7 @@ fn server(world: &World, to: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, pod};
+    use super::super::testing::{TestMachine, pod};
     use crate::world::Report;
     use crate::world::ingress_routes::UnboundPort;
     use crate::world::policy::DeniedConnection;

@@ -59,7 +59,7 @@ pub fn failed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> 
 
 /// Orders the probes that are due, and wakes the plan for the next ones. A second plan in the same tick orders none, because the orders of
 /// the first become facts only after the commit.
-pub fn order(pod: &LocalPod, plan: &mut Plan) {
+pub fn order_probes(pod: &LocalPod, plan: &mut Plan) {
     let soonest = pod.world.now.later(SignedDuration::from_secs(i64::from(pod.is_staged())));
     for member in &pod.members {
         let AttemptState::Running { since } = member.state else { continue };
@@ -98,7 +98,7 @@ pub fn start_probe(
 }
 
 /// Adds an event for every failure of the container's probes that has none yet.
-pub fn tell_failures(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
+pub fn report_failures(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
     for kind in KINDS.into_iter().chain([ProbeKind::PostStart, ProbeKind::PreStop]) {
         let Some((results, verdict)) = member.probe(kind).and_then(|results| Some((results, results.untold?))) else {
             continue;
@@ -204,7 +204,7 @@ fn port_number(member: &PodContainer, name: &str) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, pod};
     use crate::world::{Effect, ProbeKind, ProbeResult};
     use serde_json::{Value, json};
 
@@ -292,9 +292,9 @@ mod tests {
         let mut machine = probed(json!({"livenessProbe": http(json!({"initialDelaySeconds": 1}))}));
         machine.run_to(0);
         machine.world.now += jiff::SignedDuration::from_secs(1);
-        let plan = |machine: &TestMachine| (super::super::LOOP.plan)(&machine.world, &super::super::machine::key("p"));
+        let plan = |machine: &TestMachine| (super::super::LOOP.plan)(&machine.world, &super::super::testing::key("p"));
         assert_eq!(plan(&machine).effects.len(), 1);
-        let (key, pod) = (super::super::machine::key("p"), machine.pod());
+        let (key, pod) = (super::super::testing::key("p"), machine.pod());
         machine.world.stage(key, Some(pod));
         let again = plan(&machine);
         assert_eq!(
@@ -307,7 +307,7 @@ mod tests {
     fn a_probe_may_bring_its_own_grace() {
         let probe = http(json!({"failureThreshold": 1, "terminationGracePeriodSeconds": 2}));
         let mut machine = probed(json!({"livenessProbe": probe}));
-        machine.act("c", ContainerBehaviour::Stubborn).probe("liveness", false).run_to(1);
+        machine.set_behaviour("c", ContainerBehaviour::Stubborn).probe("liveness", false).run_to(1);
         assert!(machine.take_messages().contains(&"0 stop c in 2".to_owned()));
     }
 
@@ -339,7 +339,7 @@ mod tests {
     fn named_ports_are_numbers_for_the_machine() {
         let machine = probed(json!({"livenessProbe": http(json!({}))}));
         let world = &machine.world;
-        let row = world.get(&super::super::machine::key("p")).unwrap();
+        let row = world.get(&super::super::testing::key("p")).unwrap();
         let pod = super::LocalPod::read(world, row, &world.facts.nodes["n"]).unwrap();
         let probe = pod.members[0].spec.liveness_probe.as_ref().unwrap();
         let handler = super::ProbeHandler::of_probe(probe);
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn a_probe_that_is_not_answered_is_asked_again() {
         let mut machine = probed(json!({"livenessProbe": http(json!({}))}));
-        machine.act("c", ContainerBehaviour::Deaf).run_to(13);
+        machine.set_behaviour("c", ContainerBehaviour::Deaf).run_to(13);
         assert_eq!(machine.take_messages(), ["0 start c#0", "0 liveness ok", "6 liveness ok", "12 liveness ok"]);
     }
 }

@@ -61,7 +61,7 @@ pub fn wants_restart(pod: &LocalPod, member: &PodContainer) -> bool {
 }
 
 /// Orders the resizes that are due.
-pub fn order(pod: &LocalPod, plan: &mut Plan) {
+pub fn order_resizes(pod: &LocalPod, plan: &mut Plan) {
     if deadlines::is_over(pod) {
         return;
     }
@@ -159,7 +159,7 @@ pub fn allocated(pod: &LocalPod, member: &PodContainer) -> Option<BTreeMap<Strin
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, pod};
+    use super::super::testing::{TestMachine, pod};
     use crate::world::Report;
     use serde_json::{Value, json};
 

@@ -32,7 +32,7 @@ pub fn limits(pod: &LocalPod, member: &PodContainer) -> Limits {
 }
 
 /// Adds an event at the pod's first start about limits that this machine cannot enforce.
-pub fn tell_unlimited(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_unenforced_limits(pod: &LocalPod, plan: &mut Plan) {
     let Some(why) = &pod.world.settings.unlimited else { return };
     let is_limited = |resources: Option<&ResourceRequirements>| {
         let caps = caps(resources);
@@ -62,7 +62,7 @@ pub fn most_memory(pod: &LocalPod, volume: &EmptyDirVolumeSource) -> Option<i64>
 }
 
 /// Adds an event at the pod's first start about memory volumes that this machine can only keep on disk.
-pub fn tell_on_disk(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_volumes_on_disk(pod: &LocalPod, plan: &mut Plan) {
     let in_memory =
         |volume: &&Volume| volume.empty_dir.as_ref().is_some_and(|one| one.medium.as_deref() == Some("Memory"));
     let names: Vec<&str> = pod.spec.volumes.iter().flatten().filter(in_memory).map(|volume| &*volume.name).collect();
@@ -122,7 +122,7 @@ fn oom_score(pod: &LocalPod, container: &Container) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, pod};
+    use super::super::testing::{TestMachine, pod};
     use crate::world::limits::GroupLimits;
     use serde_json::{Value, json};
 

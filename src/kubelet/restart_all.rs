@@ -52,7 +52,7 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) -> bool {
         return false;
     }
     let of_pod = || pod.members.iter().enumerate().filter(|(_, member)| member.role != ContainerRole::Ephemeral);
-    for (place, _) in of_pod().filter(|(_, member)| member.lives()) {
+    for (place, _) in of_pod().filter(|(_, member)| member.is_alive()) {
         order.stop(pod, place, 0);
     }
     let pauses: Vec<(usize, i64, Time)> = of_pod().filter_map(|(place, member)| pause(pod, place, member)).collect();
@@ -61,7 +61,7 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) -> bool {
         order.steps[place] = ContainerAction::BackOff { seconds, due };
         order.wakes.push(due);
     }
-    if of_pod().all(|(_, member)| !member.lives()) && pauses.iter().all(|(_, _, due)| *due <= now) {
+    if of_pod().all(|(_, member)| !member.is_alive()) && pauses.iter().all(|(_, _, due)| *due <= now) {
         of_pod().for_each(|(place, _)| order.steps[place] = ContainerAction::Renew);
     }
     true
@@ -82,7 +82,7 @@ pub fn waits(member: &PodContainer) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, pod};
     use serde_json::{Value, json};
 
     fn rule(action: &str, code: i32) -> Value {
@@ -104,13 +104,16 @@ mod tests {
     fn one_end_starts_all_of_them_anew() {
         for policy in ["Never", "Always"] {
             let mut machine = machine(policy);
-            machine.act("i", ContainerBehaviour::Exit(1, 0)).act("side", ContainerBehaviour::Exit(5, 8)).run_to(3);
+            machine
+                .set_behaviour("i", ContainerBehaviour::Exit(1, 0))
+                .set_behaviour("side", ContainerBehaviour::Exit(5, 8))
+                .run_to(3);
             assert_eq!(machine.condition("AllContainersRestarting"), "False");
             machine.take_messages();
             machine.run_to(6);
             let waits = "main=RestartingAllContainers/1 side=RestartingAllContainers/1";
             assert_eq!(machine.summary(), format!("Running i=running/1 {waits}"));
-            machine.act("side", ContainerBehaviour::Stay).run_to(20);
+            machine.set_behaviour("side", ContainerBehaviour::Stay).run_to(20);
             let story = [
                 "6 side ends 8",
                 "6 stop main in 0",
@@ -130,9 +133,12 @@ mod tests {
     #[test]
     fn the_first_rule_that_matches_counts_and_pauses_grow() {
         let mut machine = machine("Always");
-        machine.act("side", ContainerBehaviour::Exit(2, 7)).act("i", ContainerBehaviour::Exit(0, 0)).run_to(3);
+        machine
+            .set_behaviour("side", ContainerBehaviour::Exit(2, 7))
+            .set_behaviour("i", ContainerBehaviour::Exit(0, 0))
+            .run_to(3);
         assert_eq!(machine.summary(), "Running i+=Completed/0 main+=running/0 side+=running/1");
-        machine.act("side", ContainerBehaviour::Exit(2, 8)).run_to(5);
+        machine.set_behaviour("side", ContainerBehaviour::Exit(2, 8)).run_to(5);
         machine.take_messages();
         machine.run_to(70);
         let starts: Vec<String> =
@@ -146,7 +152,7 @@ mod tests {
         spec["initContainers"] = json!([{"name": "side", "image": "a", "restartPolicy": "Always",
             "restartPolicyRules": [rule("RestartAllContainers", 143)]}]);
         let mut machine = TestMachine::new(pod(spec));
-        machine.act("main", ContainerBehaviour::Exit(2, 0)).run_to(30);
+        machine.set_behaviour("main", ContainerBehaviour::Exit(2, 0)).run_to(30);
         assert_eq!(machine.summary(), "Succeeded side=Error/0 main=Completed/0");
         assert_eq!(machine.condition("AllContainersRestarting"), "PodCompleted");
     }

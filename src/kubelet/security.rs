@@ -74,9 +74,9 @@ const USUAL: [&str; 14] = [
 /// Returns the rights of a container; or the message of a `CreateContainerConfigError`.
 pub fn rights(member: &PodContainer) -> Result<ProcessRights, String> {
     let Some(context) = &member.spec.security_context else { return Ok(ProcessRights::default()) };
-    let said = context.capabilities.as_ref().filter(|_| context.privileged != Some(true)).filter(|said| is_said(said));
+    let said = context.capabilities.as_ref().filter(|_| context.privileged != Some(true)).filter(|said| is_set(said));
     Ok(ProcessRights {
-        capabilities: said.map(left).transpose()?,
+        capabilities: said.map(remaining_capabilities).transpose()?,
         no_more: context.allow_privilege_escalation == Some(false),
     })
 }
@@ -102,12 +102,12 @@ pub fn reads_only(container: &Container) -> bool {
     container.security_context.as_ref().is_some_and(|context| context.read_only_root_filesystem == Some(true))
 }
 
-fn is_said(capabilities: &Capabilities) -> bool {
+fn is_set(capabilities: &Capabilities) -> bool {
     capabilities.add.iter().chain(&capabilities.drop).any(|list| !list.is_empty())
 }
 
 /// The remaining capabilities as bits: `ALL` first, then the added, then the dropped ones (containerd: container_create_linux.go).
-fn left(said: &Capabilities) -> Result<u64, String> {
+fn remaining_capabilities(said: &Capabilities) -> Result<u64, String> {
     let (add, drop) = (said.add.as_deref().unwrap_or_default(), said.drop.as_deref().unwrap_or_default());
     let all = |list: &[String]| list.iter().any(|name| name.eq_ignore_ascii_case("ALL"));
     let mut left = match (all(add), all(drop)) {
@@ -131,7 +131,7 @@ fn bit(name: &str) -> Option<u64> {
 }
 
 /// Adds an event at a pod's first start about settings that only root could apply.
-pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_missing_rights(pod: &LocalPod, plan: &mut Plan) {
     for member in pod.members.iter().filter(|member| reads_only(&member.spec) && filesystem::sees_machine(pod, member))
     {
         let message = format!(
@@ -141,12 +141,12 @@ pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
         plan.event(pod.row, EventType::Warning, "FilesystemWritable", message);
     }
     for member in pod.members.iter().filter(|member| member.role != ContainerRole::Ephemeral) {
-        tell_powerless(pod, member, plan);
+        report_missing_capabilities(pod, member, plan);
     }
 }
 
 /// Adds an event at a container's first start about capabilities that it asks for and does not get.
-pub fn tell_powerless(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
+pub fn report_missing_capabilities(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
     let (me, _) = pod.world.settings.runs_as;
     let Some(context) = member.spec.security_context.as_ref().filter(|_| me != 0) else { return };
     let adds = |context: &SecurityContext| {
@@ -167,7 +167,7 @@ pub fn tell_powerless(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, pod};
+    use super::super::testing::{TestMachine, pod};
     use serde_json::{Value, json};
 
     fn machine(runs_as: u32, context: Value) -> TestMachine {

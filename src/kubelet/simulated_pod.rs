@@ -40,7 +40,7 @@ pub fn script(pod: &Object, spec: &PodSpec, role: ContainerRole) -> Option<Simul
 }
 
 /// Returns the facts that the simulated machine reports about a pod.
-pub fn pretend(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &PodStatus) -> PodFacts {
+pub fn simulated_facts(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &PodStatus) -> PodFacts {
     let started = status.start_time.as_ref().map_or_else(|| api_time(world.now).0, |time| time.0);
     let init = spec.init_containers.iter().flatten().map(|container| {
         let role =
@@ -54,13 +54,13 @@ pub fn pretend(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &
     let statuses = [&status.init_container_statuses, &status.container_statuses];
     let containers = all.chain(added).map(|(name, role)| {
         let old = statuses.into_iter().flatten().flatten().find(|status| status.name == name);
-        let began = began(world.now, started, old);
+        let start_time = start_time(world.now, started, old);
         if role == ContainerRole::Main && annotation_of_ours(pod, "crash") == Some("true") {
-            return (name.into(), crashed(world, spec, began));
+            return (name.into(), crashed(world, spec, start_time));
         }
-        let state = state(world.now, began, script(pod, spec, role));
+        let state = state(world.now, start_time, script(pod, spec, role));
         let probes = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness, ProbeKind::PostStart];
-        let content = ProbeFacts { successes: i32::MAX, last: Some(began), ..ProbeFacts::default() };
+        let content = ProbeFacts { successes: i32::MAX, last: Some(start_time), ..ProbeFacts::default() };
         let probes = probes.into_iter().map(|kind| (kind, content.clone())).collect();
         (name.into(), ContainerFacts { probes, ..ContainerFacts::new(0, state) })
     });
@@ -87,7 +87,7 @@ pub fn next_wake(pod: &LocalPod) -> Option<Time> {
 }
 
 /// When a container's first attempt began: with the pod, unless it had to wait.
-fn began(now: Time, started: Time, old: Option<&ContainerStatus>) -> Time {
+fn start_time(now: Time, started: Time, old: Option<&ContainerStatus>) -> Time {
     let Some(state) = old.and_then(|old| old.state.as_ref()) else { return started };
     let told = |at: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| at.as_ref().map(|at| at.0);
     let running = state.running.as_ref().map(|running| told(&running.started_at));
@@ -100,7 +100,7 @@ fn began(now: Time, started: Time, old: Option<&ContainerStatus>) -> Time {
 }
 
 /// A container that ends with code 1 in the moment in which it is started, and where its restarts have got to by now.
-fn crashed(world: &World, spec: &PodSpec, began: Time) -> ContainerFacts {
+fn crashed(world: &World, spec: &PodSpec, start_time: Time) -> ContainerFacts {
     let ended = |at: Time| AttemptEnd {
         code: 1,
         signal: None,
@@ -110,7 +110,7 @@ fn crashed(world: &World, spec: &PodSpec, began: Time) -> ContainerFacts {
         finished: at,
     };
     let restarts = spec.restart_policy.as_deref() != Some("Never");
-    let (mut attempt, mut end, mut last) = (0, ended(began), None);
+    let (mut attempt, mut end, mut last) = (0, ended(start_time), None);
     loop {
         let pause = backoff::restart(&world.settings, attempt, &end, last.as_ref());
         let due = end.finished.later(SignedDuration::from_secs(pause));
@@ -123,12 +123,12 @@ fn crashed(world: &World, spec: &PodSpec, began: Time) -> ContainerFacts {
 
 /// Removes the simulated facts of containers that could not have been started, because an object that the pod names is missing.
 pub fn hold_back(pod: &mut LocalPod) {
-    let names_any = pod.members.iter().any(|member| refers(&member.spec)) || names_volumes(&pod.spec);
+    let names_any = pod.members.iter().any(|member| has_references(&member.spec)) || names_volumes(&pod.spec);
     if !names_any {
         return;
     }
     let held = held_containers(pod);
-    if !held.is_empty() && !is_carefree(pod) {
+    if !held.is_empty() && !ignores_missing_references(pod) {
         // Without its volumes there is no pod at all on the machine.
         pod.facts = pod.facts.take().filter(|_| held.len() < pod.members.len());
         held.into_iter().for_each(|place| pod.members[place].reset(pod.world.now));
@@ -148,7 +148,7 @@ fn held_containers(pod: &mut LocalPod) -> Vec<usize> {
     }
     let mut held = Vec::new();
     for (place, member) in pod.members.iter().enumerate().filter(|(_, member)| !has_begun(member)) {
-        if refers(&member.spec) && environment::container_environment(pod, member, "").is_err() {
+        if has_references(&member.spec) && environment::container_environment(pod, member, "").is_err() {
             held.push(place);
             if member.role.is_init() {
                 // No container after it has been started.
@@ -167,7 +167,7 @@ fn waits(old: &ContainerStatus) -> bool {
 }
 
 /// Whether a container's environment names ConfigMaps or Secrets.
-fn refers(container: &Container) -> bool {
+fn has_references(container: &Container) -> bool {
     let sources = container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref());
     container.env_from.as_ref().is_some_and(|from| !from.is_empty())
         || sources.into_iter().any(|from| from.config_map_key_ref.is_some() || from.secret_key_ref.is_some())
@@ -188,7 +188,7 @@ fn names_volumes(spec: &PodSpec) -> bool {
 }
 
 /// Whether the node starts its pods whatever they lack.
-fn is_carefree(pod: &LocalPod) -> bool {
+fn ignores_missing_references(pod: &LocalPod) -> bool {
     let node = pod.spec.node_name.as_deref().and_then(|name| pod.world.find("nodes", "", name));
     node.is_some_and(|node| node.body().annotation(MISSING) == Some("ignore"))
 }
@@ -220,7 +220,7 @@ pub fn shape(pod: &LocalPod, member: &PodContainer, mut status: ContainerStatus)
     if annotation(&pod.object, "ready") == Some("false") {
         status.ready = false;
     }
-    if stands_crashed(&pod.object) {
+    if asks_to_crash(&pod.object) {
         let waiting = ContainerStateWaiting { reason: Some("CrashLoopBackOff".into()), message: None };
         status.state = Some(ApiState { waiting: Some(waiting), ..ApiState::default() });
         status.ready = false;
@@ -232,10 +232,10 @@ pub fn shape(pod: &LocalPod, member: &PodContainer, mut status: ContainerStatus)
 
 /// Whether the pod stays in a crash loop; its phase is Running all the same.
 pub fn crashes(pod: &LocalPod) -> bool {
-    pod.simulated && stands_crashed(&pod.object)
+    pod.simulated && asks_to_crash(&pod.object)
 }
 
-fn stands_crashed(pod: &Object) -> bool {
+fn asks_to_crash(pod: &Object) -> bool {
     pod.annotation("fake/crash") == Some("true")
 }
 
@@ -249,7 +249,7 @@ fn annotation<'a>(pod: &'a Object, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, key, pod};
+    use super::super::testing::{TestMachine, key, pod};
     use serde_json::{Value, json};
 
     fn simulated(annotations: Value, policy: &str) -> Value {

@@ -31,7 +31,9 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
         container: spec.name.as_str().into(),
         attempt,
         image: name,
-        brought: image.as_ref().map(|image| image::brought(pod, image, &[&of_image[..], &env].concat())),
+        requested_image: image
+            .as_ref()
+            .map(|image| image::requested_image(pod, image, &[&of_image[..], &env].concat())),
         manifest_dir: pod.object.annotation(MANIFEST_DIR).map(str::to_owned),
         command: expanded(&spec.command),
         args: expanded(&spec.args),
@@ -61,7 +63,7 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, pod};
+    use super::super::testing::{TestMachine, pod};
     use serde_json::{Value, json};
 
     fn machine(spec: Value) -> TestMachine {

@@ -18,7 +18,7 @@ pub fn build(pod: &LocalPod, order: &PodActions) -> PodStatus {
     if let Some(message) = eviction::rejection(pod) {
         return rejected(pod, message);
     }
-    let host_ip = status.host_ip.take().unwrap_or_else(|| address::of_node(pod));
+    let host_ip = status.host_ip.take().unwrap_or_else(|| address::node_address(pod));
     let init = container_status::container_statuses(pod, order, ContainerRole::is_init);
     let mut main = container_status::container_statuses(pod, order, |role| role == ContainerRole::Main);
     status.phase = Some(phase::pod_phase(pod, &init, &main).into());
@@ -117,7 +117,7 @@ fn change_reason(old: &PodStatus, new: &PodStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{ContainerBehaviour, TestMachine, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, pod};
     use super::process_ids::ANNOTATION;
     use serde_json::json;
 
@@ -126,7 +126,7 @@ mod tests {
         let spec =
             json!({"containers": [{"name": "a", "image": "a"}, {"name": "b", "image": "b"}], "restartPolicy": "Never"});
         let mut machine = TestMachine::new(pod(spec.clone()));
-        machine.act("a", ContainerBehaviour::Exit(5, 0)).act("b", ContainerBehaviour::Exit(9, 0));
+        machine.set_behaviour("a", ContainerBehaviour::Exit(5, 0)).set_behaviour("b", ContainerBehaviour::Exit(9, 0));
         for (second, ids) in [(1, Some("a=1,b=2")), (6, Some("b=2")), (10, None)] {
             machine.run_to(second);
             assert_eq!(machine.pod().annotation(ANNOTATION), ids, "after {second} s");

@@ -23,7 +23,7 @@ pub fn plan(world: &World, key: &Key, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, key, pod};
+    use super::super::testing::{TestMachine, key, pod};
     use serde_json::json;
 
     #[test]

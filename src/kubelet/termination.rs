@@ -45,7 +45,7 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) {
         None => pod.grace_seconds(),
     };
     for (place, member) in pod.members.iter().enumerate() {
-        if member.lives() && (has_turn(pod, place) || hook_comes_ahead(pod, member, grace)) {
+        if member.is_alive() && (may_stop_now(pod, place) || hook_comes_ahead(pod, member, grace)) {
             order.stop(pod, place, grace);
         }
     }
@@ -87,9 +87,9 @@ fn granted(pod: &LocalPod) -> i64 {
 }
 
 /// Sidecars wait for the containers, and for the sidecars that were started after them, as long as there is time.
-fn has_turn(pod: &LocalPod, place: usize) -> bool {
+fn may_stop_now(pod: &LocalPod, place: usize) -> bool {
     let late = deadline(pod).is_some_and(|end| pod.world.now >= end);
-    let later_lives = pod.members[place + 1..].iter().any(PodContainer::lives);
+    let later_lives = pod.members[place + 1..].iter().any(PodContainer::is_alive);
     pod.members[place].role != ContainerRole::Sidecar || late || !later_lives
 }
 
@@ -98,7 +98,7 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
     let Some(end) = deadline(pod) else { return };
     let facts = pod.facts.as_deref().filter(|_| !pod.simulated);
     match facts {
-        Some(facts) if !pod.lives() || pod.world.now >= end.later(OVERDUE) => {
+        Some(facts) if !pod.is_alive() || pod.world.now >= end.later(OVERDUE) => {
             let is_asked = remove(pod.world, &pod.row.uid, facts, plan);
             if let Some(why) = &facts.not_removed {
                 plan.wait(format!("its folder cannot be removed: {why}"));
@@ -153,7 +153,7 @@ pub fn seconds_until(now: Time, end: Time) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{ContainerBehaviour, TestMachine, key, pod};
+    use super::super::testing::{ContainerBehaviour, TestMachine, key, pod};
     use jiff::SignedDuration;
     use serde_json::{Value, json};
 
@@ -188,7 +188,10 @@ mod tests {
     #[test]
     fn sidecars_end_after_containers_in_reverse_with_what_is_left_of_the_grace() {
         let mut machine = TestMachine::new(with_sidecars());
-        machine.act("c", ContainerBehaviour::Stubborn).act("s2", ContainerBehaviour::Stubborn).run_to(10);
+        machine
+            .set_behaviour("c", ContainerBehaviour::Stubborn)
+            .set_behaviour("s2", ContainerBehaviour::Stubborn)
+            .run_to(10);
         machine.take_messages();
         machine.delete(8);
         machine.run_to(100);
@@ -218,7 +221,7 @@ mod tests {
         let mut pod = with_sidecars();
         pod["spec"]["initContainers"][0]["lifecycle"] = json!({"preStop": {"exec": {"command": ["true"]}}});
         let mut machine = TestMachine::new(pod);
-        machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
+        machine.set_behaviour("c", ContainerBehaviour::Stubborn).run_to(10);
         machine.take_messages();
         machine.delete(8);
         machine.run_to(100);
@@ -231,7 +234,7 @@ mod tests {
     #[test]
     fn a_second_delete_may_only_shorten() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
-        machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
+        machine.set_behaviour("c", ContainerBehaviour::Stubborn).run_to(10);
         machine.take_messages();
         machine.delete(30);
         machine.run_to(12);
@@ -249,7 +252,7 @@ mod tests {
         // The deletion timestamp has whole seconds, and the kubelet sees it late.
         for late in [300, 900, 60_000] {
             let mut machine = TestMachine::new(with_sidecars());
-            machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
+            machine.set_behaviour("c", ContainerBehaviour::Stubborn).run_to(10);
             machine.take_messages();
             machine.world.now += SignedDuration::from_millis(700);
             machine.delete(5);
@@ -266,7 +269,7 @@ mod tests {
         let hook = json!({"preStop": {"sleep": {"seconds": 500}}});
         let mut machine =
             TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a", "lifecycle": hook}]})));
-        machine.act("c", ContainerBehaviour::Stubborn).run_to(10);
+        machine.set_behaviour("c", ContainerBehaviour::Stubborn).run_to(10);
         machine.take_messages();
         machine.delete(30);
         machine.run_to(20);
@@ -311,7 +314,7 @@ mod tests {
         machine.take_messages();
         machine.delete(5);
         // The machine gets the stop and never answers.
-        machine.act("c", ContainerBehaviour::Deaf);
+        machine.set_behaviour("c", ContainerBehaviour::Deaf);
         machine.run_to(100);
         assert_eq!(machine.take_messages(), ["5 stop c in 5", "13 remove uid-p", "13 deleted"]);
     }
@@ -321,7 +324,7 @@ mod tests {
         let mut spec = with_sidecars();
         spec["spec"]["restartPolicy"] = "Never".into();
         let mut machine = TestMachine::new(spec);
-        machine.act("c", ContainerBehaviour::Exit(3, 0)).run_to(60);
+        machine.set_behaviour("c", ContainerBehaviour::Exit(3, 0)).run_to(60);
         let stops: Vec<_> = machine.take_messages().into_iter().filter(|line| line.contains("stop")).collect();
         assert_eq!(stops, ["3 stop s2 in 30", "3 stop s1 in 30"]);
         assert_eq!(machine.status()["phase"], "Succeeded");

@@ -62,7 +62,7 @@ const AS_ROOT: &str = "container has runAsNonRoot and image will run as root";
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, pod};
+    use super::super::testing::{TestMachine, pod};
     use crate::world::ContainerUser;
     use serde_json::{Value, json};
 

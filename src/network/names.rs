@@ -90,7 +90,7 @@ impl DnsDirectory {
     /// A Service leads there from now on.
     pub fn lead(&mut self, service: &Key, route: &Route) {
         let place = (service.namespace.clone(), service.name.clone());
-        let before = match route.leads_nowhere() {
+        let before = match route.is_empty() {
             true => self.services.remove(&place),
             false => self.services.insert(place.clone(), route.clone()),
         };
@@ -102,7 +102,7 @@ impl DnsDirectory {
                 }
             }
         }
-        if !route.leads_nowhere() {
+        if !route.is_empty() {
             for address in places(route) {
                 self.at.entry(address).or_default().insert(place.clone());
             }

@@ -114,7 +114,7 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         members: if address.is_empty() { members(&slices) } else { Vec::new() },
         ports: service.items(&["spec", "ports"]).iter().filter_map(port).collect(),
     };
-    (!route.leads_nowhere()).then_some(route)
+    (!route.is_empty()).then_some(route)
 }
 
 /// Whether a hostNetwork pod, ready or not, is behind this port and listens on the same number. It usually listens on

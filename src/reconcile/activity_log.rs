@@ -2,7 +2,7 @@
 //!
 //! Knows: what the plans of a tick write and why, and which writes are bookkeeping (statuses, endpoints, revisions, the usual events): these
 //! are details, logged on request. Lines are made after the commit, from its result: a write that the tick itself undid is not logged.
-//! Start reading at [`ActivityLog::lines`] and, for the machine, [`of_report`].
+//! Start reading at [`ActivityLog::lines`] and, for the machine, [`report_line`].
 
 use super::{LogLevel, LogLine};
 use crate::kinds;
@@ -16,14 +16,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Kinds whose objects loops create for every workload, Service or node, without a manifest.
-const BOOKKEEPING: [&str; 5] =
+const BOOKKEEPING_RESOURCES: [&str; 5] =
     ["controllerrevisions.apps", "endpoints", "endpointslices.discovery.k8s.io", "leases.coordination.k8s.io", "nodes"];
 
 /// The loop that gives every namespace its ServiceAccount and root certificate.
-const HOUSEKEEPER: &str = crate::controllers::serviceaccount::LOOP.name;
+const SERVICE_ACCOUNT_LOOP: &str = crate::controllers::serviceaccount::LOOP.name;
 
 /// Normal events that are logged, because no write and no report shows what they say.
-const TOLD: [&str; 9] = [
+const LOGGED_EVENTS: [&str; 9] = [
     "Completed",
     "DeadlineExceeded",
     "Killing",
@@ -36,13 +36,13 @@ const TOLD: [&str; 9] = [
 ];
 
 /// The reason of warnings that are not logged, because a report has been logged before.
-const REPORTED: &str = "Unhealthy";
+const UNHEALTHY: &str = "Unhealthy";
 
 /// A warning that is as new each time as the crash before it.
 const BACK_OFF: &str = "BackOff";
 
 /// Number of warnings to remember, so that none is logged twice in a row.
-const REMEMBERED: usize = 10_000;
+const MAX_REMEMBERED: usize = 10_000;
 
 /// The last warning of each object and reason.
 pub type LastWarnings = HashMap<(Key, &'static str), String>;
@@ -87,7 +87,7 @@ impl ActivityLog {
 
     /// The statuses that are wanted, each with its place.
     fn statuses(&self) -> impl Iterator<Item = (usize, &Key)> {
-        self.0.iter().enumerate().filter_map(|(place, deed)| match &deed.what {
+        self.0.iter().enumerate().filter_map(|(place, activity)| match &activity.what {
             ActivityKind::Status(key, _) => Some((place, key)),
             _ => None,
         })
@@ -95,51 +95,52 @@ impl ActivityLog {
 
     /// Returns the lines of a committed tick; `undone` are the keys whose objects are as they were before the tick.
     pub fn lines(self, world: &World, undone: &HashSet<Key>, warnings: &mut LastWarnings) -> Vec<LogLine> {
-        let mut told = HashSet::new();
+        let mut logged = HashSet::new();
         let mut lines = Vec::new();
         // A rollout is over with the last of the tick's statuses, after all that led there.
         let last: HashMap<Key, usize> = self.statuses().map(|(place, key)| (key.clone(), place)).collect();
         for (place, Activity { by, about, what }) in self.0.into_iter().enumerate() {
-            let mut tell =
-                |weight, text| lines.push(LogLine { at: world.now, by, about: Some(about.clone()), text, weight });
+            let mut add =
+                |level, text| lines.push(LogLine { at: world.now, by, about: Some(about.clone()), text, level });
             match what {
                 ActivityKind::Happened(event) => {
-                    let weight = weigh(&event, warnings);
-                    tell(weight, happened(&event, world.now));
+                    let level = event_level(&event, warnings);
+                    add(level, event_text(&event, world.now));
                 }
                 ActivityKind::Bound(node) => {
                     if world.get(&about).is_some() {
-                        tell(LogLevel::Deed, format!("bound to node {node}"));
+                        add(LogLevel::Action, format!("bound to node {node}"));
                     }
                 }
                 ActivityKind::Created(key, why) => {
-                    if let (None, Some(_)) = rows(world, &key) {
-                        tell(weight_of(&key, by), format!("created {}: {why}", title(world, &key)));
+                    if let (None, Some(_)) = rows_before_and_after(world, &key) {
+                        add(write_level(&key, by), format!("created {}: {why}", qualified_name(world, &key)));
                     }
                 }
                 ActivityKind::Deleted(key, why) => {
                     if world.row_before_stage(&key).is_some() && !undone.contains(&key) {
                         let word = if world.get(&key).is_some() { "deleted" } else { "gone" };
-                        let title = if key == about { String::new() } else { format!(" {}", title(world, &key)) };
-                        tell(weight_of(&key, by), format!("{word}{title}: {why}"));
+                        let title =
+                            if key == about { String::new() } else { format!(" {}", qualified_name(world, &key)) };
+                        add(write_level(&key, by), format!("{word}{title}: {why}"));
                     }
                 }
                 ActivityKind::Updated(key, why) => {
                     if undone.contains(&key) {
                         continue;
                     }
-                    match change(world, &key).filter(|_| told.insert(key.clone())) {
-                        Some(text) => tell(weight_of(&key, by), text),
-                        None => tell(LogLevel::Detail, format!("changed {}: {why}", title(world, &key))),
+                    match update_text(world, &key).filter(|_| logged.insert(key.clone())) {
+                        Some(text) => add(write_level(&key, by), text),
+                        None => add(LogLevel::Detail, format!("changed {}: {why}", qualified_name(world, &key))),
                     }
                 }
                 ActivityKind::Status(key, why) => {
                     if undone.contains(&key) || world.get(&key).is_none() {
                         continue;
                     }
-                    match rollout(world, &key).filter(|_| last.get(&key) == Some(&place)) {
-                        Some(text) => tell(LogLevel::Deed, text),
-                        None => tell(LogLevel::Detail, why),
+                    match rollout_text(world, &key).filter(|_| last.get(&key) == Some(&place)) {
+                        Some(text) => add(LogLevel::Action, text),
+                        None => add(LogLevel::Detail, why),
                     }
                 }
             }
@@ -153,32 +154,36 @@ fn key_of(object: &crate::object::Object, about: &Key) -> Key {
     kind.map_or_else(|| about.clone(), |kind| Key::new(kind.resource, object.namespace(), object.name()))
 }
 
-fn rows<'a>(world: &'a World, key: &Key) -> (Option<&'a Arc<Row>>, Option<&'a Arc<Row>>) {
+fn rows_before_and_after<'a>(world: &'a World, key: &Key) -> (Option<&'a Arc<Row>>, Option<&'a Arc<Row>>) {
     (world.row_before_stage(key), world.get(key))
 }
 
 /// `pod/web-1`, as kubectl names objects.
-fn title(world: &World, key: &Key) -> String {
+fn qualified_name(world: &World, key: &Key) -> String {
     let kind = world.kinds.by_resource(key.resource).map(kinds::Kind::qualified_singular);
     format!("{}/{}", kind.as_deref().unwrap_or(key.resource.0), key.name)
 }
 
-fn weight_of(key: &Key, by: &'static str) -> LogLevel {
-    if by == HOUSEKEEPER || BOOKKEEPING.contains(&key.resource.0) { LogLevel::Detail } else { LogLevel::Deed }
+fn write_level(key: &Key, by: &'static str) -> LogLevel {
+    if by == SERVICE_ACCOUNT_LOOP || BOOKKEEPING_RESOURCES.contains(&key.resource.0) {
+        LogLevel::Detail
+    } else {
+        LogLevel::Action
+    }
 }
 
 /// Describes an update that users care about: a new size, a new owner, a claim that is bound.
-fn change(world: &World, key: &Key) -> Option<String> {
-    let (Some(before), Some(after)) = rows(world, key) else { return None };
+fn update_text(world: &World, key: &Key) -> Option<String> {
+    let (Some(before), Some(after)) = rows_before_and_after(world, key) else { return None };
     if let (Some(from), Some(to)) = (before.workload(), after.workload())
         && from.replicas != to.replicas
     {
-        return Some(format!("scaled {} from {} to {}", title(world, key), from.replicas, to.replicas));
+        return Some(format!("scaled {} from {} to {}", qualified_name(world, key), from.replicas, to.replicas));
     }
     let owner = |row: &Row| row.controller().map(|owner| owner.uid.clone());
     match (owner(before), owner(after)) {
-        (None, Some(_)) => return Some(format!("adopted {}", title(world, key))),
-        (Some(_), None) => return Some(format!("released {}", title(world, key))),
+        (None, Some(_)) => return Some(format!("adopted {}", qualified_name(world, key))),
+        (Some(_), None) => return Some(format!("released {}", qualified_name(world, key))),
         _ => {}
     }
     if key.resource.0 != "persistentvolumeclaims" {
@@ -186,11 +191,11 @@ fn change(world: &World, key: &Key) -> Option<String> {
     }
     let volume = |row: &Row| row.body().text(&["spec", "volumeName"]).map(str::to_owned);
     let bound = volume(after).filter(|_| volume(before).is_none())?;
-    Some(format!("bound {} to persistentvolume/{bound}", title(world, key)))
+    Some(format!("bound {} to persistentvolume/{bound}", qualified_name(world, key)))
 }
 
 /// Describes the rollout of a Deployment after a status change.
-fn rollout(world: &World, key: &Key) -> Option<String> {
+fn rollout_text(world: &World, key: &Key) -> Option<String> {
     if key.resource.0 != "deployments.apps" {
         return None;
     }
@@ -200,7 +205,7 @@ fn rollout(world: &World, key: &Key) -> Option<String> {
         let progress = conditions.iter().find(|one| one["type"] == "Progressing")?;
         Some((progress["reason"].as_str()?.to_owned(), progress["message"].as_str()?.to_owned()))
     };
-    let (before, after) = rows(world, key);
+    let (before, after) = rows_before_and_after(world, key);
     let (reason, message) = progress(after?)?;
     let known = before.and_then(progress);
     // The message names the ReplicaSet: within one tick a rollout begins and ends under the same reason.
@@ -212,24 +217,24 @@ fn rollout(world: &World, key: &Key) -> Option<String> {
     }
 }
 
-fn weigh(event: &PlannedEvent, warnings: &mut LastWarnings) -> LogLevel {
+fn event_level(event: &PlannedEvent, warnings: &mut LastWarnings) -> LogLevel {
     if event.kind == EventType::Normal {
-        return if TOLD.contains(&event.reason) { LogLevel::Deed } else { LogLevel::Detail };
+        return if LOGGED_EVENTS.contains(&event.reason) { LogLevel::Action } else { LogLevel::Detail };
     }
-    if event.reason == REPORTED {
+    if event.reason == UNHEALTHY {
         return LogLevel::Detail;
     }
     if event.reason == BACK_OFF {
-        return LogLevel::Deed;
+        return LogLevel::Action;
     }
-    if warnings.len() >= REMEMBERED {
+    if warnings.len() >= MAX_REMEMBERED {
         warnings.clear();
     }
     let last = warnings.insert((event.about.clone(), event.reason), event.message.clone());
-    if last.as_ref() == Some(&event.message) { LogLevel::Detail } else { LogLevel::Deed }
+    if last.as_ref() == Some(&event.message) { LogLevel::Detail } else { LogLevel::Action }
 }
 
-fn happened(event: &PlannedEvent, now: Time) -> String {
+fn event_text(event: &PlannedEvent, now: Time) -> String {
     let container = event.field_path.split_once('{').and_then(|(_, name)| name.strip_suffix('}'));
     match (event.reason, event.kind, container, event.until) {
         (BACK_OFF, EventType::Warning, Some(container), Some(until)) => {
@@ -247,9 +252,9 @@ pub fn pods(count: usize) -> String {
 
 /// Describes the machine's first report: how many pods keep running, and which containers ended while no control plane
 /// ran.
-pub fn of_inventory(world: &World) -> Vec<LogLine> {
+pub fn inventory_lines(world: &World) -> Vec<LogLine> {
     let line =
-        |about, text| LogLine { at: world.now, by: crate::kubelet::LOOP.name, about, text, weight: LogLevel::Deed };
+        |about, text| LogLine { at: world.now, by: crate::kubelet::LOOP.name, about, text, level: LogLevel::Action };
     let running = world.facts.pods.iter().filter(|(_, pod)| pod.runs()).count();
     let mut lines: Vec<LogLine> = world
         .facts
@@ -282,7 +287,7 @@ fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
 }
 
 /// Describes a report, compared with the facts before it. `None` when it contains nothing new for users.
-pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
+pub fn report_line(facts: &Facts, report: &Report) -> Option<String> {
     match report {
         Report::NotRemoved { pod_uid, why } => {
             let is_known = facts.pods.get(pod_uid)?.not_removed.as_ref() == Some(why);
@@ -381,12 +386,12 @@ mod tests {
     /// Returns the log lines, details marked with a dot.
     fn plan_lines(world: &World, plan: &Plan, undone: &[Key]) -> Vec<String> {
         let about = Key::new(Resource("replicasets.apps"), "default", "web");
-        let mut deeds = ActivityLog::default();
-        deeds.record_plan("loop", &about, plan);
-        let lines = deeds.lines(world, &undone.iter().cloned().collect(), &mut LastWarnings::new());
+        let mut log = ActivityLog::default();
+        log.record_plan("loop", &about, plan);
+        let lines = log.lines(world, &undone.iter().cloned().collect(), &mut LastWarnings::new());
         lines
             .iter()
-            .map(|line| format!("{}{}", if line.weight == LogLevel::Deed { "" } else { "." }, line.text))
+            .map(|line| format!("{}{}", if line.level == LogLevel::Action { "" } else { "." }, line.text))
             .collect()
     }
 
@@ -471,7 +476,7 @@ mod tests {
             let facts =
                 PodFacts { namespace: "default".into(), name: "web-1".into(), containers, ..PodFacts::default() };
             world.facts.pods.insert("p".into(), facts);
-            let lines: Vec<String> = of_inventory(&world).into_iter().map(|line| line.text).collect();
+            let lines: Vec<String> = inventory_lines(&world).into_iter().map(|line| line.text).collect();
             assert_eq!(lines, expected);
         }
     }

@@ -6,7 +6,7 @@ use super::control_plane::{ControlPlane, TickInput};
 use super::leader::Leadership;
 use super::metrics::LoopMetrics;
 use super::run_end::{ConvergenceCheck, Idle, RunEnd, RunUntil};
-use super::store_files::{StoreFiles, wal_of};
+use super::store_files::{StoreFiles, wal_path};
 use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, loops, node};
 use crate::apiserver::{self, Api, api};
@@ -121,10 +121,11 @@ impl ControlLoop {
         let program = settings.shim.as_deref().unwrap_or(Path::new(runtime::THIS));
         let is_none = settings.node.is_none();
         let pod_network = is_none || runtime::has_pod_network(program);
-        let lacks: Vec<_> = node::lacks(pod_network, is_none || runtime::process::can_be_held()).collect();
+        let missing_capabilities: Vec<_> =
+            node::missing_capabilities(pod_network, is_none || runtime::process::can_be_held()).collect();
         let local = match &settings.node {
             Some(capacity) => {
-                retry_while_busy(|| Ok(node::register(&mut api, capacity, &lacks)?))
+                retry_while_busy(|| Ok(node::register(&mut api, capacity, &missing_capabilities)?))
                     .context("cannot register this machine as a node")?;
                 let reports = outbox.clone();
                 let report = Box::new(move |report| drop(reports.send(WakeUp::Report(report))));
@@ -169,20 +170,20 @@ impl ControlLoop {
         control.plane.world.settings.pids_per_pod = control.settings.pids_per_pod;
         control.plane.world.settings.eviction = control.settings.eviction.clone();
         control.plane.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
-        for lack in &lacks {
+        for lack in &missing_capabilities {
             control.plane.log_text(Time::now(), lack.told);
         }
         retry_while_busy(|| control.note_settings())?;
         control.files = StoreFiles::identify(control.api.store().path());
         control.plane.take_manifests(&files, Time::now());
         control.load()?;
-        control.log_strangers();
-        control.plane.tell_lacks(&lacks, Time::now());
+        control.log_unknown_processes();
+        control.plane.log_missing_capabilities(&missing_capabilities, Time::now());
         Ok(control)
     }
 
     /// Logs that pods of an earlier cluster, whose folder was removed, still run. No control plane manages them any more.
-    fn log_strangers(&mut self) {
+    fn log_unknown_processes(&mut self) {
         let groups = self.machine.as_ref().map(Machine::strangers).unwrap_or_default();
         let Some(first) = groups.first().and_then(|group| group.parent()) else { return };
         let pods = super::activity_log::pods(groups.len());
@@ -240,7 +241,7 @@ impl ControlLoop {
             self.told |= ticked.is_err();
             let busy = match ticked {
                 Ok(busy) => {
-                    self.note_turn(log_sink);
+                    self.record_loop_time(log_sink);
                     busy
                 }
                 Err(TickError::Panicked(panic)) => {
@@ -290,11 +291,11 @@ impl ControlLoop {
 
     /// One tick and its effects. True when there may be more to do at once.
     fn run_tick(&mut self, log_sink: &mut LogSink<'_>) -> Result<bool, TickError> {
-        let mut chance = api::random;
+        let mut random = api::random;
         let (now, epoch) = (Time::now(), self.leadership.epoch);
         let told = std::mem::take(&mut self.told);
         let started = Instant::now();
-        let input = TickInput { now, epoch, budget: TickBudget::default(), chance: &mut chance, told };
+        let input = TickInput { now, epoch, budget: TickBudget::default(), random: &mut random, told };
         let (done, busy) = self.plane.tick(self.api.store_mut(), input, log_sink)?;
         let (depth, revision) = (self.plane.queue.depth(), self.plane.world.revision);
         self.settings.metrics.record_tick(started.elapsed(), done.rows, depth, revision);
@@ -369,7 +370,7 @@ impl ControlLoop {
         if now == self.files {
             return Ok(());
         }
-        let path = if now.state == self.files.state { wal_of(path) } else { path.to_owned() };
+        let path = if now.state == self.files.state { wal_path(path) } else { path.to_owned() };
         let pods = match self.running_pods() {
             0 => String::new(),
             pods => format!("; the processes of {} go on running", super::activity_log::pods(pods)),
@@ -416,7 +417,7 @@ impl ControlLoop {
     fn note_heartbeat(&mut self, now: Time) -> Result<(), StoreError> {
         let epoch = self.leadership.epoch;
         let mut txn = self.api.store_mut().write(tick::PATIENCE)?;
-        if tick::epoch_of(&txn)? != Some(epoch) {
+        if tick::read_epoch(&txn)? != Some(epoch) {
             // The tick sees it, too, and ends the run.
             return Ok(());
         }
@@ -486,7 +487,7 @@ impl ControlLoop {
     }
 
     /// Logs that the write lock is free again, when it was waited for.
-    fn note_turn(&mut self, log_sink: &mut LogSink<'_>) {
+    fn record_loop_time(&mut self, log_sink: &mut LogSink<'_>) {
         if let Some((since, _)) = self.blocked.take() {
             log_text(log_sink, format!("the write lock is free again, after {} s", since.elapsed().as_secs().max(1)));
         }
@@ -555,5 +556,5 @@ pub fn is_busy(error: &anyhow::Error) -> bool {
 }
 
 fn log_text(log_sink: &mut LogSink<'_>, text: String) {
-    log_sink(&LogLine { at: Time::now(), by: "reconcile", about: None, text, weight: LogLevel::Deed });
+    log_sink(&LogLine { at: Time::now(), by: "reconcile", about: None, text, level: LogLevel::Action });
 }

@@ -57,7 +57,7 @@ pub struct TickInput<'a> {
     /// Limits of a tick.
     pub budget: TickBudget,
     /// Chance.
-    pub chance: &'a mut dyn FnMut() -> u64,
+    pub random: &'a mut dyn FnMut() -> u64,
     /// Whether others may have written since the tick before: then it is found out even when nothing is due.
     pub told: bool,
 }
@@ -111,11 +111,11 @@ impl ControlPlane {
             world.facts.pods.insert(uid, pod);
         }
         world.facts.inventory_complete = true;
-        self.news.extend(activity_log::of_inventory(&world));
+        self.news.extend(activity_log::inventory_lines(&world));
         self.world = world;
-        self.see_nodes();
+        self.refresh_nodes();
         self.queue = WorkQueue::default();
-        self.look_at_everything(now);
+        self.queue_everything(now);
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl ControlPlane {
             queue: &mut self.queue,
             loops: &self.loops,
             recorder: &mut self.recorder,
-            chance: input.chance,
+            random: input.random,
             epoch: input.epoch,
             budget: input.budget,
             told: input.told,
@@ -141,7 +141,7 @@ impl ControlPlane {
             log_sink,
         };
         let done = tick.run(store, now)?;
-        self.see_nodes();
+        self.refresh_nodes();
         let busy = done.rows > 0 || !done.effects.is_empty() || self.queue.is_due(now) || self.recorder.is_due(now);
         Ok((done, busy))
     }
@@ -167,7 +167,7 @@ impl ControlPlane {
     /// Logs a panic about a pod, and queues the pod again, later with each failure.
     fn note_failure(&mut self, pod: Option<Key>, text: String, now: Time) {
         let by = crate::kubelet::LOOP.name;
-        self.news.push(LogLine { at: now, by, about: pod.clone(), text, weight: LogLevel::Deed });
+        self.news.push(LogLine { at: now, by, about: pod.clone(), text, level: LogLevel::Action });
         let place = self.loops.iter().position(|each| each.name == by);
         if let (Some(place), Some(pod)) = (place, pod) {
             self.queue.add_failed((place, pod), now);
@@ -181,12 +181,12 @@ impl ControlPlane {
             by: "reconcile",
             about: None,
             text: text.to_owned(),
-            weight: LogLevel::Deed,
+            level: LogLevel::Action,
         });
     }
 
     /// An event of the node that this machine is for each thing that it lacks.
-    pub fn tell_lacks(&mut self, lacks: &[&MissingCapability], now: Time) {
+    pub fn log_missing_capabilities(&mut self, missing_capabilities: &[&MissingCapability], now: Time) {
         let place = self.local.iter().map(|name| Key::new(Resource("nodes"), "", name));
         let Some(row) = place.filter_map(|key| self.world.get(&key)).next() else { return };
         let event = |lack: &&MissingCapability| PlannedEvent {
@@ -198,7 +198,7 @@ impl ControlPlane {
             message: lack.told.to_owned(),
             until: None,
         };
-        let events = lacks.iter().map(event).collect();
+        let events = missing_capabilities.iter().map(event).collect();
         self.recorder.extend(&EventReporter { by: crate::kubelet::LOOP.name, profile: None }, events, now);
     }
 
@@ -223,7 +223,7 @@ impl ControlPlane {
             Report::NotDiscarded { why } => return self.log_text(now, &format!("{why}; kloop tries again")),
             _ => {}
         }
-        let text = activity_log::of_report(&self.world.facts, &report);
+        let text = activity_log::report_line(&self.world.facts, &report);
         let of_key: fn(Key) -> AppliedReport = match &report {
             Report::Usage { .. } => AppliedReport::Usage,
             Report::Blocked { .. } => AppliedReport::Blocked,
@@ -238,7 +238,7 @@ impl ControlPlane {
             None => return,
         };
         if let (Some(by), Some(text)) = (self.queue_reported(&applied, now), text) {
-            self.news.push(LogLine { at: now, by, about: key, text, weight: LogLevel::Deed });
+            self.news.push(LogLine { at: now, by, about: key, text, level: LogLevel::Action });
         }
     }
 
@@ -263,7 +263,7 @@ impl ControlPlane {
         let changed: Vec<Key> = known.keys().chain(found.pods.keys()).filter(differs).cloned().collect();
         let by = crate::kubelet::LOOP.name;
         let fresh = found.problems.iter().filter(|problem| !self.told.contains(problem));
-        let lines = fresh.map(|text| LogLine { at: now, by, about: None, text: text.clone(), weight: LogLevel::Deed });
+        let lines = fresh.map(|text| LogLine { at: now, by, about: None, text: text.clone(), level: LogLevel::Action });
         self.news.extend(lines);
         self.told = found.problems;
         self.world.facts.statics = found.pods;
@@ -275,7 +275,7 @@ impl ControlPlane {
         if now < self.world.now {
             // The clock was set back: queued keys would wait until it reaches their old times again.
             (self.next_heartbeat, self.next_resync) = (now, now);
-            self.queue.hurry(now);
+            self.queue.expedite(now);
         }
         let due = DueWork { heartbeat: now >= self.next_heartbeat, resync: now >= self.next_resync };
         if due.heartbeat {
@@ -290,7 +290,7 @@ impl ControlPlane {
         }
         if due.resync {
             self.next_resync = now + RESYNC;
-            self.look_at_everything(now);
+            self.queue_everything(now);
         }
         due
     }
@@ -321,7 +321,7 @@ impl ControlPlane {
     /// From now on pods are stopped and not started. Gives how long the slowest of them may take.
     pub fn close(&mut self, now: Time) -> SignedDuration {
         self.world.settings.closing = true;
-        self.look_at_everything(now);
+        self.queue_everything(now);
         let running = self.world.facts.pods.iter().filter_map(|(_, pod)| self.world.get(&pod.key()));
         let grace = |row: &std::sync::Arc<Row>| row.object().int(&["spec", "terminationGracePeriodSeconds"]);
         SignedDuration::from_secs(running.filter_map(grace).max().unwrap_or(30).max(0))
@@ -334,7 +334,7 @@ impl ControlPlane {
         self.world.facts.pods.iter().any(|(_, pod)| pod.containers.values().any(|one| lives(&one.state)))
     }
 
-    fn look_at_everything(&mut self, now: Time) {
+    fn queue_everything(&mut self, now: Time) {
         store_tail::everything(&self.world, &self.loops, &mut self.queue, now);
         let known = self.world.facts.pods.iter().map(|(_, pod)| pod.key());
         let known: Vec<Key> = known.chain(self.world.facts.statics.keys().cloned()).collect();
@@ -354,7 +354,7 @@ impl ControlPlane {
     }
 
     /// Updates the set of local nodes: pods that were bound to a node before it became local are due.
-    fn see_nodes(&mut self) {
+    fn refresh_nodes(&mut self) {
         let what = |known: Option<&NodeFacts>| known.map(|known| (known.ours, known.simulated));
         let mut other: Vec<Str> = Vec::new();
         for name in self.world.take_changed_nodes() {

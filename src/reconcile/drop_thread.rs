@@ -9,7 +9,7 @@ const LOADS: usize = 8;
 type DropLoad = Box<dyn Send>;
 
 /// Channel to the thread; `None` when no thread could be started.
-static BIN: LazyLock<Option<SyncSender<DropLoad>>> = LazyLock::new(|| {
+static SENDER: LazyLock<Option<SyncSender<DropLoad>>> = LazyLock::new(|| {
     let (bin, loads) = sync_channel::<DropLoad>(LOADS);
     let work = move || loads.iter().for_each(drop);
     std::thread::Builder::new().name("waste".into()).spawn(work).ok().map(|_| bin)
@@ -17,7 +17,7 @@ static BIN: LazyLock<Option<SyncSender<DropLoad>>> = LazyLock::new(|| {
 
 /// Hands a load to the thread to drop, and does not wait for it.
 pub fn discard(load: impl Send + 'static) {
-    if let Some(bin) = &*BIN {
+    if let Some(bin) = &*SENDER {
         drop(bin.try_send(Box::new(load)));
     }
 }

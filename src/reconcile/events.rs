@@ -90,7 +90,7 @@ impl EventRecorder {
     pub fn extend(&mut self, teller: &EventReporter, events: Vec<PlannedEvent>, now: Time) {
         for event in events {
             let is_normal = event.kind == EventType::Normal;
-            if self.may_tell(teller.by, &event, now) && !(is_normal && self.normal == QUEUED) {
+            if self.may_record(teller.by, &event, now) && !(is_normal && self.normal == QUEUED) {
                 self.normal += usize::from(is_normal);
                 self.waiting.push_back((teller.clone(), event, now));
             }
@@ -134,7 +134,7 @@ impl EventRecorder {
     }
 
     /// The spam filter: a bucket of tokens for each object and source. One that is made again under its name begins with a full one.
-    fn may_tell(&mut self, by: &'static str, event: &PlannedEvent, now: Time) -> bool {
+    fn may_record(&mut self, by: &'static str, event: &PlannedEvent, now: Time) -> bool {
         let source = (event.about.clone(), event.uid.clone(), by);
         let (tokens, since) = self.tokens.entry(source).or_insert_with(|| (BURST, now));
         let refilled = now.duration_since(*since).as_secs() / REFILL.as_secs();
@@ -312,7 +312,7 @@ mod tests {
                 message: "why".into(),
                 until: None,
             };
-            recorder.may_tell("kubelet", &event, Time::UNIX_EPOCH)
+            recorder.may_record("kubelet", &event, Time::UNIX_EPOCH)
         };
         assert_eq!((0..30).filter(|_| tell("first")).count(), 25);
         assert!(tell("second"));

@@ -109,7 +109,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// Returns the pid of the leader, if there is one. It needs no store: commands call it to see whether a control plane runs.
-pub fn leader_of(dir: &Path) -> Option<u32> {
+pub fn read_leader(dir: &Path) -> Option<u32> {
     let mut lock = OpenOptions::new().read(true).open(dir.join("leader.lock")).ok()?;
     if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
         return None;
@@ -187,7 +187,7 @@ mod tests {
         long_ago(&mut standby);
         let new = leads(&mut standby, &mut store).expect("the lease has ended");
         assert!(new.epoch > old.epoch);
-        assert_eq!(leader_of(dir.path()), Some(std::process::id()));
+        assert_eq!(read_leader(dir.path()), Some(std::process::id()));
         drop(old);
         assert!(leads(&mut Standby::default(), &mut store).is_none(), "the new lock is held");
         drop(new);

@@ -40,14 +40,14 @@ pub struct LogLine {
     /// The action and its reason.
     pub text: String,
     /// Whether everybody wants to know.
-    pub weight: LogLevel,
+    pub level: LogLevel,
 }
 
 /// Importance of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// An action or a problem.
-    Deed,
+    Action,
     /// Bookkeeping, shown on request.
     Detail,
 }

@@ -43,12 +43,12 @@ const NOT_HELD: MissingCapability = MissingCapability {
 };
 
 /// Returns the capabilities that this machine lacks.
-pub fn lacks(pod_network: bool, can_be_held: bool) -> impl Iterator<Item = &'static MissingCapability> {
+pub fn missing_capabilities(pod_network: bool, can_be_held: bool) -> impl Iterator<Item = &'static MissingCapability> {
     [(pod_network, &NO_FILTER), (can_be_held, &NOT_HELD)].into_iter().filter(|(has, _)| !has).map(|(_, lack)| lack)
 }
 
 /// Returns the sentences of a Node about missing capabilities.
-pub fn told_lacks(node: &Object) -> impl Iterator<Item = &str> {
+pub fn logged_capabilities(node: &Object) -> impl Iterator<Item = &str> {
     let told = node.items(&["status", "conditions"]).iter();
     told.filter(|one| {
         [NO_FILTER, NOT_HELD].iter().any(|lack| one["type"] == lack.condition && one["status"] == "False")
@@ -57,7 +57,11 @@ pub fn told_lacks(node: &Object) -> impl Iterator<Item = &str> {
 }
 
 /// Registers this machine, or brings its Node up to date.
-pub fn register(api: &mut Api, capacity: &MachineCapacity, lacks: &[&MissingCapability]) -> ApiResult<()> {
+pub fn register(
+    api: &mut Api,
+    capacity: &MachineCapacity,
+    missing_capabilities: &[&MissingCapability],
+) -> ApiResult<()> {
     let kind = kinds::by_resource(Resource("nodes"))
         .ok_or_else(|| Status::new(Reason::InternalError, "no kind Node in the catalogue; this is a bug"))?;
     let key = Key::new(kind.resource, "", &capacity.name);
@@ -65,7 +69,9 @@ pub fn register(api: &mut Api, capacity: &MachineCapacity, lacks: &[&MissingCapa
         let mut status = status(capacity, txn.now());
         if let Some(told) = status["conditions"].as_array_mut() {
             told.extend(
-                lacks.iter().map(|one| report::condition(txn.now(), one.condition, "False", one.reason, one.told)),
+                missing_capabilities
+                    .iter()
+                    .map(|one| report::condition(txn.now(), one.condition, "False", one.reason, one.told)),
             );
         }
         let Some(mut node) = txn.get(&key)? else {

@@ -19,7 +19,7 @@ pub struct Overlay<'a> {
     /// Whether this is all that a plan wants written: nothing that comes after it is refused, and takes it back.
     pub alone: bool,
     /// Chance.
-    pub chance: &'a mut dyn FnMut() -> u64,
+    pub random: &'a mut dyn FnMut() -> u64,
 }
 
 impl Transaction for Overlay<'_> {
@@ -33,7 +33,7 @@ impl Transaction for Overlay<'_> {
 
     fn take_object(&mut self, key: &Key, seen: Arc<Object>) -> Object {
         if self.alone {
-            self.world.let_go(key);
+            self.world.drop_parsed(key);
         }
         Arc::unwrap_or_clone(seen)
     }
@@ -61,7 +61,7 @@ impl Transaction for Overlay<'_> {
         Ok(self.world.get(key).and_then(|row| row.label(label).map(str::to_owned)))
     }
 
-    fn prospect(&self, pod: &Key) -> ApiResult<Option<BindPreconditions>> {
+    fn bind_preconditions(&self, pod: &Key) -> ApiResult<Option<BindPreconditions>> {
         Ok(self.world.get(pod).map(|row| BindPreconditions {
             uid: row.uid.clone(),
             is_deleting: row.is_deleting(),
@@ -101,7 +101,7 @@ impl Transaction for Overlay<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        (self.chance)()
+        (self.random)()
     }
 
     fn network(&self) -> u8 {

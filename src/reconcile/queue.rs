@@ -163,7 +163,7 @@ impl WorkQueue {
     }
 
     /// Makes every waiting key due at this moment at the latest.
-    pub fn hurry(&mut self, at: Time) {
+    pub fn expedite(&mut self, at: Time) {
         let waiting: Vec<Item> = self.order.iter().map(|(_, _, item)| item.clone()).collect();
         waiting.into_iter().for_each(|item| self.add(item, at));
     }
@@ -295,7 +295,7 @@ mod tests {
         let mut queue = WorkQueue::default();
         queue.add(item("a"), time_at(100));
         queue.add(item("b"), time_at(3));
-        queue.hurry(time_at(5));
+        queue.expedite(time_at(5));
         assert_eq!(
             [queue.pop(time_at(5), ALL, any), queue.pop(time_at(5), ALL, any), queue.pop(time_at(5), ALL, any)],
             [Some(item("b")), Some(item("a")), None]

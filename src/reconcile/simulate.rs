@@ -35,8 +35,8 @@ pub struct SimulationConfig {
 
 impl SimulationConfig {
     /// Returns the simulated clock and random numbers, one sequence for each salt.
-    pub fn outside(&self, salt: u64) -> Env {
-        Env::Rehearsed { now: self.begin, seed: self.seed.wrapping_mul(3) + salt }
+    pub fn env(&self, salt: u64) -> Env {
+        Env::Simulated { now: self.begin, seed: self.seed.wrapping_mul(3) + salt }
     }
 }
 
@@ -53,7 +53,7 @@ pub struct Simulation {
     api: Api,
     /// The machine's clock, which only goes forward.
     clock: Time,
-    chance: Env,
+    random: Env,
     epoch: u64,
     plan: SimulationConfig,
     /// Pods of which a report was lost.
@@ -76,7 +76,7 @@ pub enum SimulatedTick {
 impl Simulation {
     /// A new cluster whose control plane has just started.
     pub fn new(plan: SimulationConfig) -> anyhow::Result<Simulation> {
-        let api = Api::rehearsed("user", plan.outside(1))?;
+        let api = Api::in_memory_with("user", plan.env(1))?;
         Simulation::with_cluster(api, SimulatedMachine::new(), plan)
     }
 
@@ -89,7 +89,7 @@ impl Simulation {
             budget: TickBudget { hold: Duration::MAX, rows: 500 },
             api,
             clock: plan.begin,
-            chance: plan.outside(2),
+            random: plan.env(2),
             epoch: 0,
             plan,
             lost: BTreeSet::new(),
@@ -126,7 +126,7 @@ impl Simulation {
     /// Writes as a user does, through the API server.
     pub fn write<T>(&mut self, write: impl FnMut(&mut dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let now = self.now();
-        self.api.outside().set(now);
+        self.api.env().set(now);
         self.api.write(false, write)
     }
 
@@ -137,10 +137,10 @@ impl Simulation {
         mut tell: impl FnMut(&LogLine),
     ) -> anyhow::Result<SimulatedTick> {
         let now = self.now();
-        self.api.outside().set(now);
+        self.api.env().set(now);
         self.plane.keep_time(now);
-        let chance = &mut || self.chance.random();
-        let input = TickInput { now, epoch: self.epoch, budget: self.budget, chance, told: true };
+        let random = &mut || self.random.random();
+        let input = TickInput { now, epoch: self.epoch, budget: self.budget, random, told: true };
         let ticked = self.plane.tick(self.api.store_mut(), input, &mut |line: &LogLine| tell(line));
         self.api.store_mut().pretend(None);
         let (done, busy) = match ticked {
@@ -176,10 +176,10 @@ impl Simulation {
     pub fn restart(&mut self) -> anyhow::Result<()> {
         self.mail.clear();
         self.lost.clear();
-        let orders_too = self.chance.random().is_multiple_of(2);
+        let orders_too = self.random.random().is_multiple_of(2);
         self.machine.lose_leader(orders_too);
         let now = self.now();
-        self.api.outside().set(now);
+        self.api.env().set(now);
         if let Some(capacity) = &self.plan.node {
             node::register(&mut self.api, capacity, &[]).map_err(|status| anyhow::anyhow!(status.message))?;
         }

@@ -17,12 +17,12 @@ pub struct StoreFiles {
 impl StoreFiles {
     /// Identifies the files of the store at a path.
     pub fn identify(state: &Path) -> StoreFiles {
-        StoreFiles { state: identity(state), wal: identity(&wal_of(state)) }
+        StoreFiles { state: identity(state), wal: identity(&wal_path(state)) }
     }
 }
 
 /// The path of the write-ahead log of a state file.
-pub fn wal_of(state: &Path) -> PathBuf {
+pub fn wal_path(state: &Path) -> PathBuf {
     let mut name = state.as_os_str().to_owned();
     name.push("-wal");
     name.into()

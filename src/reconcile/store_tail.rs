@@ -52,7 +52,7 @@ pub fn catch_up(
             if let Err(text) = taken {
                 queue.note_fault(Fault { by: "reconcile", about: key.clone(), text });
             }
-            concern(world, loops, queue, before.as_ref(), &key, now);
+            queue_concerned(world, loops, queue, before.as_ref(), &key, now);
         }
         world.revision = last;
     }
@@ -73,7 +73,14 @@ fn apply_change(world: &mut World, change: &ChangeKind) {
 }
 
 /// Makes due whatever a change of this key concerns, going by the row as it was and as it is.
-pub fn concern(world: &World, loops: &[&Loop], queue: &mut WorkQueue, before: Option<&Arc<Row>>, key: &Key, now: Time) {
+pub fn queue_concerned(
+    world: &World,
+    loops: &[&Loop],
+    queue: &mut WorkQueue,
+    before: Option<&Arc<Row>>,
+    key: &Key,
+    now: Time,
+) {
     let after = world.get(key);
     for (place, each) in loops.iter().enumerate() {
         if let Some(filter) = each.wait_filter {

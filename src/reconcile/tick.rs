@@ -65,7 +65,7 @@ pub struct Tick<'a> {
     /// Events to record, now or in a later tick.
     pub recorder: &'a mut EventRecorder,
     /// Random numbers.
-    pub chance: &'a mut dyn FnMut() -> u64,
+    pub random: &'a mut dyn FnMut() -> u64,
     /// The epoch of this leader.
     pub epoch: u64,
     /// Limits of the tick.
@@ -106,7 +106,7 @@ struct TickPlans {
     /// Whether processes that have ended are to start again.
     restarts: bool,
     /// Log lines to write after the commit.
-    deeds: ActivityLog,
+    activity: ActivityLog,
 }
 
 /// Reason why a tick failed.
@@ -132,7 +132,7 @@ impl From<StoreError> for TickError {
 pub const EPOCH: &str = "epoch";
 
 /// The epoch of the control plane that leads, as the store has it.
-pub fn epoch_of(read: &dyn StoreRead) -> Result<Option<u64>, StoreError> {
+pub fn read_epoch(read: &dyn StoreRead) -> Result<Option<u64>, StoreError> {
     Ok(read.meta(EPOCH)?.and_then(|text| text.parse().ok()))
 }
 
@@ -156,28 +156,28 @@ impl Tick<'_> {
         }
         let span = debug_span!("tick", revision = self.world.revision, keys = Empty, rows = Empty).entered();
         let txn = store.write(PATIENCE)?;
-        if epoch_of(&txn)? != Some(self.epoch) {
+        if read_epoch(&txn)? != Some(self.epoch) {
             return Err(TickError::Deposed);
         }
         store_tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
         self.log_faults();
-        let mut pod_spec = TickPlans::default();
-        self.plan_what_is_due(&mut pod_spec);
-        span.record("keys", pod_spec.planned.len());
+        let mut plans = TickPlans::default();
+        self.plan_what_is_due(&mut plans);
+        span.record("keys", plans.planned.len());
         // Telling about work waits until the work is done.
         if !self.queue.is_due(now) || self.recorder.is_pressing(now) {
-            self.record_events(&mut pod_spec);
+            self.record_events(&mut plans);
         }
-        match self.commit(txn, &mut pod_spec) {
+        match self.commit(txn, &mut plans) {
             Ok(rows) => {
                 span.record("rows", rows);
-                pod_spec.memory.iter().for_each(|memory| self.world.remember(memory));
-                Ok(TickResult { effects: pod_spec.effects, rows })
+                plans.memory.iter().for_each(|memory| self.world.remember(memory));
+                Ok(TickResult { effects: plans.effects, rows })
             }
             Err(error) => {
                 self.world.drop_staged();
                 // Keys of a failed tick stay due.
-                pod_spec.planned.into_iter().for_each(|item| self.queue.add(item, now));
+                plans.planned.into_iter().for_each(|item| self.queue.add(item, now));
                 Err(error)
             }
         }
@@ -186,11 +186,11 @@ impl Tick<'_> {
     /// Logs the panics that the queue has noted.
     fn log_faults(&mut self) {
         for Fault { by, about, text } in self.queue.take_faults() {
-            (self.log_sink)(&LogLine { at: self.world.now, by, about: Some(about), text, weight: LogLevel::Deed });
+            (self.log_sink)(&LogLine { at: self.world.now, by, about: Some(about), text, level: LogLevel::Action });
         }
     }
 
-    fn plan_what_is_due(&mut self, pod_spec: &mut TickPlans) {
+    fn plan_what_is_due(&mut self, plans: &mut TickPlans) {
         let _span = debug_span!("plan_due_keys").entered();
         let start = Instant::now();
         let mut planned = 0;
@@ -208,25 +208,25 @@ impl Tick<'_> {
             };
             let among = DueFilter {
                 // A restart waits only for this commit, and not for keys that became due because of the tick.
-                mark: pod_spec.restarts.then_some(mark),
+                mark: plans.restarts.then_some(mark),
                 begun: start.elapsed() >= self.budget.hold,
             };
             let Some(item) = self.queue.pop(world.now, among, rank) else { break };
-            if pod_spec.acting.contains(&item) {
+            if plans.acting.contains(&item) {
                 later.push(item);
                 continue;
             }
-            planned += self.plan_one(item.clone(), pod_spec).max(1);
-            pod_spec.planned.push(item);
+            planned += self.plan_one(item.clone(), plans).max(1);
+            plans.planned.push(item);
         }
         later.into_iter().for_each(|item| self.queue.add(item, self.world.now));
         self.log_faults();
     }
 
     /// Asks one loop for a plan of one key and stages it. Returns the number of writes.
-    fn plan_one(&mut self, item: Item, pod_spec: &mut TickPlans) -> usize {
+    fn plan_one(&mut self, item: Item, plans: &mut TickPlans) -> usize {
         let each = self.loops[item.0];
-        self.world.seed = (self.chance)();
+        self.world.seed = (self.random)();
         let world = &*self.world;
         let planning = trace_span!("plan", by = each.name, key = %item.1).entered();
         let plan = match contain(|| (each.plan)(world, &item.1)) {
@@ -240,7 +240,7 @@ impl Tick<'_> {
         let stage = self.world.stage_mark();
         let mut template_cache = (plan.writes.len() > 1).then(PodTemplateCache::default);
         for write in &plan.writes {
-            match contain(|| self.stage(&write.verb, &mut mine, (&mut pod_spec.last, template_cache.as_mut()))) {
+            match contain(|| self.stage(&write.verb, &mut mine, (&mut plans.last, template_cache.as_mut()))) {
                 Ok(Ok(())) => {}
                 Err(panic) => {
                     self.world.undo_to(stage);
@@ -250,9 +250,9 @@ impl Tick<'_> {
                     // A plan is applied whole or not at all.
                     self.world.undo_to(stage);
                     let is_first = self.world.refuse(each.name, &item.1, &status.message);
-                    let weight = if is_first { LogLevel::Deed } else { LogLevel::Detail };
+                    let level = if is_first { LogLevel::Action } else { LogLevel::Detail };
                     let text = format!("{}: refused: {status}", write.why);
-                    (self.log_sink)(&LogLine { at: now, by: each.name, about: Some(item.1.clone()), text, weight });
+                    (self.log_sink)(&LogLine { at: now, by: each.name, about: Some(item.1.clone()), text, level });
                     self.queue.add_failed(item.clone(), now);
                     if is_first {
                         self.queue.add(item, now);
@@ -265,29 +265,29 @@ impl Tick<'_> {
         self.world.forget_refusal(each.name, &item.1);
         self.queue.forget_failures(&item);
         // Before what this plan does is news: it may itself be what the pod waits for.
-        if let Some(hold) = plan.hold.clone() {
-            self.queue.waiting.park(&item.1, hold, now);
+        if let Some(wait) = plan.scheduling_wait.clone() {
+            self.queue.waiting.park(&item.1, wait, now);
         }
         for key in self.world.staged_since(stage) {
             let before = self.world.row_before_stage(&key).cloned();
-            store_tail::concern(self.world, self.loops, self.queue, before.as_ref(), &key, now);
+            store_tail::queue_concerned(self.world, self.loops, self.queue, before.as_ref(), &key, now);
         }
-        self.world.keep_plan();
-        pod_spec.attempts.extend(mine);
-        pod_spec.deeds.record_plan(each.name, &item.1, &plan);
+        self.world.accept_staged();
+        plans.attempts.extend(mine);
+        plans.activity.record_plan(each.name, &item.1, &plan);
         let profile = self.world.get(&item.1).and_then(|row| row.pod()).map(|pod| pod.scheduler.clone());
         self.recorder.extend(&EventReporter { by: each.name, profile }, plan.events, now);
-        let acts_not = plan.effects.is_empty() && plan.memory.is_empty();
-        if !acts_not {
-            pod_spec.acting.insert(item.clone());
+        let is_passive = plan.effects.is_empty() && plan.memory.is_empty();
+        if !is_passive {
+            plans.acting.insert(item.clone());
         }
-        pod_spec.restarts |= plan.effects.iter().any(restarts);
-        pod_spec.effects.extend(plan.effects);
-        pod_spec.memory.extend(plan.memory);
+        plans.restarts |= plan.effects.iter().any(restarts);
+        plans.effects.extend(plan.effects);
+        plans.memory.extend(plan.memory);
         let writes = plan.writes.len();
-        pod_spec.writes.push(plan.writes);
+        plans.writes.push(plan.writes);
         if let Some(at) = plan.wake {
-            let soonest = if writes == 0 && acts_not { now + MOMENT } else { now };
+            let soonest = if writes == 0 && is_passive { now + MOMENT } else { now };
             self.queue.add(item, at.max(soonest));
         }
         writes
@@ -298,8 +298,8 @@ impl Tick<'_> {
     fn plan_failed(&mut self, item: Item, panic: String) -> usize {
         let (by, now) = (self.loops[item.0].name, self.world.now);
         let is_first = self.queue.add_failed(item.clone(), now);
-        let weight = if is_first { LogLevel::Deed } else { LogLevel::Detail };
-        (self.log_sink)(&LogLine { at: now, by, about: Some(item.1.clone()), text: panic.clone(), weight });
+        let level = if is_first { LogLevel::Action } else { LogLevel::Detail };
+        (self.log_sink)(&LogLine { at: now, by, about: Some(item.1.clone()), text: panic.clone(), level });
         if let Some(row) = self.world.get(&item.1).filter(|_| is_first) {
             let event = PlannedEvent {
                 about: row.key.clone(),
@@ -329,24 +329,24 @@ impl Tick<'_> {
                 epoch: self.epoch,
             });
         }
-        stage(self.world, verb, (last, template_cache), self.chance)
+        stage(self.world, verb, (last, template_cache), self.random)
     }
 
-    fn record_events(&mut self, pod_spec: &mut TickPlans) {
+    fn record_events(&mut self, plans: &mut TickPlans) {
         let _span = debug_span!("record_events").entered();
         let revision = self.world.revision + self.world.staged_count() as u64;
         let now = self.world.now;
-        let last = &mut pod_spec.last;
-        let mut txn = Overlay { world: self.world, revision, last, alone: false, chance: self.chance };
+        let last = &mut plans.last;
+        let mut txn = Overlay { world: self.world, revision, last, alone: false, random: self.random };
         self.recorder.flush(&mut txn, now);
         if retention::is_crowded(self.world) {
             self.recorder.prune(self.world);
         }
-        self.world.keep_plan();
+        self.world.accept_staged();
     }
 
     /// Writes the last state of every staged row, in order of their first change.
-    fn commit(&mut self, mut txn: Txn<'_>, pod_spec: &mut TickPlans) -> Result<usize, TickError> {
+    fn commit(&mut self, mut txn: Txn<'_>, plans: &mut TickPlans) -> Result<usize, TickError> {
         let _span = debug_span!("commit").entered();
         let mut written: Vec<(Key, Str, u64)> = Vec::new();
         let (begin, now) = (self.world.revision, self.world.now);
@@ -357,7 +357,7 @@ impl Tick<'_> {
             let after = self.world.get(&key);
             // An object that was deleted and created again within this tick has two rows in the log: another uid is another object.
             if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
-                let last = pod_spec.last.get(&key).map_or_else(|| before.body(), |last| Cow::Borrowed(&**last));
+                let last = plans.last.get(&key).map_or_else(|| before.body(), |last| Cow::Borrowed(&**last));
                 revision = txn.remove(&key, |revision| last.text_at(revision), ACTOR, now)?;
             }
             // Created and deleted within this tick: no reader saw it.
@@ -378,21 +378,21 @@ impl Tick<'_> {
             revision = txn.put(&key, &after.uid, body, ACTOR, now)?;
             written.push((key, text, revision));
         }
-        for attempt in &pod_spec.attempts {
+        for attempt in &plans.attempts {
             txn.record_attempt(attempt)?;
         }
-        if revision > begin || !pod_spec.attempts.is_empty() {
+        if revision > begin || !plans.attempts.is_empty() {
             txn.commit_unsynced().map_err(|error| match error {
                 CommitError::Refused(error) => TickError::Store(error),
                 unknown => TickError::Unknown(unknown),
             })?;
         }
-        for line in std::mem::take(&mut pod_spec.deeds).lines(self.world, &undone, self.warnings) {
+        for line in std::mem::take(&mut plans.activity).lines(self.world, &undone, self.warnings) {
             (self.log_sink)(&line);
         }
         let gone = self.world.keep_staged(written);
         if gone.len() >= MANY {
-            drop_thread::discard((gone, std::mem::take(&mut pod_spec.writes)));
+            drop_thread::discard((gone, std::mem::take(&mut plans.writes)));
         }
         self.world.revision = revision;
         Ok((revision - begin) as usize)
@@ -411,12 +411,12 @@ pub fn stage(
     world: &mut World,
     verb: &WriteVerb,
     (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
-    chance: &mut dyn FnMut() -> u64,
+    random: &mut dyn FnMut() -> u64,
 ) -> Result<(), Status> {
     let alone = template_cache.is_none();
     let revision = world.revision + world.staged_count() as u64;
     let kinds = world.kinds.clone();
-    let mut txn = Overlay { world, revision, last, alone, chance };
+    let mut txn = Overlay { world, revision, last, alone, random };
     let options = WriteOptions::default();
     match verb {
         WriteVerb::Create(object) => match template_cache {

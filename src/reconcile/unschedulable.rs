@@ -24,7 +24,7 @@ pub struct UnschedulablePods {
 }
 
 struct UnschedulableGroup {
-    hold: SchedulingWait,
+    scheduling_wait: SchedulingWait,
     pods: BTreeSet<Key>,
 }
 
@@ -45,13 +45,13 @@ impl SchedulingAttempts {
 
 impl UnschedulablePods {
     /// Adds a pod that fits no node; it waits for a change that could help.
-    pub fn park(&mut self, key: &Key, hold: SchedulingWait, now: Time) {
+    pub fn park(&mut self, key: &Key, scheduling_wait: SchedulingWait, now: Time) {
         let number = self.attempts.get(key).map_or(1, |known| known.number + 1);
         self.leave_group(key);
-        let group = hold.alike.clone();
+        let group = scheduling_wait.alike.clone();
         self.groups
             .entry(group.clone())
-            .or_insert_with(|| UnschedulableGroup { hold, pods: BTreeSet::new() })
+            .or_insert_with(|| UnschedulableGroup { scheduling_wait, pods: BTreeSet::new() })
             .pods
             .insert(key.clone());
         self.attempts.insert(key.clone(), SchedulingAttempts { number, last: now, group: Some(group) });
@@ -78,7 +78,7 @@ impl UnschedulablePods {
     pub fn woken(&mut self, world: &World, filter: &WaitFilter, change: RowChange<'_>, now: Time) -> Vec<(Key, Time)> {
         let is_helped = |group: &UnschedulableGroup| {
             let example = group.pods.first().and_then(|key| world.get(key));
-            example.is_none_or(|row| (filter.helps)(world, &group.hold, row, change))
+            example.is_none_or(|row| (filter.helps)(world, &group.scheduling_wait, row, change))
         };
         let helped: Vec<Str> =
             self.groups.iter().filter(|(_, group)| is_helped(group)).map(|(name, _)| name.clone()).collect();
@@ -114,7 +114,7 @@ mod tests {
     use crate::world::Row;
     use serde_json::json;
 
-    fn hold(alike: &str) -> SchedulingWait {
+    fn scheduling_wait(alike: &str) -> SchedulingWait {
         SchedulingWait { alike: alike.into(), ..SchedulingWait::default() }
     }
 
@@ -134,21 +134,21 @@ mod tests {
         let change = RowChange { before: None, after: Some(&node) };
         let mut waiting = UnschedulablePods::default();
         for pause in [1, 2, 4, 8, 10, 10] {
-            waiting.park(&key, hold("a"), time_at(100));
+            waiting.park(&key, scheduling_wait("a"), time_at(100));
             assert_eq!(
                 waiting.woken(&world, &WAIT_FILTER, change, time_at(100)),
                 [(key.clone(), time_at(100 + pause))]
             );
             assert!(waiting.woken(&world, &WAIT_FILTER, change, time_at(100)).is_empty(), "it is in the other queue");
         }
-        waiting.park(&key, hold("a"), time_at(100));
+        waiting.park(&key, scheduling_wait("a"), time_at(100));
         assert_eq!(
             waiting.woken(&world, &WAIT_FILTER, change, time_at(500)),
             [(key.clone(), time_at(500))],
             "long enough ago"
         );
         waiting.forget_pod(&key);
-        waiting.park(&key, hold("a"), time_at(100));
+        waiting.park(&key, scheduling_wait("a"), time_at(100));
         assert_eq!((waiting.left_over(time_at(399)), waiting.left_over(time_at(400))), (vec![], vec![key.clone()]));
         waiting.forget_pod(&key);
         assert!(waiting.groups.is_empty() && waiting.attempts.is_empty());

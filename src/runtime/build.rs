@@ -271,7 +271,7 @@ pub struct BuildLogWriter {
 impl BuildLogWriter {
     /// Makes the log. A pod without a folder gets one, and a record that says whose it is.
     pub fn create(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<BuildLogWriter> {
-        let image = start.brought.as_ref().map(|image| &*image.name).unwrap_or_default();
+        let image = start.requested_image.as_ref().map(|image| &*image.name).unwrap_or_default();
         let pod = folder::pod(state, &start.pod_uid);
         folder::private_folder(&pod)?;
         if folder::read_record(&pod).is_none() {

@@ -412,7 +412,7 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
         container: container.into(),
         attempt,
         image: "busybox".into(),
-        brought: None,
+        requested_image: None,
         manifest_dir: None,
         command: Vec::new(),
         args: Vec::new(),

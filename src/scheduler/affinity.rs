@@ -5,7 +5,7 @@ use crate::world::{Row, terms};
 use serde_json::Value;
 
 /// Whether a pod asks for some nodes rather than others.
-pub fn is_picky(pod: &Object) -> bool {
+pub fn selects_nodes(pod: &Object) -> bool {
     pod.pairs(&["spec", "nodeSelector"]).next().is_some()
         || pod.value_at(&["spec", "affinity", "nodeAffinity"]).is_some()
 }

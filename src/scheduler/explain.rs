@@ -8,7 +8,7 @@ use super::ranked_node::RankedNode;
 use super::score;
 use super::tolerations;
 use super::volumes::BINDING;
-pub use super::volumes::{ELSEWHERE, NONE_LEFT};
+pub use super::volumes::{NO_MATCHING_VOLUME, VOLUME_AFFINITY_CONFLICT};
 use crate::object::{Key, Object, Str};
 use crate::world::{Row, Taint, World};
 
@@ -18,7 +18,7 @@ pub struct NodeVerdict {
     /// The node.
     pub node: Str,
     /// The plugins that refuse it, in their order; none when the pod can run there.
-    pub hurdles: Vec<PluginRefusal>,
+    pub refusals: Vec<PluginRefusal>,
     /// Score of each plugin for a node that was not refused.
     pub scores: Vec<(&'static str, i64)>,
 }
@@ -26,12 +26,12 @@ pub struct NodeVerdict {
 impl NodeVerdict {
     /// The first plugin that refuses the node; Kubernetes reports only this one.
     pub fn refused(&self) -> Option<&PluginRefusal> {
-        self.hurdles.first()
+        self.refusals.first()
     }
 
     /// Returns this plugin's reasons against the node.
     pub fn refusal_of(&self, plugin: &str) -> Option<&PluginRefusal> {
-        self.hurdles.iter().find(|hurdle| hurdle.plugin == plugin)
+        self.refusals.iter().find(|refusal| refusal.plugin == plugin)
     }
 }
 
@@ -43,47 +43,48 @@ pub struct PluginRefusal {
     /// Its reasons, in Kubernetes' words.
     pub reasons: Vec<String>,
     /// That other pods go away cannot help.
-    pub for_good: bool,
+    pub unresolvable: bool,
 }
 
 /// The verdict on every node, ordered by name; empty when there is no such pod.
 pub fn explain(world: &World, key: &Key) -> Vec<NodeVerdict> {
     let Some(row) = world.get(key) else { return Vec::new() };
-    let (wants, candidates) = (PodConstraints::from_pod(world, row), nodes::candidates(world).collect::<Vec<_>>());
-    let asks = filter::PodQuery::from_pod(world, row, &wants);
-    if let Err(problem) = &asks.storage {
+    let (constraints, candidates) =
+        (PodConstraints::from_pod(world, row), nodes::candidates(world).collect::<Vec<_>>());
+    let query = filter::PodQuery::from_pod(world, row, &constraints);
+    if let Err(problem) = &query.storage {
         // Kubernetes does not filter nodes then (VolumeBinding: `PreFilter`).
         let verdict = |node: &CandidateNode<'_>| NodeVerdict {
             node: node.row.key.name.clone(),
-            hurdles: vec![PluginRefusal { plugin: BINDING, reasons: vec![problem.clone()], for_good: true }],
+            refusals: vec![PluginRefusal { plugin: BINDING, reasons: vec![problem.clone()], unresolvable: true }],
             scores: Vec::new(),
         };
         return candidates.iter().map(verdict).collect();
     }
-    let hurdles: Vec<Vec<PluginRefusal>> = candidates.iter().map(|node| hurdles(&asks, node)).collect();
-    let fitting = candidates.iter().zip(&hurdles).filter(|(_, hurdles)| hurdles.is_empty()).map(|(node, _)| node);
+    let refusals: Vec<Vec<PluginRefusal>> = candidates.iter().map(|node| refusals(&query, node)).collect();
+    let fitting = candidates.iter().zip(&refusals).filter(|(_, refusals)| refusals.is_empty()).map(|(node, _)| node);
     let fitting: Vec<RankedNode> =
-        fitting.map(|node| RankedNode::new(node.slot, score::raw_scores(&asks, node))).collect();
-    let mut scores = score::parts(&asks, &fitting).into_iter();
-    let verdict = |(node, hurdles): (&CandidateNode<'_>, Vec<PluginRefusal>)| NodeVerdict {
+        fitting.map(|node| RankedNode::new(node.slot, score::raw_scores(&query, node))).collect();
+    let mut scores = score::weighted_scores(&query, &fitting).into_iter();
+    let verdict = |(node, refusals): (&CandidateNode<'_>, Vec<PluginRefusal>)| NodeVerdict {
         node: node.row.key.name.clone(),
-        scores: if hurdles.is_empty() { scores.next().unwrap_or_default() } else { Vec::new() },
-        hurdles,
+        scores: if refusals.is_empty() { scores.next().unwrap_or_default() } else { Vec::new() },
+        refusals,
     };
-    candidates.iter().zip(hurdles).map(verdict).collect()
+    candidates.iter().zip(refusals).map(verdict).collect()
 }
 
-fn hurdles(asks: &filter::PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<PluginRefusal> {
-    let mut hurdles: Vec<PluginRefusal> = Vec::new();
-    for (plugin, reasons) in filter::all_refusals(asks, node) {
+fn refusals(query: &filter::PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<PluginRefusal> {
+    let mut refusals: Vec<PluginRefusal> = Vec::new();
+    for (plugin, reasons) in filter::all_refusals(query, node) {
         // A plugin that runs twice reports the same reason.
-        if hurdles.iter().all(|hurdle| hurdle.plugin != plugin) {
-            let for_good = reasons.iter().any(|one| one.for_good);
+        if refusals.iter().all(|refusal| refusal.plugin != plugin) {
+            let unresolvable = reasons.iter().any(|one| one.unresolvable);
             let reasons = reasons.into_iter().map(|one| one.reason.into_owned()).collect();
-            hurdles.push(PluginRefusal { plugin, reasons, for_good });
+            refusals.push(PluginRefusal { plugin, reasons, unresolvable });
         }
     }
-    hurdles
+    refusals
 }
 
 /// The taints of a node that keep a pod away.

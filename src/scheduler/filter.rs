@@ -20,7 +20,7 @@ pub struct PodQuery<'a> {
     /// The pod's row.
     pub row: &'a Row,
     /// Its constraints.
-    pub wants: &'a PodConstraints,
+    pub constraints: &'a PodConstraints,
     /// The parts of the pod with these constraints.
     pub pod: &'a Object,
     /// Its scheduler profile.
@@ -28,7 +28,7 @@ pub struct PodQuery<'a> {
     /// Its fields.
     pub fields: Cow<'a, PodFields>,
     /// Its inter-pod affinity.
-    pub neighbours: InterPodAffinity,
+    pub inter_pod_affinity: InterPodAffinity,
     /// Its topology spread constraints.
     pub spread: PodSpread,
     /// Constraints from its claims, or the reason why no node satisfies them.
@@ -37,29 +37,35 @@ pub struct PodQuery<'a> {
 
 impl<'a> PodQuery<'a> {
     /// Reads them from the pod.
-    pub fn from_pod(world: &'a World, row: &'a Row, wants: &'a PodConstraints) -> PodQuery<'a> {
+    pub fn from_pod(world: &'a World, row: &'a Row, constraints: &'a PodConstraints) -> PodQuery<'a> {
         // A pod of another scheduler is explained as if it used the default profile.
         let profile = profile_of(world, row).map_or_else(|| Cow::Owned(SchedulerProfile::default()), Cow::Borrowed);
         PodQuery {
             world,
             row,
-            wants,
-            pod: &wants.pod,
+            constraints,
+            pod: &constraints.pod,
             fields: row.pod().map_or_else(Cow::default, Cow::Borrowed),
-            neighbours: InterPodAffinity::from_pod(world, row, wants),
-            spread: PodSpread::from_pod(world, &wants.pod, row, &profile),
-            storage: PodStorage::from_pod(world, row, &wants.pod),
+            inter_pod_affinity: InterPodAffinity::from_pod(world, row, constraints),
+            spread: PodSpread::from_pod(world, &constraints.pod, row, &profile),
+            storage: PodStorage::from_pod(world, row, &constraints.pod),
             profile,
         }
     }
 
     /// The same query, with the hypothetical pods of one node taken into account.
-    pub fn thinking(&self, node: &CandidateNode<'_>) -> Cow<'_, PodQuery<'a>> {
-        if node.is_real() || (!self.go_by_pods() && !node.thoughts().any(|(pod, _)| shuns(pod))) {
+    pub fn with_assumptions(&self, node: &CandidateNode<'_>) -> Cow<'_, PodQuery<'a>> {
+        if node.is_actual()
+            || (!self.depends_on_other_pods() && !node.assumed_changes().any(|(pod, _)| has_anti_affinity(pod)))
+        {
             return Cow::Borrowed(self);
         }
-        let neighbours = self.neighbours.thinking(self.world, self.row, node);
-        Cow::Owned(PodQuery { neighbours, spread: self.spread.thinking(self.world, node), ..self.clone() })
+        let inter_pod_affinity = self.inter_pod_affinity.with_assumptions(self.world, self.row, node);
+        Cow::Owned(PodQuery {
+            inter_pod_affinity,
+            spread: self.spread.with_assumptions(self.world, node),
+            ..self.clone()
+        })
     }
 
     fn may_refuse(&self, plugin: &str) -> bool {
@@ -71,18 +77,18 @@ impl<'a> PodQuery<'a> {
     }
 
     /// Whether the result for a node depends only on the node and its pods.
-    pub fn go_by_nodes_alone(&self) -> bool {
-        !self.go_by_pods() && !self.has_claims()
+    pub fn depends_on_node_only(&self) -> bool {
+        !self.depends_on_other_pods() && !self.has_claims()
     }
 
     /// Whether the result depends on the labels and places of other pods.
-    fn go_by_pods(&self) -> bool {
-        !self.spread.is_empty() || !self.neighbours.is_empty()
+    fn depends_on_other_pods(&self) -> bool {
+        !self.spread.is_empty() || !self.inter_pod_affinity.is_empty()
     }
 }
 
-fn shuns(pod: &Row) -> bool {
-    pod.pod().is_some_and(|fields| fields.shuns.is_some())
+fn has_anti_affinity(pod: &Row) -> bool {
+    pod.pod().is_some_and(|fields| fields.anti_affinity.is_some())
 }
 
 /// A reason for which a node is refused.
@@ -93,12 +99,12 @@ pub struct FilterRefusal {
     /// In Kubernetes' words.
     pub reason: Cow<'static, str>,
     /// Removing other pods cannot help.
-    pub for_good: bool,
+    pub unresolvable: bool,
 }
 
 impl FilterRefusal {
-    fn new(reason: Cow<'static, str>, for_good: bool) -> FilterRefusal {
-        FilterRefusal { plugin: "", reason, for_good }
+    fn new(reason: Cow<'static, str>, unresolvable: bool) -> FilterRefusal {
+        FilterRefusal { plugin: "", reason, unresolvable }
     }
 }
 
@@ -106,7 +112,7 @@ impl FilterRefusal {
 type FilterPlugin = fn(&PodQuery<'_>, &CandidateNode<'_>) -> Vec<FilterRefusal>;
 
 /// The plugins that depend only on a node and its pods, in order. The first that refuses a node gives the reason, as in Kubernetes.
-const OF_NODES: &[(&str, FilterPlugin)] = &[
+const NODE_PLUGINS: &[(&str, FilterPlugin)] = &[
     ("NodeAffinity", named_nodes),
     ("NodeUnschedulable", unschedulable),
     ("NodeName", node_name),
@@ -122,39 +128,41 @@ type ClusterFilterPlugin = fn(&PodQuery<'_>, usize) -> Option<FilterRefusal>;
 /// Whether a plugin applies to a pod at all; if not, no node is checked.
 type FilterPrecheck = fn(&PodQuery<'_>) -> bool;
 
-/// The plugins that depend on the rest of the cluster; they run after [`OF_NODES`].
-const OF_SURROUNDINGS: &[(&str, FilterPrecheck, ClusterFilterPlugin)] = &[
-    (volumes::RESTRICTIONS, |asks| asks.has_claims(), volume_in_use),
-    (LIMITS, |asks| asks.has_claims(), volume_limits),
-    (volumes::BINDING, |asks| asks.has_claims(), volume_binding),
-    (volumes::ZONE, |asks| asks.has_claims(), volume_zone),
-    ("PodTopologySpread", |asks| !asks.spread.is_empty(), spread),
-    ("InterPodAffinity", |asks| !asks.neighbours.is_empty(), neighbours),
+/// The plugins that depend on the rest of the cluster; they run after [`NODE_PLUGINS`].
+const CLUSTER_PLUGINS: &[(&str, FilterPrecheck, ClusterFilterPlugin)] = &[
+    (volumes::RESTRICTIONS, |query| query.has_claims(), volume_in_use),
+    (LIMITS, |query| query.has_claims(), volume_limits),
+    (volumes::BINDING, |query| query.has_claims(), volume_binding),
+    (volumes::ZONE, |query| query.has_claims(), volume_zone),
+    ("PodTopologySpread", |query| !query.spread.is_empty(), spread),
+    ("InterPodAffinity", |query| !query.inter_pod_affinity.is_empty(), inter_pod_affinity),
 ];
 
 /// Why a node cannot take the pod, by the first plugin that refuses it; empty when it can.
-pub fn refusals(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
-    let mut reasons = refused_by_itself(asks, node);
+pub fn refusals(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
+    let mut reasons = node_refusals(query, node);
     if reasons.is_empty() {
-        reasons.extend(refused_by_surroundings(&asks.thinking(node), node.slot));
+        reasons.extend(cluster_refusal(&query.with_assumptions(node), node.slot));
     }
     reasons
 }
 
 /// Returns the refusals of all plugins for a node, in their order. Placement stops at the first, as Kubernetes does.
-pub fn all_refusals(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<(&'static str, Vec<FilterRefusal>)> {
-    let of_node = OF_NODES.iter().filter(|(name, _)| asks.may_refuse(name));
-    let of_node = of_node.map(|(name, plugin)| (*name, plugin(asks, node)));
-    let thinking = asks.thinking(node);
-    let around = OF_SURROUNDINGS.iter().filter(|(name, concerned, _)| concerned(&thinking) && asks.may_refuse(name));
-    let around = around.map(|(name, _, plugin)| (*name, plugin(&thinking, node.slot).into_iter().collect::<Vec<_>>()));
+pub fn all_refusals(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<(&'static str, Vec<FilterRefusal>)> {
+    let of_node = NODE_PLUGINS.iter().filter(|(name, _)| query.may_refuse(name));
+    let of_node = of_node.map(|(name, plugin)| (*name, plugin(query, node)));
+    let with_assumptions = query.with_assumptions(node);
+    let around =
+        CLUSTER_PLUGINS.iter().filter(|(name, concerned, _)| concerned(&with_assumptions) && query.may_refuse(name));
+    let around =
+        around.map(|(name, _, plugin)| (*name, plugin(&with_assumptions, node.slot).into_iter().collect::<Vec<_>>()));
     of_node.chain(around).filter(|(_, reasons)| !reasons.is_empty()).collect()
 }
 
 /// Returns the reasons why a node cannot accept the pod, regardless of pods elsewhere.
-pub fn refused_by_itself(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
-    let mut verdicts = OF_NODES.iter().filter(|(name, _)| asks.may_refuse(name)).map(|(name, plugin)| {
-        let mut reasons = plugin(asks, node);
+pub fn node_refusals(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
+    let mut verdicts = NODE_PLUGINS.iter().filter(|(name, _)| query.may_refuse(name)).map(|(name, plugin)| {
+        let mut reasons = plugin(query, node);
         reasons.iter_mut().for_each(|reason| reason.plugin = name);
         reasons
     });
@@ -162,107 +170,111 @@ pub fn refused_by_itself(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<F
 }
 
 /// Why pods or volumes elsewhere keep the pod from the node in this slot.
-pub fn refused_by_surroundings(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
-    if asks.go_by_nodes_alone() {
+pub fn cluster_refusal(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
+    if query.depends_on_node_only() {
         return None;
     }
-    let mut plugins = OF_SURROUNDINGS.iter().filter(|(name, concerned, _)| concerned(asks) && asks.may_refuse(name));
-    plugins.find_map(|(name, _, plugin)| Some(FilterRefusal { plugin: name, ..plugin(asks, slot)? }))
+    let mut plugins = CLUSTER_PLUGINS.iter().filter(|(name, concerned, _)| concerned(query) && query.may_refuse(name));
+    plugins.find_map(|(name, _, plugin)| Some(FilterRefusal { plugin: name, ..plugin(query, slot)? }))
 }
 
 /// Whether one plugin refuses a node regardless of the pods that run on it.
-pub fn is_refused_for_good_by(plugin: &str, asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> bool {
-    let of_node = OF_NODES.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node));
+pub fn is_unresolvable_for(plugin: &str, query: &PodQuery<'_>, node: &CandidateNode<'_>) -> bool {
+    let of_node = NODE_PLUGINS.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(query, node));
     let of_surroundings =
-        OF_SURROUNDINGS.iter().filter(|(name, ..)| *name == plugin).flat_map(|(.., plugin)| plugin(asks, node.slot));
-    asks.may_refuse(plugin) && of_node.chain(of_surroundings).any(|refusal| refusal.for_good)
+        CLUSTER_PLUGINS.iter().filter(|(name, ..)| *name == plugin).flat_map(|(.., plugin)| plugin(query, node.slot));
+    query.may_refuse(plugin) && of_node.chain(of_surroundings).any(|refusal| refusal.unresolvable)
 }
 
-fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<FilterRefusal> {
-    if refused { vec![FilterRefusal::new(reason.into(), for_good)] } else { Vec::new() }
+fn refuse_if(refused: bool, reason: &'static str, unresolvable: bool) -> Vec<FilterRefusal> {
+    if refused { vec![FilterRefusal::new(reason.into(), unresolvable)] } else { Vec::new() }
 }
 
 /// NodeAffinity as PreFilter: a pod whose every term names nodes is checked against those only.
-fn named_nodes(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
+fn named_nodes(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     let elsewhere =
-        asks.wants.named.as_ref().is_some_and(|names| !names.iter().any(|name| **name == *node.row.key.name));
-    because(elsewhere, "node(s) didn't satisfy plugin(s) [NodeAffinity]", true)
+        query.constraints.named.as_ref().is_some_and(|names| !names.iter().any(|name| **name == *node.row.key.name));
+    refuse_if(elsewhere, "node(s) didn't satisfy plugin(s) [NodeAffinity]", true)
 }
 
 /// VolumeRestrictions.
-fn volume_in_use(asks: &PodQuery<'_>, _slot: usize) -> Option<FilterRefusal> {
-    asks.storage.as_ref().ok()?.in_use().map(|reason| FilterRefusal::new(reason.into(), false))
+fn volume_in_use(query: &PodQuery<'_>, _slot: usize) -> Option<FilterRefusal> {
+    query.storage.as_ref().ok()?.in_use().map(|reason| FilterRefusal::new(reason.into(), false))
 }
 
 /// NodeVolumeLimits.
-fn volume_limits(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
-    let node = asks.world.node_cache().get(slot)?;
-    let is_full = asks.has_claims() && volume_limits::exceeds(asks.world, asks.row, &node.row);
+fn volume_limits(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
+    let node = query.world.node_cache().get(slot)?;
+    let is_full = query.has_claims() && volume_limits::exceeds(query.world, query.row, &node.row);
     is_full.then(|| FilterRefusal::new(volume_limits::TOO_MANY.into(), false))
 }
 
 /// VolumeBinding.
-fn volume_binding(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
-    let node = asks.world.node_cache().get(slot)?;
-    asks.storage.as_ref().ok()?.unbound_on(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
+fn volume_binding(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
+    let node = query.world.node_cache().get(slot)?;
+    query.storage.as_ref().ok()?.unbound_on(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
 }
 
 /// VolumeZone.
-fn volume_zone(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
-    let node = asks.world.node_cache().get(slot)?;
-    asks.storage.as_ref().ok()?.out_of_zone(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
+fn volume_zone(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
+    let node = query.world.node_cache().get(slot)?;
+    query.storage.as_ref().ok()?.out_of_zone(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
 }
 
 /// PodTopologySpread.
-fn spread(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
-    asks.spread.refusal(asks.world, slot).map(|(reason, for_good)| FilterRefusal::new(reason.into(), for_good))
+fn spread(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
+    query
+        .spread
+        .refusal(query.world, slot)
+        .map(|(reason, unresolvable)| FilterRefusal::new(reason.into(), unresolvable))
 }
 
 /// InterPodAffinity.
-fn neighbours(asks: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
-    asks.neighbours.refusal(slot).map(|(reason, for_good)| FilterRefusal::new(reason.into(), for_good))
+fn inter_pod_affinity(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
+    query.inter_pod_affinity.refusal(slot).map(|(reason, unresolvable)| FilterRefusal::new(reason.into(), unresolvable))
 }
 
 /// NodeUnschedulable: a cordoned node, unless the pod tolerates its taint.
-fn unschedulable(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
+fn unschedulable(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     if !node.fields.unschedulable {
         return Vec::new();
     }
     let taint =
         Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };
-    let borne = tolerations::untolerated(asks.pod.items(&["spec", "tolerations"]), std::iter::once(&taint)).is_none();
-    because(!borne, "node(s) were unschedulable", true)
+    let tolerations =
+        tolerations::untolerated(query.pod.items(&["spec", "tolerations"]), std::iter::once(&taint)).is_none();
+    refuse_if(!tolerations, "node(s) were unschedulable", true)
 }
 
 /// NodeName. A pod that names a node is bound already; what is left here is a name that no node has.
-fn node_name(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
-    let named = asks.pod.text(&["spec", "nodeName"]).unwrap_or_default();
-    because(!named.is_empty() && named != &*node.row.key.name, "node(s) didn't match the requested node name", true)
+fn node_name(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
+    let named = query.pod.text(&["spec", "nodeName"]).unwrap_or_default();
+    refuse_if(!named.is_empty() && named != &*node.row.key.name, "node(s) didn't match the requested node name", true)
 }
 
 /// TaintToleration.
-fn taints(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
+fn taints(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     if node.fields.taints.is_empty() {
         return Vec::new();
     }
-    let borne = asks.pod.items(&["spec", "tolerations"]);
-    let is_kept_away = tolerations::repelling(borne, &node.fields.taints).next().is_some();
-    because(is_kept_away, "node(s) had untolerated taint(s)", true)
+    let tolerations = query.pod.items(&["spec", "tolerations"]);
+    let is_kept_away = tolerations::repelling(tolerations, &node.fields.taints).next().is_some();
+    refuse_if(is_kept_away, "node(s) had untolerated taint(s)", true)
 }
 
 /// NodeAffinity.
-fn node_affinity(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
-    if !asks.wants.is_picky && asks.profile.added_affinity.is_null() {
+fn node_affinity(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
+    if !query.constraints.selects_nodes && query.profile.added_affinity.is_null() {
         return Vec::new();
     }
-    if !affinity::required_matches(&asks.profile.added_affinity, node.row) {
-        return because(true, "node(s) didn't match scheduler-enforced node affinity", true);
+    if !affinity::required_matches(&query.profile.added_affinity, node.row) {
+        return refuse_if(true, "node(s) didn't match scheduler-enforced node affinity", true);
     }
-    because(!affinity::node_matches(asks.pod, node.row), "node(s) didn't match Pod's node affinity/selector", true)
+    refuse_if(!affinity::node_matches(query.pod, node.row), "node(s) didn't match Pod's node affinity/selector", true)
 }
 
 /// NodePorts.
-fn ports(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
+fn ports(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     let wildcard = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
     let clash = |(ip, protocol, port): &(Str, Str, i64)| {
         let taken = node.pods().filter_map(|pod| pod.pod()).flat_map(|pod| &pod.host_ports);
@@ -271,8 +283,8 @@ fn ports(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
             port == other_port && protocol == other_protocol && same_ip
         })
     };
-    because(
-        asks.fields.host_ports.iter().any(clash),
+    refuse_if(
+        query.fields.host_ports.iter().any(clash),
         "node(s) didn't have free ports for the requested pod ports",
         false,
     )
@@ -287,19 +299,19 @@ fn insufficient(resource: &str) -> Cow<'static, str> {
 }
 
 /// NodeResourcesFit: reports every resource that does not fit.
-fn resources(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
-    let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
-    let mut short = because(node.load.pods + 1 > node.fields.pods, "Too many pods", false);
+fn resources(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
+    let (constraints, used, has) = (&query.fields.requests, &node.load.requests, &node.fields.allocatable);
+    let mut short = refuse_if(node.load.pods + 1 > node.fields.pods, "Too many pods", false);
     let mut need = |name: &str, wanted: i64, used: i64, offered: i64| {
         if wanted > 0 && wanted > offered - used {
             // More than the node has at all.
             short.push(FilterRefusal::new(insufficient(name), wanted > offered));
         }
     };
-    need("cpu", wants.cpu_milli, used.cpu_milli, has.cpu_milli);
-    need("memory", wants.memory, used.memory, has.memory);
-    need("ephemeral-storage", wants.ephemeral, used.ephemeral, has.ephemeral);
-    for (name, wanted) in &wants.others {
+    need("cpu", constraints.cpu_milli, used.cpu_milli, has.cpu_milli);
+    need("memory", constraints.memory, used.memory, has.memory);
+    need("ephemeral-storage", constraints.ephemeral, used.ephemeral, has.ephemeral);
+    for (name, wanted) in &constraints.others {
         let of = |list: &crate::world::ResourceRequests| list.others.get(name).copied().unwrap_or(0);
         need(name, *wanted, of(used), of(has));
     }

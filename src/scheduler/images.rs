@@ -9,38 +9,38 @@ use crate::world::NodeFields;
 use std::borrow::Cow;
 
 /// Sizes below this score zero; the upper threshold per container scores the maximum.
-const LEAST: i64 = 23 * 1024 * 1024;
-const MOST: i64 = 1000 * 1024 * 1024;
+const MIN_SIZE: i64 = 23 * 1024 * 1024;
+const MAX_CONTAINER_SIZE: i64 = 1000 * 1024 * 1024;
 
 /// The score of each node, 0 to 100. Most clusters know of no images, and their nodes are not looked at.
-pub fn scores(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
-    let scored = if asks.world.knows_images() { nodes } else { &[] };
-    scored.iter().map(|node| score(asks, node.slot)).collect()
+pub fn scores(query: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
+    let scored = if query.world.has_images() { nodes } else { &[] };
+    scored.iter().map(|node| score(query, node.slot)).collect()
 }
 
 /// The score of the node in this slot.
-fn score(asks: &PodQuery<'_>, slot: usize) -> i64 {
+fn score(query: &PodQuery<'_>, slot: usize) -> i64 {
     let node =
-        asks.world.node_cache().get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
+        query.world.node_cache().get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
     let Some(node) = node else { return 0 };
     let containers: Vec<&str> = ["initContainers", "containers"]
         .iter()
-        .flat_map(|field| asks.pod.items(&["spec", field]))
+        .flat_map(|field| query.pod.items(&["spec", field]))
         .map(|container| container["image"].as_str().unwrap_or_default())
         .collect();
-    let sum: i64 = containers.iter().map(|image| spared(asks, node, &tagged(image))).sum();
-    let most = MOST * containers.len() as i64;
-    100 * (sum.clamp(LEAST, most) - LEAST) / (most - LEAST)
+    let sum: i64 = containers.iter().map(|image| scaled_size(query, node, &normalized_image_name(image))).sum();
+    let most = MAX_CONTAINER_SIZE * containers.len() as i64;
+    100 * (sum.clamp(MIN_SIZE, most) - MIN_SIZE) / (most - MIN_SIZE)
 }
 
 /// The bytes of an image that a node has, the fewer nodes have it the less: so that not all pods go where few have it.
-fn spared(asks: &PodQuery<'_>, node: &NodeFields, image: &str) -> i64 {
+fn scaled_size(query: &PodQuery<'_>, node: &NodeFields, image: &str) -> i64 {
     let Some(size) = node.images.get(image) else { return 0 };
-    let (having, nodes) = (asks.world.nodes_with_image(image), asks.world.node_cache().len());
+    let (having, nodes) = (query.world.nodes_with_image(image), query.world.node_cache().len());
     (*size as f64 * (having as f64 / nodes as f64)) as i64
 }
 
 /// Kubernetes: `normalizedImageName`.
-fn tagged(image: &str) -> Cow<'_, str> {
+fn normalized_image_name(image: &str) -> Cow<'_, str> {
     if image.rfind(':') > image.rfind('/') { image.into() } else { format!("{image}:latest").into() }
 }

@@ -4,12 +4,12 @@ use super::node_results::RefusalCounts;
 use std::collections::BTreeMap;
 
 /// `0/3 nodes are available: ...`, with why preemption could do nothing about it, if it could not.
-pub fn unschedulable(tally: &RefusalCounts<'_>, preemption: Option<&str>) -> String {
-    let nodes = tally.nodes();
+pub fn unschedulable(refusal_counts: &RefusalCounts<'_>, preemption: Option<&str>) -> String {
+    let nodes = refusal_counts.nodes();
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }
-    let refused = nodes_refuse(nodes, tally.reasons());
+    let refused = nodes_refuse(nodes, refusal_counts.reasons());
     match preemption {
         // The text also names claims of dynamic resources, which Kubernetes' DynamicResources plugin could deallocate.
         Some(why) => format!("{refused} no new claims to deallocate, preemption: {why}"),
@@ -23,17 +23,17 @@ pub fn nodes_refuse<'a>(nodes: usize, reasons: impl Iterator<Item = (&'a str, us
     for (reason, number) in reasons {
         *counts.entry(reason).or_default() += number;
     }
-    format!("0/{nodes} nodes are available: {}.", sentence(counts))
+    format!("0/{nodes} nodes are available: {}.", join_counts(counts))
 }
 
 /// Returns the message when the same reason excludes all nodes. (`not found` is the result of preemption without
 /// candidate nodes.)
-pub fn nowhere(nodes: usize, why: &str) -> String {
+pub fn unschedulable_everywhere(nodes: usize, why: &str) -> String {
     format!("0/{nodes} nodes are available: {why}. not found")
 }
 
 /// `1 a, 2 b`, ordered by the whole text as Kubernetes orders it.
-fn sentence(counts: BTreeMap<&str, usize>) -> String {
+fn join_counts(counts: BTreeMap<&str, usize>) -> String {
     let mut parts: Vec<String> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     parts.sort();
     parts.join(", ")

@@ -63,44 +63,55 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.wait("no profile of this scheduler has the name that it asks for: another one is responsible for it");
         return plan;
     };
-    let wants = PodConstraints::from_pod(world, row);
-    if !wants.pod.items(&["spec", "schedulingGates"]).is_empty() {
+    let constraints = PodConstraints::from_pod(world, row);
+    if !constraints.pod.items(&["spec", "schedulingGates"]).is_empty() {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
-        hold_back(world, row, &mut plan, &Unschedulable { reason: "SchedulingGated", message, promised: None });
+        record_unschedulable(
+            world,
+            row,
+            &mut plan,
+            &Unschedulable { reason: "SchedulingGated", message, nominated: None },
+        );
         return plan;
     }
-    let asks = PodQuery::from_pod(world, row, &wants);
-    if let Err(problem) = &asks.storage {
-        let why = message::nowhere(nodes::count(world), problem);
-        plan.hold = Some(queueing_hints::wait_for_events(row, &wants, BTreeSet::from([volumes::BINDING]), None));
-        hold_back(world, row, &mut plan, &Unschedulable { reason: "Unschedulable", message: &why, promised: None });
+    let query = PodQuery::from_pod(world, row, &constraints);
+    if let Err(problem) = &query.storage {
+        let why = message::unschedulable_everywhere(nodes::count(world), problem);
+        plan.scheduling_wait =
+            Some(queueing_hints::wait_for_events(row, &constraints, BTreeSet::from([volumes::BINDING]), None));
+        record_unschedulable(
+            world,
+            row,
+            &mut plan,
+            &Unschedulable { reason: "Unschedulable", message: &why, nominated: None },
+        );
         return plan;
     }
-    NodeResultCache::with_results(&asks, |node_results| place(&asks, node_results, profile, &mut plan));
+    NodeResultCache::with_results(&query, |node_results| place(&query, node_results, profile, &mut plan));
     plan
 }
 
 /// Binds a pod to the best node, or preempts other pods for it, or records why it has to wait.
-fn place(asks: &PodQuery<'_>, node_results: &mut NodeResultCache, profile: &SchedulerProfile, plan: &mut Plan) {
-    let PodQuery { world, row, wants, .. } = *asks;
-    let mut survey = survey(asks, node_results, sample(profile, nodes::count(world)));
-    if !survey.fit.is_empty() {
-        let best = score::best(asks, &mut survey.fit, world.seed).and_then(|slot| world.node_cache().get(slot));
-        best.into_iter().for_each(|node| assign(asks, &node.row, plan));
-        node_results.survey = survey;
+fn place(query: &PodQuery<'_>, node_results: &mut NodeResultCache, profile: &SchedulerProfile, plan: &mut Plan) {
+    let PodQuery { world, row, constraints, .. } = *query;
+    let mut results = find_fitting_nodes(query, node_results, nodes_to_find(profile, nodes::count(world)));
+    if !results.fit.is_empty() {
+        let best = score::best(query, &mut results.fit, world.seed).and_then(|slot| world.node_cache().get(slot));
+        best.into_iter().for_each(|node| assign(query, &node.row, plan));
+        node_results.last_results = results;
         return;
     }
-    let outcome = profile.preempts.then(|| Preemptor { asks, verdicts: &survey.verdicts }.preempt(node_results));
-    let tally = node_results.tally(&survey.verdicts);
-    let promised = match &outcome {
+    let outcome = profile.preempts.then(|| Preemptor { query, verdicts: &results.verdicts }.preempt(node_results));
+    let refusal_counts = node_results.refusal_counts(&results.verdicts);
+    let nominated = match &outcome {
         Some(PreemptionOutcome::Victims(choice)) => Some(&choice.node.key.name),
-        Some(PreemptionOutcome::UnderWay) => asks.fields.nominated.as_ref(),
+        Some(PreemptionOutcome::UnderWay) => query.fields.nominated.as_ref(),
         _ => None,
     };
-    plan.hold = Some(queueing_hints::wait_for_events(row, wants, tally.plugins(), promised));
-    let mut wait = |why_not: Option<&str>, promised: Option<&str>| {
-        let message = &message::unschedulable(&tally, why_not);
-        hold_back(world, row, plan, &Unschedulable { reason: "Unschedulable", message, promised });
+    plan.scheduling_wait = Some(queueing_hints::wait_for_events(row, constraints, refusal_counts.plugins(), nominated));
+    let mut wait = |why_not: Option<&str>, nominated: Option<&str>| {
+        let message = &message::unschedulable(&refusal_counts, why_not);
+        record_unschedulable(world, row, plan, &Unschedulable { reason: "Unschedulable", message, nominated });
     };
     match outcome {
         None => wait(None, None),
@@ -108,10 +119,10 @@ fn place(asks: &PodQuery<'_>, node_results: &mut NodeResultCache, profile: &Sche
         Some(PreemptionOutcome::Nothing(why)) => wait(Some(&why), None),
         Some(PreemptionOutcome::Victims(choice)) => {
             wait(None, Some(&*choice.node.key.name));
-            make_room(world, row, &choice, plan);
+            preempt_victims(world, row, &choice, plan);
         }
     }
-    node_results.survey = survey;
+    node_results.last_results = results;
 }
 
 /// Returns the profile of a pod's `schedulerName`; `None` when another scheduler is responsible.
@@ -121,21 +132,21 @@ pub fn profile_of<'a>(world: &'a World, row: &Row) -> Option<&'a SchedulerProfil
 }
 
 /// Fewer nodes than this are all looked at; and at least as many are found to fit, where there are (Kubernetes: `minFeasibleNodesToFind`).
-const FEWEST: usize = 100;
+const MIN_FEASIBLE_NODES: usize = 100;
 
 /// After how many nodes that fit no more are looked at: the fewer in proportion, the more there are
 /// (Kubernetes: `numFeasibleNodesToFind`).
-fn sample(profile: &SchedulerProfile, nodes: usize) -> usize {
+fn nodes_to_find(profile: &SchedulerProfile, nodes: usize) -> usize {
     let percentage = match profile.percentage {
         0 => 50usize.saturating_sub(nodes / 125).max(5),
         given => given,
     };
-    if nodes < FEWEST { nodes } else { (nodes * percentage / 100).max(FEWEST) }
+    if nodes < MIN_FEASIBLE_NODES { nodes } else { (nodes * percentage / 100).max(MIN_FEASIBLE_NODES) }
 }
 
 /// Results of filtering all nodes for a pod.
 #[derive(Default)]
-struct NodeSurvey {
+struct FilterResults {
     /// As many nodes that can take it as are to be ranked.
     fit: Vec<RankedNode>,
     /// When there are none, the number of each node's verdict.
@@ -144,41 +155,41 @@ struct NodeSurvey {
 
 /// Filters nodes until `wanted` fit: only the nominated node when it fits, else the nodes that the pod names, else all nodes, from a
 /// different start each time.
-fn survey(asks: &PodQuery<'_>, node_results: &mut NodeResultCache, wanted: usize) -> NodeSurvey {
-    let PodQuery { world, wants, .. } = *asks;
+fn find_fitting_nodes(query: &PodQuery<'_>, node_results: &mut NodeResultCache, wanted: usize) -> FilterResults {
+    let PodQuery { world, constraints, .. } = *query;
     let count = nodes::count(world);
     // Reuses the buffers of the previous survey, which are as large as the number of nodes.
-    let mut survey = std::mem::take(&mut node_results.survey);
-    survey.fit.clear();
-    survey.verdicts.resize(count, FITS);
-    let mut ask = |slot: usize| {
-        let (verdict, raw_scores) = node_results.verdict(asks, slot);
-        survey.verdicts[slot] = verdict;
+    let mut results = std::mem::take(&mut node_results.last_results);
+    results.fit.clear();
+    results.verdicts.resize(count, FITS);
+    let mut evaluate = |slot: usize| {
+        let (verdict, raw_scores) = node_results.verdict(query, slot);
+        results.verdicts[slot] = verdict;
         if verdict == FITS {
-            survey.fit.push(RankedNode::new(slot, raw_scores));
+            results.fit.push(RankedNode::new(slot, raw_scores));
         }
-        survey.fit.len()
+        results.fit.len()
     };
-    let promised = asks.fields.nominated.as_ref().and_then(|node| world.slot_of(node));
-    if promised.is_some_and(|slot| ask(slot) > 0) {
-        return survey;
+    let nominated = query.fields.nominated.as_ref().and_then(|node| world.slot_of(node));
+    if nominated.is_some_and(|slot| evaluate(slot) > 0) {
+        return results;
     }
-    let named: Vec<usize> = wants.named.iter().flatten().filter_map(|node| world.slot_of(node)).collect();
-    let first = if count < FEWEST { 0 } else { (world.seed >> 16) as usize % count };
+    let named: Vec<usize> = constraints.named.iter().flatten().filter_map(|node| world.slot_of(node)).collect();
+    let first = if count < MIN_FEASIBLE_NODES { 0 } else { (world.seed >> 16) as usize % count };
     let others = (first..count).chain(0..first).filter(|slot| !named.contains(slot));
     let mut fit = 0;
     for (number, slot) in named.iter().copied().chain(others).enumerate() {
         if fit >= wanted || (number >= named.len() && !named.is_empty() && fit > 0) {
             break;
         }
-        fit = ask(slot);
+        fit = evaluate(slot);
     }
-    survey
+    results
 }
 
-fn assign(asks: &PodQuery<'_>, node: &Row, plan: &mut Plan) {
-    let (row, name) = (asks.row, &node.key.name);
-    for (verb, why) in asks.storage.iter().flat_map(|storage| storage.settle_on(node)) {
+fn assign(query: &PodQuery<'_>, node: &Row, plan: &mut Plan) {
+    let (row, name) = (query.row, &node.key.name);
+    for (verb, why) in query.storage.iter().flat_map(|storage| storage.claim_writes(node)) {
         plan.write(verb, why);
     }
     let bind = WriteVerb::Bind { pod: row.key.clone(), uid: row.uid.clone(), node: name.clone() };
@@ -192,17 +203,17 @@ struct Unschedulable<'a> {
     reason: &'static str,
     message: &'a str,
     /// The node that others leave for it.
-    promised: Option<&'a str>,
+    nominated: Option<&'a str>,
 }
 
 /// Writes the condition PodScheduled=False and the nominated node, unless the pod has them already. The event goes with the write.
-fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Unschedulable<'_>) {
-    let Unschedulable { reason, message, promised } = *held;
+fn record_unschedulable(world: &World, row: &Row, plan: &mut Plan, held: &Unschedulable<'_>) {
+    let Unschedulable { reason, message, nominated } = *held;
     plan.wait(format!("{reason}: {message}"));
     let pod = world.open(row);
     let known = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
     let is_told = known.is_some_and(|one| one["reason"] == reason && one["message"] == message);
-    if is_told && pod.text(&["status", "nominatedNodeName"]) == promised {
+    if is_told && pod.text(&["status", "nominatedNodeName"]) == nominated {
         return;
     }
     if !is_told && reason == "Unschedulable" {
@@ -216,7 +227,7 @@ fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Unschedulable<'_>
     });
     let mut changed = pod.status_alone();
     put_condition(&mut changed, condition);
-    match promised {
+    match nominated {
         Some(node) => changed.set(&["status", "nominatedNodeName"], node),
         None => drop(changed.unset(&["status", "nominatedNodeName"])),
     }
@@ -224,17 +235,17 @@ fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Unschedulable<'_>
 }
 
 /// Deletes the victims, and clears the nominations of less important pods for the same node.
-fn make_room(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan: &mut Plan) {
+fn preempt_victims(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan: &mut Plan) {
     let (node, own) = (&choice.node.key.name, row.pod().map_or(0, |fields| fields.priority));
     for victim in choice.victims.pods.iter().filter(|victim| !victim.is_deleting()) {
-        plan.write(WriteVerb::Status(as_target(world, victim, row)), "it is about to be preempted");
+        plan.write(WriteVerb::Status(with_disruption_target(world, victim, row)), "it is about to be preempted");
         let (key, uid) = (victim.key.clone(), victim.uid.clone());
         let delete = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(delete, format!("preempted {} for {}", victim.key.path(), row.key.path()));
         plan.event(victim, EventType::Normal, "Preempted", format!("Preempted by pod {} on node {node}", row.uid));
     }
     let loses = |other: &&Arc<Row>| other.key != row.key && other.pod().is_some_and(|pod| pod.priority < own);
-    for other in world.promised_to(node).filter(loses) {
+    for other in world.pods_nominated_to(node).filter(loses) {
         let mut changed = world.open(other).status_alone();
         changed.unset(&["status", "nominatedNodeName"]);
         plan.write(WriteVerb::Status(changed), format!("node {node} is promised to a more important pod"));
@@ -242,7 +253,7 @@ fn make_room(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan: &mut
 }
 
 /// The victim's status with the condition DisruptionTarget (KEP-3329).
-fn as_target(world: &World, victim: &Row, row: &Row) -> Object {
+fn with_disruption_target(world: &World, victim: &Row, row: &Row) -> Object {
     let scheduler = row.pod().map_or(LOOP.name, |pod| &*pod.scheduler);
     let mut changed = world.open(victim).status_alone();
     let condition = json!({

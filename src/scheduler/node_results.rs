@@ -6,7 +6,7 @@
 //! elsewhere (spreading, affinity) or on the pod's claims are computed each time. Kubernetes has a similar optimization
 //! for consecutive pods (KEP-5598).
 
-use super::NodeSurvey;
+use super::FilterResults;
 use super::filter::{self, FilterRefusal, PodQuery};
 use super::nodes::{self, CandidateNode};
 use super::ranked_node::RawScores;
@@ -24,16 +24,16 @@ use std::sync::Arc;
 pub const FITS: usize = 0;
 
 /// Opinions on so many nodes are remembered, of all pods together.
-const REMEMBERED: usize = 1 << 20;
+const MAX_CACHED_RESULTS: usize = 1 << 20;
 
 /// And of so many kinds of pods.
-const KINDS: usize = 1024;
+const MAX_CACHED_SIGNATURES: usize = 1024;
 
 /// The requirements of a pod that decide the results.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct PodSignature {
     profile: Str,
-    of_nodes: Str,
+    node_constraints: Str,
     requests: ResourceRequests,
     host_ports: Vec<(Str, Str, i64)>,
     priority: i32,
@@ -57,13 +57,13 @@ pub struct NodeResultCache {
     nodes: Vec<NodeResult>,
     /// Why nodes refuse, by number; the first refuses nothing.
     verdicts: Vec<Vec<FilterRefusal>>,
-    dismissals: Vec<CachedPreemptionVerdict>,
+    preemption_verdicts: Vec<CachedPreemptionVerdict>,
     /// Why ending pods of a node would help nothing, by number.
-    in_vain: Vec<Vec<Cow<'static, str>>>,
+    preemption_failures: Vec<Vec<Cow<'static, str>>>,
     /// The nominated node of the current pod.
-    promised: Option<usize>,
+    nominated: Option<usize>,
     /// The last survey, for its memory.
-    pub(super) survey: NodeSurvey,
+    pub(super) last_results: FilterResults,
 }
 
 /// Result of one node, kept small because there are many.
@@ -72,7 +72,7 @@ struct NodeResult {
     version: u64,
     verdict: u32,
     /// The verdict with the pods nominated for the node; `None` when it depends on more than the node.
-    with_guests: Option<u32>,
+    with_nominated: Option<u32>,
     raw_scores: RawScores,
 }
 
@@ -80,7 +80,7 @@ struct NodeResult {
 pub struct Victims {
     /// The pods.
     pub pods: Vec<Arc<Row>>,
-    pub(super) harm: VictimCost,
+    pub(super) cost: VictimCost,
 }
 
 /// The victims on a node, or the reasons why there are none: an empty list when no removal would help.
@@ -94,52 +94,53 @@ pub(super) type VictimCost = (usize, i32, i64, usize, Reverse<Time>);
 #[derive(Clone)]
 pub enum PreemptionVerdict {
     /// The pod fits when these pods are removed.
-    Room(Arc<Victims>),
+    Possible(Arc<Victims>),
     /// Nothing, for reasons with this number.
-    InVain(usize),
+    Impossible(usize),
 }
 
 /// A result and the node version that it belongs to.
 #[derive(Clone)]
 struct CachedPreemptionVerdict {
     version: u64,
-    link_state: PreemptionVerdict,
+    verdict: PreemptionVerdict,
 }
 
 impl Default for CachedPreemptionVerdict {
     fn default() -> CachedPreemptionVerdict {
-        CachedPreemptionVerdict { version: 0, link_state: PreemptionVerdict::InVain(0) }
+        CachedPreemptionVerdict { version: 0, verdict: PreemptionVerdict::Impossible(0) }
     }
 }
 
 impl NodeResultCache {
     /// Calls `within` with the cached results for pods like this one.
-    pub fn with_results<A>(asks: &PodQuery<'_>, within: impl FnOnce(&mut NodeResultCache) -> A) -> A {
+    pub fn with_results<A>(query: &PodQuery<'_>, within: impl FnOnce(&mut NodeResultCache) -> A) -> A {
         let signature = PodSignature {
-            profile: asks.profile.name.clone(),
-            of_nodes: asks.wants.of_nodes.clone(),
-            requests: asks.fields.requests.clone(),
-            host_ports: asks.fields.host_ports.clone(),
-            priority: asks.fields.priority,
+            profile: query.profile.name.clone(),
+            node_constraints: query.constraints.node_constraints.clone(),
+            requests: query.fields.requests.clone(),
+            host_ports: query.fields.host_ports.clone(),
+            priority: query.fields.priority,
         };
-        let profiles = &asks.world.settings.profiles;
-        let node_cache = asks.world.node_cache().len();
-        let mut node_results = asks.world.remembering(|known: &mut NodeCaches| {
+        let profiles = &query.world.settings.profiles;
+        let node_count = query.world.node_cache().len();
+        let mut node_results = query.world.remembering(|known: &mut NodeCaches| {
             if !Arc::ptr_eq(&known.profiles, profiles) {
                 *known = NodeCaches { profiles: profiles.clone(), ..NodeCaches::default() };
             }
             known.node_results.remove(&signature).unwrap_or_default()
         });
-        node_results.promised = asks.fields.nominated.as_ref().and_then(|node| asks.world.slot_of(node));
-        node_results.nodes.resize(node_cache, NodeResult::default());
+        node_results.nominated = query.fields.nominated.as_ref().and_then(|node| query.world.slot_of(node));
+        node_results.nodes.resize(node_count, NodeResult::default());
         if node_results.verdicts.is_empty() {
             node_results.verdicts.push(Vec::new());
         }
         let answer = within(&mut node_results);
-        asks.world.remembering(|known: &mut NodeCaches| {
+        query.world.remembering(|known: &mut NodeCaches| {
             known.node_results.insert(signature, node_results);
             while known.node_results.len() > 1
-                && (known.node_results.len() * node_cache > REMEMBERED || known.node_results.len() > KINDS)
+                && (known.node_results.len() * node_count > MAX_CACHED_RESULTS
+                    || known.node_results.len() > MAX_CACHED_SIGNATURES)
             {
                 known.node_results.remove_lru();
             }
@@ -149,93 +150,98 @@ impl NodeResultCache {
 
     /// Returns the number of the verdict of the node in this slot, and its raw scores if it fits. The node itself is checked first, then pods
     /// and volumes elsewhere, then the pods nominated for the node.
-    pub fn verdict(&mut self, asks: &PodQuery<'_>, slot: usize) -> (usize, RawScores) {
-        let opinion = self.result_for(asks, slot);
-        let verdict = opinion.verdict as usize;
+    pub fn verdict(&mut self, query: &PodQuery<'_>, slot: usize) -> (usize, RawScores) {
+        let result = self.result_for(query, slot);
+        let verdict = result.verdict as usize;
         if verdict != FITS {
-            return (verdict, opinion.raw_scores);
+            return (verdict, result.raw_scores);
         }
-        if let Some(refusal) = filter::refused_by_surroundings(asks, slot) {
-            return (self.number(&[refusal]), opinion.raw_scores);
+        if let Some(refusal) = filter::cluster_refusal(query, slot) {
+            return (self.number(&[refusal]), result.raw_scores);
         }
-        let verdict = match opinion.with_guests {
-            Some(verdict) if self.goes_by_node(asks, slot) => verdict as usize,
-            _ => nodes::candidate(asks.world, slot).map_or(FITS, |node| self.verdict_with_guests(asks, node)),
+        let verdict = match result.with_nominated {
+            Some(verdict) if self.depends_on_node_only(query, slot) => verdict as usize,
+            _ => nodes::candidate(query.world, slot).map_or(FITS, |node| self.verdict_with_nominated(query, node)),
         };
-        (verdict, opinion.raw_scores)
+        (verdict, result.raw_scores)
     }
 
-    fn verdict_with_guests(&mut self, asks: &PodQuery<'_>, mut node: CandidateNode<'_>) -> usize {
-        if node.welcome_promised(asks.row) { self.number(&filter::refusals(asks, &node)) } else { FITS }
+    fn verdict_with_nominated(&mut self, query: &PodQuery<'_>, mut node: CandidateNode<'_>) -> usize {
+        if node.add_nominated_pods(query.row) { self.number(&filter::refusals(query, &node)) } else { FITS }
     }
 
     /// Whether a node's result follows from the node, its pods and its nominated pods alone; not when the pod itself is
     /// nominated there.
-    fn goes_by_node(&self, asks: &PodQuery<'_>, slot: usize) -> bool {
-        !asks.world.is_promised(slot) || (asks.go_by_nodes_alone() && self.promised != Some(slot))
+    fn depends_on_node_only(&self, query: &PodQuery<'_>, slot: usize) -> bool {
+        !query.world.has_nominated_pods(slot) || (query.depends_on_node_only() && self.nominated != Some(slot))
     }
 
     /// Counts the nodes per set of reasons, given by the index of each node's result.
-    pub fn tally(&self, verdicts: &[usize]) -> RefusalCounts<'_> {
+    pub fn refusal_counts(&self, verdicts: &[usize]) -> RefusalCounts<'_> {
         let mut counts = vec![0; self.verdicts.len()];
         verdicts.iter().for_each(|verdict| counts[*verdict] += 1);
         RefusalCounts(self.verdicts.iter().map(Vec::as_slice).zip(counts).filter(|(_, nodes)| *nodes > 0).collect())
     }
 
     /// Returns, by index, the results that no preemption can change.
-    pub fn for_good(&self) -> Vec<bool> {
-        self.verdicts.iter().map(|refusals| refusals.iter().any(|refusal| refusal.for_good)).collect()
+    pub fn unresolvable(&self) -> Vec<bool> {
+        self.verdicts.iter().map(|refusals| refusals.iter().any(|refusal| refusal.unresolvable)).collect()
     }
 
     /// Returns the victims on the node in this slot, from the cache or computed by `find`; without `remember` the cache
     /// is not used.
     pub fn preemption_verdict(
         &mut self,
-        asks: &PodQuery<'_>,
+        query: &PodQuery<'_>,
         slot: usize,
         remember: bool,
         find: impl FnOnce() -> VictimSearch,
     ) -> PreemptionVerdict {
-        let version = asks.world.version_at(slot);
-        let goes_by_node = remember && asks.go_by_nodes_alone() && self.goes_by_node(asks, slot);
-        match self.dismissals.get(slot) {
-            Some(known) if goes_by_node && known.version == version => return known.link_state.clone(),
+        let version = query.world.version_at(slot);
+        let depends_on_node_only = remember && query.depends_on_node_only() && self.depends_on_node_only(query, slot);
+        match self.preemption_verdicts.get(slot) {
+            Some(known) if depends_on_node_only && known.version == version => return known.verdict.clone(),
             _ => {}
         }
-        let link_state = match find() {
-            Ok(dismissal) => PreemptionVerdict::Room(Arc::new(dismissal)),
-            Err(reasons) => PreemptionVerdict::InVain(place_of(&mut self.in_vain, &reasons)),
+        let verdict = match find() {
+            Ok(victims) => PreemptionVerdict::Possible(Arc::new(victims)),
+            Err(reasons) => PreemptionVerdict::Impossible(place_of(&mut self.preemption_failures, &reasons)),
         };
-        if goes_by_node && nodes::candidate(asks.world, slot).is_some_and(|node| !node.has_shunning_guests()) {
-            self.dismissals.resize_with(self.nodes.len(), Default::default);
-            self.dismissals[slot] = CachedPreemptionVerdict { version, link_state: link_state.clone() };
+        if depends_on_node_only
+            && nodes::candidate(query.world, slot).is_some_and(|node| !node.nominated_have_anti_affinity())
+        {
+            self.preemption_verdicts.resize_with(self.nodes.len(), Default::default);
+            self.preemption_verdicts[slot] = CachedPreemptionVerdict { version, verdict: verdict.clone() };
         }
-        link_state
+        verdict
     }
 
     /// Why ending pods of nodes would be in vain, each reason with the number of nodes, given how many nodes have each number.
-    pub fn in_vain<'a>(&'a self, counts: &'a [usize]) -> impl Iterator<Item = (&'a str, usize)> {
-        self.in_vain.iter().zip(counts).flat_map(|(reasons, nodes)| reasons.iter().map(|why| (&**why, *nodes)))
+    pub fn preemption_failures<'a>(&'a self, counts: &'a [usize]) -> impl Iterator<Item = (&'a str, usize)> {
+        self.preemption_failures
+            .iter()
+            .zip(counts)
+            .flat_map(|(reasons, nodes)| reasons.iter().map(|why| (&**why, *nodes)))
     }
 
-    fn result_for(&mut self, asks: &PodQuery<'_>, slot: usize) -> NodeResult {
-        let version = asks.world.version_at(slot);
+    fn result_for(&mut self, query: &PodQuery<'_>, slot: usize) -> NodeResult {
+        let version = query.world.version_at(slot);
         let known = self.nodes[slot];
         if known.version == version {
             return known;
         }
-        let Some(node) = nodes::candidate(asks.world, slot) else { return known };
-        let verdict = self.number(&filter::refused_by_itself(asks, &node));
-        let raw_scores = if verdict == FITS { score::raw_scores(asks, &node) } else { RawScores::default() };
-        let with_guests = match (verdict == FITS, asks.world.is_promised(slot)) {
+        let Some(node) = nodes::candidate(query.world, slot) else { return known };
+        let verdict = self.number(&filter::node_refusals(query, &node));
+        let raw_scores = if verdict == FITS { score::raw_scores(query, &node) } else { RawScores::default() };
+        let with_nominated = match (verdict == FITS, query.world.has_nominated_pods(slot)) {
             (true, false) => Some(FITS),
-            (true, true) if self.goes_by_node(asks, slot) && !node.has_shunning_guests() => {
-                Some(self.verdict_with_guests(asks, node))
+            (true, true) if self.depends_on_node_only(query, slot) && !node.nominated_have_anti_affinity() => {
+                Some(self.verdict_with_nominated(query, node))
             }
             _ => None,
         };
-        let with_guests = with_guests.map(|verdict| verdict as u32);
-        self.nodes[slot] = NodeResult { version, verdict: verdict as u32, with_guests, raw_scores };
+        let with_nominated = with_nominated.map(|verdict| verdict as u32);
+        self.nodes[slot] = NodeResult { version, verdict: verdict as u32, with_nominated, raw_scores };
         self.nodes[slot]
     }
 
@@ -405,7 +411,7 @@ mod tests {
                 (world.seed, fresh.seed) = (dice.0, dice.0);
                 let planned = plan(&world, &pending);
                 assert_eq!(planned, plan(&fresh, &pending), "seed {seed}");
-                refused += usize::from(planned.hold.is_some());
+                refused += usize::from(planned.scheduling_wait.is_some());
             }
         }
         assert!((100..1100).contains(&refused), "{refused} of 1200");

@@ -15,9 +15,9 @@ pub struct CandidateNode<'a> {
     /// Sum of its pods' requests.
     pub load: Cow<'a, NodeLoad>,
     /// Its pods that are thought away.
-    away: Vec<&'a Arc<Row>>,
+    removed: Vec<&'a Arc<Row>>,
     /// Pods that it was promised to, as if they ran there.
-    guests: Vec<&'a Arc<Row>>,
+    nominated: Vec<&'a Arc<Row>>,
     world: &'a World,
 }
 
@@ -25,55 +25,56 @@ impl<'a> CandidateNode<'a> {
     /// Its pods that have not ended, as they are thought to be.
     pub fn pods(&self) -> impl Iterator<Item = &'a Arc<Row>> {
         let has_ended = |pod: &Row| pod.pod().is_some_and(|pod| pod.phase.is_terminal());
-        let is_away = |pod: &Row| self.away.iter().any(|away| away.key == pod.key);
+        let is_away = |pod: &Row| self.removed.iter().any(|removed| removed.key == pod.key);
         let there = self.world.pods_on(&self.row.key.name);
-        there.filter(move |pod| !has_ended(pod) && !is_away(pod)).chain(self.guests.iter().copied())
+        there.filter(move |pod| !has_ended(pod) && !is_away(pod)).chain(self.nominated.iter().copied())
     }
 
     /// Assumed differences from the actual node: removed and added pods.
-    pub fn thoughts(&self) -> impl Iterator<Item = (&'a Arc<Row>, i64)> {
-        let away = self.away.iter().map(|pod| (*pod, -1));
-        away.chain(self.guests.iter().map(|pod| (*pod, 1)))
+    pub fn assumed_changes(&self) -> impl Iterator<Item = (&'a Arc<Row>, i64)> {
+        let removed = self.removed.iter().map(|pod| (*pod, -1));
+        removed.chain(self.nominated.iter().map(|pod| (*pod, 1)))
     }
 
     /// Whether nothing is assumed.
-    pub fn is_real(&self) -> bool {
-        self.away.is_empty() && self.guests.is_empty()
+    pub fn is_actual(&self) -> bool {
+        self.removed.is_empty() && self.nominated.is_empty()
     }
 
     /// Removes one of the node's pods hypothetically.
-    pub fn think_away(&mut self, pod: &'a Arc<Row>) {
+    pub fn assume_removed(&mut self, pod: &'a Arc<Row>) {
         if let Some(fields) = pod.pod() {
             self.load.to_mut().subtract(&fields.requests);
-            self.away.push(pod);
+            self.removed.push(pod);
         }
     }
 
     /// Adds a hypothetically removed pod again.
-    pub fn think_back(&mut self, pod: &Arc<Row>) {
-        if let (Some(place), Some(fields)) = (self.away.iter().position(|away| away.key == pod.key), pod.pod()) {
-            self.away.swap_remove(place);
+    pub fn assume_restored(&mut self, pod: &Arc<Row>) {
+        if let (Some(place), Some(fields)) = (self.removed.iter().position(|removed| removed.key == pod.key), pod.pod())
+        {
+            self.removed.swap_remove(place);
             self.load.to_mut().add(&fields.requests);
         }
     }
 
     /// Whether any pod nominated for the node has anti-affinity.
-    pub fn has_shunning_guests(&self) -> bool {
-        let mut guests = self.world.promised_to(&self.row.key.name).filter_map(|guest| guest.pod());
-        guests.any(|guest| guest.shuns.is_some())
+    pub fn nominated_have_anti_affinity(&self) -> bool {
+        let mut nominated = self.world.pods_nominated_to(&self.row.key.name).filter_map(|pod| pod.pod());
+        nominated.any(|pod| pod.anti_affinity.is_some())
     }
 
     /// Counts pods nominated for the node as if they ran there, unless `pod` is more important than they are. True when there are any.
-    pub fn welcome_promised(&mut self, pod: &Row) -> bool {
+    pub fn add_nominated_pods(&mut self, pod: &Row) -> bool {
         let own = pod.pod().map_or(0, |fields| fields.priority);
-        for guest in self.world.promised_to(&self.row.key.name) {
-            let Some(fields) = guest.pod().filter(|fields| fields.priority >= own) else { continue };
-            if guest.key != pod.key && !guest.is_deleting() {
+        for pod in self.world.pods_nominated_to(&self.row.key.name) {
+            let Some(fields) = pod.pod().filter(|fields| fields.priority >= own) else { continue };
+            if pod.key != pod.key && !pod.is_deleting() {
                 self.load.to_mut().add(&fields.requests);
-                self.guests.push(guest);
+                self.nominated.push(pod);
             }
         }
-        !self.guests.is_empty()
+        !self.nominated.is_empty()
     }
 }
 
@@ -91,5 +92,5 @@ pub fn candidates(world: &World) -> impl Iterator<Item = CandidateNode<'_>> {
 pub fn candidate(world: &World, slot: usize) -> Option<CandidateNode<'_>> {
     let NodeSlot { row, load } = world.node_cache().get(slot)?;
     let load = Cow::Borrowed(load);
-    Some(CandidateNode { slot, row, fields: row.node()?, load, away: Vec::new(), guests: Vec::new(), world })
+    Some(CandidateNode { slot, row, fields: row.node()?, load, removed: Vec::new(), nominated: Vec::new(), world })
 }

@@ -8,24 +8,24 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// So many different ones are remembered.
-const REMEMBERED: usize = 1024;
+const MAX_CACHED_CONSTRAINTS: usize = 1024;
 
 /// Constraints of a pod, apart from numeric requests.
 pub struct PodConstraints {
     /// The part of the pod with the constraints ([`scheduling_spec`]).
     pub pod: Object,
     /// All that is about nodes by themselves, and not about the pods that run there.
-    pub of_nodes: Str,
+    pub node_constraints: Str,
     /// The nodes that all of its required terms name, if they do.
     pub named: Option<Vec<String>>,
     /// Whether it has a node selector or node affinity.
-    pub is_picky: bool,
+    pub selects_nodes: bool,
     /// The pods that it must have near.
-    pub near: Vec<PodTermConstraint>,
+    pub affinity: Vec<PodTermConstraint>,
     /// The pods that it must not have near.
-    pub far: Vec<PodTermConstraint>,
+    pub anti_affinity: Vec<PodTermConstraint>,
     /// The pods that it would like to have near, or, with less than nothing, would not.
-    pub liked: Vec<(PodTermConstraint, i64)>,
+    pub preferred_affinity: Vec<(PodTermConstraint, i64)>,
 }
 
 /// A term about other pods.
@@ -47,7 +47,7 @@ struct ConstraintCache(LruCache<Str, Arc<PodConstraints>>);
 
 impl Default for ConstraintCache {
     fn default() -> ConstraintCache {
-        ConstraintCache(LruCache::new(REMEMBERED))
+        ConstraintCache(LruCache::new(MAX_CACHED_CONSTRAINTS))
     }
 }
 
@@ -61,9 +61,9 @@ impl PodConstraints {
             if let Some(known) = known.get(text) {
                 return known.clone();
             }
-            let wants = Arc::new(PodConstraints::read(Object(serde_json::from_str(text).unwrap_or(Value::Null))));
-            known.insert(text.clone(), wants.clone());
-            wants
+            let constraints = Arc::new(PodConstraints::read(Object(serde_json::from_str(text).unwrap_or(Value::Null))));
+            known.insert(text.clone(), constraints.clone());
+            constraints
         })
     }
 
@@ -79,14 +79,14 @@ impl PodConstraints {
             terms.map(|one| (PodTermConstraint::parse(&one["podAffinityTerm"], pod.namespace()), weight(one))).collect()
         };
         let spec = |path: &[&str]| pod.value_at(&[&["spec"], path].concat());
-        let of_nodes = [&["nodeName"][..], &["nodeSelector"], &["affinity", "nodeAffinity"], &["tolerations"]];
+        let node_constraints = [&["nodeName"][..], &["nodeSelector"], &["affinity", "nodeAffinity"], &["tolerations"]];
         PodConstraints {
-            of_nodes: json!(of_nodes.map(spec)).to_string().into(),
+            node_constraints: json!(node_constraints.map(spec)).to_string().into(),
             named: affinity::named_nodes(&pod).map(|names| names.into_iter().map(str::to_owned).collect()),
-            is_picky: affinity::is_picky(&pod),
-            near: required("podAffinity"),
-            far: required("podAntiAffinity"),
-            liked: [("podAffinity", 1), ("podAntiAffinity", -1)].into_iter().flat_map(preferred).collect(),
+            selects_nodes: affinity::selects_nodes(&pod),
+            affinity: required("podAffinity"),
+            anti_affinity: required("podAntiAffinity"),
+            preferred_affinity: [("podAffinity", 1), ("podAntiAffinity", -1)].into_iter().flat_map(preferred).collect(),
             pod,
         }
     }

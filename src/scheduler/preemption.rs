@@ -15,8 +15,8 @@ use std::sync::Arc;
 pub const REASON: &str = "PreemptionByScheduler";
 
 /// Fewest nodes that are compared, and the part of all nodes, in percent. (DefaultPreemptionArgs.)
-const FEWEST_COMPARED: usize = 100;
-const PERCENT_COMPARED: usize = 10;
+const MIN_CANDIDATE_NODES: usize = 100;
+const MIN_CANDIDATE_NODES_PERCENT: usize = 10;
 
 /// Result of preemption for a pod.
 pub enum PreemptionOutcome<'a> {
@@ -39,7 +39,7 @@ pub struct PreemptionChoice<'a> {
 /// A pod that fits nowhere, and the number of each node's verdict.
 pub struct Preemptor<'a, 'b> {
     /// The pod's requirements against the actual state.
-    pub asks: &'b PodQuery<'a>,
+    pub query: &'b PodQuery<'a>,
     /// Why each node refuses it.
     pub verdicts: &'b [usize],
 }
@@ -47,24 +47,24 @@ pub struct Preemptor<'a, 'b> {
 impl<'a> Preemptor<'a, '_> {
     /// Finds the victims with the lowest cost.
     pub fn preempt(&self, node_results: &mut NodeResultCache) -> PreemptionOutcome<'a> {
-        let PodQuery { world, pod, .. } = *self.asks;
+        let PodQuery { world, pod, .. } = *self.query;
         if pod.text(&["spec", "preemptionPolicy"]) == Some("Never") {
             return PreemptionOutcome::Nothing("not eligible due to preemptionPolicy=Never.".to_owned());
         }
-        let for_good = node_results.for_good();
-        if self.is_under_way(&for_good) {
+        let unresolvable = node_results.unresolvable();
+        if self.is_under_way(&unresolvable) {
             return PreemptionOutcome::UnderWay;
         }
         let count = self.verdicts.len();
-        let enough = (count * PERCENT_COMPARED / 100).max(FEWEST_COMPARED).min(count);
+        let enough = (count * MIN_CANDIDATE_NODES_PERCENT / 100).max(MIN_CANDIDATE_NODES).min(count);
         let budgets = budgets(world);
-        let mut in_vain: Vec<usize> = Vec::new();
+        let mut preemption_failures: Vec<usize> = Vec::new();
         let (mut unhelpful, mut compared, mut spares_budgets) = (0, 0, false);
         let mut best: Option<PreemptionChoice<'a>> = None;
         // Not always the same nodes, where not all are compared.
         let first = world.seed as usize % count.max(1);
         for slot in (first..count).chain(0..first) {
-            if for_good[self.verdicts[slot]] {
+            if unresolvable[self.verdicts[slot]] {
                 unhelpful += 1;
                 continue;
             }
@@ -72,15 +72,15 @@ impl<'a> Preemptor<'a, '_> {
                 break;
             }
             let victims = match self.preemption_verdict(node_results, slot, &budgets) {
-                PreemptionVerdict::Room(victims) => victims,
-                PreemptionVerdict::InVain(number) => {
-                    in_vain.resize(in_vain.len().max(number + 1), 0);
-                    in_vain[number] += 1;
+                PreemptionVerdict::Possible(victims) => victims,
+                PreemptionVerdict::Impossible(number) => {
+                    preemption_failures.resize(preemption_failures.len().max(number + 1), 0);
+                    preemption_failures[number] += 1;
                     continue;
                 }
             };
-            (compared, spares_budgets) = (compared + 1, spares_budgets || victims.harm.0 == 0);
-            if best.as_ref().is_none_or(|best| victims.harm < best.victims.harm) {
+            (compared, spares_budgets) = (compared + 1, spares_budgets || victims.cost.0 == 0);
+            if best.as_ref().is_none_or(|best| victims.cost < best.victims.cost) {
                 best = Some(PreemptionChoice { node: &world.node_cache()[slot].row, victims });
             }
         }
@@ -89,23 +89,26 @@ impl<'a> Preemptor<'a, '_> {
             None => {
                 let unhelpful =
                     Some(("Preemption is not helpful for scheduling", unhelpful)).filter(|(_, nodes)| *nodes > 0);
-                let reasons = node_results.in_vain(&in_vain).filter(|(_, nodes)| *nodes > 0).chain(unhelpful);
+                let reasons = node_results
+                    .preemption_failures(&preemption_failures)
+                    .filter(|(_, nodes)| *nodes > 0)
+                    .chain(unhelpful);
                 PreemptionOutcome::Nothing(message::nodes_refuse(count, reasons))
             }
         }
     }
 
     /// Whether victims on the nominated node are already terminating.
-    fn is_under_way(&self, for_good: &[bool]) -> bool {
-        let world = self.asks.world;
-        let Some(promised) = &self.asks.fields.nominated else { return false };
-        let Some(slot) = world.slot_of(promised) else { return false };
+    fn is_under_way(&self, unresolvable: &[bool]) -> bool {
+        let world = self.query.world;
+        let Some(nominated) = &self.query.fields.nominated else { return false };
+        let Some(slot) = world.slot_of(nominated) else { return false };
         let going = |pod: &Arc<Row>| pod.is_deleting() && self.outranks(pod) && pod.mentions(REASON);
-        !for_good[self.verdicts[slot]] && world.pods_on(promised).any(going)
+        !unresolvable[self.verdicts[slot]] && world.pods_on(nominated).any(going)
     }
 
     fn outranks(&self, pod: &Row) -> bool {
-        priority(pod) < self.asks.fields.priority
+        priority(pod) < self.query.fields.priority
     }
 
     /// Returns the victims on the node in this slot. Results that depend on disruption budgets are not cached.
@@ -115,43 +118,43 @@ impl<'a> Preemptor<'a, '_> {
         slot: usize,
         budgets: &[DisruptionBudget<'_>],
     ) -> PreemptionVerdict {
-        let world = self.asks.world;
+        let world = self.query.world;
         let find = || nodes::candidate(world, slot).map_or(Err(Vec::new()), |node| self.find(node, budgets));
-        node_results.preemption_verdict(self.asks, slot, budgets.is_empty(), find)
+        node_results.preemption_verdict(self.query, slot, budgets.is_empty(), find)
     }
 
     /// Returns the smallest set of least important pods whose removal makes the pod fit, or the reasons against it.
     fn find(&self, mut node: CandidateNode<'_>, budgets: &[DisruptionBudget<'_>]) -> VictimSearch {
-        node.welcome_promised(self.asks.row);
+        node.add_nominated_pods(self.query.row);
         let mut lower: Vec<&Arc<Row>> = node.pods().filter(|pod| self.outranks(pod)).collect();
         if lower.is_empty() {
             return Err(vec!["No preemption victims found for incoming pod".into()]);
         }
         lower.sort_by_key(|pod| importance(pod));
-        lower.iter().for_each(|pod| node.think_away(pod));
-        let refusals = filter::refusals(self.asks, &node);
+        lower.iter().for_each(|pod| node.assume_removed(pod));
+        let refusals = filter::refusals(self.query, &node);
         if !refusals.is_empty() {
             return Err(refusals.into_iter().map(|refusal| refusal.reason).collect());
         }
         let (kept, free) = split_by_budget(&lower, budgets);
-        let (mut gone, mut violations): (Vec<Arc<Row>>, usize) = (Vec::new(), 0);
+        let (mut victims, mut violations): (Vec<Arc<Row>>, usize) = (Vec::new(), 0);
         for (at, pod) in kept.iter().chain(&free).enumerate() {
-            node.think_back(pod);
-            if !filter::refusals(self.asks, &node).is_empty() {
-                node.think_away(pod);
-                gone.push(Arc::clone(pod));
+            node.assume_restored(pod);
+            if !filter::refusals(self.query, &node).is_empty() {
+                node.assume_removed(pod);
+                victims.push(Arc::clone(pod));
                 violations += usize::from(at < kept.len());
             }
         }
-        if gone.is_empty() {
+        if victims.is_empty() {
             return Err(Vec::new());
         }
-        gone.sort_by_key(|pod| importance(pod));
-        Ok(Victims { harm: harm(&gone, violations), pods: gone })
+        victims.sort_by_key(|pod| importance(pod));
+        Ok(Victims { cost: cost(&victims, violations), pods: victims })
     }
 }
 
-fn harm(victims: &[Arc<Row>], violations: usize) -> VictimCost {
+fn cost(victims: &[Arc<Row>], violations: usize) -> VictimCost {
     let highest = victims.first().map_or(0, |pod| priority(pod));
     let above_lowest = |pod: &Arc<Row>| i64::from(priority(pod)) - i64::from(i32::MIN);
     let most_important = victims.iter().filter(|pod| priority(pod) == highest);

@@ -20,29 +20,30 @@ use std::sync::Arc;
 /// different reasons.
 pub fn wait_for_events(
     row: &Row,
-    wants: &PodConstraints,
+    constraints: &PodConstraints,
     causes: BTreeSet<&'static str>,
-    promised: Option<&Str>,
+    nominated: Option<&Str>,
 ) -> SchedulingWait {
     let terms = |pod_spec: &[PodTermConstraint]| -> Arc<[PodTerm]> {
         pod_spec.iter().map(|wish| (*wish.term).clone()).collect()
     };
-    let constraints = wants.pod.items(&["spec", "topologySpreadConstraints"]);
+    let spread = constraints.pod.items(&["spec", "topologySpreadConstraints"]);
     // Labels matter only for plugins that count pods. (Each pod of a StatefulSet has different labels and claims.)
-    let goes_by_pods = ["PodTopologySpread", "InterPodAffinity"].iter().any(|plugin| causes.contains(plugin));
-    let of_crowds = goes_by_pods.then_some((&row.labels, &wants.pod.0));
-    let fields = row.pod().map(|pod| (&pod.requests, &pod.host_ports, pod.priority, &pod.scheduler, promised));
+    let counts_pods = ["PodTopologySpread", "InterPodAffinity"].iter().any(|plugin| causes.contains(plugin));
+    let counted_by = counts_pods.then_some((&row.labels, &constraints.pod.0));
+    let fields = row.pod().map(|pod| (&pod.requests, &pod.host_ports, pod.priority, &pod.scheduler, nominated));
     SchedulingWait {
-        alike: format!("{causes:?} {} {fields:?} {} {of_crowds:?}", row.key.namespace, wants.of_nodes).into(),
+        alike: format!("{causes:?} {} {fields:?} {} {counted_by:?}", row.key.namespace, constraints.node_constraints)
+            .into(),
         causes,
-        near: terms(&wants.near),
-        far: terms(&wants.far),
-        spread: constraints.iter().map(|term| PodTerm::parse(term, &row.key.namespace)).collect(),
+        affinity: terms(&constraints.affinity),
+        anti_affinity: terms(&constraints.anti_affinity),
+        spread: spread.iter().map(|term| PodTerm::parse(term, &row.key.namespace)).collect(),
     }
 }
 
 /// Describes the changes that wake a pod.
-pub fn wakers(hold: &SchedulingWait) -> Vec<&'static str> {
+pub fn describe_wake_events(wait: &SchedulingWait) -> Vec<&'static str> {
     let of_cause = |cause: &&'static str| -> &[&'static str] {
         match *cause {
             "NodeResourcesFit" => &["a node offers more", "a pod ends on a node that has room for it then"],
@@ -63,13 +64,13 @@ pub fn wakers(hold: &SchedulingWait) -> Vec<&'static str> {
             _ => &[],
         }
     };
-    let mut wakers = vec!["a node is added"];
-    for waker in hold.causes.iter().flat_map(of_cause) {
-        if !wakers.contains(waker) {
-            wakers.push(waker);
+    let mut describe_wake_events = vec!["a node is added"];
+    for waker in wait.causes.iter().flat_map(of_cause) {
+        if !describe_wake_events.contains(waker) {
+            describe_wake_events.push(waker);
         }
     }
-    wakers
+    describe_wake_events
 }
 
 /// The rules by which pods without a node wait.
@@ -94,38 +95,39 @@ fn is_changed_pod(change: RowChange<'_>) -> bool {
 }
 
 /// Whether a change could make pods with the same reasons schedulable.
-fn helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
+fn helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
     let Some(row) = change.after.or(change.before) else { return false };
-    let held_by = |plugin: &str| hold.causes.contains(plugin);
-    if held_by(LIMITS) && volume_limits::MINDS.contains(&row.key.resource.0) {
+    let refused_by = |plugin: &str| wait.causes.contains(plugin);
+    if refused_by(LIMITS) && volume_limits::RELEVANT_RESOURCES.contains(&row.key.resource.0) {
         return true;
     }
     match row.key.resource.0 {
-        "nodes" => node_helps(world, hold, waiting, change),
-        "pods" => pod_helps(world, hold, waiting, change),
-        storage::CLAIMS => [BINDING, ZONE].into_iter().any(held_by) && row.key.namespace == waiting.key.namespace,
-        storage::VOLUMES | storage::CLASSES => [BINDING, ZONE].into_iter().any(held_by),
+        "nodes" => node_helps(world, wait, waiting, change),
+        "pods" => pod_helps(world, wait, waiting, change),
+        storage::CLAIMS => [BINDING, ZONE].into_iter().any(refused_by) && row.key.namespace == waiting.key.namespace,
+        storage::VOLUMES | storage::CLASSES => [BINDING, ZONE].into_iter().any(refused_by),
         // Default constraints count the pods that Services and owners select.
-        "services" => held_by("PodTopologySpread") && hold.spread.is_empty(),
-        "namespaces" => held_by("InterPodAffinity"),
+        "services" => refused_by("PodTopologySpread") && wait.spread.is_empty(),
+        "namespaces" => refused_by("InterPodAffinity"),
         _ => false,
     }
 }
 
 /// Whether one of the plugins that refused the pod now accepts this node. Other plugins do not run, as in Kubernetes.
-fn node_helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
+fn node_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
     let RowChange { before, after } = change;
     let is_new = before.is_none();
     let is_relabelled = before.map(|row| &row.labels) != after.map(|row| &row.labels);
-    let held_by = |plugin: &str| hold.causes.contains(plugin);
+    let refused_by = |plugin: &str| wait.causes.contains(plugin);
     // Pods of one group have different claims, so the topology of volumes cannot be checked by the claims of one pod.
-    let by_volumes = held_by(BINDING) || held_by(ZONE);
-    if is_relabelled && (by_volumes || (!is_new && (held_by("PodTopologySpread") || held_by("InterPodAffinity")))) {
+    let by_volumes = refused_by(BINDING) || refused_by(ZONE);
+    if is_relabelled && (by_volumes || (!is_new && (refused_by("PodTopologySpread") || refused_by("InterPodAffinity"))))
+    {
         return true;
     }
     let Some((node, fields)) = after.and_then(|node| Some((node, node.node()?))) else { return false };
     // Without any node no plugin has refused the pod.
-    if is_new && hold.causes.is_empty() {
+    if is_new && wait.causes.is_empty() {
         return true;
     }
     let was = before.and_then(Row::node);
@@ -141,19 +143,19 @@ fn node_helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowCh
                 _ => false,
             }
     };
-    let other: Vec<&str> = hold.causes.iter().copied().filter(|plugin| is_other(plugin)).collect();
+    let other: Vec<&str> = wait.causes.iter().copied().filter(|plugin| is_other(plugin)).collect();
     if other.is_empty() {
         return false;
     }
     let candidate = world.slot_of(&node.key.name).and_then(|slot| nodes::candidate(world, slot));
     candidate.is_none_or(|candidate| {
-        let wants = PodConstraints::from_pod(world, waiting);
-        let asks = PodQuery::from_pod(world, waiting, &wants);
-        other.iter().any(|plugin| !filter::is_refused_for_good_by(plugin, &asks, &candidate))
+        let constraints = PodConstraints::from_pod(world, waiting);
+        let query = PodQuery::from_pod(world, waiting, &constraints);
+        other.iter().any(|plugin| !filter::is_unresolvable_for(plugin, &query, &candidate))
     })
 }
 
-fn pod_helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
+fn pod_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
     let (was, is) = (change.before.and_then(place), change.after.and_then(place));
     let labels = |row: Option<&Row>| row.map(|row| row.labels.clone());
     let relabelled = was.is_some() && is.is_some() && labels(change.before) != labels(change.after);
@@ -161,19 +163,19 @@ fn pod_helps(world: &World, hold: &SchedulingWait, waiting: &Row, change: RowCha
     let left = change.before.filter(|_| was.is_some() && (was != is || relabelled));
     let about =
         |terms: &[PodTerm], row: Option<&Row>| row.is_some_and(|row| terms.iter().any(|term| term.selects(world, row)));
-    hold.causes.iter().any(|cause| match *cause {
-        "NodeResourcesFit" => makes_room(world, waiting, change),
+    wait.causes.iter().any(|cause| match *cause {
+        "NodeResourcesFit" => releases_resources(world, waiting, change),
         "NodePorts" | LIMITS => left.is_some(),
         RESTRICTIONS => left.is_some_and(|row| row.key.namespace == waiting.key.namespace),
         "PodTopologySpread" => {
             let leaving = change.after.filter(|row| is.is_some() && row.is_deleting());
             [came, left, leaving].into_iter().flatten().any(|row| {
-                row.key.namespace == waiting.key.namespace && (hold.spread.is_empty() || about(&hold.spread, Some(row)))
+                row.key.namespace == waiting.key.namespace && (wait.spread.is_empty() || about(&wait.spread, Some(row)))
             })
         }
         "InterPodAffinity" => {
-            let shunned = left.and_then(|row| row.pod()?.shuns.as_ref());
-            about(&hold.near, came) || about(&hold.far, left) || shunned.is_some()
+            let shunned = left.and_then(|row| row.pod()?.anti_affinity.as_ref());
+            about(&wait.affinity, came) || about(&wait.anti_affinity, left) || shunned.is_some()
         }
         _ => false,
     })
@@ -187,14 +189,14 @@ fn place(row: &Row) -> Option<&Str> {
 
 /// Whether a pod released resources that a waiting one requests. A pod with a nominated node reacts only to that node;
 /// a pod that may preempt reacts to every release, because fewer victims may then be enough.
-fn makes_room(world: &World, waiting: &Row, change: RowChange<'_>) -> bool {
+fn releases_resources(world: &World, waiting: &Row, change: RowChange<'_>) -> bool {
     let Some(node) = change.before.and_then(place) else { return false };
     let asked = |row: Option<&Row>| {
         row.filter(|row| place(row) == Some(node)).and_then(|row| row.pod()).map(|pod| pod.requests.clone())
     };
     let Some(pod) = waiting.pod().filter(|_| asked(change.before) != asked(change.after)) else { return false };
-    if let Some(promised) = &pod.nominated {
-        return promised == node;
+    if let Some(nominated) = &pod.nominated {
+        return nominated == node;
     }
     let Some(place) = world.slot_of(node).map(|slot| &world.node_cache()[slot]) else { return false };
     pod.priority > 0
@@ -252,7 +254,7 @@ mod tests {
         let (none, plain) = (Value::Null, json!({}));
         let fit = ["NodeResourcesFit"];
         let tainted = json!({"taints": [{"key": "k", "effect": "NoSchedule"}]});
-        let near = |field: &str, app: &str| {
+        let affinity = |field: &str, app: &str| {
             let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"});
             json!({"affinity": {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
         };
@@ -303,7 +305,7 @@ mod tests {
                 "a pod that it wants near",
                 true,
                 &["InterPodAffinity"],
-                near("podAffinity", "x"),
+                affinity("podAffinity", "x"),
                 pod("x", "1", none.clone(), plain.clone()),
                 pod("x", "1", "a".into(), plain.clone()),
             ),
@@ -311,7 +313,7 @@ mod tests {
                 "another pod",
                 false,
                 &["InterPodAffinity"],
-                near("podAffinity", "x"),
+                affinity("podAffinity", "x"),
                 pod("y", "1", none.clone(), plain.clone()),
                 pod("y", "1", "a".into(), plain.clone()),
             ),
@@ -319,7 +321,7 @@ mod tests {
                 "a pod that it does not want near goes",
                 true,
                 &["InterPodAffinity"],
-                near("podAntiAffinity", "x"),
+                affinity("podAntiAffinity", "x"),
                 pod("x", "1", "a".into(), plain.clone()),
                 none.clone(),
             ),
@@ -331,8 +333,11 @@ mod tests {
     #[test]
     fn queueing_hint_is_named_once() {
         let told = |causes: &[&'static str]| {
-            wakers(&SchedulingWait { causes: causes.iter().copied().collect(), ..SchedulingWait::default() })
-                .join(", or ")
+            describe_wake_events(&SchedulingWait {
+                causes: causes.iter().copied().collect(),
+                ..SchedulingWait::default()
+            })
+            .join(", or ")
         };
         assert_eq!(told(&[]), "a node is added");
         assert_eq!(

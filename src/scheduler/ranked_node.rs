@@ -8,7 +8,7 @@ pub struct RawScores {
     /// The weights of the preferred terms that the node matches.
     pub(super) preferred: i32,
     /// Number of `PreferNoSchedule` taints that the pod does not tolerate.
-    pub(super) disliked: i32,
+    pub(super) untolerated_taints: i32,
 }
 
 /// A node to be ranked.

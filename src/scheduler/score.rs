@@ -19,24 +19,24 @@ pub struct ScorePlugin {
 
 /// All plugins that rank nodes.
 pub static PLUGINS: [ScorePlugin; 7] = [
-    ScorePlugin { name: "NodeResourcesFit", weight: 1, score: |_, nodes| each(nodes, |node| node.fit.into()) },
+    ScorePlugin { name: "NodeResourcesFit", weight: 1, score: |_, nodes| map_scores(nodes, |node| node.fit.into()) },
     ScorePlugin {
         name: "NodeResourcesBalancedAllocation",
         weight: 1,
-        score: |_, nodes| each(nodes, |node| node.balanced.into()),
+        score: |_, nodes| map_scores(nodes, |node| node.balanced.into()),
     },
     ScorePlugin { name: "NodeAffinity", weight: 2, score: |_, nodes| preferred(nodes) },
     ScorePlugin { name: "TaintToleration", weight: 3, score: |_, nodes| tolerated(nodes) },
     ScorePlugin {
         name: "PodTopologySpread",
         weight: 2,
-        score: |asks, nodes| spread::score::scores(asks.world, (asks.pod, asks.row), &asks.profile, nodes),
+        score: |query, nodes| spread::score::scores(query.world, (query.pod, query.row), &query.profile, nodes),
     },
     ScorePlugin {
         name: "InterPodAffinity",
         weight: 2,
-        score: |asks, nodes| {
-            inter_pod_affinity::score::scores(asks.world, (asks.wants, asks.row), &asks.profile, nodes)
+        score: |query, nodes| {
+            inter_pod_affinity::score::scores(query.world, (query.constraints, query.row), &query.profile, nodes)
         },
     },
     ScorePlugin { name: "ImageLocality", weight: 1, score: images::scores },
@@ -48,40 +48,40 @@ fn weighted(profile: &SchedulerProfile) -> impl Iterator<Item = (&'static ScoreP
     PLUGINS.iter().map(move |plugin| (plugin, weight(plugin))).filter(|(_, weight)| *weight != 0)
 }
 
-fn each(nodes: &[RankedNode], score: impl Fn(&RawScores) -> i64) -> Vec<i64> {
+fn map_scores(nodes: &[RankedNode], score: impl Fn(&RawScores) -> i64) -> Vec<i64> {
     nodes.iter().map(|node| score(&node.raw_scores)).collect()
 }
 
 /// NodeAffinity: the weights of the preferred terms, in relation to the node that matches most.
 fn preferred(nodes: &[RankedNode]) -> Vec<i64> {
     let most = nodes.iter().map(|node| i64::from(node.raw_scores.preferred)).max().unwrap_or(0);
-    if most > 0 { each(nodes, |node| i64::from(node.preferred) * 100 / most) } else { Vec::new() }
+    if most > 0 { map_scores(nodes, |node| i64::from(node.preferred) * 100 / most) } else { Vec::new() }
 }
 
 /// TaintToleration: the fewer taints the pod does not tolerate, in relation to the node that has most of them, the better.
 fn tolerated(nodes: &[RankedNode]) -> Vec<i64> {
-    let most = nodes.iter().map(|node| i64::from(node.raw_scores.disliked)).max().unwrap_or(0);
-    each(nodes, |node| if most > 0 { 100 - i64::from(node.disliked) * 100 / most } else { 100 })
+    let most = nodes.iter().map(|node| i64::from(node.raw_scores.untolerated_taints)).max().unwrap_or(0);
+    map_scores(nodes, |node| if most > 0 { 100 - i64::from(node.untolerated_taints) * 100 / most } else { 100 })
 }
 
 /// Computes the raw scores of one node.
-pub fn raw_scores(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> RawScores {
+pub fn raw_scores(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> RawScores {
     RawScores {
-        fit: fit(asks, node) as i32,
-        balanced: balanced(asks, node) as i32,
-        preferred: affinity::preference(asks.pod, &asks.profile.added_affinity, node.row) as i32,
-        disliked: disliked_taints(asks, node) as i32,
+        fit: fit(query, node) as i32,
+        balanced: balanced(query, node) as i32,
+        preferred: affinity::preference(query.pod, &query.profile.added_affinity, node.row) as i32,
+        untolerated_taints: count_untolerated_soft_taints(query, node) as i32,
     }
 }
 
 /// Returns the index of the best node; `seed` decides between equals. A single node is not scored.
-pub fn best(asks: &PodQuery<'_>, nodes: &mut [RankedNode], seed: u64) -> Option<usize> {
+pub fn best(query: &PodQuery<'_>, nodes: &mut [RankedNode], seed: u64) -> Option<usize> {
     if let [only] = nodes {
         return Some(only.slot);
     }
     nodes.iter_mut().for_each(|node| node.total = 0);
-    for (plugin, weight) in weighted(&asks.profile) {
-        let scores = (plugin.score)(asks, nodes);
+    for (plugin, weight) in weighted(&query.profile) {
+        let scores = (plugin.score)(query, nodes);
         nodes.iter_mut().zip(scores).for_each(|(node, score)| node.total += weight * score);
     }
     let best = nodes.iter().map(|node| node.total).max()?;
@@ -90,10 +90,10 @@ pub fn best(asks: &PodQuery<'_>, nodes: &mut [RankedNode], seed: u64) -> Option<
 }
 
 /// Returns the weighted score of each plugin for each node.
-pub fn parts(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<Vec<(&'static str, i64)>> {
+pub fn weighted_scores(query: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<Vec<(&'static str, i64)>> {
     let mut parts: Vec<Vec<(&'static str, i64)>> = nodes.iter().map(|_| Vec::new()).collect();
-    for (plugin, weight) in weighted(&asks.profile) {
-        let scores = (plugin.score)(asks, nodes);
+    for (plugin, weight) in weighted(&query.profile) {
+        let scores = (plugin.score)(query, nodes);
         for (index, part) in parts.iter_mut().enumerate() {
             part.push((plugin.name, weight * scores.get(index).copied().unwrap_or(0)));
         }
@@ -102,30 +102,30 @@ pub fn parts(asks: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<Vec<(&'static str
 }
 
 /// TaintToleration: how many soft taints the pod does not bear.
-fn disliked_taints(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
-    let borne = asks.pod.items(&["spec", "tolerations"]);
+fn count_untolerated_soft_taints(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
+    let tolerations = query.pod.items(&["spec", "tolerations"]);
     let soft = node.fields.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule");
-    soft.filter(|taint| tolerations::untolerated(borne, std::iter::once(*taint)).is_some()).count() as i64
+    soft.filter(|taint| tolerations::untolerated(tolerations, std::iter::once(*taint)).is_some()).count() as i64
 }
 
 /// NodeResourcesFit, by the profile's strategy. A resource that the node does not have, or that is none of every pod's and that the
 /// pod does not ask for, does not count.
-fn fit(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
-    let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
+fn fit(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
+    let (wants, used, has) = (&query.fields.requests, &node.load.requests, &node.fields.allocatable);
     let amount = |list: &ResourceRequests, name: &ScoredResource| match name {
         ScoredResource::Cpu => list.scored_cpu_milli,
         ScoredResource::Memory => list.scored_memory,
         ScoredResource::Storage => list.ephemeral,
         ScoredResource::Other(name) => list.others.get(name).copied().unwrap_or(0),
     };
-    let strategy = &asks.profile.strategy;
+    let strategy = &query.profile.strategy;
     let (mut sum, mut weights) = (0, 0);
     for (name, weight) in &strategy.resources {
         let (wanted, offered) = (amount(wants, name), amount(has, name));
         if offered <= 0 || (wanted == 0 && matches!(name, ScoredResource::Other(_))) {
             continue;
         }
-        let score = shaped(&strategy.shape, wanted + amount(used, name), offered);
+        let score = resource_score(&strategy.shape, wanted + amount(used, name), offered);
         // Kubernetes leaves resources that score nothing out of this strategy's mean.
         if score > 0 || !matches!(strategy.shape, ScoringShape::Ratio(_)) {
             (sum, weights) = (sum + score * weight, weights + weight);
@@ -139,7 +139,7 @@ fn fit(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
 }
 
 /// The score of one resource.
-fn shaped(shape: &ScoringShape, asked: i64, has: i64) -> i64 {
+fn resource_score(shape: &ScoringShape, asked: i64, has: i64) -> i64 {
     match shape {
         ScoringShape::Least if asked > has => 0,
         ScoringShape::Least => (has - asked) * 100 / has,
@@ -161,8 +161,8 @@ fn interpolate(points: &[(i64, i64)], at: i64) -> i64 {
 }
 
 /// NodeResourcesBalancedAllocation: the more evenly CPU and memory are used the better. Pods that ask for nothing do not count.
-fn balanced(asks: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
-    let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
+fn balanced(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
+    let (wants, used, has) = (&query.fields.requests, &node.load.requests, &node.fields.allocatable);
     if wants.cpu_milli == 0 && wants.memory == 0 {
         return 0;
     }

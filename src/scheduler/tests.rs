@@ -157,7 +157,7 @@ fn nominated_pods_wait_for_their_own_node() {
         }
         let world = world(&[node(node_name, "2", json!({})), going, pod]);
         let plan = plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p"));
-        plan.hold.expect("it waits").alike
+        plan.scheduling_wait.expect("it waits").alike
     };
     assert_ne!(waits("a", important("2"), false), waits("b", important("2"), false));
     assert_eq!(waits("a", important("2"), false), waits("a", important("2"), true));
@@ -247,7 +247,7 @@ fn goes(objects: &[Value]) -> String {
     Vec::from_iter(found).join(",")
 }
 
-fn kin(kind: &str, name: &str, selector: Value) -> Value {
+fn default_selector(kind: &str, name: &str, selector: Value) -> Value {
     json!({"kind": kind, "metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"selector": selector}})
 }
 
@@ -264,8 +264,8 @@ fn pods_of_services_and_owners_are_spread_by_default() {
         pod["spec"]["nodeName"] = node;
         pod
     };
-    let service = kin("Service", "s", json!({"app": "x"}));
-    let owner = kin("ReplicaSet", "rs", json!({"matchLabels": {"app": "x"}}));
+    let service = default_selector("Service", "s", json!({"app": "x"}));
+    let owner = default_selector("ReplicaSet", "rs", json!({"matchLabels": {"app": "x"}}));
     // Every node has one pod of one core, so that only spreading distinguishes them.
     let objects = |more: &[Value]| -> Vec<Value> {
         let pods = [of("q", "a".into(), "x"), of("r", "b".into(), "y"), of("s", "c".into(), "y")];
@@ -275,8 +275,8 @@ fn pods_of_services_and_owners_are_spread_by_default() {
     assert_eq!(goes(&objects(&[])), "a,b,c", "nothing selects it");
     assert_eq!(goes(&objects(std::slice::from_ref(&service))), "c");
     assert_eq!(goes(&objects(std::slice::from_ref(&owner))), "c");
-    assert_eq!(goes(&objects(&[kin("ReplicaSet", "rs", json!({"matchLabels": {"app": "y"}}))])), "a");
-    assert_eq!(goes(&objects(&[kin("Service", "s", json!({"app": "z"}))])), "a,b,c");
+    assert_eq!(goes(&objects(&[default_selector("ReplicaSet", "rs", json!({"matchLabels": {"app": "y"}}))])), "a");
+    assert_eq!(goes(&objects(&[default_selector("Service", "s", json!({"app": "z"}))])), "a,b,c");
     let mut own = objects(&[service]);
     own[6]["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "y"}}}]);

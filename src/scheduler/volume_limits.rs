@@ -13,7 +13,7 @@ pub const TOO_MANY: &str = "node(s) exceed max volume count";
 const CSI_NODES: &str = "csinodes.storage.k8s.io";
 
 /// Resources, besides pods, that change how many volumes a node can attach.
-pub const MINDS: [&str; 4] = [CSI_NODES, CLAIMS, VOLUMES, CLASSES];
+pub const RELEVANT_RESOURCES: [&str; 4] = [CSI_NODES, CLAIMS, VOLUMES, CLASSES];
 
 /// A driver, and its handle of the volume.
 type AttachedVolume = (String, String);

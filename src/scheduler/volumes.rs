@@ -18,12 +18,12 @@ pub const ZONE: &str = "VolumeZone";
 /// The plugin that keeps a volume to one pod.
 pub const RESTRICTIONS: &str = "VolumeRestrictions";
 
-const NOT_THERE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+const VOLUME_MISSING: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 /// A refusal of VolumeBinding: the volume of a claim cannot be had on the node.
-pub const ELSEWHERE: &str = "node(s) didn't match PersistentVolume's node affinity";
+pub const VOLUME_AFFINITY_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
 /// A refusal of VolumeBinding: no volume is left, or can be made, for a claim that waits for its first consumer.
-pub const NONE_LEFT: &str = "node(s) didn't find available persistent volumes to bind";
-const OTHER_ZONE: &str = "node(s) had no available volume zone";
+pub const NO_MATCHING_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
+const ZONE_CONFLICT: &str = "node(s) had no available volume zone";
 const IN_USE: &str = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
 
 /// Topology labels of volumes; several values are joined by `__`.
@@ -43,7 +43,7 @@ pub struct PodStorage<'w> {
     /// The volumes of its bound claims; `None` for a volume that is gone.
     bound: Vec<Option<(Arc<Row>, Object)>>,
     /// The claims that wait for its node, the smallest first, so that small claims do not take large volumes.
-    open: Vec<WaitingClaim<'w>>,
+    waiting: Vec<WaitingClaim<'w>>,
     /// Whether another pod uses a ReadWriteOncePod claim.
     is_in_use: bool,
 }
@@ -84,7 +84,7 @@ impl<'w> PodStorage<'w> {
                 return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
             }
             let body = claim.object();
-            storage.is_in_use |= is_for_one_pod(&body) && is_used_beside(world, claim, row);
+            storage.is_in_use |= is_for_one_pod(&body) && is_used_by_another_pod(world, claim, row);
             match (storage::volume_of(&body), body.text(&["status", "phase"])) {
                 (Some(volume), Some("Lost")) => {
                     return Err(format!(
@@ -96,19 +96,19 @@ impl<'w> PodStorage<'w> {
                     storage.bound.push(volume.map(|volume| (volume.clone(), volume.object())));
                 }
                 (Some(_), _) => is_unbound = true,
-                (None, _) => match storage::awaiting_class(world, &body) {
-                    Some(class) => storage.open.push(WaitingClaim::new(world, claim, body, class)),
+                (None, _) => match storage::unprovisioned_class(world, &body) {
+                    Some(class) => storage.waiting.push(WaitingClaim::new(world, claim, body, class)),
                     None => is_unbound = true,
                 },
             }
         }
-        storage.open.sort_by_key(|open| open.wanted);
+        storage.waiting.sort_by_key(|waiting| waiting.wanted);
         if is_unbound { Err("pod has unbound immediate PersistentVolumeClaims".to_owned()) } else { Ok(storage) }
     }
 
     /// Whether it has no claims that a node could fail.
     pub fn is_empty(&self) -> bool {
-        self.bound.is_empty() && self.open.is_empty() && !self.is_in_use
+        self.bound.is_empty() && self.waiting.is_empty() && !self.is_in_use
     }
 
     /// VolumeRestrictions: why no node can take it while another pod runs.
@@ -119,12 +119,12 @@ impl<'w> PodStorage<'w> {
     /// VolumeBinding: why a node cannot take it.
     pub fn unbound_on(&self, node: &Row) -> Option<&'static str> {
         if self.bound.iter().any(Option::is_none) {
-            return Some(NOT_THERE);
+            return Some(VOLUME_MISSING);
         }
-        if !self.bound.iter().flatten().all(|(_, volume)| storage::reaches(volume, node)) {
-            return Some(ELSEWHERE);
+        if !self.bound.iter().flatten().all(|(_, volume)| storage::is_available_on(volume, node)) {
+            return Some(VOLUME_AFFINITY_CONFLICT);
         }
-        self.met_on(node).is_none().then_some(NONE_LEFT)
+        self.match_claims(node).is_none().then_some(NO_MATCHING_VOLUME)
     }
 
     /// VolumeZone: why a node cannot take it. Nodes that are in no zone are in every one.
@@ -136,24 +136,24 @@ impl<'w> PodStorage<'w> {
                 _ => false,
             })
         };
-        self.bound.iter().flatten().any(|(volume, _)| zoned(volume)).then_some(OTHER_ZONE)
+        self.bound.iter().flatten().any(|(volume, _)| zoned(volume)).then_some(ZONE_CONFLICT)
     }
 
     /// Returns the writes for the pod's claims when it is placed on a node.
-    pub fn settle_on(&self, node: &Row) -> Vec<(WriteVerb, String)> {
-        let met = self.met_on(node).unwrap_or_default();
-        let settle = |(open, volume): (&WaitingClaim<'_>, Option<&VolumeCandidate<'_>>)| match volume {
-            Some(volume) if storage::owner(&volume.body, &open.row) == VolumeOwner::This => None,
+    pub fn claim_writes(&self, node: &Row) -> Vec<(WriteVerb, String)> {
+        let met = self.match_claims(node).unwrap_or_default();
+        let settle = |(waiting, volume): (&WaitingClaim<'_>, Option<&VolumeCandidate<'_>>)| match volume {
+            Some(volume) if storage::owner(&volume.body, &waiting.row) == VolumeOwner::This => None,
             Some(volume) => {
-                let why = format!("volume {} is kept for the claim {}", volume.row.key.name, open.row.key.path());
-                Some((WriteVerb::Update(storage::taken_by(volume.body.clone(), &open.row)), why))
+                let why = format!("volume {} is kept for the claim {}", volume.row.key.name, waiting.row.key.path());
+                Some((WriteVerb::Update(storage::bound_to_claim(volume.body.clone(), &waiting.row)), why))
             }
             None => {
-                let mut claim = open.claim.clone();
+                let mut claim = waiting.claim.clone();
                 claim.set(&["metadata", "annotations", storage::SELECTED_NODE], &*node.key.name);
                 Some((
                     WriteVerb::Update(claim),
-                    format!("the claim {} is met on {}", open.row.key.path(), node.key.name),
+                    format!("the claim {} is met on {}", waiting.row.key.path(), node.key.name),
                 ))
             }
         };
@@ -161,31 +161,31 @@ impl<'w> PodStorage<'w> {
     }
 
     /// The volume of each open claim on a node, without one for a claim to be provisioned; `None` when a claim cannot be met.
-    fn met_on(&self, node: &Row) -> Option<Vec<(&WaitingClaim<'w>, Option<&VolumeCandidate<'w>>)>> {
+    fn match_claims(&self, node: &Row) -> Option<Vec<(&WaitingClaim<'w>, Option<&VolumeCandidate<'w>>)>> {
         let mut taken: HashSet<&Str> = HashSet::new();
         let mut met = Vec::new();
-        for open in &self.open {
-            if open.selected.as_ref().is_some_and(|selected| *selected != node.key.name) {
+        for waiting in &self.waiting {
+            if waiting.selected.as_ref().is_some_and(|selected| *selected != node.key.name) {
                 return None;
             }
             let free = |volume: &&VolumeCandidate<'_>| {
-                storage::reaches(&volume.body, node) && !taken.contains(&volume.row.key.name)
+                storage::is_available_on(&volume.body, node) && !taken.contains(&volume.row.key.name)
             };
             // One that is kept for the claim is the only one.
-            let is_kept = open.volumes.first().is_some_and(|volume| volume.is_kept);
-            let volume = open.volumes.iter().filter(|volume| volume.is_kept == is_kept).find(free);
-            if volume.is_none() && (is_kept || !is_made_on(&open.class, node)) {
+            let is_kept = waiting.volumes.first().is_some_and(|volume| volume.is_kept);
+            let volume = waiting.volumes.iter().filter(|volume| volume.is_kept == is_kept).find(free);
+            if volume.is_none() && (is_kept || !can_provision_on(&waiting.class, node)) {
                 return None;
             }
             taken.extend(volume.map(|volume| &volume.row.key.name));
-            met.push((open, volume));
+            met.push((waiting, volume));
         }
         Some(met)
     }
 }
 
 /// Whether volumes of a class can be provisioned for a node.
-fn is_made_on(class: &Object, node: &Row) -> bool {
+fn can_provision_on(class: &Object, node: &Row) -> bool {
     let topologies = class.items(&["allowedTopologies"]);
     let is_there = |topology: &Value| {
         let wanted = topology["matchLabelExpressions"].as_array().into_iter().flatten();
@@ -199,7 +199,7 @@ fn is_for_one_pod(claim: &Object) -> bool {
     claim.items(&["spec", "accessModes"]).iter().any(|mode| mode == "ReadWriteOncePod")
 }
 
-fn is_used_beside(world: &World, claim: &Row, row: &Row) -> bool {
+fn is_used_by_another_pod(world: &World, claim: &Row, row: &Row) -> bool {
     let lives = |pod: &Row| pod.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
     storage::consumers(world, claim).any(|pod| pod.uid != row.uid && lives(pod))
 }

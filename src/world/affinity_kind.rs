@@ -10,21 +10,21 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AffinityKind {
     /// Required anti-affinity: it refuses nodes to others, too.
-    Shuns,
+    AntiAffinity,
     /// Required affinity, and what is preferred: others are ranked by it.
-    Likes,
+    Scored,
 }
 
 impl AffinityKind {
     /// Returns a pod's terms of this kind as text.
-    pub(super) fn said_by(self, pod: &Object) -> Option<Str> {
+    pub(super) fn text_of_pod(self, pod: &Object) -> Option<Str> {
         let terms = |field: &str, strength: &str| pod.items(&["spec", "affinity", field, strength]);
-        let said = match self {
-            AffinityKind::Shuns => [terms("podAntiAffinity", REQUIRED), &[], &[]],
-            AffinityKind::Likes => {
+        let terms_by_strength = match self {
+            AffinityKind::AntiAffinity => [terms("podAntiAffinity", REQUIRED), &[], &[]],
+            AffinityKind::Scored => {
                 [terms("podAffinity", REQUIRED), terms("podAffinity", PREFERRED), terms("podAntiAffinity", PREFERRED)]
             }
         };
-        said.iter().any(|terms| !terms.is_empty()).then(|| json!(said).to_string().into())
+        terms_by_strength.iter().any(|terms| !terms.is_empty()).then(|| json!(terms_by_strength).to_string().into())
     }
 }

@@ -104,7 +104,7 @@ pub struct LastBuild {
 
 impl LastBuild {
     /// Whether the build succeeded for these inputs.
-    pub fn went_well(&self, inputs: &str) -> bool {
+    pub fn succeeded_with(&self, inputs: &str) -> bool {
         self.inputs == inputs && matches!(self.stage, BuildStage::Ended { error: None, .. })
     }
 }
@@ -194,8 +194,8 @@ impl PodFacts {
     }
 
     /// Whether a container is throttled by its CPU limit and no event has reported it yet.
-    pub fn is_to_be_told_throttled(&self) -> bool {
-        self.containers.values().any(|known| known.throttled == ThrottlingState::Untold)
+    pub fn needs_throttling_report(&self) -> bool {
+        self.containers.values().any(|known| known.throttled == ThrottlingState::Unreported)
     }
 
     /// The pod's key.
@@ -288,9 +288,9 @@ pub enum ThrottlingState {
     #[default]
     No,
     /// Throttled; no event has reported it yet.
-    Untold,
+    Unreported,
     /// Throttled; an event has reported it.
-    Told,
+    Reported,
 }
 
 /// A stop that was ordered.
@@ -440,7 +440,7 @@ impl PodFacts {
                 && known.throttled == ThrottlingState::No
                 && throttling.is_heavy()
             {
-                known.throttled = ThrottlingState::Untold;
+                known.throttled = ThrottlingState::Unreported;
             }
             self.usage.insert(container, ContainerUsage { since, at, sample, usage, throttling });
         }

@@ -160,15 +160,15 @@ pub struct World {
     /// Pods by their address; those that have ended for good gave theirs back.
     by_address: HashMap<Str, BTreeSet<Key>>,
     /// Pods without a node by the node that they were promised.
-    promised_to: HashMap<Str, BTreeSet<Key>>,
+    pods_nominated_to: HashMap<Str, BTreeSet<Key>>,
     /// Affinity terms of pods that are on nodes.
-    stances: pod_affinity_index::PodAffinityIndex,
+    affinity_terms: pod_affinity_index::PodAffinityIndex,
     /// Rows by label and without a controller, for selectors.
     select: label_index::LabelIndex,
     /// The nodes, each with the sum of its pods' requests.
     node_cache: node_cache::NodeCache,
     /// Counts of pods per topology domain, computed on demand.
-    crowds: RefCell<topology_counts::TopologyCountsCache>,
+    counts_cache: RefCell<topology_counts::TopologyCountsCache>,
     /// Cached results of loops.
     memory: derived_cache::TypedMemory,
     /// Live uids, for the garbage collector.
@@ -202,10 +202,10 @@ impl World {
             unready: BTreeSet::new(),
             by_node: HashMap::new(),
             node_cache: node_cache::NodeCache::default(),
-            crowds: RefCell::default(),
+            counts_cache: RefCell::default(),
             by_address: HashMap::new(),
-            promised_to: HashMap::new(),
-            stances: pod_affinity_index::PodAffinityIndex::default(),
+            pods_nominated_to: HashMap::new(),
+            affinity_terms: pod_affinity_index::PodAffinityIndex::default(),
             select: label_index::LabelIndex::default(),
             memory: derived_cache::TypedMemory::default(),
             uids: HashMap::new(),
@@ -293,8 +293,8 @@ impl World {
     }
 
     /// Pods without a node that were promised this one (`status.nominatedNodeName`).
-    pub fn promised_to(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
-        self.promised_to.get(node).into_iter().flatten().filter_map(|key| self.get(key))
+    pub fn pods_nominated_to(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
+        self.pods_nominated_to.get(node).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
     /// The object that has this uid, if it lives.
@@ -304,7 +304,7 @@ impl World {
 
     /// Puts a committed object by its text, replacing the row of its key.
     pub fn put(&mut self, key: Key, text: Str) {
-        let row = Row::at_rest(key.clone(), text);
+        let row = Row::from_text(key.clone(), text);
         self.replace(key, Some(Arc::new(row)));
     }
 
@@ -334,11 +334,11 @@ impl World {
         }
         match (key.resource.0, &row) {
             ("nodes", Some(row)) => {
-                let promised = self.promised_to.get(&row.key.name).map_or(0, BTreeSet::len);
+                let promised = self.pods_nominated_to.get(&row.key.name).map_or(0, BTreeSet::len);
                 self.node_cache.put(row, promised);
             }
             ("nodes", None) => self.node_cache.remove(&key.name),
-            ("namespaces", _) => self.crowds_are_other(),
+            ("namespaces", _) => self.drop_domain_counts(),
             _ => {}
         }
         old
@@ -360,17 +360,17 @@ impl World {
             let node = pod.node.clone().unwrap_or_else(|| "".into());
             let lives = !pod.phase.is_terminal();
             if lives && pod.node.is_some() {
-                self.node_cache.weigh(&node, |load| load.add(&pod.requests));
-                self.stances.add(row, pod);
-                self.crowd_changes(row, 1);
+                self.node_cache.update_load(&node, |load| load.add(&pod.requests));
+                self.affinity_terms.add(row, pod);
+                self.update_domain_counts(row, 1);
             }
             if before.is_none_or(|before| node_of(before) != node_of(row)) {
                 self.by_node.entry(node).or_default().insert(row.key.clone());
             }
             if let Some(nominated) = pod.nominated.as_ref().filter(|_| lives && pod.node.is_none()) {
-                let promised = self.promised_to.entry(nominated.clone()).or_default();
+                let promised = self.pods_nominated_to.entry(nominated.clone()).or_default();
                 promised.insert(row.key.clone());
-                self.node_cache.promise(nominated, promised.len());
+                self.node_cache.set_nominated_count(nominated, promised.len());
             }
             if let Some(address) = pod.address() {
                 self.by_address.entry(address.clone()).or_default().insert(row.key.clone());
@@ -392,16 +392,17 @@ impl World {
         if let Some(pod) = row.pod() {
             let node = pod.node.as_deref().unwrap_or("");
             if let Some(node) = pod.node.as_ref().filter(|_| !pod.phase.is_terminal()) {
-                self.node_cache.weigh(node, |load| load.subtract(&pod.requests));
-                self.stances.drop(row, pod);
-                self.crowd_changes(row, -1);
+                self.node_cache.update_load(node, |load| load.subtract(&pod.requests));
+                self.affinity_terms.drop(row, pod);
+                self.update_domain_counts(row, -1);
             }
             if after.is_none_or(|after| node_of(after) != node_of(row)) {
                 drop_from(&mut self.by_node, node, &row.key);
             }
             if let Some(nominated) = &pod.nominated {
-                drop_from(&mut self.promised_to, nominated, &row.key);
-                self.node_cache.promise(nominated, self.promised_to.get(nominated).map_or(0, BTreeSet::len));
+                drop_from(&mut self.pods_nominated_to, nominated, &row.key);
+                self.node_cache
+                    .set_nominated_count(nominated, self.pods_nominated_to.get(nominated).map_or(0, BTreeSet::len));
             }
             if let Some(address) = pod.address() {
                 drop_from(&mut self.by_address, address, &row.key);

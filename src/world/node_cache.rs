@@ -37,20 +37,20 @@ struct NodeVersion {
     /// Never twice the same, not even for another node.
     version: u64,
     /// Number of pods nominated for the node.
-    promised: usize,
+    nominated: usize,
 }
 
 impl NodeCache {
-    /// A node comes, or is another one than it was; `promised` are the pods that were promised a node of this name.
-    pub(super) fn put(&mut self, row: &Arc<Row>, promised: usize) {
+    /// A node comes, or is another one than it was; `nominated` are the pods that were promised a node of this name.
+    pub(super) fn put(&mut self, row: &Arc<Row>, nominated: usize) {
         self.changed.insert(row.key.name.clone());
-        let mark = NodeVersion { version: self.next_version(), promised };
+        let mark = NodeVersion { version: self.next_version(), nominated };
         match self.slot(&row.key.name) {
             Ok(slot) => {
                 let before = std::mem::replace(&mut self.places[slot].row, row.clone());
                 self.shape += u64::from(before.labels != row.labels);
                 self.marks[slot] = mark;
-                self.images_go(&before);
+                self.remove_images(&before);
             }
             Err(slot) => {
                 let load = self.strays.remove(&row.key.name).unwrap_or_default();
@@ -64,7 +64,7 @@ impl NodeCache {
         }
     }
 
-    fn images_go(&mut self, row: &Row) {
+    fn remove_images(&mut self, row: &Row) {
         for image in row.node().into_iter().flat_map(|node| node.images.keys()) {
             if let Some(nodes) = self.images.get_mut(image) {
                 *nodes -= 1;
@@ -79,7 +79,7 @@ impl NodeCache {
         let Ok(slot) = self.slot(name) else { return };
         let place = self.places.remove(slot);
         self.marks.remove(slot);
-        self.images_go(&place.row);
+        self.remove_images(&place.row);
         self.changed.insert(name.clone());
         if place.load.pods > 0 {
             self.strays.insert(name.clone(), place.load);
@@ -88,7 +88,7 @@ impl NodeCache {
     }
 
     /// Changes the load of a node, whether or not it is there.
-    pub(super) fn weigh(&mut self, name: &Str, change: impl FnOnce(&mut NodeLoad)) {
+    pub(super) fn update_load(&mut self, name: &Str, change: impl FnOnce(&mut NodeLoad)) {
         if let Ok(slot) = self.slot(name) {
             self.marks[slot].version = self.next_version();
             return change(&mut self.places[slot].load);
@@ -101,9 +101,9 @@ impl NodeCache {
     }
 
     /// So many pods are promised a node now.
-    pub(super) fn promise(&mut self, name: &Str, promised: usize) {
+    pub(super) fn set_nominated_count(&mut self, name: &Str, nominated: usize) {
         if let Ok(slot) = self.slot(name) {
-            self.marks[slot] = NodeVersion { version: self.next_version(), promised };
+            self.marks[slot] = NodeVersion { version: self.next_version(), nominated };
         }
     }
 
@@ -145,12 +145,12 @@ impl World {
     }
 
     /// Whether a pod is nominated for the node in this slot.
-    pub fn is_promised(&self, slot: usize) -> bool {
-        self.node_cache.marks.get(slot).is_some_and(|mark| mark.promised > 0)
+    pub fn has_nominated_pods(&self, slot: usize) -> bool {
+        self.node_cache.marks.get(slot).is_some_and(|mark| mark.nominated > 0)
     }
 
     /// Whether any node reports its images.
-    pub fn knows_images(&self) -> bool {
+    pub fn has_images(&self) -> bool {
         !self.node_cache.images.is_empty()
     }
 
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Changes whenever names or labels of nodes do.
-    pub(super) fn fleet_shape(&self) -> u64 {
+    pub(super) fn node_layout_version(&self) -> u64 {
         self.node_cache.shape
     }
 }

@@ -31,7 +31,7 @@ impl Orders {
     fn note(&mut self, effect: &Effect) {
         match effect {
             Effect::Route { service, route } => {
-                keep(&mut self.routes, service, Some(route).filter(|route| !route.leads_nowhere()));
+                keep(&mut self.routes, service, Some(route).filter(|route| !route.is_empty()));
             }
             Effect::SetIngress { ingress, ingress_route } => {
                 keep(&mut self.ingress_routes, ingress, ingress_route.as_ref());

@@ -30,7 +30,7 @@ pub struct Plan {
     /// When to plan this key again even if nothing changes.
     pub wake: Option<Time>,
     /// For an unschedulable pod: the changes of other objects that could make it schedulable.
-    pub hold: Option<SchedulingWait>,
+    pub scheduling_wait: Option<SchedulingWait>,
 }
 
 /// Reasons why no node accepts a pod, used to decide which changes wake it.
@@ -41,9 +41,9 @@ pub struct SchedulingWait {
     /// The same for pods that the same changes help.
     pub alike: Str,
     /// Pods that it must be near (required affinity).
-    pub near: Arc<[PodTerm]>,
+    pub affinity: Arc<[PodTerm]>,
     /// Pods that it must not be near (required anti-affinity).
-    pub far: Arc<[PodTerm]>,
+    pub anti_affinity: Arc<[PodTerm]>,
     /// Pods that its topology spread constraints count.
     pub spread: Arc<[PodTerm]>,
 }
@@ -238,7 +238,7 @@ impl Route {
     }
 
     /// Whether the Service has no address, no endpoint and no name left.
-    pub fn leads_nowhere(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.alias.is_empty() && self.members.is_empty() && self.ports.is_empty()
     }
 }

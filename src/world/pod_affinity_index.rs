@@ -35,8 +35,8 @@ pub struct AffinityTerms {
 impl AffinityKind {
     fn text(self, pod: &PodFields) -> Option<&Str> {
         match self {
-            AffinityKind::Shuns => pod.shuns.as_ref(),
-            AffinityKind::Likes => pod.likes.as_ref(),
+            AffinityKind::AntiAffinity => pod.anti_affinity.as_ref(),
+            AffinityKind::Scored => pod.scored_affinity.as_ref(),
         }
     }
 }
@@ -66,35 +66,35 @@ type TermCounts = BTreeMap<(Str, Str), (Arc<AffinityTerms>, usize)>;
 /// All affinity terms of pods on nodes that have not ended, with the number of pods that have each.
 #[derive(Default)]
 pub(super) struct PodAffinityIndex {
-    holders: BTreeMap<AffinityKind, BTreeSet<Key>>,
-    held: BTreeMap<AffinityKind, TermCounts>,
+    pods: BTreeMap<AffinityKind, BTreeSet<Key>>,
+    terms: BTreeMap<AffinityKind, TermCounts>,
 }
 
 impl PodAffinityIndex {
     /// A pod comes to a node.
     pub(super) fn add(&mut self, row: &Row, pod: &PodFields) {
-        for sort in [AffinityKind::Shuns, AffinityKind::Likes] {
+        for sort in [AffinityKind::AntiAffinity, AffinityKind::Scored] {
             let Some(text) = sort.text(pod) else { continue };
-            self.holders.entry(sort).or_default().insert(row.key.clone());
+            self.pods.entry(sort).or_default().insert(row.key.clone());
             let named = (row.key.namespace.clone(), text.clone());
-            let stance = || (Arc::new(AffinityTerms::parse(sort, &row.key.namespace, text)), 0);
-            self.held.entry(sort).or_default().entry(named).or_insert_with(stance).1 += 1;
+            let terms = || (Arc::new(AffinityTerms::parse(sort, &row.key.namespace, text)), 0);
+            self.terms.entry(sort).or_default().entry(named).or_insert_with(terms).1 += 1;
         }
     }
 
     /// A pod goes, or has ended.
     pub(super) fn drop(&mut self, row: &Row, pod: &PodFields) {
-        for sort in [AffinityKind::Shuns, AffinityKind::Likes] {
+        for sort in [AffinityKind::AntiAffinity, AffinityKind::Scored] {
             let Some(text) = sort.text(pod) else { continue };
-            if !self.holders.get_mut(&sort).is_some_and(|holders| holders.remove(&row.key)) {
+            if !self.pods.get_mut(&sort).is_some_and(|pods| pods.remove(&row.key)) {
                 continue;
             }
             let named = (row.key.namespace.clone(), text.clone());
-            let Some(held) = self.held.get_mut(&sort) else { continue };
-            if let Some((_, pods)) = held.get_mut(&named) {
+            let Some(terms) = self.terms.get_mut(&sort) else { continue };
+            if let Some((_, pods)) = terms.get_mut(&named) {
                 *pods -= 1;
                 if *pods == 0 {
-                    held.remove(&named);
+                    terms.remove(&named);
                 }
             }
         }
@@ -103,12 +103,12 @@ impl PodAffinityIndex {
 
 impl World {
     /// Returns the distinct affinity terms of one kind.
-    pub fn stances(&self, sort: AffinityKind) -> impl Iterator<Item = &Arc<AffinityTerms>> {
-        self.stances.held.get(&sort).into_iter().flat_map(BTreeMap::values).map(|(stance, _)| stance)
+    pub fn affinity_terms(&self, sort: AffinityKind) -> impl Iterator<Item = &Arc<AffinityTerms>> {
+        self.affinity_terms.terms.get(&sort).into_iter().flat_map(BTreeMap::values).map(|(terms, _)| terms)
     }
 
     /// The pods on nodes that say something of others, and have not ended for good.
-    pub(super) fn holders(&self, sort: AffinityKind) -> impl Iterator<Item = &Arc<Row>> {
-        self.stances.holders.get(&sort).into_iter().flatten().filter_map(|key| self.get(key))
+    pub(super) fn pods_with_terms(&self, sort: AffinityKind) -> impl Iterator<Item = &Arc<Row>> {
+        self.affinity_terms.pods.get(&sort).into_iter().flatten().filter_map(|key| self.get(key))
     }
 }

@@ -362,7 +362,7 @@ impl Facts {
             }
             Memory::ThrottlingReported { pod_uid, container, attempt } => {
                 if let Some(known) = self.container(pod_uid, container, *attempt) {
-                    known.throttled = ThrottlingState::Told;
+                    known.throttled = ThrottlingState::Reported;
                 }
             }
             Memory::ListenersReported { .. } | Memory::Autoscaler { .. } => {}
@@ -392,7 +392,7 @@ impl Facts {
             pod.volumes = Some(fingerprint(&start.files.volumes));
         }
         let state = ContainerState::Starting { since: now };
-        let image = Some(start.brought.as_ref().map(|image| image.tried()).unwrap_or_default());
+        let image = Some(start.requested_image.as_ref().map(|image| image.tried()).unwrap_or_default());
         let limits = Some(start.limits.clone());
         let fresh = ContainerFacts { image, limits, ..ContainerFacts::new(start.attempt, state) };
         let fresh = match pod.containers.get(&start.container) {

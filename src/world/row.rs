@@ -128,9 +128,9 @@ pub struct PodFields {
     /// Scheduling part of the spec, while the pod has no node.
     pub pod_spec: Option<Str>,
     /// The terms by which it requires that some pods are not near it, as written.
-    pub shuns: Option<Str>,
+    pub anti_affinity: Option<Str>,
     /// The terms by which it requires or prefers that some pods are near it, or prefers that they are not, as written.
-    pub likes: Option<Str>,
+    pub scored_affinity: Option<Str>,
 }
 
 impl PodFields {
@@ -168,7 +168,7 @@ impl Row {
     }
 
     /// Makes the row of a stored body, which stays text until somebody decodes it.
-    pub fn at_rest(key: Key, text: Str) -> Row {
+    pub fn from_text(key: Key, text: Str) -> Row {
         let object = Object(serde_json::from_str(&text).unwrap_or(Value::Null));
         let row = Row::new(key, object);
         if row.is_kept_parsed() { row } else { Row { body: RowBody::Text(text), ..row } }
@@ -180,7 +180,7 @@ impl Row {
 
     /// The row of a staged object after its commit: the same but for its text and revision.
     pub fn settled(&self, text: Str, revision: u64) -> Row {
-        if self.is_kept_parsed() { Row::at_rest(self.key.clone(), text) } else { self.with_body(text, revision) }
+        if self.is_kept_parsed() { Row::from_text(self.key.clone(), text) } else { self.with_body(text, revision) }
     }
 
     fn with_body(&self, text: Str, revision: u64) -> Row {
@@ -229,7 +229,7 @@ impl Row {
     /// Settles the row in place when nothing else refers to it. Returns the object that it held.
     pub(super) fn set_text(&mut self, text: Str, revision: u64) -> Option<Arc<Object>> {
         if self.is_kept_parsed() {
-            *self = Row::at_rest(self.key.clone(), text);
+            *self = Row::from_text(self.key.clone(), text);
             return None;
         }
         self.revision = revision;
@@ -240,7 +240,7 @@ impl Row {
     }
 
     /// The row is without its parsed object from now on.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn drop_parsed(&mut self) {
         if let RowBody::Parsed(_) = self.body {
             self.body = RowBody::Text(Str::from(""));
         }
@@ -367,8 +367,8 @@ fn pod_fields(pod: &Object) -> PodFields {
         has_host_ports: ["initContainers", "containers"]
             .iter()
             .any(|list| scheduling_spec::ports(pod, list).next().is_some()),
-        shuns: AffinityKind::Shuns.said_by(pod),
-        likes: AffinityKind::Likes.said_by(pod),
+        anti_affinity: AffinityKind::AntiAffinity.text_of_pod(pod),
+        scored_affinity: AffinityKind::Scored.text_of_pod(pod),
     }
 }
 
@@ -414,7 +414,7 @@ mod tests {
             edits.extend(
                 labels.iter().map(|(label, value)| TextEdit::set(&["metadata", "labels", label], value.as_str())),
             );
-            let before = Row::at_rest(key.clone(), pod.to_string().into());
+            let before = Row::from_text(key.clone(), pod.to_string().into());
             let bound = before.bound(&"node".into(), labels, &edits, 4).unwrap();
             let mut whole = Object(pod.clone());
             edit::object(&mut whole, &edits);

@@ -59,7 +59,7 @@ impl World {
     }
 
     /// Keeps the staged plan with those before it: from now on it is undone with all of them, or not at all.
-    pub fn keep_plan(&mut self) {
+    pub fn accept_staged(&mut self) {
         self.undo.clear();
     }
 
@@ -82,9 +82,9 @@ impl World {
 
     /// Releases the decoded object of a staged row, so that a caller who holds it can change it without a copy. The row
     /// has no object until it is staged again, so call this only when that is certain and no undo can follow.
-    pub fn let_go(&mut self, key: &Key) {
+    pub fn drop_parsed(&mut self, key: &Key) {
         if self.is_staged(key) {
-            self.change_row(key, |row| Arc::get_mut(row).into_iter().for_each(Row::let_go));
+            self.change_row(key, |row| Arc::get_mut(row).into_iter().for_each(Row::drop_parsed));
         }
     }
 

@@ -162,7 +162,7 @@ pub struct Start {
     /// The image as written.
     pub image: String,
     /// Settings of the matching Image object, if any.
-    pub brought: Option<StartImage>,
+    pub requested_image: Option<StartImage>,
     /// The folder that a relative image path is relative to, when the manifest's folder is known.
     pub manifest_dir: Option<String>,
     /// `command`, expanded; empty for the image's own.

@@ -84,7 +84,7 @@ pub fn reference(claim: &Row) -> Value {
 }
 
 /// The volume with a claim's name in it, as the controller writes it.
-pub fn taken_by(mut volume: Object, claim: &Row) -> Object {
+pub fn bound_to_claim(mut volume: Object, claim: &Row) -> Object {
     volume.set(&["spec", "claimRef"], reference(claim));
     volume.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
     volume
@@ -105,13 +105,13 @@ pub enum ClaimSource {
 }
 
 /// The class of a claim that waits for its first consumer.
-pub fn awaiting_class(world: &World, claim: &Object) -> Option<Object> {
+pub fn unprovisioned_class(world: &World, claim: &Object) -> Option<Object> {
     class_of(world, claim).filter(|class| class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer"))
 }
 
 /// Returns how a claim can be satisfied.
 pub fn place_of(world: &World, row: &Row, claim: &Object) -> ClaimSource {
-    if awaiting_class(world, claim).is_none() {
+    if unprovisioned_class(world, claim).is_none() {
         return ClaimSource::Anywhere;
     }
     let selected = claim.annotation(SELECTED_NODE).map(str::to_owned);
@@ -134,7 +134,7 @@ pub fn consumers<'a>(world: &'a World, claim: &'a Row) -> impl Iterator<Item = &
 }
 
 /// Whether a volume is accessible from a node.
-pub fn reaches(volume: &Object, node: &Row) -> bool {
+pub fn is_available_on(volume: &Object, node: &Row) -> bool {
     volume.value_at(&["spec", "nodeAffinity", "required"]).is_none_or(|required| terms::any_matches(required, node))
 }
 
@@ -144,7 +144,7 @@ pub fn best<'w>(world: &'w World, row: &Row, claim: &Object) -> Option<&'w Arc<R
     let wanted = |volume: &VolumeCandidate<'_>| match &place {
         _ if volume.is_kept => true,
         ClaimSource::Anywhere => true,
-        ClaimSource::On(node) => reaches(&volume.body, node),
+        ClaimSource::On(node) => is_available_on(&volume.body, node),
         ClaimSource::NotYet => false,
     };
     candidates(world, row, claim).into_iter().find(wanted).map(|volume| volume.row)

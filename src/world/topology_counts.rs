@@ -60,14 +60,14 @@ pub enum CountedPods {
     /// Those that a term is about; with or without those that are being deleted.
     Selected(Arc<PodTerm>, bool),
     /// Those that say the same of others.
-    Holding(Arc<AffinityTerms>),
+    WithTerms(Arc<AffinityTerms>),
 }
 
 impl CountedPods {
     fn counts(&self, world: &World, pod: &Row) -> bool {
         match self {
             CountedPods::Selected(term, leaving) => (*leaving || !pod.is_deleting()) && term.selects(world, pod),
-            CountedPods::Holding(stance) => stance.is_of(pod),
+            CountedPods::WithTerms(terms) => terms.is_of(pod),
         }
     }
 }
@@ -96,7 +96,7 @@ impl TopologyCountsCache {
             CountedPods::Selected(term, _) => {
                 term.selector().exact().next().map(|(key, value)| (Str::from(key), Str::from(value)))
             }
-            CountedPods::Holding(_) => None,
+            CountedPods::WithTerms(_) => None,
         };
         match exact {
             Some(label) => self.by_label.entry(label).or_default().push(place),
@@ -118,15 +118,15 @@ impl World {
         counted: impl FnOnce() -> CountedPods,
     ) -> TopologyCounts {
         let text = format!("{name}\n{key}\n{}", keys.join("\n"));
-        let mut crowds = self.crowds.borrow_mut();
-        if crowds.shape != self.fleet_shape() || crowds.list.len() >= MOST {
-            crowds.forget_shape(self.fleet_shape());
+        let mut counts_cache = self.counts_cache.borrow_mut();
+        if counts_cache.shape != self.node_layout_version() || counts_cache.list.len() >= MOST {
+            counts_cache.forget_shape(self.node_layout_version());
         }
-        if let Some(place) = crowds.by_text.get(&text) {
-            return crowds.list[*place].1.clone();
+        if let Some(place) = counts_cache.by_text.get(&text) {
+            return counts_cache.list[*place].1.clone();
         }
         let places = format!("{key}\n{}", keys.join("\n"));
-        let domains = crowds.domains.entry(places).or_insert_with(|| Arc::new(self.domains(key, keys))).clone();
+        let domains = counts_cache.domains.entry(places).or_insert_with(|| Arc::new(self.domains(key, keys))).clone();
         let counted = counted();
         let mut domain_counts = TopologyCounts { counts: Arc::new(vec![0; domains.count]), domains };
         let mut count = |pod: &Arc<Row>| {
@@ -143,9 +143,9 @@ impl World {
                 }
                 None => self.list("pods").for_each(&mut count),
             },
-            CountedPods::Holding(stance) => self.holders(stance.sort).for_each(&mut count),
+            CountedPods::WithTerms(terms) => self.pods_with_terms(terms.sort).for_each(&mut count),
         }
-        crowds.insert_counts(text, counted, domain_counts.clone());
+        counts_cache.insert_counts(text, counted, domain_counts.clone());
         domain_counts
     }
 
@@ -165,29 +165,29 @@ impl World {
     }
 
     /// A pod on a node comes or goes.
-    pub(super) fn crowd_changes(&mut self, pod: &Row, by: i64) {
-        if self.crowds.get_mut().list.is_empty() {
+    pub(super) fn update_domain_counts(&mut self, pod: &Row, by: i64) {
+        if self.counts_cache.get_mut().list.is_empty() {
             return;
         }
-        let shape = self.fleet_shape();
+        let shape = self.node_layout_version();
         let Some(slot) = place_of(pod).and_then(|node| self.slot_of(node)) else { return };
-        let mut crowds = self.crowds.take();
-        if crowds.shape == shape {
-            let labelled = pod.labels.iter().filter_map(|label| crowds.by_label.get(label)).flatten();
-            let affected: Vec<usize> = labelled.chain(&crowds.others).copied().collect();
+        let mut counts_cache = self.counts_cache.take();
+        if counts_cache.shape == shape {
+            let labelled = pod.labels.iter().filter_map(|label| counts_cache.by_label.get(label)).flatten();
+            let affected: Vec<usize> = labelled.chain(&counts_cache.others).copied().collect();
             for place in affected {
-                let (counted, domain_counts) = &mut crowds.list[place];
+                let (counted, domain_counts) = &mut counts_cache.list[place];
                 if counted.counts(self, pod) {
                     domain_counts.shift(slot, by);
                 }
             }
         }
-        self.crowds.replace(crowds);
+        self.counts_cache.replace(counts_cache);
     }
 
     /// Labels of namespaces decide about terms.
-    pub(super) fn crowds_are_other(&mut self) {
-        self.crowds.get_mut().forget_shape(0);
+    pub(super) fn drop_domain_counts(&mut self) {
+        self.counts_cache.get_mut().forget_shape(0);
     }
 }
 

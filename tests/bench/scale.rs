@@ -166,9 +166,9 @@ impl Lab {
 
     /// One tick; what it came to is made durable as `reconcile --watch` does. Whether there may be more to do at once.
     fn tick(&mut self, now: Time) -> bool {
-        let mut chance = kloop::apiserver::api::random;
+        let mut random = kloop::apiserver::api::random;
         let input =
-            TickInput { now, epoch: self.epoch, budget: TickBudget::default(), chance: &mut chance, told: true };
+            TickInput { now, epoch: self.epoch, budget: TickBudget::default(), random: &mut random, told: true };
         let busy = match self.plane.tick(self.api.store_mut(), input, &mut |_| {}) {
             Ok((_, busy)) => busy,
             Err(TickError::Store(error)) => panic!("{error}"),

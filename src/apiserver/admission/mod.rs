@@ -4,16 +4,16 @@
 //! A new plugin is one file and one line.
 
 mod default_class;
-mod lifecycle;
-mod limit_range;
-mod pod_priority;
-mod pod_tolerations;
-pub mod pod_topology;
-mod quota;
+mod default_toleration_seconds;
+mod limit_ranger;
+mod namespace_lifecycle;
+pub mod pod_topology_labels;
+mod priority;
+mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod service_addresses;
-mod storage_protection;
+mod storage_object_in_use_protection;
 
 use super::ApiResult;
 use super::transaction::Transaction;
@@ -46,19 +46,19 @@ type AdmissionPlugin = fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> Ap
 
 /// Plugins that may change the object, in order.
 const MUTATING: &[AdmissionPlugin] = &[
-    lifecycle::admit,
-    limit_range::fill,
+    namespace_lifecycle::admit,
+    limit_ranger::fill,
     service_account::admit,
-    pod_priority::admit,
-    pod_tolerations::admit,
-    pod_topology::admit,
+    priority::admit,
+    default_toleration_seconds::admit,
+    pod_topology_labels::admit,
     default_class::admit,
-    storage_protection::admit,
+    storage_object_in_use_protection::admit,
     runtime_class::admit,
 ];
 
 /// Plugins that run on a valid object, in order. Addresses are given out last, so that nothing refused takes one.
-const VALIDATING: &[AdmissionPlugin] = &[limit_range::check, quota::admit, service_addresses::admit];
+const VALIDATING: &[AdmissionPlugin] = &[limit_ranger::check, resource_quota::admit, service_addresses::admit];
 
 /// Before validation.
 pub fn mutate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {

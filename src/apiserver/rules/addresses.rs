@@ -92,7 +92,7 @@ pub fn is_service_ip(network: u8, ip: &str) -> bool {
 }
 
 /// A free Service address, searched from a place that chance gives.
-pub fn free_service_ip(network: u8, chance: u64, is_taken: impl Fn(&str) -> bool) -> Option<String> {
+pub fn free_service_ip(network: u8, random: u64, is_taken: impl Fn(&str) -> bool) -> Option<String> {
     let hosts = u64::from(SERVICES.end() - SERVICES.start() + 1) * 256;
     let address = |number: u64| {
         let third = u64::from(*SERVICES.start()) + number / 256;
@@ -100,13 +100,13 @@ pub fn free_service_ip(network: u8, chance: u64, is_taken: impl Fn(&str) -> bool
     };
     // Neither the first 16 (kept for fixed addresses, as Kubernetes does) nor .0 and .255.
     let usable = |number: &u64| *number >= 16 && !matches!(number % 256, 0 | 255);
-    (0..hosts).map(|step| (chance % hosts + step) % hosts).filter(usable).map(address).find(|ip| !is_taken(ip))
+    (0..hosts).map(|step| (random % hosts + step) % hosts).filter(usable).map(address).find(|ip| !is_taken(ip))
 }
 
 /// A free node port, searched from a place that chance gives.
-pub fn free_node_port(chance: u64, is_taken: impl Fn(u16) -> bool) -> Option<u16> {
+pub fn free_node_port(random: u64, is_taken: impl Fn(u16) -> bool) -> Option<u16> {
     let size = u64::from(NODE_PORTS.end() - NODE_PORTS.start()) + 1;
-    let port = |step: u64| NODE_PORTS.start() + ((chance % size + step) % size) as u16;
+    let port = |step: u64| NODE_PORTS.start() + ((random % size + step) % size) as u16;
     (0..size).map(port).find(|port| !is_taken(*port))
 }
 
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn addresses_are_free_and_in_range() {
         let mut taken = HashSet::<String>::new();
-        for chance in 0..2000 {
-            let ip = free_service_ip(9, chance * 7, |ip| taken.contains(ip)).unwrap();
+        for random in 0..2000 {
+            let ip = free_service_ip(9, random * 7, |ip| taken.contains(ip)).unwrap();
             assert!(is_service_ip(9, &ip), "{ip}");
             assert!(taken.insert(ip));
         }

@@ -16,11 +16,11 @@ pub fn key_of(kind: &Kind, object: &Object) -> Key {
 }
 
 /// Five letters after the base, cut to 58 characters.
-pub fn generate(base: &str, mut chance: u64) -> String {
+pub fn generate(base: &str, mut random: u64) -> String {
     let mut name: String = base.chars().take(MAX_BASE).collect();
     for _ in 0..5 {
-        name.push(char::from(ALPHABET[(chance % ALPHABET.len() as u64) as usize]));
-        chance /= ALPHABET.len() as u64;
+        name.push(char::from(ALPHABET[(random % ALPHABET.len() as u64) as usize]));
+        random /= ALPHABET.len() as u64;
     }
     name
 }

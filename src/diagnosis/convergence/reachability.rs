@@ -85,7 +85,7 @@ pub fn missing(world: &World, row: &Row) -> Option<String> {
         storage::CLAIMS => {
             let claim = row.body();
             let phase = claim.text(&["status", "phase"]).unwrap_or("Pending");
-            let waits = phase == "Pending" && storage::awaiting_class(world, &claim).is_some();
+            let waits = phase == "Pending" && storage::unprovisioned_class(world, &claim).is_some();
             (phase != "Bound" && !waits).then(|| format!("is {phase}"))
         }
         _ => None,

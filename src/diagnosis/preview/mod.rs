@@ -87,8 +87,8 @@ impl Preview {
             SimulationConfig { seed: SEED, begin: now, node: None, backoff_seconds: 10, loops: loops::all_loops() };
         let refused = |status: crate::object::Status| anyhow::anyhow!(status.message);
         let api = match store {
-            Some(store) => Api::copy_of(&store.read()?, "plan", plan.outside(1)).map_err(refused)?,
-            None => Api::rehearsed("plan", plan.outside(1))?,
+            Some(store) => Api::copy_of(&store.read()?, "plan", plan.env(1)).map_err(refused)?,
+            None => Api::in_memory_with("plan", plan.env(1))?,
         };
         let mut world = World::new(now);
         store_tail::load(&api.store().read()?, &mut world)?;
@@ -138,7 +138,7 @@ impl Preview {
         let is_apart = |world: &World, key: &Key| clockwork.borrow_mut().drives(world, key);
         let mut tell = |world: &World, line: &LogLine| {
             let what = (line.by, line.about.clone(), line.text.clone());
-            if line.weight != LogLevel::Deed || !told.insert(what) {
+            if line.level != LogLevel::Action || !told.insert(what) {
                 return;
             }
             if line.about.as_ref().is_some_and(|about| is_apart(world, about)) {

@@ -150,7 +150,7 @@ impl ContainerFinding<'_> {
         let number = |field: &str, default: i64| probe[field].as_i64().unwrap_or(default);
         let tries = number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3);
         let word = if kind == "startupProbe" { "Startup probe" } else { "Readiness probe" };
-        let said = last_told(self.world, self.row, "Unhealthy").filter(|deed| deed.message.starts_with(word));
+        let said = last_told(self.world, self.row, "Unhealthy").filter(|activity| activity.message.starts_with(word));
         let Some(said) = said else { return link };
         let link = CauseLink { error: Some(said.message), ..link };
         let next = format!("make {} answer its {kind} ({}), or correct the probe", self.name, handler(probe));
@@ -176,7 +176,7 @@ impl ContainerFinding<'_> {
         let link = CauseLink { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
         match reason {
             "" | "PodInitializing" | "ContainerCreating" => {
-                let failed = last_told(self.world, self.row, "FailedMount").map(|deed| deed.message);
+                let failed = last_told(self.world, self.row, "FailedMount").map(|activity| activity.message);
                 let next = failed.as_deref().and_then(another_volume);
                 let link = CauseLink { standing: ConvergenceState::Converging, error: failed, ..link };
                 match next {
@@ -223,8 +223,8 @@ impl ContainerFinding<'_> {
 
     /// Returns the remedy when the container wants a port reserved for root.
     fn reserved(&self) -> Option<String> {
-        let deed = last_told(self.world, self.row, "PortReserved")?;
-        let (what, advice) = deed.message.rsplit_once(" here: ")?;
+        let activity = last_told(self.world, self.row, "PortReserved")?;
+        let (what, advice) = activity.message.rsplit_once(" here: ")?;
         let is_meant =
             what.starts_with(&format!("Container {} declares ", self.name)) || what.starts_with("A program ");
         is_meant.then(|| format!("ports that low are for root: {advice}"))
@@ -244,7 +244,7 @@ impl ContainerFinding<'_> {
             (None, 0) => format!("it ended with code {code}{by}{said}"),
             (None, _) => format!("it ended with code {code}{by} and was restarted {}{said}", times(restarts)),
         };
-        let unhealthy = last_told(self.world, self.row, "Unhealthy").map(|deed| deed.message);
+        let unhealthy = last_told(self.world, self.row, "Unhealthy").map(|activity| activity.message);
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);

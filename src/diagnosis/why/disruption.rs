@@ -1,6 +1,6 @@
 //! PodDisruptionBudgets: how many of their pods may be evicted now, and who keeps the others from it.
 
-use super::dry_run::with_prospect;
+use super::dry_run::with_dry_run;
 use super::relations::owners;
 use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
@@ -33,13 +33,13 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     if pods.is_empty() {
         let seen = "it is about no pods: none has the labels of spec.selector".to_owned();
         let next = format!("if it is to be about some, correct spec.selector: {}", of.correct(world, row));
-        return with_prospect(world, row, CauseLink { seen, next: Some(next), ..link }, of);
+        return with_dry_run(world, row, CauseLink { seen, next: Some(next), ..link }, of);
     }
     let going =
         object.value_at(&["status", "disruptedPods"]).and_then(|gone| gone.as_object()).map_or(0, |gone| gone.len());
     let going = if going == 0 { String::new() } else { format!(", {going} being evicted") };
     let seen = format!("{healthy} of {expected} pods are healthy{going}; {allowed} more may be evicted");
-    let link = with_prospect(world, row, CauseLink { seen, ..link }, of);
+    let link = with_dry_run(world, row, CauseLink { seen, ..link }, of);
     if allowed > 0 || link.standing != ConvergenceState::Converged {
         return link;
     }

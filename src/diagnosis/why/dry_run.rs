@@ -23,7 +23,7 @@ pub struct DryRunResult {
     /// When they plan again by themselves.
     pub wake: Option<Time>,
     /// Changes that could make an unschedulable pod schedulable.
-    pub hold: Option<SchedulingWait>,
+    pub scheduling_wait: Option<SchedulingWait>,
 }
 
 /// The loop that is responsible for an object: for a pod the scheduler until it has a node, and its kubelet after that.
@@ -49,34 +49,34 @@ fn goes_by_objects(each: &Loop) -> bool {
 }
 
 /// Adds what the loops of an object are refused and when they look again.
-pub fn with_prospect(world: &mut World, row: &Row, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
-    let prospect = prospect(world, &row.key);
-    let link = CauseLink { wake: prospect.wake.or(link.wake), ..link };
-    let pending = !prospect.due.is_empty();
-    match prospect.refused {
+pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+    let result = dry_run(world, &row.key);
+    let link = CauseLink { wake: result.wake.or(link.wake), ..link };
+    let pending = !result.due.is_empty();
+    match result.refused {
         Some(message) => {
             let next = advice(world, row, &message, of);
             CauseLink { error: Some(message), ..link }.stuck(next)
         }
         None if pending && link.standing == ConvergenceState::Converged => CauseLink {
             standing: ConvergenceState::Converging,
-            seen: format!("{}; due: {}", link.seen, prospect.due[0]),
+            seen: format!("{}; due: {}", link.seen, result.due[0]),
             ..link
         },
         None if link.standing == ConvergenceState::Converging && pending => {
-            CauseLink { seen: format!("{}; due: {}", link.seen, prospect.due[0]), ..link }
+            CauseLink { seen: format!("{}; due: {}", link.seen, result.due[0]), ..link }
         }
         None => link,
     }
 }
 
 /// Asks the loops of an object's kind, and undoes what they do.
-pub fn prospect(world: &mut World, key: &Key) -> DryRunResult {
-    let mut prospect = DryRunResult::default();
+pub fn dry_run(world: &mut World, key: &Key) -> DryRunResult {
+    let mut result = DryRunResult::default();
     for each in loops::all_loops().into_iter().filter(|each| each.root == key.resource.0 && goes_by_objects(each)) {
-        rehearse(world, each, key, &mut prospect);
+        rehearse(world, each, key, &mut result);
     }
-    prospect
+    result
 }
 
 /// The loops that the control plane leaves out and that can be asked here.
@@ -87,12 +87,12 @@ pub fn left_out(of: &ControlPlaneState) -> impl Iterator<Item = &'static Loop> {
 
 /// Whether a loop has anything to write for an object.
 pub fn is_due(world: &mut World, each: &'static Loop, key: &Key) -> bool {
-    let mut prospect = DryRunResult::default();
-    rehearse(world, each, key, &mut prospect);
-    !prospect.due.is_empty() || prospect.refused.is_some()
+    let mut result = DryRunResult::default();
+    rehearse(world, each, key, &mut result);
+    !result.due.is_empty() || result.refused.is_some()
 }
 
-fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut DryRunResult) {
+fn rehearse(world: &mut World, each: &'static Loop, key: &Key, result: &mut DryRunResult) {
     let place = (each.name, key.clone());
     let known = world.loop_memory.refusals.remove(&place);
     // Refused once, a loop tries less, as it does when it runs.
@@ -100,7 +100,7 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Dr
         let plan = match contain(|| (each.plan)(world, key)) {
             Ok(plan) => plan,
             Err(panic) => {
-                prospect.refused = Some(panic);
+                result.refused = Some(panic);
                 break;
             }
         };
@@ -117,17 +117,17 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Dr
         }
         world.undo_to(mark);
         let Some(message) = refused else {
-            prospect.due.extend(due);
-            prospect.waits.extend(plan.waits);
-            prospect.hold = plan.hold.or(prospect.hold.take());
-            prospect.wake = [prospect.wake, plan.wake].into_iter().flatten().min();
-            if prospect.refused.is_some() && !prospect.due.is_empty() {
-                prospect.refused = None;
+            result.due.extend(due);
+            result.waits.extend(plan.waits);
+            result.scheduling_wait = plan.scheduling_wait.or(result.scheduling_wait.take());
+            result.wake = [result.wake, plan.wake].into_iter().flatten().min();
+            if result.refused.is_some() && !result.due.is_empty() {
+                result.refused = None;
             }
             break;
         };
         world.refuse(each.name, key, &message);
-        prospect.refused = Some(message);
+        result.refused = Some(message);
     }
     match known {
         Some(known) => drop(world.loop_memory.refusals.insert(place, known)),

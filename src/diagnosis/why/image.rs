@@ -1,6 +1,6 @@
 //! Image objects: whether their build succeeded. A failed build does not affect running containers.
 
-use super::dry_run::with_prospect;
+use super::dry_run::with_dry_run;
 use super::last_activity::last_told;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::kinds::image::RESOURCE;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// The link of an Image object.
 pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let link = CauseLink { wanted: "there".into(), seen: "there".into(), ..CauseLink::from_row(row) };
-    let link = with_prospect(world, row, link, of);
+    let link = with_dry_run(world, row, link, of);
     let Some((how, last)) = failure(world, row) else { return link };
     let seen = format!("its last build failed: {how}");
     let me = name(&row.key);

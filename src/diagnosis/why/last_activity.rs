@@ -56,20 +56,23 @@ impl EventSubject {
 /// Returns the last activity about a subject.
 pub(super) fn last(world: &World, subject: &EventSubject) -> Option<LastActivity> {
     let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
-    let deeds = events.filter_map(|event| deed(&event)).filter(|deed| !ASIDE.contains(&&*deed.reason));
-    deeds.max_by_key(|deed| deed.at)
+    let activities = events.filter_map(|event| activity(&event)).filter(|activity| !ASIDE.contains(&&*activity.reason));
+    activities.max_by_key(|activity| activity.at)
 }
 
 /// The newest event with this reason about somebody.
 pub(super) fn told_of(world: &World, subject: &EventSubject, reason: &str) -> Option<LastActivity> {
     let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
-    events.filter_map(|event| deed(&event)).filter(|deed| deed.reason == reason).max_by_key(|deed| deed.at)
+    events
+        .filter_map(|event| activity(&event))
+        .filter(|activity| activity.reason == reason)
+        .max_by_key(|activity| activity.at)
 }
 
 /// The newest event with this reason about an object or its containers.
 pub(super) fn last_told(world: &World, row: &Row, reason: &str) -> Option<LastActivity> {
-    let deeds = events(world, &row.key.namespace, &row.uid).filter_map(|event| deed(&event));
-    deeds.filter(|deed| deed.reason == reason).max_by_key(|deed| deed.at)
+    let activities = events(world, &row.key.namespace, &row.uid).filter_map(|event| activity(&event));
+    activities.filter(|activity| activity.reason == reason).max_by_key(|activity| activity.at)
 }
 
 /// Returns the message of an unavailable port, unless a later event says that it is available.
@@ -86,7 +89,7 @@ fn events<'a>(world: &'a World, namespace: &'a str, uid: &'a str) -> impl Iterat
     named.map(|event| event.object()).filter(move |event| event.text(&["involvedObject", "uid"]) == Some(uid))
 }
 
-fn deed(event: &Object) -> Option<LastActivity> {
+fn activity(event: &Object) -> Option<LastActivity> {
     Some(LastActivity {
         reason: event.text(&["reason"])?.to_owned(),
         message: event.text(&["message"])?.to_owned(),

@@ -1,11 +1,11 @@
 //! Prerequisites of a pod besides a node: a node that answers, its claims, ConfigMaps and Secrets.
 
-use super::dry_run::with_prospect;
+use super::dry_run::with_dry_run;
 use super::remedy::{absent, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
-use crate::scheduler::explain::{NONE_LEFT, NodeVerdict, explain};
+use crate::scheduler::explain::{NO_MATCHING_VOLUME, NodeVerdict, explain};
 use crate::world::{Row, World, storage};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -58,8 +58,8 @@ pub fn claim(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink 
         return link;
     }
     let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
-    let waits = storage::awaiting_class(world, &object).is_some() && !is_given_up(world, row);
-    let link = with_prospect(world, row, CauseLink { standing: ConvergenceState::Converging, ..link }, of);
+    let waits = storage::unprovisioned_class(world, &object).is_some() && !is_given_up(world, row);
+    let link = with_dry_run(world, row, CauseLink { standing: ConvergenceState::Converging, ..link }, of);
     let is_due = link.seen.contains("; due: ");
     let link =
         CauseLink { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
@@ -78,15 +78,15 @@ pub fn claim(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink 
 /// Whether a pod waits for a claim to which no node has a volume to give: waiting for the pod's node leads nowhere.
 fn is_given_up(world: &World, claim: &Row) -> bool {
     let waiting = storage::consumers(world, claim).filter(|pod| pod.pod().is_some_and(|fields| fields.node.is_none()));
-    let is_refused = |verdict: &NodeVerdict| !verdict.hurdles.is_empty();
+    let is_refused = |verdict: &NodeVerdict| !verdict.refusals.is_empty();
     let for_lack = |verdict: &NodeVerdict| {
-        verdict.refused().is_some_and(|first| first.reasons.iter().any(|reason| reason == NONE_LEFT))
+        verdict.refused().is_some_and(|first| first.reasons.iter().any(|reason| reason == NO_MATCHING_VOLUME))
     };
     waiting.map(|pod| explain(world, &pod.key)).any(|all| all.iter().all(is_refused) && all.iter().any(for_lack))
 }
 
 fn waits_for(world: &mut World, row: &Row) -> String {
-    super::dry_run::prospect(world, &row.key).waits.join("; ")
+    super::dry_run::dry_run(world, &row.key).waits.join("; ")
 }
 
 /// A ConfigMap or Secret that a pod cannot do without: its resource and name.

@@ -1,7 +1,7 @@
 //! Nodes: whether they answer.
 
 use super::{CauseLink, name};
-use crate::reconcile::node::{RUNTIME, STOPPED, told_lacks};
+use crate::reconcile::node::{RUNTIME, STOPPED, logged_capabilities};
 use crate::world::Row;
 
 /// The link of a node.
@@ -17,7 +17,7 @@ pub fn link(row: &Row) -> CauseLink {
     };
     let cordoned = object.value_at(&["spec", "unschedulable"]).is_some_and(|value| value == true);
     let seen = if cordoned { format!("{seen}, takes no new pods (cordoned)") } else { seen };
-    let seen = told_lacks(&object).fold(seen, |seen, lack| format!("{seen}; {lack}"));
+    let seen = logged_capabilities(&object).fold(seen, |seen, lack| format!("{seen}; {lack}"));
     let link = CauseLink { wanted: "Ready".into(), seen, ..CauseLink::from_row(row) };
     let link = CauseLink { by: "node-controller", ..link };
     let me = name(&row.key);

@@ -3,11 +3,11 @@
 //! A remedy for one plugin helps only on nodes that no other plugin refuses, so the advice is about the node that needs the fewest
 //! remedies. Start reading at [`unbound`], then [`advice`].
 
-use super::dry_run::with_prospect;
+use super::dry_run::with_dry_run;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, dry_run, node};
 use crate::object::Object;
 use crate::object::quantity::Quantity;
-use crate::scheduler::explain::{AFFINITY, ELSEWHERE, NodeVerdict, PluginRefusal, explain, repelling};
+use crate::scheduler::explain::{AFFINITY, NodeVerdict, PluginRefusal, VOLUME_AFFINITY_CONFLICT, explain, repelling};
 use crate::scheduler::{profile_of, queueing_hints};
 use crate::world::plan::SchedulingWait;
 use crate::world::{Row, World};
@@ -30,8 +30,8 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, o
         return CauseLink { error: Some(error), ..link }.stuck(next);
     }
     let verdicts = explain(world, &row.key);
-    let prospect = dry_run::prospect(world, &row.key);
-    let refusal = prospect.waits.iter().find_map(|wait| wait.strip_prefix("Unschedulable: "));
+    let result = dry_run::dry_run(world, &row.key);
+    let refusal = result.waits.iter().find_map(|wait| wait.strip_prefix("Unschedulable: "));
     let more = lines(&verdicts);
     match refusal {
         // The first control plane brings this machine along as a node.
@@ -40,21 +40,25 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, o
         }
         Some(message) => {
             let next = advice(world, row, object, &verdicts);
-            let queue = prospect.hold.map(|hold| queued(&hold, of));
+            let queue = result.scheduling_wait.map(|scheduling_wait| queued(&scheduling_wait, of));
             let more = more.into_iter().chain(queue).collect();
             CauseLink { error: Some(message.to_owned()), more, ..link }.stuck(next)
         }
-        None => CauseLink { more, ..with_prospect(world, row, link, of) },
+        None => CauseLink { more, ..with_dry_run(world, row, link, of) },
     }
 }
 
 /// Describes the pod's place in the queue, which exists only in a running control plane.
-fn queued(hold: &SchedulingWait, of: &ControlPlaneState) -> String {
-    let wakers = queueing_hints::wakers(hold).join(", or ");
+fn queued(scheduling_wait: &SchedulingWait, of: &ControlPlaneState) -> String {
+    let describe_wake_events = queueing_hints::describe_wake_events(scheduling_wait).join(", or ");
     if of.runs {
-        format!("in the scheduler's queue of unschedulable pods until {wakers}; looked at again after 5m in any case")
+        format!(
+            "in the scheduler's queue of unschedulable pods until {describe_wake_events}; looked at again after 5m in any case"
+        )
     } else {
-        format!("in no queue, because no scheduler runs: one that starts looks at it at once, and then when {wakers}")
+        format!(
+            "in no queue, because no scheduler runs: one that starts looks at it at once, and then when {describe_wake_events}"
+        )
     }
 }
 
@@ -135,7 +139,7 @@ fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict]) -> S
         verdicts.iter().map(|verdict| (verdict, of(verdict))).collect();
     // A pod must run where its volumes are, whatever the other nodes say.
     let has_volumes = |(verdict, _): &&(&NodeVerdict, _)| {
-        !verdict.hurdles.iter().any(|hurdle| hurdle.reasons.iter().any(|one| one == ELSEWHERE))
+        !verdict.refusals.iter().any(|refusal| refusal.reasons.iter().any(|one| one == VOLUME_AFFINITY_CONFLICT))
     };
     let mut meant: Vec<_> = found.iter().filter(has_volumes).collect();
     if meant.is_empty() {
@@ -178,7 +182,7 @@ fn either(ways: impl Iterator<Item = String>) -> String {
 
 /// All that has to be done before the pod can run on this node.
 fn remedies(world: &World, row: &Row, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRemedy> {
-    verdict.hurdles.iter().flat_map(|hurdle| objections(world, row, pod, verdict, hurdle)).collect()
+    verdict.refusals.iter().flat_map(|refusal| objections(world, row, pod, verdict, refusal)).collect()
 }
 
 fn objections(
@@ -186,14 +190,14 @@ fn objections(
     row: &Row,
     pod: &Object,
     verdict: &NodeVerdict,
-    hurdle: &PluginRefusal,
+    refusal: &PluginRefusal,
 ) -> Vec<PlacementRemedy> {
     let name = &*verdict.node;
     let one = |obstacle: PlacementObstacle, ways: &[&str]| {
         PlacementRemedy::new(obstacle, ways.iter().map(|way| (*way).to_owned()).collect::<Vec<_>>())
     };
-    vec![match hurdle.plugin {
-        "NodeResourcesFit" => return vec![resources(row, name, hurdle)],
+    vec![match refusal.plugin {
+        "NodeResourcesFit" => return vec![resources(row, name, refusal)],
         "TaintToleration" => return taints(world, pod, verdict),
         "NodeAffinity" => return vec![labels(world, pod, name)],
         "NodeUnschedulable" => {
@@ -202,7 +206,7 @@ fn objections(
         "NodePorts" => one(PlacementObstacle::Ports, &["use another hostPort"]).or_adding(),
         "PodTopologySpread" => return vec![spread(world, pod, name)],
         // Near to pods that are not there is nowhere.
-        "InterPodAffinity" if hurdle.reasons.iter().any(|reason| reason == AFFINITY) => {
+        "InterPodAffinity" if refusal.reasons.iter().any(|reason| reason == AFFINITY) => {
             one(PlacementObstacle::Neighbours, &["run a pod that spec.affinity.podAffinity asks for", "loosen that"])
         }
         "InterPodAffinity" => one(PlacementObstacle::Neighbours, &["loosen spec.affinity.podAntiAffinity"]).or_adding(),
@@ -212,16 +216,16 @@ fn objections(
         "NodeVolumeLimits" => {
             one(PlacementObstacle::Other, &[&format!("end a pod on {name} that uses volumes")]).or_adding()
         }
-        _ => one(PlacementObstacle::Other, &[&format!("see to what {} has against {name}", hurdle.plugin)]),
+        _ => one(PlacementObstacle::Other, &[&format!("see to what {} has against {name}", refusal.plugin)]),
     }]
 }
 
 /// Room on a node. That pods end there helps only where the whole node is large enough.
-fn resources(row: &Row, name: &str, hurdle: &PluginRefusal) -> PlacementRemedy {
+fn resources(row: &Row, name: &str, refusal: &PluginRefusal) -> PlacementRemedy {
     let less = "ask for less in resources.requests".to_owned();
-    if !hurdle.for_good {
+    if !refusal.unresolvable {
         let free = format!("free {name}");
-        let is_crowded = hurdle.reasons.iter().all(|reason| reason == "Too many pods");
+        let is_crowded = refusal.reasons.iter().all(|reason| reason == "Too many pods");
         let ways = if is_crowded { vec![free] } else { vec![less, free] };
         return PlacementRemedy::new(PlacementObstacle::Resources, ways).or_adding();
     }
@@ -229,11 +233,11 @@ fn resources(row: &Row, name: &str, hurdle: &PluginRefusal) -> PlacementRemedy {
         return PlacementRemedy::new(PlacementObstacle::Resources, [less]);
     };
     let flags = [("cpu", Quantity::from_milli(wants.cpu_milli)), ("memory", Quantity::from_bytes(wants.memory))];
-    let is_short = |of: &str| hurdle.reasons.iter().any(|reason| reason.strip_prefix("Insufficient ") == Some(of));
+    let is_short = |of: &str| refusal.reasons.iter().any(|reason| reason.strip_prefix("Insufficient ") == Some(of));
     let short = flags.iter().filter(|(of, _)| is_short(of));
     let flags: Vec<String> = short.map(|(of, wanted)| format!(" --{of} {wanted}")).collect();
     // Amounts of extended resources come from the node's own manifest.
-    let others: Vec<&str> = hurdle.reasons.iter().filter_map(|reason| reason.strip_prefix("Insufficient ")).collect();
+    let others: Vec<&str> = refusal.reasons.iter().filter_map(|reason| reason.strip_prefix("Insufficient ")).collect();
     let others: Vec<&str> = others.into_iter().filter(|of| !["cpu", "memory"].contains(of)).collect();
     let larger = match others.is_empty() {
         true => format!("add a larger node: kloop node add NAME{}", flags.concat()),

@@ -58,9 +58,9 @@ fn denied(world: &World, row: &Row, mut link: CauseLink) -> CauseLink {
     let unavailable = port_unavailable(world, row);
     link.next = link.next.or_else(|| unavailable.as_deref().and_then(another_host_port));
     link.more.extend(unavailable);
-    if let Some(deed) = last_told(world, row, "NetworkPolicyDenied") {
-        let ago = time::age((world.now.as_second() - deed.at.as_second()).max(0));
-        link.more.push(format!("{} ({ago} ago)", deed.message));
+    if let Some(activity) = last_told(world, row, "NetworkPolicyDenied") {
+        let ago = time::age((world.now.as_second() - activity.at.as_second()).max(0));
+        link.more.push(format!("{} ({ago} ago)", activity.message));
     }
     link
 }

@@ -1,6 +1,6 @@
 //! Services and what leads to them: whether anything answers.
 
-use super::dry_run::with_prospect;
+use super::dry_run::with_dry_run;
 use super::last_activity::port_unavailable;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::diagnosis::convergence::reachability::{self, NoEndpoints};
@@ -48,7 +48,7 @@ fn behind_it(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink 
         Some(NoEndpoints::NoneReady) => ConvergenceState::Converging,
         None => ConvergenceState::Converged,
     };
-    with_prospect(world, row, CauseLink { seen, standing, ..link }, of)
+    with_dry_run(world, row, CauseLink { seen, standing, ..link }, of)
 }
 
 /// The link of a NetworkPolicy: the pods that it is about, and what it says of them.

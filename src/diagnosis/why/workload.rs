@@ -1,6 +1,6 @@
 //! Workloads, and everything else that has a status of counts and conditions.
 
-use super::dry_run::{prospect, with_prospect};
+use super::dry_run::{dry_run, with_dry_run};
 use super::remedy::{advice, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::controllers::revisions::REVISION_HASH;
@@ -33,7 +33,7 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
         standing: if missing { ConvergenceState::Converging } else { ConvergenceState::Converged },
         ..link
     };
-    let link = with_prospect(world, row, link, of);
+    let link = with_dry_run(world, row, link, of);
     let link = scheduled(world, row, &object, link);
     let link = outdated(world, row, &object, link);
     let link = replaced(world, row, link);
@@ -49,7 +49,7 @@ fn scheduled(world: &mut World, row: &Row, object: &Object, link: CauseLink) -> 
     {
         return link;
     }
-    let waits = prospect(world, &row.key).waits;
+    let waits = dry_run(world, &row.key).waits;
     let running = object.items(&["status", "active"]).len();
     let seen = if running == 0 { waits.join("; ") } else { format!("{running} running; {}", waits.join("; ")) };
     CauseLink { seen, ..link }

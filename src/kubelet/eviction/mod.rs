@@ -48,7 +48,7 @@ pub fn message(pod: &LocalPod) -> Option<String> {
             format!("Container {name} exceeded its local ephemeral storage limit {limit:?}. ")
         }
         StorageKind::Pod => {
-            let limit = Quantity::from_bytes(together(pod));
+            let limit = Quantity::from_bytes(pod_limit(pod));
             format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. ")
         }
     })
@@ -69,9 +69,9 @@ pub fn event(message: &str) -> &str {
 }
 
 /// Orders the machine to watch the pod's limited storage, once a container of it runs.
-pub fn order(pod: &LocalPod, plan: &mut Plan) {
+pub fn watch_storage(pod: &LocalPod, plan: &mut Plan) {
     let unwatched = pod.facts.as_ref().is_some_and(|facts| !facts.watched);
-    if !unwatched || !pod.lives() || is_evicted(pod) {
+    if !unwatched || !pod.is_alive() || is_evicted(pod) {
         return;
     }
     let bounds = bounds(pod);
@@ -92,7 +92,7 @@ fn bounds(pod: &LocalPod) -> Vec<StorageLimit> {
         let most = ephemeral(&member.spec);
         (most > 0).then(|| StorageLimit { of: StorageKind::Container(member.spec.name.as_str().into()), most })
     });
-    let all = Some(together(pod)).filter(|most| *most > 0).map(|most| StorageLimit { of: StorageKind::Pod, most });
+    let all = Some(pod_limit(pod)).filter(|most| *most > 0).map(|most| StorageLimit { of: StorageKind::Pod, most });
     on_disk.chain(of_containers).chain(all).collect()
 }
 
@@ -100,13 +100,13 @@ fn ephemeral(container: &Container) -> i64 {
     PodRequests::from_list(container.resources.as_ref().and_then(|all| all.limits.as_ref())).ephemeral
 }
 
-fn together(pod: &LocalPod) -> i64 {
+fn pod_limit(pod: &LocalPod) -> i64 {
     pod.spec.containers.iter().map(ephemeral).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::kubelet::machine::{TestMachine, pod};
+    use crate::kubelet::testing::{TestMachine, pod};
     use crate::world::Report;
     use crate::world::limits::StorageKind;
     use serde_json::json;

@@ -29,7 +29,7 @@ impl<'a> EvictionCandidate<'a> {
     }
 
     /// Sort key: the smallest is evicted first. Only memory is measured for each pod; for other resources the priority counts, then the newest.
-    fn order(&self, signal: PressureSignal) -> (Reverse<bool>, i64, Reverse<i64>) {
+    fn sort_key(&self, signal: PressureSignal) -> (Reverse<bool>, i64, Reverse<i64>) {
         let priority = self.row.pod().map_or(0, |pod| i64::from(pod.priority));
         let beyond = match signal {
             PressureSignal::Memory => self.memory() - requests(&self.spec).memory,
@@ -68,5 +68,5 @@ impl<'a> EvictionCandidate<'a> {
 
 /// Returns the pod to evict first.
 pub fn first<'a>(candidates: Vec<EvictionCandidate<'a>>, signal: PressureSignal) -> Option<EvictionCandidate<'a>> {
-    candidates.into_iter().min_by_key(|one| (one.order(signal), one.row.key.clone()))
+    candidates.into_iter().min_by_key(|one| (one.sort_key(signal), one.row.key.clone()))
 }

@@ -45,12 +45,12 @@ fn is_on_host(pod: &LocalPod) -> bool {
 }
 
 /// Whether the cluster's resolver may listen at port 53.
-fn has_place(pod: &LocalPod) -> bool {
+fn has_room(pod: &LocalPod) -> bool {
     pod.world.settings.lowest_port <= DNS
 }
 
 /// Whether the pod's shim redirects its DNS queries to the cluster's resolver.
-fn is_led(pod: &LocalPod) -> bool {
+fn uses_cluster_dns(pod: &LocalPod) -> bool {
     pod.world.settings.pod_network && !is_on_host(pod)
 }
 
@@ -67,14 +67,14 @@ fn resolve_policy(pod: &LocalPod) -> DnsBase {
 /// Returns the base in effect: without access to the cluster's resolver, the machine's.
 fn base(pod: &LocalPod) -> DnsBase {
     match resolve_policy(pod) {
-        DnsBase::Cluster if !has_place(pod) && !is_led(pod) => DnsBase::Machine,
+        DnsBase::Cluster if !has_room(pod) && !uses_cluster_dns(pod) => DnsBase::Machine,
         wanted => wanted,
     }
 }
 
 /// The pod's own file; `None` when the machine's file is right, which programs then see with all its later changes.
 pub fn file(pod: &LocalPod) -> Option<String> {
-    let is_plain = base(pod) == DnsBase::Machine || (base(pod) == DnsBase::Cluster && !has_place(pod));
+    let is_plain = base(pod) == DnsBase::Machine || (base(pod) == DnsBase::Cluster && !has_room(pod));
     if is_plain && pod.spec.dns_config.is_none() {
         return None;
     }
@@ -89,7 +89,7 @@ fn config(pod: &LocalPod) -> ResolvConf {
         DnsBase::Machine => machine,
         DnsBase::Cluster => {
             let place =
-                if has_place(pod) { ingress_routes::resolver(settings.network).to_string() } else { ANY.to_owned() };
+                if has_room(pod) { ingress_routes::resolver(settings.network).to_string() } else { ANY.to_owned() };
             let own = [&*format!("{}.svc.cluster.local", pod.row.key.namespace), "svc.cluster.local", "cluster.local"];
             let searches = own.into_iter().map(str::to_owned).chain(machine.searches).collect();
             ResolvConf { servers: vec![place], searches, options: vec!["ndots:5".to_owned()] }
@@ -165,7 +165,7 @@ pub fn names(pod: &LocalPod, member: &PodContainer) -> DnsTarget {
     // Among the machine's files the pod's own servers are not known.
     let own = pod.spec.dns_config.iter().filter(|_| !sees_machine(pod, member));
     let servers = own.flat_map(|config| config.nameservers.iter().flatten());
-    let servers = servers.filter(|server| has_place(pod) || *server != ANY);
+    let servers = servers.filter(|server| has_room(pod) || *server != ANY);
     DnsTarget {
         outside: base(pod) != DnsBase::Cluster,
         servers: servers.filter_map(|server| server.parse().ok()).collect(),
@@ -173,10 +173,10 @@ pub fn names(pod: &LocalPod, member: &PodContainer) -> DnsTarget {
 }
 
 /// Adds an event at a pod's first start about DNS settings that have no effect.
-pub fn tell_names(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_unusable_names(pod: &LocalPod, plan: &mut Plan) {
     let lacks = match resolve_policy(pod) {
         // First the case that a free port 53 would not change.
-        DnsBase::Cluster if !is_led(pod) && pod.members.iter().any(|member| sees_machine(pod, member)) => {
+        DnsBase::Cluster if !uses_cluster_dns(pod) && pod.members.iter().any(|member| sees_machine(pod, member)) => {
             Some("the pod sees the machine's /etc/resolv.conf")
         }
         DnsBase::Cluster if base(pod) != DnsBase::Cluster => Some(
@@ -212,7 +212,7 @@ pub fn tell_names(pod: &LocalPod, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::machine::{TestMachine, pod};
+    use super::super::super::testing::{TestMachine, pod};
     use crate::world::start::{DnsTarget, Start};
     use crate::world::volume::VolumeContent;
     use serde_json::{Value, json};

@@ -57,7 +57,7 @@ fn hosts(pod: &LocalPod, ip: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::machine::{TestMachine, pod};
+    use super::super::super::testing::{TestMachine, pod};
     use serde_json::{Value, json};
 
     /// The files that a pod's first container is started with.

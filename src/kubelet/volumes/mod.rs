@@ -12,13 +12,13 @@ mod token;
 mod view;
 
 pub use content::missing;
-pub use dns::{names, tell_names};
+pub use dns::{names, report_unusable_names};
 pub use token::renewal as token_renewal;
-pub use view::{files, outdated, paths, tell_shared};
+pub use view::{files, outdated, paths, report_shared_paths};
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{TestMachine, pod};
+    use super::super::testing::{TestMachine, pod};
     use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent};
     use serde_json::{Value, json};
 
@@ -312,9 +312,9 @@ mod tests {
         let row = machine.world.find("configmaps", "default", "cm").unwrap().clone();
         assert_eq!((super::super::LOOP.concerns)(&machine.world, &row).len(), 1, "it wakes the pod");
         machine.run_to(10);
-        let story = machine.take_messages();
-        assert_eq!(story.len(), 1, "{story:?}");
-        assert!(story[0].contains("a 644 3 bytes"), "{story:?}");
+        let log = machine.take_messages();
+        assert_eq!(log.len(), 1, "{log:?}");
+        assert!(log[0].contains("a 644 3 bytes"), "{log:?}");
         machine.world.remove(&row.key);
         machine.run_to(20);
         assert_eq!(machine.take_messages(), Vec::<String>::new(), "what was mounted stays");

@@ -121,7 +121,7 @@ pub fn paths(pod: &LocalPod, member: &PodContainer) -> Vec<(String, String)> {
 
 /// Adds an event at the first start of a pod that sees the machine's files: why it does, and which of its settings have no effect because
 /// of that.
-pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_shared_paths(pod: &LocalPod, plan: &mut Plan) {
     let open: Vec<&PodContainer> = pod.members.iter().filter(|member| sees_machine(pod, member)).collect();
     let denied = open.iter().any(|member| !wants_machine(pod, member));
     let names = [
@@ -148,7 +148,7 @@ pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
 
 /// The volumes of a running pod whose content differs from the last order. A pod without volumes of its own has nothing that changes.
 pub fn outdated(pod: &LocalPod, ip: &Str) -> Option<Arc<[Volume]>> {
-    let facts = pod.facts.as_ref().filter(|_| !pod.simulated && pod.lives())?;
+    let facts = pod.facts.as_ref().filter(|_| !pod.simulated && pod.is_alive())?;
     declared_volumes(pod).next()?;
     let volumes = volumes(pod, ip);
     let complete = |volume: &k8s_openapi::api::core::v1::Volume| volumes.iter().any(|one| *one.name == *volume.name);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Folders of the machine that a container with a view of its own sees, and changes, as they are.
 pub fn private_folders(start: &Start, beside: Option<String>) -> Vec<String> {
-    let of_image = start.brought.as_ref().and_then(|image| image.folder.clone());
+    let of_image = start.requested_image.as_ref().and_then(|image| image.folder.clone());
     let within = |folder: &String| start.working_dir.as_ref().is_some_and(|dir| Path::new(dir).starts_with(folder));
     let mut own: Vec<String> = beside.into_iter().chain(of_image.filter(within)).collect();
     own.dedup();
@@ -16,7 +16,7 @@ pub fn private_folders(start: &Start, beside: Option<String>) -> Vec<String> {
 
 /// The image's volumes: folders of the container's own, unless the pod mounts something there or above.
 pub fn fresh(start: &Start) -> Vec<String> {
-    let volumes = start.brought.iter().flat_map(|image| &image.volumes);
+    let volumes = start.requested_image.iter().flat_map(|image| &image.volumes);
     let is_mounted = |path: &&String| {
         let targets = start.files.mounts.iter().map(|mount| Path::new(&mount.path));
         targets.filter(|target| target.parent().is_some()).any(|target| Path::new(path).starts_with(target))
@@ -28,7 +28,7 @@ pub fn fresh(start: &Start) -> Vec<String> {
 /// and whatever a word of its command names, also behind a `=`.
 pub fn shown(start: &Start, found: &ResolvedImage, env: &[(String, String)]) -> Vec<String> {
     let value = |wanted: &str| env.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    let of_image = start.brought.as_ref().and_then(|image| image.folder.as_deref());
+    let of_image = start.requested_image.as_ref().and_then(|image| image.folder.as_deref());
     let folders = [start.manifest_dir.as_deref(), of_image, value("HOME")].into_iter().flatten();
     let path = value("PATH").unwrap_or_default().split(':');
     let words = found.argv.iter().flat_map(|word| [word.as_str(), word.split_once('=').map_or("", |(_, value)| value)]);
@@ -56,8 +56,10 @@ mod tests {
                 read_only: false,
             };
             let volumes = vec!["/var/lib/postgresql/data".to_owned(), "/run/postgresql".to_owned()];
-            let mut start =
-                Start { brought: Some(StartImage { volumes, ..StartImage::default() }), ..a_start("u", "c", 0) };
+            let mut start = Start {
+                requested_image: Some(StartImage { volumes, ..StartImage::default() }),
+                ..a_start("u", "c", 0)
+            };
             start.files.mounts = mounts.iter().map(mount).collect();
             fresh(&start).join(" ")
         };

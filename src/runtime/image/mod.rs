@@ -100,10 +100,10 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest
         fresh_owner: user.as_ref().map(user::identity).map(|who| (who.user, who.group)),
         read_only: start.files.read_only,
     });
-    if start.brought.is_some() {
+    if start.requested_image.is_some() {
         env.push((NAMED_IMAGE.to_owned(), start.image.clone()));
     }
-    if view.is_none() && start.brought.as_ref().is_some_and(|image| !image.volumes.is_empty()) {
+    if view.is_none() && start.requested_image.as_ref().is_some_and(|image| !image.volumes.is_empty()) {
         env.push(SEES_MACHINE.map(str::to_owned).into());
     }
     // Among the machine's files `/proc` tells of the machine's processes.
@@ -129,7 +129,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest
         names: start.names.clone(),
         processes,
         hostname: if start.host_network { String::new() } else { start.hostname.to_string() },
-        image: start.brought.as_ref().map(|image| image.tried()).unwrap_or_default(),
+        image: start.requested_image.as_ref().map(|image| image.tried()).unwrap_or_default(),
         again: start.again,
         stop_signal: process::signal_number(&start.stop_signal).unwrap_or(15),
         message_path: start.termination_message_path.clone(),
@@ -141,7 +141,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest
 /// another user.
 fn user(start: &Start) -> Result<(Option<ContainerUser>, Option<String>), ImageRefusal> {
     let said = start.user.as_ref().is_some_and(|user| user.user.is_some());
-    let of_image = start.brought.as_ref().and_then(|image| image.user.as_deref());
+    let of_image = start.requested_image.as_ref().and_then(|image| image.user.as_deref());
     let Some(named) = of_image.filter(|_| !said && rustix::process::geteuid().is_root()) else {
         let other =
             start.user.as_ref().and_then(|user| user.user).filter(|id| *id != rustix::process::geteuid().as_raw());
@@ -160,7 +160,7 @@ fn declares_path(start: &Start) -> bool {
 /// The PATH of a container: its own if it declares one, else the folders of its image and those of the environment.
 fn search_path(start: &Start, environment: &Environment) -> String {
     let declared = start.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-    let of_image = start.brought.as_ref().map(|image| image.path.as_slice()).unwrap_or_default();
+    let of_image = start.requested_image.as_ref().map(|image| image.path.as_slice()).unwrap_or_default();
     declared.unwrap_or_else(|| programs::search_path(of_image, environment.path()))
 }
 
@@ -168,7 +168,7 @@ fn search_path(start: &Start, environment: &Environment) -> String {
 fn by_command(start: &Start, environment: &Environment) -> Result<ResolvedImage, ImageRefusal> {
     check(&start.image)?;
     let mut argv = [start.command.clone(), start.args.clone()].concat();
-    if let Some(image) = &start.brought {
+    if let Some(image) = &start.requested_image {
         programs::stand_in(&image.programs, [&mut argv], &search_path(start, environment));
         argv = through_entrypoint(image, argv);
     }
@@ -197,7 +197,7 @@ fn by_image(start: &Start, environment: &Environment) -> Result<ResolvedImage, I
     check(&start.image)?;
     let asked = ImageQuery {
         image: &start.image,
-        object: start.brought.as_ref(),
+        object: start.requested_image.as_ref(),
         manifest_dir: start.manifest_dir.as_deref(),
         path: &search_path(start, environment),
         args: &start.args,

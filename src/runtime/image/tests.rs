@@ -40,11 +40,11 @@ fn an_image_object_comes_first() {
         ("sleep", None, &["5"], &["6"], "sleep 6"),
     ];
     for (image, entrypoint, command, args, argv) in table {
-        let start = Start { brought: Some(object(entrypoint, command)), ..start(image, &[], args) };
+        let start = Start { requested_image: Some(object(entrypoint, command)), ..start(image, &[], args) };
         let launch = resolve(&start, &here()).unwrap_or_else(|refusal| panic!("{image}: {refusal:?}"));
         assert_eq!(launch.argv.join(" "), argv, "{image}");
     }
-    let own = Start { brought: Some(object(Some(&["nosuch"]), &[])), ..start("a", &["true"], &[]) };
+    let own = Start { requested_image: Some(object(Some(&["nosuch"]), &[])), ..start("a", &["true"], &[]) };
     assert_eq!(resolve(&own, &here()).expect("the container says it").argv, ["true"]);
 }
 
@@ -57,7 +57,7 @@ fn image_object_is_applied_or_refused() {
     ];
     for (entrypoint, reason, part) in table {
         // `sleep` is on the PATH: the object has the last word all the same.
-        let start = Start { brought: Some(object(entrypoint, &[])), ..start("sleep", &[], &[]) };
+        let start = Start { requested_image: Some(object(entrypoint, &[])), ..start("sleep", &[], &[]) };
         let refusal = resolve(&start, &here()).expect_err(part);
         assert_eq!(refusal.reason, reason);
         assert!(refusal.message.contains(part), "{}", refusal.message);
@@ -113,7 +113,7 @@ fn program_of_several_names_is_the_one_that_is_there() {
         (&["sh"], &[], &["other"], &["y"], "other y"),
     ];
     for (entrypoint, default, command, args, argv) in table {
-        let start = Start { brought: Some(image(entrypoint, default)), ..start("team/x", command, args) };
+        let start = Start { requested_image: Some(image(entrypoint, default)), ..start("team/x", command, args) };
         let launch = resolve(&start, &here()).unwrap_or_else(|refusal| panic!("{argv}: {refusal:?}"));
         assert_eq!(launch.argv.join(" "), argv);
     }
@@ -121,7 +121,7 @@ fn program_of_several_names_is_the_one_that_is_there() {
     for (args, is_found) in
         [(&[][..], false), (&["-x"], false), (&["server"], false), (&["cat", "-"], true), (&["/bin/cat"], true)]
     {
-        let start = Start { brought: Some(lacking.clone()), ..start("team/x", &[], args) };
+        let start = Start { requested_image: Some(lacking.clone()), ..start("team/x", &[], args) };
         let refusal = resolve(&start, &here()).err();
         assert_eq!(refusal.is_none(), is_found, "{args:?}");
         let message = refusal.map(|refusal| refusal.message).unwrap_or_default();
@@ -134,7 +134,7 @@ fn program_of_several_names_is_the_one_that_is_there() {
 fn folders_of_an_image_come_first_on_path() {
     let image = StartImage { path: vec!["/usr/b*".into()], ..object(Some(&["cat"]), &[]) };
     let path = |env: Vec<(String, String)>| {
-        let start = Start { brought: Some(image.clone()), env, ..start("team/x", &[], &[]) };
+        let start = Start { requested_image: Some(image.clone()), env, ..start("team/x", &[], &[]) };
         let launch = resolve(&start, &here()).expect("resolved");
         launch.env.into_iter().find(|(name, _)| name == "PATH").expect("a PATH").1
     };
@@ -186,10 +186,11 @@ fn command_that_names_the_program_of_a_recipe_goes_through_its_entrypoint() {
         (&["sh", "-c", "cat"], &[], "sh -c cat"),
     ];
     for (command, args, argv) in table {
-        let start = Start { brought: Some(recipe.clone()), ..start("cat", command, args) };
+        let start = Start { requested_image: Some(recipe.clone()), ..start("cat", command, args) };
         assert_eq!(resolve(&start, &here()).expect("resolved").argv.join(" "), argv);
     }
-    let start = Start { brought: Some(StartImage { is_recipe: false, ..recipe }), ..start("cat", &["cat"], &[]) };
+    let start =
+        Start { requested_image: Some(StartImage { is_recipe: false, ..recipe }), ..start("cat", &["cat"], &[]) };
     assert_eq!(
         resolve(&start, &here()).expect("resolved").argv,
         ["cat"],

@@ -26,8 +26,8 @@ pub struct SentStop {
     signal: Signal,
     /// Whether the process had it blocked.
     is_blocked: bool,
-    /// The program that the process ran when the signal was sent, by device and inode.
-    program: Option<(u64, u64)>,
+    /// The program that the process ran when the signal was sent.
+    program: Option<RunningProgram>,
     /// The number of looks left at which a running thread may hide a wait for the signal ([`Delivery::Unclear`]).
     doubts: u32,
     pause: Duration,
@@ -41,10 +41,20 @@ impl SentStop {
     }
 }
 
-/// The program that a process runs.
-fn program(pid: i32) -> Option<(u64, u64)> {
+/// One execution of a program by a process. It differs after each `exec`, also of the same file: the kernel places the stack at a random
+/// address then (proc_pid_stat(5), `startstack`).
+#[derive(PartialEq, Eq)]
+struct RunningProgram {
+    device: u64,
+    inode: u64,
+    stack: u64,
+}
+
+/// Returns the program that a process runs.
+fn running_program(pid: i32) -> Option<RunningProgram> {
     let file = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
-    Some((file.dev(), file.ino()))
+    let stack = procfs::process::Process::new(pid).and_then(|process| process.stat()).map_or(0, |stat| stat.startstack);
+    Some(RunningProgram { device: file.dev(), inode: file.ino(), stack })
 }
 
 impl LiveContainer {
@@ -55,7 +65,7 @@ impl LiveContainer {
     }
 
     fn send_stop(&mut self, signal: Signal, pause: Duration) {
-        let program = program(self.process.pid);
+        let program = running_program(self.process.pid);
         match delivery(self.process.pid, signal) {
             Delivery::Dropped => self.end_for(signal),
             before => {
@@ -81,7 +91,7 @@ impl LiveContainer {
         let pid = self.process.pid;
         let pause = LONGEST_PAUSE.min(stop.pause * 2);
         // A program that caught the signal may take its handler away and clean up: only another program is a new case.
-        let is_open = stop.is_blocked || program(pid) != stop.program;
+        let is_open = stop.is_blocked || running_program(pid) != stop.program;
         match delivery(pid, stop.signal) {
             Delivery::Dropped if is_open => self.end_for(stop.signal),
             Delivery::Unclear if is_open && stop.doubts == 0 => self.end_for(stop.signal),
@@ -101,5 +111,30 @@ impl Shim {
     pub(super) fn look_at_stops(&mut self) {
         let now = Instant::now();
         self.live.iter_mut().for_each(|live| live.look_at_stop(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn exec_of_the_same_file_is_another_program() {
+        let script = "echo first; read line; exec sh -c 'echo second; read line'";
+        let mut shell =
+            Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = shell.id() as i32;
+        let (mut input, mut output) =
+            (shell.stdin.take().unwrap(), BufReader::new(shell.stdout.take().unwrap()).lines());
+        assert_eq!(output.next().unwrap().unwrap(), "first");
+        let first = running_program(pid);
+        assert!(first.is_some() && first == running_program(pid));
+        input.write_all(b"\n").unwrap();
+        assert_eq!(output.next().unwrap().unwrap(), "second");
+        assert!(first != running_program(pid));
+        drop(input);
+        shell.wait().unwrap();
     }
 }

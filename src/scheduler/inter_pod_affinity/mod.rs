@@ -20,58 +20,62 @@ struct TermMatches {
 /// Pods that do not want this one near, and how many of them are where.
 #[derive(Clone)]
 struct AntiAffinityMatches {
-    shun: Arc<AffinityTerms>,
+    terms: Arc<AffinityTerms>,
     domain_counts: TopologyCounts,
 }
 
 /// Required (anti-)affinity of the pod, and anti-affinity of other pods towards it, computed once for all nodes.
 #[derive(Clone, Default)]
 pub struct InterPodAffinity {
-    near: Vec<TermMatches>,
+    affinity: Vec<TermMatches>,
     /// The pod's own terms all select it: it may be the first of its kind.
     own: bool,
-    far: Vec<TermMatches>,
-    shunned: Vec<AntiAffinityMatches>,
+    anti_affinity: Vec<TermMatches>,
+    existing_anti_affinity: Vec<AntiAffinityMatches>,
 }
 
 impl InterPodAffinity {
     /// Finds the pods that the terms are about.
-    pub fn from_pod(world: &World, row: &Row, wants: &PodConstraints) -> InterPodAffinity {
+    pub fn from_pod(world: &World, row: &Row, constraints: &PodConstraints) -> InterPodAffinity {
         let find = |pod_spec: &[PodTermConstraint]| -> Vec<TermMatches> {
             pod_spec.iter().map(|wish| TermMatches::from_term(world, wish)).collect()
         };
-        let near = find(&wants.near);
+        let affinity = find(&constraints.affinity);
         InterPodAffinity {
-            own: !near.is_empty() && near.iter().all(|near| near.term.selects(world, row)),
-            near,
-            far: find(&wants.far),
-            shunned: shunned(world, row),
+            own: !affinity.is_empty() && affinity.iter().all(|affinity| affinity.term.selects(world, row)),
+            affinity,
+            anti_affinity: find(&constraints.anti_affinity),
+            existing_anti_affinity: existing_anti_affinity(world, row),
         }
     }
 
     /// Whether no term concerns the pod.
     pub fn is_empty(&self) -> bool {
-        self.near.is_empty() && self.far.is_empty() && self.shunned.is_empty()
+        self.affinity.is_empty() && self.anti_affinity.is_empty() && self.existing_anti_affinity.is_empty()
     }
 
     /// The same, with the hypothetical pods of one node taken into account.
-    pub fn thinking(&self, world: &World, row: &Row, node: &CandidateNode<'_>) -> InterPodAffinity {
+    pub fn with_assumptions(&self, world: &World, row: &Row, node: &CandidateNode<'_>) -> InterPodAffinity {
         let mut other = self.clone();
-        for near in other.near.iter_mut().chain(&mut other.far) {
-            let counted = node.thoughts().filter(|(pod, _)| near.term.selects(world, pod));
-            near.domain_counts.shift(node.slot, counted.map(|(_, by)| by).sum());
+        for affinity in other.affinity.iter_mut().chain(&mut other.anti_affinity) {
+            let counted = node.assumed_changes().filter(|(pod, _)| affinity.term.selects(world, pod));
+            affinity.domain_counts.shift(node.slot, counted.map(|(_, by)| by).sum());
         }
-        for (pod, by) in node.thoughts() {
-            let Some(text) = pod.pod().and_then(|fields| fields.shuns.as_ref()) else { continue };
-            if !other.shunned.iter().any(|shunned| shunned.shun.is_of(pod)) {
+        for (pod, by) in node.assumed_changes() {
+            let Some(text) = pod.pod().and_then(|fields| fields.anti_affinity.as_ref()) else { continue };
+            if !other
+                .existing_anti_affinity
+                .iter()
+                .any(|existing_anti_affinity| existing_anti_affinity.terms.is_of(pod))
+            {
                 // A pod that is only thought to be there.
-                let shun = Arc::new(AffinityTerms::parse(AffinityKind::Shuns, &pod.key.namespace, text));
-                other.shunned.extend(shunned_by(world, row, &shun));
+                let terms = Arc::new(AffinityTerms::parse(AffinityKind::AntiAffinity, &pod.key.namespace, text));
+                other.existing_anti_affinity.extend(anti_affinity_against(world, row, &terms));
             }
             other
-                .shunned
+                .existing_anti_affinity
                 .iter_mut()
-                .filter(|shunned| shunned.shun.is_of(pod))
+                .filter(|existing_anti_affinity| existing_anti_affinity.terms.is_of(pod))
                 .for_each(|one| one.domain_counts.shift(node.slot, by));
         }
         other
@@ -80,19 +84,27 @@ impl InterPodAffinity {
     /// Why a node is refused, and whether for good.
     pub fn refusal(&self, slot: usize) -> Option<(&'static str, bool)> {
         let there = |domain_counts: &TopologyCounts| domain_counts.count_of_slot(slot).is_some_and(|count| count > 0);
-        if !self.near.iter().all(|near| there(&near.domain_counts)) {
-            let has_keys = || self.near.iter().all(|near| near.domain_counts.count_of_slot(slot).is_some());
-            let is_first =
-                || self.own && self.near.iter().all(|near| near.domain_counts.counts.iter().all(|count| *count <= 0));
+        if !self.affinity.iter().all(|affinity| there(&affinity.domain_counts)) {
+            let has_keys = || self.affinity.iter().all(|affinity| affinity.domain_counts.count_of_slot(slot).is_some());
+            let is_first = || {
+                self.own
+                    && self
+                        .affinity
+                        .iter()
+                        .all(|affinity| affinity.domain_counts.counts.iter().all(|count| *count <= 0))
+            };
             if !(has_keys() && is_first()) {
                 return Some((AFFINITY, true));
             }
         }
-        if self.far.iter().any(|near| there(&near.domain_counts)) {
+        if self.anti_affinity.iter().any(|affinity| there(&affinity.domain_counts)) {
             return Some(("node(s) didn't match pod anti-affinity rules", false));
         }
-        let shunned = self.shunned.iter().any(|shunned| there(&shunned.domain_counts));
-        shunned.then_some(("node(s) didn't satisfy existing pods anti-affinity rules", false))
+        let existing_anti_affinity = self
+            .existing_anti_affinity
+            .iter()
+            .any(|existing_anti_affinity| there(&existing_anti_affinity.domain_counts));
+        existing_anti_affinity.then_some(("node(s) didn't satisfy existing pods anti-affinity rules", false))
     }
 }
 
@@ -104,17 +116,25 @@ impl TermMatches {
 }
 
 /// Returns the pods whose anti-affinity excludes this pod.
-fn shunned(world: &World, row: &Row) -> Vec<AntiAffinityMatches> {
-    world.stances(AffinityKind::Shuns).flat_map(|shun| shunned_by(world, row, shun)).collect()
+fn existing_anti_affinity(world: &World, row: &Row) -> Vec<AntiAffinityMatches> {
+    world
+        .affinity_terms(AffinityKind::AntiAffinity)
+        .flat_map(|terms| anti_affinity_against(world, row, terms))
+        .collect()
 }
 
-fn shunned_by(world: &World, row: &Row, shun: &Arc<AffinityTerms>) -> Vec<AntiAffinityMatches> {
-    let about = shun.terms.iter().map(|(term, _)| term).filter(|term| term.selects(world, row));
-    about.map(|term| AntiAffinityMatches { shun: shun.clone(), domain_counts: holders(world, shun, term) }).collect()
+fn anti_affinity_against(world: &World, row: &Row, terms: &Arc<AffinityTerms>) -> Vec<AntiAffinityMatches> {
+    let about = terms.terms.iter().map(|(term, _)| term).filter(|term| term.selects(world, row));
+    about
+        .map(|term| AntiAffinityMatches {
+            terms: terms.clone(),
+            domain_counts: count_pods_with_terms(world, terms, term),
+        })
+        .collect()
 }
 
 /// Counts the pods that have these terms, per domain.
-fn holders(world: &World, stance: &Arc<AffinityTerms>, term: &PodTerm) -> TopologyCounts {
-    let name = format!("{:?} {} {}", stance.sort, stance.namespace, stance.text);
-    world.domain_counts(&name, &term.key, &[], || CountedPods::Holding(stance.clone()))
+fn count_pods_with_terms(world: &World, terms: &Arc<AffinityTerms>, term: &PodTerm) -> TopologyCounts {
+    let name = format!("{:?} {} {}", terms.sort, terms.namespace, terms.text);
+    world.domain_counts(&name, &term.key, &[], || CountedPods::WithTerms(terms.clone()))
 }

@@ -1,6 +1,6 @@
 //! InterPodAffinity's score: near which pods a pod would like to be, and which pods would like it near or not.
 
-use super::{TermMatches, holders};
+use super::{TermMatches, count_pods_with_terms};
 use crate::scheduler::pod_constraints::PodConstraints;
 use crate::scheduler::ranked_node::RankedNode;
 use crate::world::scheduler_profile::SchedulerProfile;
@@ -9,11 +9,14 @@ use crate::world::{AffinityKind, AffinityStrength, Row, TopologyCounts, World};
 /// Scores of nodes, 0 to 100; empty when no preference applies.
 pub fn scores(
     world: &World,
-    (wants, row): (&PodConstraints, &Row),
+    (constraints, row): (&PodConstraints, &Row),
     profile: &SchedulerProfile,
     nodes: &[RankedNode],
 ) -> Vec<i64> {
-    let own = wants.liked.iter().map(|(wish, weight)| (TermMatches::from_term(world, wish).domain_counts, *weight));
+    let own = constraints
+        .preferred_affinity
+        .iter()
+        .map(|(wish, weight)| (TermMatches::from_term(world, wish).domain_counts, *weight));
     let likings: Vec<(TopologyCounts, i64)> = own.chain(terms_about_pod(world, row, profile)).collect();
     if likings.is_empty() {
         return Vec::new();
@@ -31,14 +34,14 @@ pub fn scores(
 /// Returns the terms of pods on nodes that concern this pod: each one counts in the domain of its pod.
 fn terms_about_pod(world: &World, row: &Row, profile: &SchedulerProfile) -> Vec<(TopologyCounts, i64)> {
     let mut liking = Vec::new();
-    for stance in world.stances(AffinityKind::Likes) {
-        for (term, strength) in &stance.terms {
+    for terms in world.affinity_terms(AffinityKind::Scored) {
+        for (term, strength) in &terms.terms {
             let weight = match strength {
                 AffinityStrength::Required => profile.required_affinity_weight,
                 AffinityStrength::Preferred(weight) => *weight,
             };
             if weight != 0 && term.selects(world, row) {
-                liking.push((holders(world, stance, term), weight));
+                liking.push((count_pods_with_terms(world, terms, term), weight));
             }
         }
     }

@@ -48,11 +48,11 @@ impl PodSpread {
     }
 
     /// The same, with the hypothetical pods of one node taken into account.
-    pub fn thinking(&self, world: &World, node: &CandidateNode<'_>) -> PodSpread {
+    pub fn with_assumptions(&self, world: &World, node: &CandidateNode<'_>) -> PodSpread {
         let mut other = self.clone();
         for constraint in &mut other.hard {
             let term = constraint.term.clone();
-            let counted = node.thoughts().filter(|(pod, _)| !pod.is_deleting() && term.selects(world, pod));
+            let counted = node.assumed_changes().filter(|(pod, _)| !pod.is_deleting() && term.selects(world, pod));
             constraint.domain_counts.shift(node.slot, counted.map(|(_, by)| by).sum());
             constraint.find_fewest();
         }
@@ -115,13 +115,13 @@ fn constraints(
     if ours.is_empty() {
         return (Vec::new(), strict);
     }
-    let kin = if own.is_empty() { kin(world, row) } else { Selector::nothing() };
-    if kin.is_everything() {
+    let default_selector = if own.is_empty() { default_selector(world, row) } else { Selector::nothing() };
+    if default_selector.is_everything() {
         return (Vec::new(), strict);
     }
     let keys: Vec<&str> = ours.iter().map(|one| one["topologyKey"].as_str().unwrap_or_default()).collect();
     let read = |constraint: &&Value| {
-        let selector = if own.is_empty() { kin.clone() } else { selector(constraint, row) };
+        let selector = if own.is_empty() { default_selector.clone() } else { selector(constraint, row) };
         let key = constraint["topologyKey"].as_str().unwrap_or_default();
         let own = i64::from(selector.matches(|key| row.label(key)));
         let term = Arc::new(PodTerm::in_namespace(key, &row.key.namespace, selector));
@@ -141,7 +141,7 @@ fn constraints(
 }
 
 /// The pods that the same Services and the same owner select (Kubernetes: `helper.DefaultSelector`); all when nothing selects the pod.
-fn kin(world: &World, row: &Row) -> Selector {
+fn default_selector(world: &World, row: &Row) -> Selector {
     let owner = row.controller().and_then(|owner| world.by_uid(&owner.uid));
     let spreads = |owner: &&Arc<Row>| {
         matches!(owner.key.resource.0, "replicationcontrollers" | "replicasets.apps" | "statefulsets.apps")
@@ -164,7 +164,7 @@ fn count(
         world.domain_counts(&named, key, keys, || CountedPods::Selected(term.clone(), false))
     };
     let honours = |field: &str, default: &str| constraint[field].as_str().unwrap_or(default) == "Honor";
-    let by_affinity = honours("nodeAffinityPolicy", "Honor") && affinity::is_picky(pod);
+    let by_affinity = honours("nodeAffinityPolicy", "Honor") && affinity::selects_nodes(pod);
     let by_taints = honours("nodeTaintsPolicy", "Ignore");
     let places = domain_counts(&term.key, keys);
     if !by_affinity && !by_taints {

@@ -20,22 +20,22 @@ pub fn scores(
     if soft.is_empty() {
         return Vec::new();
     }
-    let crowds = crowds(&soft, strict, nodes);
-    let known = || crowds.iter().flatten().copied();
+    let raw_scores = raw_scores(&soft, strict, nodes);
+    let known = || raw_scores.iter().flatten().copied();
     let (least, most) = (known().min().unwrap_or(0), known().max().unwrap_or(0));
     let score = |domain_counts: i64| if most == 0 { 100 } else { 100 * (most + least - domain_counts) / most };
-    crowds.iter().map(|domain_counts| domain_counts.map_or(0, score)).collect()
+    raw_scores.iter().map(|domain_counts| domain_counts.map_or(0, score)).collect()
 }
 
 /// Computes a raw score from the counts of each node's domains; `None` for nodes without a required label. Other
 /// missing labels do not count.
-fn crowds(soft: &[SpreadConstraint], strict: bool, nodes: &[RankedNode]) -> Vec<Option<i64>> {
+fn raw_scores(soft: &[SpreadConstraint], strict: bool, nodes: &[RankedNode]) -> Vec<Option<i64>> {
     let is_ranked =
         |node: &RankedNode| !strict || soft.iter().all(|one| one.domain_counts.count_of_slot(node.slot).is_some());
     let ranked: Vec<bool> = nodes.iter().map(is_ranked).collect();
     let there = || nodes.iter().zip(&ranked).filter(|(_, ranked)| **ranked).map(|(node, _)| node.slot);
     let weight = |one: &SpreadConstraint| {
-        let size = if one.key == HOSTNAME { there().count() } else { places(one, there()) };
+        let size = if one.key == HOSTNAME { there().count() } else { count_domains(one, there()) };
         (size as f64 + 2.0).ln()
     };
     let weights: Vec<f64> = soft.iter().map(weight).collect();
@@ -50,7 +50,7 @@ fn crowds(soft: &[SpreadConstraint], strict: bool, nodes: &[RankedNode]) -> Vec<
 }
 
 /// Number of domains of these nodes; nodes without a domain count as one.
-fn places(constraint: &SpreadConstraint, slots: impl Iterator<Item = usize>) -> usize {
+fn count_domains(constraint: &SpreadConstraint, slots: impl Iterator<Item = usize>) -> usize {
     let domains = &constraint.domain_counts.domains;
     let mut seen = vec![false; domains.count + 1];
     slots.for_each(|slot| seen[domains.domain_of_slot(slot).unwrap_or(domains.count)] = true);

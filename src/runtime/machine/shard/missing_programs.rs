@@ -38,8 +38,8 @@ impl Absent {
         let is_same = |group: &&mut Group| {
             let known = &group.start;
             let path = |start: &Start| start.env.iter().rev().find(|(name, _)| name == "PATH").cloned();
-            (&known.image, &known.args, &known.brought, &known.manifest_dir)
-                == (&start.image, &start.args, &start.brought, &start.manifest_dir)
+            (&known.image, &known.args, &known.requested_image, &known.manifest_dir)
+                == (&start.image, &start.args, &start.requested_image, &start.manifest_dir)
                 && path(known) == path(start)
         };
         let has_room = self.groups.len() < MOST_GROUPS;

@@ -408,7 +408,7 @@ impl Shard {
 
     /// Whether the image's program has to be built first; then that is ordered, and the start comes again.
     fn has_to_build(&mut self, start: &Start) -> bool {
-        let built = start.brought.as_ref().and_then(|image| Some((image, image.build.as_ref()?)));
+        let built = start.requested_image.as_ref().and_then(|image| Some((image, image.build.as_ref()?)));
         let place = (start.pod_uid.clone(), start.container.clone());
         let context = &self.context;
         let Some((image, build)) = built else { return false };

@@ -91,7 +91,7 @@ impl SentCommands {
     fn record(&mut self, order: &GatewayCommand) {
         match order {
             GatewayCommand::Hello { .. } | GatewayCommand::Ask(_) => {}
-            GatewayCommand::Route(key, route) if route.leads_nowhere() => drop(self.routes.remove(key)),
+            GatewayCommand::Route(key, route) if route.is_empty() => drop(self.routes.remove(key)),
             GatewayCommand::Route(key, route) => drop(self.routes.insert(key.clone(), route.clone())),
             GatewayCommand::Admit(key, None) => drop(self.ingress_routes.remove(key)),
             GatewayCommand::Admit(key, Some(ingress_route)) => {

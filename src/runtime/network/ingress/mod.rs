@@ -88,7 +88,7 @@ impl IngressProxy {
     /// Takes in where a Service leads.
     pub fn lead(&self, service: &Key, route: &Route) {
         let mut known = self.shared.lock_state();
-        let before = match route.leads_nowhere() {
+        let before = match route.is_empty() {
             true => known.routes.remove(service),
             false => known.routes.insert(service.clone(), ServiceTarget::for_route(route.clone())),
         };

@@ -38,7 +38,7 @@ pub struct TestMachine {
     /// The picture.
     pub world: World,
     /// Log of the run, as `second event`.
-    pub story: Vec<String>,
+    pub log: Vec<String>,
     /// Events in order.
     pub events: Vec<PlannedEvent>,
     /// Starts as they were ordered.
@@ -49,7 +49,7 @@ pub struct TestMachine {
     pub refreshes: Vec<(i64, Arc<[Volume]>)>,
     /// Resizes as they were ordered.
     pub resizes: Vec<Limits>,
-    acts: BTreeMap<String, ContainerBehaviour>,
+    behaviours: BTreeMap<String, ContainerBehaviour>,
     probes: BTreeMap<String, ProbeResult>,
     /// The machine behind it.
     machine: SimulatedMachine,
@@ -93,13 +93,13 @@ impl TestMachine {
         world.facts.nodes.insert("n".into(), NodeFacts { ours: true, ..NodeFacts::default() });
         let mut machine = TestMachine {
             world,
-            story: Vec::new(),
+            log: Vec::new(),
             events: Vec::new(),
             starts: Vec::new(),
             writes: 0,
             refreshes: Vec::new(),
             resizes: Vec::new(),
-            acts: BTreeMap::new(),
+            behaviours: BTreeMap::new(),
             probes: BTreeMap::new(),
             machine: SimulatedMachine::new(),
             repeated: Vec::new(),
@@ -125,8 +125,8 @@ impl TestMachine {
     }
 
     /// Sets the behaviour of a container.
-    pub fn act(&mut self, container: &str, act: ContainerBehaviour) -> &mut TestMachine {
-        self.acts.insert(container.into(), act);
+    pub fn set_behaviour(&mut self, container: &str, behaviour: ContainerBehaviour) -> &mut TestMachine {
+        self.behaviours.insert(container.into(), behaviour);
         self
     }
 
@@ -205,7 +205,7 @@ impl TestMachine {
 
     /// Returns the log since the last call.
     pub fn take_messages(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.story)
+        std::mem::take(&mut self.log)
     }
 
     /// Deletes the pod as the API server does.
@@ -340,7 +340,7 @@ impl TestMachine {
             && end.started.is_some()
             && self.ended.insert((pod_uid.clone(), container.clone(), *attempt))
         {
-            self.story.push(format!("{} {container} ends {}", self.second(), end.code));
+            self.log.push(format!("{} {container} ends {}", self.second(), end.code));
         }
     }
 
@@ -385,7 +385,7 @@ impl TestMachine {
                     object.set(&["metadata", "deletionGracePeriodSeconds"], 0);
                     self.put("pods", object.0);
                 }
-                self.story.push(format!("{} deleted", self.second()));
+                self.log.push(format!("{} deleted", self.second()));
             }
             WriteVerb::Attempt { .. } => {}
             other => panic!("a kubelet does not {other:?}"),
@@ -401,30 +401,30 @@ impl TestMachine {
                 self.prepare_start(start);
             }
             Effect::Stop { container, grace_seconds, .. } => {
-                self.story.push(format!("{second} stop {container} in {grace_seconds}"));
-                match self.acts.get(&**container) {
+                self.log.push(format!("{second} stop {container} in {grace_seconds}"));
+                match self.behaviours.get(&**container) {
                     Some(ContainerBehaviour::Deaf) => return,
                     Some(ContainerBehaviour::Stubborn) => self.machine.knobs.deaf.insert(container.clone()),
                     _ => self.machine.knobs.deaf.remove(container),
                 };
             }
-            Effect::Remove { pod_uid } => self.story.push(format!("{second} remove {pod_uid}")),
+            Effect::Remove { pod_uid } => self.log.push(format!("{second} remove {pod_uid}")),
             Effect::Resize { container, attempt, limits, .. } => {
                 let cpu = limits.container.cpu_milli;
-                self.story.push(format!("{second} resize {container}#{attempt} {cpu:?}"));
+                self.log.push(format!("{second} resize {container}#{attempt} {cpu:?}"));
                 self.resizes.push(Limits::clone(limits));
             }
-            Effect::WatchStorage { pod_uid, bounds } => self.story.push(format!("{second} watch {pod_uid} {bounds:?}")),
+            Effect::WatchStorage { pod_uid, bounds } => self.log.push(format!("{second} watch {pod_uid} {bounds:?}")),
             Effect::Refresh { pod_uid, volumes } => {
-                self.story.push(format!("{second} refresh {pod_uid} {volumes:?}"));
+                self.log.push(format!("{second} refresh {pod_uid} {volumes:?}"));
                 self.refreshes.push((second, volumes.clone()));
             }
             Effect::Probe(probe) => {
                 let is_ok = self.probe_result(probe.kind) == ProbeResult::Success;
                 let (kind, result) = (format!("{:?}", probe.kind).to_lowercase(), if is_ok { "ok" } else { "fails" });
-                self.story.push(format!("{second} {kind} {result}"));
+                self.log.push(format!("{second} {kind} {result}"));
                 let sleeps = matches!(probe.handler, Some(ProbeHandler::Sleep(_)));
-                if sleeps || matches!(self.acts.get(&*probe.container), Some(ContainerBehaviour::Deaf)) {
+                if sleeps || matches!(self.behaviours.get(&*probe.container), Some(ContainerBehaviour::Deaf)) {
                     return;
                 }
             }
@@ -442,13 +442,13 @@ impl TestMachine {
         if known
             .is_none_or(|known| known.attempt < start.attempt || known.attempt == start.attempt && is_refused(known))
         {
-            self.story.push(format!("{} start {}#{}", self.second(), start.container, start.attempt));
+            self.log.push(format!("{} start {}#{}", self.second(), start.container, start.attempt));
             self.starts.push(start.clone());
         }
         let (refused, exits) = (&mut self.machine.knobs.refused_images, &mut self.machine.knobs.exits);
         refused.clear();
         exits.clear();
-        match self.acts.get(&*start.container) {
+        match self.behaviours.get(&*start.container) {
             Some(ContainerBehaviour::Refuse(reason)) => {
                 refused.insert(start.image.clone(), (reason.to_string(), "write it otherwise".to_owned()));
             }
