@@ -65,7 +65,7 @@ impl Api {
         Api::in_memory_with(actor, Env::System)
     }
 
-    /// A cluster in memory whose time and chance may be pretended.
+    /// A cluster in memory; its time and randomness may be simulated.
     pub fn in_memory_with(actor: &str, env: Env) -> std::result::Result<Api, OpenError> {
         let mut api = Api::with_store(Store::in_memory()?, actor, env);
         api.fill_when_new(Path::new(":memory:"))?;
@@ -280,7 +280,7 @@ fn of_opening(error: OpenError) -> Status {
     Status::new(Reason::InternalError, error.to_string())
 }
 
-/// Chance from the system.
+/// A random number from the system.
 pub fn random() -> u64 {
     Env::System.random()
 }

@@ -209,7 +209,7 @@ mod tests {
         for field in ["name", "uid", "resourceVersion", "creationTimestamp"] {
             shape.unset(&["metadata", field]);
         }
-        // The volume of the token has a name by chance.
+        // The volume of the token has a random name.
         Object(
             serde_json::from_str(
                 &regex::Regex::new("kube-api-access-.....").unwrap().replace_all(&shape.0.to_string(), "token"),

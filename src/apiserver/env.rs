@@ -1,4 +1,4 @@
-//! Time, chance and free networks: from the system, or in rehearsals from a clock that is set and a seed.
+//! Time, randomness and free networks: from the system, or in simulations from a clock that is set and a seed.
 
 use crate::object::Time;
 use crate::runtime;
@@ -27,7 +27,7 @@ impl Env {
         }
     }
 
-    /// Whether no other cluster of this machine has the network 127.N.0.0/16. In a rehearsal every network is free.
+    /// Whether no other cluster of this machine has the network 127.N.0.0/16. In a simulation every network is free.
     pub fn is_network_free(&self, number: u8) -> bool {
         match self {
             Env::System => runtime::is_network_free(number),
@@ -35,15 +35,14 @@ impl Env {
         }
     }
 
-    /// Sets the pretended clock; the system's stays as it is.
+    /// Sets the simulated clock; the system's stays as it is.
     pub fn set(&mut self, to: Time) {
         if let Env::Simulated { now, .. } = self {
             *now = to;
         }
     }
 
-    /// Chance. Without the system's nothing safe can be named, so zero is never answered twice in practice: the caller
-    /// retries on a taken name.
+    /// Returns a random number. Callers retry when a name that they made from it is taken.
     pub fn random(&mut self) -> u64 {
         match self {
             Env::System => system_random(),
@@ -52,7 +51,7 @@ impl Env {
     }
 }
 
-/// A random number of the system's, which is asked for many at a time: each plan and each object takes some.
+/// Returns a random number of the system. Numbers are fetched in blocks, because each plan and each object takes some.
 fn system_random() -> u64 {
     thread_local! {
         static STORE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };

@@ -41,7 +41,7 @@ pub struct ListPage {
     pub revision: u64,
     /// Whether more follow.
     pub more: bool,
-    /// Number of objects that follow; none for a list with selectors, where nobody has counted them.
+    /// Number of objects that follow; `None` for a list with selectors, which does not count them.
     pub remaining: Option<usize>,
 }
 

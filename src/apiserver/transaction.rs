@@ -79,7 +79,7 @@ pub trait Transaction {
     /// The time that goes into the objects.
     fn now(&self) -> Time;
 
-    /// Chance, for uids and generated names.
+    /// A random number, for uids and generated names.
     fn random(&mut self) -> u64;
 
     /// N of the cluster's 127.N.0.0/16.

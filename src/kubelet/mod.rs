@@ -121,7 +121,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Whether a pod, of a node that only pretends, is at something that ends by itself. No machine has that under way.
+/// Whether a simulated pod does something that ends by itself. No machine runs it.
 pub fn pretends_to_work(world: &World, row: &Row) -> bool {
     let runs = row.pod().is_some_and(|pod| pod.phase == Phase::Running) && !row.is_deleting();
     let bound = bound_to_us(world, &row.key).filter(|(_, node)| runs && node.simulated);

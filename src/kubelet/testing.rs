@@ -35,7 +35,7 @@ pub enum ContainerBehaviour {
 
 /// The machine, the store, and the shell between them.
 pub struct TestMachine {
-    /// The picture.
+    /// The World.
     pub world: World,
     /// Log of the run, as `second event`.
     pub log: Vec<String>,

@@ -362,7 +362,7 @@ impl ControlLoop {
         }
     }
 
-    /// Fails when the state file was removed or replaced, because nobody would ever read further writes; that ends the run. The processes
+    /// Fails when the state file was removed or replaced, because further writes would be lost; that ends the run. The processes
     /// stay: the user may be restoring a backup, and the next control plane adopts the processes that it finds.
     fn check_place(&self) -> Result<(), StoreError> {
         let path = self.api.store().path();

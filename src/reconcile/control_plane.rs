@@ -29,7 +29,7 @@ const RESYNC: SignedDuration = SignedDuration::from_mins(10);
 
 /// The state of a control plane between ticks.
 pub struct ControlPlane {
-    /// The picture.
+    /// The World.
     pub world: World,
     /// Keys that are due.
     pub queue: WorkQueue,

@@ -39,7 +39,7 @@ pub struct LogLine {
     pub about: Option<Key>,
     /// The action and its reason.
     pub text: String,
-    /// Whether everybody wants to know.
+    /// Its importance.
     pub level: LogLevel,
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The World with the writes of this tick on top.
 pub struct Overlay<'a> {
-    /// The picture that plans see.
+    /// The World that plans see.
     pub world: &'a mut World,
     /// Revision given to the last staged write; the real one is given at the commit.
     pub revision: u64,

@@ -103,7 +103,7 @@ impl Simulation {
         self.clock + self.machine.skew
     }
 
-    /// The picture as the control plane has it.
+    /// The World of the control plane.
     pub fn world(&self) -> &World {
         &self.plane.world
     }
@@ -118,7 +118,7 @@ impl Simulation {
         self.api.store()
     }
 
-    /// The store, to let it pretend a trouble.
+    /// The store, so that a test can inject faults.
     pub fn store_mut(&mut self) -> &mut Store {
         self.api.store_mut()
     }
@@ -150,7 +150,7 @@ impl Simulation {
             }
             Err(TickError::Store(error)) => return Err(error.into()),
             Err(TickError::Unknown(_)) => {
-                // Nothing is believed any more: as if it had died there.
+                // The control plane drops all of its state, as if it had died there.
                 self.restart()?;
                 return Ok(SimulatedTick::Crashed);
             }

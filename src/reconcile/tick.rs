@@ -1,6 +1,6 @@
 //! One tick: the log is tailed under the write lock, due keys are planned, and all that they want written is one commit.
 //!
-//! A plan is never stale, because nobody else can write meanwhile; it sees what the plans before it wrote, because they are
+//! A plan is never stale, because the tick holds the write lock; it sees what the plans before it wrote, because they are
 //! staged in the World; it is never half-applied, because its writes are undone when one of them is refused.
 
 use super::activity_log::{ActivityLog, LastWarnings};
@@ -56,7 +56,7 @@ impl Default for TickBudget {
 
 /// Everything a tick works on.
 pub struct Tick<'a> {
-    /// The picture.
+    /// The World.
     pub world: &'a mut World,
     /// Keys that are due.
     pub queue: &'a mut WorkQueue,
@@ -264,7 +264,7 @@ impl Tick<'_> {
         drop(template_cache);
         self.world.forget_refusal(each.name, &item.1);
         self.queue.forget_failures(&item);
-        // Before what this plan does is news: it may itself be what the pod waits for.
+        // First the wait, then the changes of this plan: one of them may be what the pod waits for.
         if let Some(wait) = plan.scheduling_wait.clone() {
             self.queue.waiting.park(&item.1, wait, now);
         }

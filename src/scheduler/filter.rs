@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// Input of the plugins about one pod, computed once for all nodes.
 #[derive(Clone)]
 pub struct PodQuery<'a> {
-    /// The picture.
+    /// The World.
     pub world: &'a World,
     /// The pod's row.
     pub row: &'a Row,

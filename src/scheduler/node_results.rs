@@ -23,10 +23,10 @@ use std::sync::Arc;
 /// The number of the verdict that refuses nothing.
 pub const FITS: usize = 0;
 
-/// Opinions on so many nodes are remembered, of all pods together.
+/// Maximum number of cached node results, over all signatures.
 const MAX_CACHED_RESULTS: usize = 1 << 20;
 
-/// And of so many kinds of pods.
+/// Maximum number of cached signatures.
 const MAX_CACHED_SIGNATURES: usize = 1024;
 
 /// The requirements of a pod that decide the results.
@@ -55,10 +55,10 @@ impl Default for NodeCaches {
 #[derive(Default)]
 pub struct NodeResultCache {
     nodes: Vec<NodeResult>,
-    /// Why nodes refuse, by number; the first refuses nothing.
+    /// Refusals by index; the first is empty: the node fits.
     verdicts: Vec<Vec<FilterRefusal>>,
     preemption_verdicts: Vec<CachedPreemptionVerdict>,
-    /// Why ending pods of a node would help nothing, by number.
+    /// Reasons why preemption on a node does not help, by index.
     preemption_failures: Vec<Vec<Cow<'static, str>>>,
     /// The nominated node of the current pod.
     nominated: Option<usize>,
@@ -95,7 +95,7 @@ pub(super) type VictimCost = (usize, i32, i64, usize, Reverse<Time>);
 pub enum PreemptionVerdict {
     /// The pod fits when these pods are removed.
     Possible(Arc<Victims>),
-    /// Nothing, for reasons with this number.
+    /// No removal of pods helps; the index of the reasons in the cache.
     Impossible(usize),
 }
 
@@ -216,7 +216,7 @@ impl NodeResultCache {
         verdict
     }
 
-    /// Why ending pods of nodes would be in vain, each reason with the number of nodes, given how many nodes have each number.
+    /// Reasons why preemption on nodes would not help, each with its number of nodes; `counts` has the number of nodes by failure index.
     pub fn preemption_failures<'a>(&'a self, counts: &'a [usize]) -> impl Iterator<Item = (&'a str, usize)> {
         self.preemption_failures
             .iter()

@@ -14,15 +14,15 @@ pub struct CandidateNode<'a> {
     pub fields: &'a NodeFields,
     /// Sum of its pods' requests.
     pub load: Cow<'a, NodeLoad>,
-    /// Its pods that are thought away.
+    /// Its pods that are assumed to be removed.
     removed: Vec<&'a Arc<Row>>,
-    /// Pods that it was promised to, as if they ran there.
+    /// Pods that are nominated for it and assumed to run there.
     nominated: Vec<&'a Arc<Row>>,
     world: &'a World,
 }
 
 impl<'a> CandidateNode<'a> {
-    /// Its pods that have not ended, as they are thought to be.
+    /// Its pods that have not ended, with the assumed changes.
     pub fn pods(&self) -> impl Iterator<Item = &'a Arc<Row>> {
         let has_ended = |pod: &Row| pod.pod().is_some_and(|pod| pod.phase.is_terminal());
         let is_away = |pod: &Row| self.removed.iter().any(|removed| removed.key == pod.key);
@@ -64,7 +64,7 @@ impl<'a> CandidateNode<'a> {
         nominated.any(|pod| pod.anti_affinity.is_some())
     }
 
-    /// Counts pods nominated for the node as if they ran there, unless `pod` is more important than they are. True when there are any.
+    /// Assumes that pods nominated for the node run there, except those less important than `pod`. Returns whether there are any.
     pub fn add_nominated_pods(&mut self, pod: &Row) -> bool {
         let own = pod.pod().map_or(0, |fields| fields.priority);
         for pod in self.world.pods_nominated_to(&self.row.key.name) {

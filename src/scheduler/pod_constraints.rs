@@ -7,30 +7,30 @@ use hashlink::LruCache;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// So many different ones are remembered.
+/// Maximum number of cached constraints.
 const MAX_CACHED_CONSTRAINTS: usize = 1024;
 
 /// Constraints of a pod, apart from numeric requests.
 pub struct PodConstraints {
     /// The part of the pod with the constraints ([`scheduling_spec`]).
     pub pod: Object,
-    /// All that is about nodes by themselves, and not about the pods that run there.
+    /// The constraints on nodes themselves, as text: selector, node affinity, tolerations.
     pub node_constraints: Str,
     /// The nodes that all of its required terms name, if they do.
     pub named: Option<Vec<String>>,
     /// Whether it has a node selector or node affinity.
     pub selects_nodes: bool,
-    /// The pods that it must have near.
+    /// Required pod affinity.
     pub affinity: Vec<PodTermConstraint>,
-    /// The pods that it must not have near.
+    /// Required pod anti-affinity.
     pub anti_affinity: Vec<PodTermConstraint>,
-    /// The pods that it would like to have near, or, with less than nothing, would not.
+    /// Preferred pod affinity with its weight; negative for anti-affinity.
     pub preferred_affinity: Vec<(PodTermConstraint, i64)>,
 }
 
 /// A term about other pods.
 pub struct PodTermConstraint {
-    /// The same for the same term.
+    /// Identifies the term: equal terms have equal names.
     pub name: String,
     /// The term.
     pub term: Arc<PodTerm>,
@@ -42,7 +42,7 @@ impl PodTermConstraint {
     }
 }
 
-/// Those that were read.
+/// Parsed constraints, by their text.
 struct ConstraintCache(LruCache<Str, Arc<PodConstraints>>);
 
 impl Default for ConstraintCache {

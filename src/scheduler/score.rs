@@ -101,15 +101,15 @@ pub fn weighted_scores(query: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<Vec<(&
     parts
 }
 
-/// TaintToleration: how many soft taints the pod does not bear.
+/// TaintToleration: the number of soft taints that the pod does not tolerate.
 fn count_untolerated_soft_taints(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
     let tolerations = query.pod.items(&["spec", "tolerations"]);
     let soft = node.fields.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule");
     soft.filter(|taint| tolerations::untolerated(tolerations, std::iter::once(*taint)).is_some()).count() as i64
 }
 
-/// NodeResourcesFit, by the profile's strategy. A resource that the node does not have, or that is none of every pod's and that the
-/// pod does not ask for, does not count.
+/// NodeResourcesFit, by the profile's strategy. Resources that the node does not have do not count, nor do
+/// extended resources that the pod does not request.
 fn fit(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
     let (wants, used, has) = (&query.fields.requests, &node.load.requests, &node.fields.allocatable);
     let amount = |list: &ResourceRequests, name: &ScoredResource| match name {

@@ -1,4 +1,4 @@
-//! Decisions: their texts are in `tests/cases/scheduler`, and what depends on chance or on the cache is here.
+//! Tests of decisions that depend on randomness or on the cache. All other decisions are cases in `tests/cases/scheduler`.
 
 use super::*;
 use crate::object::Time;

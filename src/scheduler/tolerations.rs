@@ -1,9 +1,9 @@
-//! Whether a pod bears a taint (Kubernetes: `Toleration.ToleratesTaint`).
+//! Matching of tolerations against taints (Kubernetes: `Toleration.ToleratesTaint`).
 
 use crate::world::Taint;
 use serde_json::Value;
 
-/// Whether one toleration bears a taint.
+/// Whether a toleration tolerates a taint.
 pub fn tolerates(toleration: &Value, taint: &Taint) -> bool {
     let text = |field: &str| toleration[field].as_str().unwrap_or_default();
     let effect = text("effect").is_empty() || text("effect") == taint.effect;
@@ -16,7 +16,7 @@ pub fn tolerates(toleration: &Value, taint: &Taint) -> bool {
     effect && key && value
 }
 
-/// The first of the taints that no toleration bears.
+/// The first taint that no toleration tolerates.
 pub fn untolerated<'a>(tolerations: &[Value], taints: impl Iterator<Item = &'a Taint>) -> Option<&'a Taint> {
     let mut taints = taints;
     taints.find(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))

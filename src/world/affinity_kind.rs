@@ -9,9 +9,9 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 /// Kind of affinity term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AffinityKind {
-    /// Required anti-affinity: it refuses nodes to others, too.
+    /// Required anti-affinity: it also excludes other pods from nodes.
     AntiAffinity,
-    /// Required affinity, and what is preferred: others are ranked by it.
+    /// Required affinity and all preferred terms: they also count when other pods are scored.
     Scored,
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// So many bodies are kept open: one plan seldom writes to more pods than that.
 const OPEN: usize = 8;
 
-/// Bodies that were parsed to be thought about, by uid and revision.
+/// Parsed bodies, by uid and revision.
 #[derive(Default)]
 struct DecodedBodies(VecDeque<(Str, u64, Arc<Object>)>);
 

@@ -1,7 +1,7 @@
 //! The state of the cluster at one revision, from which loops compute their plans, and the type of these plans.
 //!
 //! Knows: the rows of all objects with the few fields that loops search by ([`Row`]), what the machine last reported ([`Facts`]),
-//! the time, and the seed for chance. [`Plan`] is everything a loop may want done.
+//! the time, and the random seed. [`Plan`] is everything a loop may want done.
 //! Never: decodes an object unless asked, never reads a clock, never changes on its own. Its owner puts rows and facts in; `reconcile` owns
 //! the World that loops plan by.
 //! Start reading at [`World`], then [`plan`].
@@ -182,7 +182,7 @@ pub struct World {
 }
 
 impl World {
-    /// An empty picture.
+    /// An empty World.
     pub fn new(now: Time) -> World {
         World {
             revision: 0,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Strength of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AffinityStrength {
-    /// It must be so.
+    /// A required term.
     Required,
     /// The weight of a preferred term; negative for anti-affinity.
     Preferred(i64),
@@ -60,7 +60,7 @@ impl AffinityTerms {
     }
 }
 
-/// Each by namespace and text, and how many pods say it.
+/// Terms by namespace and text, each with the number of pods that have it.
 type TermCounts = BTreeMap<(Str, Str), (Arc<AffinityTerms>, usize)>;
 
 /// All affinity terms of pods on nodes that have not ended, with the number of pods that have each.
@@ -71,7 +71,7 @@ pub(super) struct PodAffinityIndex {
 }
 
 impl PodAffinityIndex {
-    /// A pod comes to a node.
+    /// Adds a pod that was bound to a node.
     pub(super) fn add(&mut self, row: &Row, pod: &PodFields) {
         for sort in [AffinityKind::AntiAffinity, AffinityKind::Scored] {
             let Some(text) = sort.text(pod) else { continue };
@@ -82,7 +82,7 @@ impl PodAffinityIndex {
         }
     }
 
-    /// A pod goes, or has ended.
+    /// Removes a pod that left its node or has ended.
     pub(super) fn drop(&mut self, row: &Row, pod: &PodFields) {
         for sort in [AffinityKind::AntiAffinity, AffinityKind::Scored] {
             let Some(text) = sort.text(pod) else { continue };
@@ -107,7 +107,7 @@ impl World {
         self.affinity_terms.terms.get(&sort).into_iter().flat_map(BTreeMap::values).map(|(terms, _)| terms)
     }
 
-    /// The pods on nodes that say something of others, and have not ended for good.
+    /// The pods on nodes that have terms of one kind and have not ended.
     pub(super) fn pods_with_terms(&self, sort: AffinityKind) -> impl Iterator<Item = &Arc<Row>> {
         self.affinity_terms.pods.get(&sort).into_iter().flatten().filter_map(|key| self.get(key))
     }

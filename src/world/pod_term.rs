@@ -1,4 +1,4 @@
-//! The pods that an affinity term or a spread constraint is about: those that a selector selects, in some namespaces.
+//! The pods that an affinity term or a spread constraint selects: a label selector, applied in some namespaces.
 
 use super::{Row, World};
 use crate::object::Str;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// The pods that an affinity term or a spread constraint selects.
 #[derive(Clone, Debug)]
 pub struct PodTerm {
-    /// The label of nodes that names places.
+    /// The node label of the topology domains.
     pub key: Str,
     own: Str,
     namespaces: Vec<Str>,

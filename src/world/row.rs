@@ -1,4 +1,4 @@
-//! One object in the picture: its text and the fields that loops search by, read once when the row is made.
+//! One object in the World: its text and the fields that loops search by, read once when the row is made.
 
 use super::affinity_kind::AffinityKind;
 use super::resources::{NodeFields, ResourceRequests};

@@ -63,7 +63,7 @@ impl World {
         self.undo.clear();
     }
 
-    /// The commit succeeded: these are the texts that were written, with their revisions, and the picture holds them from now on. Gives
+    /// The commit succeeded: these are the texts that were written, with their revisions, and the World holds them from now on. Gives
     /// the objects that it no longer needs.
     pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) -> Vec<Arc<Object>> {
         let mut gone = Vec::new();

@@ -10,7 +10,7 @@ use crate::object::Str;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The place of a node that is in no domain.
+/// The index of a node that is in no domain.
 pub const NOWHERE: u32 = u32::MAX;
 
 /// Above this number of cached counts, all are dropped.
@@ -34,19 +34,19 @@ impl TopologyDomains {
 /// Number of pods in each topology domain.
 #[derive(Clone)]
 pub struct TopologyCounts {
-    /// The places.
+    /// The domains.
     pub domains: Arc<TopologyDomains>,
-    /// The number of pods, by place.
+    /// The number of pods, by domain.
     pub counts: Arc<Vec<i64>>,
 }
 
 impl TopologyCounts {
-    /// The number in the place of the node that stands here; none when it is in no place.
+    /// The number of pods in the domain of the node in this slot; `None` when the node is in no domain.
     pub fn count_of_slot(&self, slot: usize) -> Option<i64> {
         self.domains.domain_of_slot(slot).map(|place| self.counts[place])
     }
 
-    /// One more or fewer where this node is.
+    /// Adds to the count of the domain of the node in this slot.
     pub fn shift(&mut self, slot: usize, by: i64) {
         if let Some(place) = self.domains.domain_of_slot(slot) {
             Arc::make_mut(&mut self.counts)[place] += by;
@@ -57,9 +57,9 @@ impl TopologyCounts {
 /// Selects the pods to count among those on nodes that have not ended.
 #[derive(Clone)]
 pub enum CountedPods {
-    /// Those that a term is about; with or without those that are being deleted.
+    /// Pods that a term selects; with or without those that are being deleted.
     Selected(Arc<PodTerm>, bool),
-    /// Those that say the same of others.
+    /// Pods that have these affinity terms.
     WithTerms(Arc<AffinityTerms>),
 }
 
@@ -72,7 +72,7 @@ impl CountedPods {
     }
 }
 
-/// The counts that were asked for.
+/// The cached counts.
 #[derive(Default)]
 pub(super) struct TopologyCountsCache {
     /// The version of the node cache that the count was made for.
@@ -80,7 +80,7 @@ pub(super) struct TopologyCountsCache {
     domains: HashMap<String, Arc<TopologyDomains>>,
     list: Vec<(CountedPods, TopologyCounts)>,
     by_text: HashMap<String, usize>,
-    /// Those that only pods with this label and value can be in, and all others.
+    /// Indexes of counts that only pods with this label can change, and of all other counts.
     by_label: HashMap<(Str, Str), Vec<usize>>,
     others: Vec<usize>,
 }
@@ -164,7 +164,7 @@ impl World {
         TopologyDomains { of, count: known.len() }
     }
 
-    /// A pod on a node comes or goes.
+    /// Updates the counts when a pod is bound to a node or leaves it.
     pub(super) fn update_domain_counts(&mut self, pod: &Row, by: i64) {
         if self.counts_cache.get_mut().list.is_empty() {
             return;
@@ -185,7 +185,7 @@ impl World {
         self.counts_cache.replace(counts_cache);
     }
 
-    /// Labels of namespaces decide about terms.
+    /// Drops all counts, because labels of a namespace changed, which terms select by.
     pub(super) fn drop_domain_counts(&mut self) {
         self.counts_cache.get_mut().forget_shape(0);
     }

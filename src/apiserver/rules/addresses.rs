@@ -91,7 +91,7 @@ pub fn is_service_ip(network: u8, ip: &str) -> bool {
     matches!(octets[..], [127, n, third, _] if n == network && SERVICES.contains(&third))
 }
 
-/// A free Service address, searched from a place that chance gives.
+/// A free Service address, searched from a random start.
 pub fn free_service_ip(network: u8, random: u64, is_taken: impl Fn(&str) -> bool) -> Option<String> {
     let hosts = u64::from(SERVICES.end() - SERVICES.start() + 1) * 256;
     let address = |number: u64| {
@@ -103,7 +103,7 @@ pub fn free_service_ip(network: u8, random: u64, is_taken: impl Fn(&str) -> bool
     (0..hosts).map(|step| (random % hosts + step) % hosts).filter(usable).map(address).find(|ip| !is_taken(ip))
 }
 
-/// A free node port, searched from a place that chance gives.
+/// A free node port, searched from a random start.
 pub fn free_node_port(random: u64, is_taken: impl Fn(u16) -> bool) -> Option<u16> {
     let size = u64::from(NODE_PORTS.end() - NODE_PORTS.start()) + 1;
     let port = |step: u64| NODE_PORTS.start() + ((random % size + step) % size) as u16;

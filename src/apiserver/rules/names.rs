@@ -25,7 +25,7 @@ pub fn generate(base: &str, mut random: u64) -> String {
     name
 }
 
-/// A random uuid (version 4) of 128 bits of chance.
+/// A random uuid (version 4) of 128 random bits.
 pub fn uid(high: u64, low: u64) -> String {
     let high = (high & !0xf000) | 0x4000;
     let low = (low & !(0b11 << 62)) | (0b10 << 62);

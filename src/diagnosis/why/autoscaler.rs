@@ -56,7 +56,7 @@ pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     }
 }
 
-/// A container of which nobody can say how much of its request it uses, because it has none: the resource, the container, its pod.
+/// A container without a request for the measured resource: the resource, the container, its pod.
 fn unasked(world: &World, row: &Row, scaler: &Object) -> Option<(String, String, String)> {
     let target = target(world, row)?.object();
     let selector = Selector::from_label_selector(target.value_at(&["spec", "selector"])?).ok()?;
@@ -92,7 +92,7 @@ fn unable(object: &Object) -> Option<&Value> {
     conditions.iter().filter(is_it).find(|one| one["status"] == "False")
 }
 
-/// Whether it is only that nobody has measured any pods, and not that what is asked for cannot be measured.
+/// Whether the only problem is that no pod has been measured yet; the metric itself is supported.
 fn is_unmeasured(condition: &Value) -> bool {
     let message = condition["message"].as_str().unwrap_or_default();
     ["no metrics returned", "no pods returned", "did not receive metrics"].iter().any(|one| message.contains(one))

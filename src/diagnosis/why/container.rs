@@ -135,7 +135,7 @@ impl ContainerFinding<'_> {
         let kind = if self.status["started"] == false { "startupProbe" } else { "readinessProbe" };
         let probe = &self.spec[kind];
         if !probe.is_object() {
-            // Nothing is asked of it: it is ready as soon as somebody looks, unless it is told not to be.
+            // It has no readiness probe: it is ready with the next plan.
             return link.stuck_if(ran > UNASKED, || {
                 let place = in_namespace(&self.row.key);
                 match self.row.body().annotation(UNREADY) {
@@ -205,7 +205,7 @@ impl ContainerFinding<'_> {
         }
     }
 
-    /// One with a postStart hook counts as being made until that has ended (of which nobody tells before).
+    /// A container with a postStart hook counts as being created until the hook has ended; no earlier state is reported.
     fn hooked(&self, link: CauseLink) -> CauseLink {
         let hook = &self.spec["lifecycle"]["postStart"];
         if !hook.is_object() {

@@ -116,7 +116,7 @@ fn daemons(row: &Row, object: &Object) -> Option<i64> {
     (row.key.resource == "daemonsets.apps").then(wanted)
 }
 
-/// The pods that keep an older template until somebody deletes them: nothing that a controller owes.
+/// The pods that keep an older template until a user deletes them; no controller replaces them.
 fn outdated(world: &World, row: &Row, object: &Object, mut link: CauseLink) -> CauseLink {
     if !convergence::updates_on_delete(object) {
         return link;

@@ -10,14 +10,14 @@ use std::sync::Arc;
 /// Message for a node that violates the pod's affinity.
 pub const AFFINITY: &str = "node(s) didn't match pod affinity rules";
 
-/// One term, and how many pods that it is about are where.
+/// One term, and the number of pods that it selects per domain.
 #[derive(Clone)]
 struct TermMatches {
     term: Arc<PodTerm>,
     domain_counts: TopologyCounts,
 }
 
-/// Pods that do not want this one near, and how many of them are where.
+/// Required anti-affinity of existing pods against this pod, and the number of these pods per domain.
 #[derive(Clone)]
 struct AntiAffinityMatches {
     terms: Arc<AffinityTerms>,
@@ -28,14 +28,14 @@ struct AntiAffinityMatches {
 #[derive(Clone, Default)]
 pub struct InterPodAffinity {
     affinity: Vec<TermMatches>,
-    /// The pod's own terms all select it: it may be the first of its kind.
+    /// Whether all of the pod's own terms select it, so that it may be the first such pod.
     own: bool,
     anti_affinity: Vec<TermMatches>,
     existing_anti_affinity: Vec<AntiAffinityMatches>,
 }
 
 impl InterPodAffinity {
-    /// Finds the pods that the terms are about.
+    /// Counts the pods that the terms select.
     pub fn from_pod(world: &World, row: &Row, constraints: &PodConstraints) -> InterPodAffinity {
         let find = |pod_spec: &[PodTermConstraint]| -> Vec<TermMatches> {
             pod_spec.iter().map(|wish| TermMatches::from_term(world, wish)).collect()
@@ -68,7 +68,7 @@ impl InterPodAffinity {
                 .iter()
                 .any(|existing_anti_affinity| existing_anti_affinity.terms.is_of(pod))
             {
-                // A pod that is only thought to be there.
+                // A pod that is only assumed to be there.
                 let terms = Arc::new(AffinityTerms::parse(AffinityKind::AntiAffinity, &pod.key.namespace, text));
                 other.existing_anti_affinity.extend(anti_affinity_against(world, row, &terms));
             }
@@ -81,7 +81,7 @@ impl InterPodAffinity {
         other
     }
 
-    /// Why a node is refused, and whether for good.
+    /// Returns why a node is refused, and whether removing pods cannot change that.
     pub fn refusal(&self, slot: usize) -> Option<(&'static str, bool)> {
         let there = |domain_counts: &TopologyCounts| domain_counts.count_of_slot(slot).is_some_and(|count| count > 0);
         if !self.affinity.iter().all(|affinity| there(&affinity.domain_counts)) {

@@ -1,4 +1,4 @@
-//! InterPodAffinity's score: near which pods a pod would like to be, and which pods would like it near or not.
+//! InterPodAffinity's score: the preferred terms of the pod, and the terms of existing pods that select it.
 
 use super::{TermMatches, count_pods_with_terms};
 use crate::scheduler::pod_constraints::PodConstraints;

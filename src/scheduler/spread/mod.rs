@@ -59,7 +59,7 @@ impl PodSpread {
         other
     }
 
-    /// Why a node is refused, and whether for good.
+    /// Returns why a node is refused, and whether removing pods cannot change that.
     pub fn refusal(&self, world: &World, slot: usize) -> Option<(&'static str, bool)> {
         let has = |key: &str| world.node_cache().get(slot).is_some_and(|node| node.row.label(key).is_some());
         for constraint in &self.hard {
