@@ -67,11 +67,11 @@ impl<'a> CandidateNode<'a> {
     /// Assumes that pods nominated for the node run there, except those less important than `pod`. Returns whether there are any.
     pub fn add_nominated_pods(&mut self, pod: &Row) -> bool {
         let own = pod.pod().map_or(0, |fields| fields.priority);
-        for pod in self.world.pods_nominated_to(&self.row.key.name) {
-            let Some(fields) = pod.pod().filter(|fields| fields.priority >= own) else { continue };
-            if pod.key != pod.key && !pod.is_deleting() {
+        for other in self.world.pods_nominated_to(&self.row.key.name) {
+            let Some(fields) = other.pod().filter(|fields| fields.priority >= own) else { continue };
+            if other.key != pod.key && !other.is_deleting() {
                 self.load.to_mut().add(&fields.requests);
-                self.nominated.push(pod);
+                self.nominated.push(other);
             }
         }
         !self.nominated.is_empty()
