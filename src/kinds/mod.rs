@@ -138,6 +138,8 @@ pub struct Kind {
     pub prepare: fn(&mut Object, Option<&Object>),
     /// Checks the object, against its old form on update.
     pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
+    /// Checks the object by rules that only one version of the kind has; the version is the first argument.
+    pub validate_version: fn(&str, &Object, Option<&Object>) -> Vec<FieldError>,
     /// The definition of a custom resource, which then decodes and validates.
     pub custom: Option<&'static custom::CustomDefinition>,
     /// Its columns and its description.
@@ -173,6 +175,7 @@ impl Kind {
             normalize: typed::normalize::<T>,
             prepare: T::prepare,
             validate: typed::validate::<T>,
+            validate_version: |_, _, _| Vec::new(),
             custom: None,
             view,
             selectable: &[],
@@ -213,7 +216,11 @@ impl Kind {
     pub fn wrongs(&self, api_version: &str, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
         match self.custom {
             Some(custom) => custom.validate(api_version, object),
-            None => (self.validate)(object, old),
+            None => {
+                let mut errors = (self.validate)(object, old);
+                errors.extend((self.validate_version)(api_version, object, old));
+                errors
+            }
         }
     }
 

@@ -4,7 +4,8 @@
 //! [`super::merge`]. Start reading at [`json_patch()`].
 
 use super::yaml::MAX_DEPTH;
-use json_patch::{AddOperation, Patch, PatchOperation};
+use json_patch::{AddOperation, PatchOperation};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -41,11 +42,16 @@ pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError
         let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
         return Err(PatchError::TooLarge(text));
     }
-    let Patch(operations) =
-        serde_json::from_value(operations.clone()).map_err(|error| PatchError::Decode(error.to_string()))?;
+    let decode = |error: serde_json::Error| PatchError::Decode(error.to_string());
+    let operations = Vec::<Value>::deserialize(operations).map_err(decode)?;
     let mut patched = value.clone();
     let mut copied = 0;
-    for operation in operations {
+    for mut operation in operations {
+        resolve_negative_indexes(&mut operation, &patched);
+        if is_test_of_absent_key(&operation, &patched) {
+            continue;
+        }
+        let operation = PatchOperation::deserialize(operation).map_err(decode)?;
         if let PatchOperation::Copy(copy) = &operation {
             copied += patched.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
             if copied > COPY_BUDGET {
@@ -61,6 +67,38 @@ pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError
         return Err(PatchError::TooLarge(format!("the patched object exceeds the max depth of {MAX_DEPTH}")));
     }
     Ok(patched)
+}
+
+/// Replaces negative indexes in the pointers of an operation: they count from the end of a list, as in the library of the API server.
+fn resolve_negative_indexes(operation: &mut Value, value: &Value) {
+    let is_insertion = matches!(operation["op"].as_str(), Some("add" | "copy" | "move"));
+    for (field, is_insertion) in [("path", is_insertion), ("from", false)] {
+        if let Some(pointer) = operation[field].as_str().filter(|pointer| pointer.contains("/-")) {
+            operation[field] = with_positive_indexes(pointer, value, is_insertion).into();
+        }
+    }
+}
+
+fn with_positive_indexes(pointer: &str, value: &Value, is_insertion: bool) -> String {
+    let mut resolved = String::new();
+    let mut tokens = pointer.split('/').skip(1).peekable();
+    while let Some(token) = tokens.next() {
+        let list = value.pointer(&resolved).and_then(Value::as_array);
+        // An insertion at -1 appends.
+        let end = list.map_or(0, Vec::len) + usize::from(is_insertion && tokens.peek().is_none());
+        let from_end = token.strip_prefix('-').and_then(|number| number.parse::<usize>().ok());
+        let index = list.and(from_end).filter(|from_end| *from_end > 0).and_then(|from_end| end.checked_sub(from_end));
+        resolved.push('/');
+        resolved.push_str(&index.map_or(token.to_owned(), |index| index.to_string()));
+    }
+    resolved
+}
+
+/// Whether an operation tests that a map does not have a key: the API server takes null as the value of a missing key.
+fn is_test_of_absent_key(operation: &Value, value: &Value) -> bool {
+    let path = operation["path"].as_str().unwrap_or_default();
+    let is_absent = || is_in_map(value, path) && value.pointer(path).is_none_or(Value::is_null);
+    operation["op"] == "test" && operation["value"].is_null() && is_absent()
 }
 
 /// Lets `replace` add a key that a map does not have, as the library of the API server and of kustomize does.
@@ -136,6 +174,12 @@ mod tests {
             (json!([{"op": "replace", "path": "/x~1y", "value": 1}]), json!({"a": {"b": [1, 2]}, "x/y": 1})),
             (json!([{"op": "replace", "path": "/a/c", "value": 1}]), json!({"a": {"b": [1, 2], "c": 1}, "x/y": 0})),
             (json!([{"op": "test", "path": "/x~1y", "value": 0}, {"op": "remove", "path": "/a"}]), json!({"x/y": 0})),
+            (json!([{"op": "test", "path": "/none", "value": null}]), value.clone()),
+            (json!([{"op": "test", "path": "/a/none"}]), value.clone()),
+            (json!([{"op": "add", "path": "/a/b/-1", "value": 3}]), json!({"a": {"b": [1, 2, 3]}, "x/y": 0})),
+            (json!([{"op": "remove", "path": "/a/b/-2"}]), json!({"a": {"b": [2]}, "x/y": 0})),
+            (json!([{"op": "test", "path": "/a/b/-1", "value": 2}]), value.clone()),
+            (json!([{"op": "copy", "from": "/a/b/-1", "path": "/c"}]), json!({"a": {"b": [1, 2]}, "c": 2, "x/y": 0})),
             (json!([{"op": "move", "from": "/a/b", "path": "/c"}]), json!({"a": {}, "c": [1, 2], "x/y": 0})),
             (json!([{"op": "copy", "from": "/a/b/1", "path": "/a/c"}]), json!({"a": {"b": [1, 2], "c": 2}, "x/y": 0})),
         ] {
@@ -150,6 +194,10 @@ mod tests {
             json!([{"op": "test", "path": "/a/b", "value": 2}]),
             json!([{"op": "remove", "path": "/a/none"}]),
             json!([{"op": "replace", "path": "/none/x", "value": 1}]),
+            json!([{"op": "test", "path": "/none/x", "value": null}]),
+            json!([{"op": "test", "path": "/a/none", "value": 1}]),
+            json!([{"op": "test", "path": "/l/1", "value": null}]),
+            json!([{"op": "remove", "path": "/l/-2"}]),
             json!([{"op": "replace", "path": "/l/1", "value": 1}]),
             json!([{"op": "move", "from": "/a", "path": "/a/b"}]),
         ] {

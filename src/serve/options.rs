@@ -77,6 +77,10 @@ pub fn deletion(request: &ApiRequest, options: &Value) -> ServeResult<(DeleteOpt
     let propagation = options["propagationPolicy"].as_str().or(request.parameter("propagationPolicy"));
     let orphans =
         options["orphanDependents"].as_bool().or(request.parameter("orphanDependents").map(|text| text != "false"));
+    if let (Some(policy), Some(_)) = (propagation, orphans) {
+        let message = format!("Invalid value: {policy:?}: orphanDependents and deletionPropagation cannot be both set");
+        return Err(wrong("DeleteOptions", "propagationPolicy", "FieldValueInvalid", message));
+    }
     let propagation = match (propagation, orphans) {
         (Some("Orphan"), _) | (None, Some(true)) => Propagation::Orphan,
         (Some("Foreground"), _) => Propagation::Foreground,

@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 
 /// The object as this version has it.
 pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
-    if object.api_version() == api_version || (kind.custom.is_none() && !kind.also.contains(&api_version)) {
+    // A subresource such as Scale has a version of its own.
+    let is_other_kind = object.kind() != kind.kind;
+    if is_other_kind
+        || object.api_version() == api_version
+        || (kind.custom.is_none() && !kind.also.contains(&api_version))
+    {
         return object;
     }
     match api_version {
@@ -72,7 +77,7 @@ mod tests {
         let expected = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": {"name": "p"}, "note": "m", "deprecatedCount": 2});
         assert_eq!(shown_event.0, expected);
         let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 80}}});
-        let scaler = json!({"apiVersion": "autoscaling/v2", "spec": {"maxReplicas": 3, "metrics": [metric]}});
+        let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {"maxReplicas": 3, "metrics": [metric]}});
         let shown_scaler = shown(&kinds::horizontal_pod_autoscaler::KIND, Object(scaler), "autoscaling/v1");
         assert_eq!(shown_scaler.0["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 80}));
     }

@@ -79,6 +79,9 @@ pub fn patch_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_
     if is_apply(request) {
         return apply(api, request, asked, part);
     }
+    if request.parameter("force").is_some() {
+        return Err(options::forbidden("PatchOptions", "force", "may not be specified for non-apply patch"));
+    }
     let show = ReadPresentation::from_request(request, asked)?;
     let api_version = Some(asked.api_version.clone());
     let options = WriteOptions { api_version, ..options::of_write(request, "PatchOptions")? };
@@ -124,11 +127,20 @@ fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: 
     };
     let bad = |text: String| Status::new(Reason::BadRequest, text);
     let read = body::from_yaml(&request.body);
-    let config = body::of_value(read.map_err(|why| bad(format!("error decoding YAML: {why}")))?, asked)?;
-    check_name(&config, asked.name)?;
+    let mut config = body::of_value(read.map_err(|why| bad(format!("error decoding YAML: {why}")))?, asked)?;
+    let is_unnamed = config.value_at(&["metadata", "name"]).is_none_or(Value::is_null);
+    if !is_unnamed {
+        check_name(&config, asked.name)?;
+    }
     let force = request.flag("force");
-    let done =
-        api.write(options.dry_run, |txn| apply_patch(txn, asked.kind, &config, (manager, force), part, &options))?;
+    let done = api.write(options.dry_run, |txn| {
+        // The name of an object that exists comes from the path; a new object has to bring its own.
+        if is_unnamed && !txn.exists(&asked.key())? {
+            check_name(&config, asked.name)?;
+        }
+        config.set(&["metadata", "name"], asked.name);
+        apply_patch(txn, asked.kind, &config, (manager, force), part, &options)
+    })?;
     let code = if done.outcome == ApplyOutcome::Created { 201 } else { 200 };
     Ok(written(&show, code, WriteReply::changed(done.object, done.warnings)))
 }

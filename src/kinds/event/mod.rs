@@ -1,5 +1,7 @@
 //! Event (core/v1; events.k8s.io/v1 is read and becomes core/v1).
 
+mod rules;
+
 use super::view;
 use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, omit, typed};
 use k8s_openapi::api::core::v1::Event;
@@ -13,6 +15,7 @@ pub const KIND: Kind = Kind {
     create_on_update: true,
     also: &["events.k8s.io/v1"],
     normalize,
+    validate_version: rules::validate_version,
     selectable: &[
         "involvedObject.kind",
         "involvedObject.namespace",
@@ -78,7 +81,12 @@ impl Typed for Event {
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let own = self.metadata.namespace.as_deref().unwrap_or_default();
         let about = self.involved_object.namespace.as_deref().unwrap_or_default();
-        let fits = if about.is_empty() { matches!(own, "" | "default" | "kube-system") } else { about == own };
+        let fits = match (about, &self.event_time) {
+            ("", Some(_)) => matches!(own, "default" | "kube-system"),
+            ("", None) => matches!(own, "" | "default"),
+            (_, Some(_)) => true,
+            (_, None) => about == own,
+        };
         if !fits {
             let path = FieldPath::root("involvedObject").child("namespace");
             errors.invalid(&path, about, "does not match event.namespace");
