@@ -6,6 +6,7 @@ mod lists;
 mod openapi;
 mod protobuf;
 mod streams;
+mod writes;
 
 use crate::cluster::{Cluster, Plane};
 use serde_json::{Value, json};

@@ -1,0 +1,119 @@
+//! Patches, deletions and subresources, checked as an API server checks them.
+
+use super::{JSON, MAPS, Server, map};
+use crate::cluster::Cluster;
+use serde_json::{Value, json};
+
+const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// A cluster with the ConfigMap `one`, and its server.
+fn with_server(check: impl Fn(&Server<'_>, &str)) {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    assert_eq!(server.ask("POST", MAPS, JSON, &map("one", "1")).0, 201);
+    check(&server, &format!("{MAPS}/one"));
+}
+
+#[test]
+fn json_patches_of_finalizers_are_those_of_client_libraries() {
+    with_server(|server, one| {
+        let add = json!([
+            {"op": "test", "path": "/metadata/finalizers", "value": null},
+            {"op": "add", "path": "/metadata/finalizers", "value": ["example.com/a"]},
+        ]);
+        let append = json!([{"op": "add", "path": "/metadata/finalizers/-1", "value": "example.com/b"}]);
+        let remove = json!([
+            {"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/a"},
+            {"op": "remove", "path": "/metadata/finalizers/0"},
+        ]);
+        for (patch, finalizers) in [
+            (&add, json!(["example.com/a"])),
+            (&append, json!(["example.com/a", "example.com/b"])),
+            (&remove, json!(["example.com/b"])),
+        ] {
+            let (code, patched) = server.ask("PATCH", one, JSON_PATCH, &patch.to_string());
+            assert_eq!((code, &patched["metadata"]["finalizers"]), (200, &finalizers), "{patch}: {patched}");
+        }
+        let (code, status) = server.ask("PATCH", one, JSON_PATCH, &add.to_string());
+        assert_eq!((code, &status["reason"]), (422, &json!("Invalid")), "the finalizers are there: {status}");
+    });
+}
+
+#[test]
+fn apply_without_a_name_changes_only_an_object_that_exists() {
+    with_server(|server, one| {
+        let config = "{apiVersion: v1, kind: ConfigMap, data: {b: '2'}}";
+        let (code, applied) = server.ask("PATCH", &format!("{one}?fieldManager=me"), APPLY, config);
+        assert_eq!((code, &applied["data"]), (200, &json!({"a": "1", "b": "2"})), "{applied}");
+        let (code, status) = server.ask("PATCH", &format!("{MAPS}/two?fieldManager=me"), APPLY, config);
+        let message = json!("the name of the object (two based on URL) was undeterminable: name must be provided");
+        assert_eq!((code, &status["message"]), (400, &message));
+    });
+}
+
+#[test]
+fn options_that_exclude_each_other_are_refused() {
+    with_server(|server, one| {
+        let both = "orphanDependents=true&propagationPolicy=Orphan";
+        let in_body = json!({"orphanDependents": false, "propagationPolicy": "Background"}).to_string();
+        let forced = "force: Forbidden: may not be specified for non-apply patch";
+        let twice =
+            "propagationPolicy: Invalid value: \"Orphan\": orphanDependents and deletionPropagation cannot be both set";
+        let cases = [
+            ("PATCH", format!("{one}?force=true"), MERGE, r#"{"data":{}}"#, forced),
+            ("DELETE", format!("{one}?{both}"), JSON, "", twice),
+            ("DELETE", one.to_owned(), JSON, &*in_body, &*twice.replace("Orphan\"", "Background\"")),
+        ];
+        for (method, path, content_type, body, expected) in cases {
+            let (code, status) = server.ask(method, &path, content_type, body);
+            let message = status["message"].as_str().unwrap_or_default();
+            assert!(code == 422 && message.contains(expected), "{method} {path}: {status}");
+        }
+        assert_eq!(server.get(one)["data"], json!({"a": "1"}), "nothing was changed");
+    });
+}
+
+#[test]
+fn scale_of_a_custom_resource_is_of_the_autoscaling_group() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let mut definition: Value = serde_yaml::from_str(include_str!("boats.yaml")).expect("a definition");
+    definition["spec"]["versions"][0]["subresources"] = json!({
+        "status": {}, "scale": {"specReplicasPath": ".spec.crew", "statusReplicasPath": ".status.crew"},
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(server.ask("POST", definitions, JSON, &definition.to_string()).0, 201);
+    let boats = "/apis/example.com/v1/namespaces/default/boats";
+    let boat = json!({"metadata": {"name": "ann"}, "spec": {"crew": 3}, "status": {"crew": 9}});
+    let (code, made) = server.ask("POST", boats, JSON, &boat.to_string());
+    assert_eq!((code, made.get("status")), (201, None), "only /status writes the status");
+    let scale = server.get(&format!("{boats}/ann/scale"));
+    let found = (&scale["apiVersion"], &scale["kind"], &scale["spec"]["replicas"], &scale["status"]["replicas"]);
+    assert_eq!(found, (&json!("autoscaling/v1"), &json!("Scale"), &json!(3), &json!(0)));
+    let (code, scaled) = server.ask("PATCH", &format!("{boats}/ann/scale"), MERGE, r#"{"spec":{"replicas":5}}"#);
+    assert_eq!((code, &scaled["apiVersion"]), (200, &json!("autoscaling/v1")), "{scaled}");
+    assert_eq!(server.get(&format!("{boats}/ann"))["spec"]["crew"], json!(5));
+}
+
+#[test]
+fn events_of_the_newer_group_are_checked_strictly() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({
+        "metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal", "action": "Act", "reason": "Why",
+        "reportingController": "example.com/x", "reportingInstance": "i", "note": "n", "regarding": {"namespace": "default"},
+    });
+    let (code, status) = server.ask("POST", events, JSON, r#"{"metadata": {"name": "e"}}"#);
+    assert_eq!((code, &status["reason"]), (422, &json!("Invalid")), "{status}");
+    assert_eq!(server.ask("POST", events, JSON, &event.to_string()).0, 201);
+    let mut repeated = event.clone();
+    repeated["series"] = json!({"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"});
+    assert_eq!(server.ask("PUT", &format!("{events}/e"), JSON, &repeated.to_string()).0, 200);
+    repeated["note"] = json!("other");
+    let (code, status) = server.ask("PUT", &format!("{events}/e"), JSON, &repeated.to_string());
+    let message = json!("Event \"e\" is invalid: message: Invalid value: \"other\": field is immutable");
+    assert_eq!((code, &status["message"]), (422, &message));
+}
