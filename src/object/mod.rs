@@ -14,6 +14,7 @@ pub mod meta;
 pub mod patch;
 pub mod quantity;
 pub mod selector;
+pub mod sparse;
 pub mod status;
 pub mod time;
 pub mod yaml;

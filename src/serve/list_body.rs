@@ -7,11 +7,13 @@ use super::ServeResult;
 use super::form::AnswerShape;
 use super::indent::indent;
 use super::presentation::ReadPresentation;
+use super::table::IncludeObject;
 use crate::apiserver::Api;
 use crate::apiserver::page::{self, ListPosition, ListRequest};
 use crate::apiserver::read::ListSelection;
 use crate::kinds::Kind;
-use crate::object::{Object, Reason, Status, Str};
+use crate::kinds::view::UNREAD_BY_CELLS;
+use crate::object::{Object, Reason, Status, Str, sparse};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::value::RawValue;
@@ -116,8 +118,10 @@ impl ListBody {
     }
 
     fn write_rows(&mut self, bodies: &[Str], text: &mut Vec<u8>) -> ServeResult<()> {
+        if let AnswerShape::Table(version) = self.show.form().shape.clone() {
+            return self.write_table_rows(bodies, &version, text);
+        }
         let is_copied = self.show.copies_items();
-        let mut tabled = Vec::new();
         for body in bodies {
             let object = match is_copied && self.wanted.is_everything() {
                 true => None,
@@ -127,13 +131,32 @@ impl ListBody {
                 continue;
             }
             match object {
-                Some(object) if matches!(self.show.form().shape, AnswerShape::Table(_)) => tabled.push(object),
                 Some(object) if !is_copied => self.write_item(&self.show.list_item(object).to_string(), text),
                 _ => self.write_item(&self.copied(body)?, text),
             }
         }
-        for row in self.show.list_rows(tabled) {
-            self.write_item(&row.to_string(), text);
+        Ok(())
+    }
+
+    /// Writes the rows of a table. Bodies are read without the fields that no cell needs, and the metadata in a row is copied.
+    fn write_table_rows(&mut self, bodies: &[Str], version: &str, text: &mut Vec<u8>) -> ServeResult<()> {
+        let is_whole = self.show.include() == IncludeObject::Object;
+        let unread = if is_whole || self.kind.custom.is_some() { &[] } else { UNREAD_BY_CELLS };
+        for body in bodies {
+            let object = Object(sparse::read_without(body, unread).map_err(|error| self.unreadable(&error))?);
+            if !self.wanted.admits(self.kind, &object) {
+                continue;
+            }
+            let row = match self.show.include() {
+                IncludeObject::Metadata => {
+                    let fields: BTreeMap<String, &RawValue> = self.parse(body)?;
+                    let metadata = fields.get("metadata").map_or("{}", |metadata| metadata.get());
+                    let shown = partial_metadata(version, metadata);
+                    format!(r#"{{"cells":{},"object":{shown}}}"#, self.show.list_cells(object))
+                }
+                _ => self.show.list_row(object).to_string(),
+            };
+            self.write_item(&row, text);
         }
         Ok(())
     }
@@ -145,10 +168,7 @@ impl ListBody {
         match &self.show.form().shape {
             AnswerShape::Metadata(version) => {
                 let metadata = fields.get("metadata").map_or("{}", |metadata| metadata.get());
-                let api_version = format!("meta.k8s.io/{version}");
-                return Ok(format!(
-                    r#"{{"apiVersion":"{api_version}","kind":"PartialObjectMetadata","metadata":{metadata}}}"#
-                ));
+                return Ok(partial_metadata(version, metadata));
             }
             _ if self.kind.custom.is_none() => fields.retain(|name, _| !own.contains(&name.as_str())),
             _ => {}
@@ -180,8 +200,15 @@ impl ListBody {
     }
 
     fn parse<'a, T: serde::Deserialize<'a>>(&self, body: &'a str) -> ServeResult<T> {
-        let refuse =
-            |error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", self.kind.resource));
-        serde_json::from_str(body).map_err(refuse)
+        serde_json::from_str(body).map_err(|error| self.unreadable(&error))
     }
+
+    fn unreadable(&self, error: &serde_json::Error) -> Status {
+        Status::new(Reason::InternalError, format!("stored body of {}: {error}", self.kind.resource))
+    }
+}
+
+/// The text of a PartialObjectMetadata with this text of its metadata.
+fn partial_metadata(version: &str, metadata: &str) -> String {
+    format!(r#"{{"apiVersion":"meta.k8s.io/{version}","kind":"PartialObjectMetadata","metadata":{metadata}}}"#)
 }

@@ -100,12 +100,20 @@ impl ReadPresentation {
         self.item(version::shown(self.kind, object, &self.api_version))
     }
 
-    /// The rows of a table of objects.
-    pub fn list_rows(&self, objects: Vec<Object>) -> Vec<Value> {
-        match self.list_value(objects, Value::Null)["rows"].take() {
-            Value::Array(rows) => rows,
-            _ => Vec::new(),
-        }
+    /// The row of one object in a table.
+    pub fn list_row(&self, object: Object) -> Value {
+        self.list_value(vec![object], Value::Null)["rows"][0].take()
+    }
+
+    /// The cells of one object in a table, as JSON.
+    pub fn list_cells(&self, object: Object) -> Value {
+        let object = version::shown(self.kind, object, &self.api_version);
+        table::cells(self.kind, &object)
+    }
+
+    /// Part of the object that a row of a table contains.
+    pub fn include(&self) -> IncludeObject {
+        self.include
     }
 
     /// The items of a list of a built-in kind do not repeat what they are.

@@ -52,6 +52,17 @@ pub fn table_document(kind: &Kind, objects: &[Object], meta: Value, include: Inc
     whole(columns.collect(), rows.collect(), meta, version)
 }
 
+/// The cells of one object's row.
+pub fn cells(kind: &Kind, object: &Object) -> Value {
+    let mut table = Table::for_kind(kind, std::slice::from_ref(object), Time::now());
+    table.remove_own_columns();
+    table.rows.first().map_or(Value::Null, |row| cell_values(&row.cells))
+}
+
+fn cell_values(cells: &[TableCell]) -> Value {
+    cells.iter().map(TableCell::to_value).collect()
+}
+
 /// The table of one Scale.
 pub fn of_scale(scale: &Object, meta: Value, include: IncludeObject, version: &str) -> Value {
     let columns = [Column::text("Name"), Column::int("Desired"), Column::int("Available"), Column::text("Age")];
@@ -81,5 +92,5 @@ fn row_of(cells: &[TableCell], object: &Object, include: IncludeObject, version:
         IncludeObject::Metadata => metadata(object, version),
         IncludeObject::Object => object.0.clone(),
     };
-    json!({"cells": cells.iter().map(TableCell::to_value).collect::<Vec<_>>(), "object": shown})
+    json!({"cells": cell_values(cells), "object": shown})
 }

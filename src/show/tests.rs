@@ -3,9 +3,9 @@
 use super::describe::describe;
 use super::print::{ObjectPrinter, OutputFlags, OutputFormat};
 use super::table::{Table, TableOptions, TablePrinter};
-use crate::kinds::view::RelatedObjects;
+use crate::kinds::view::{RelatedObjects, UNREAD_BY_CELLS};
 use crate::kinds::{self, Kind};
-use crate::object::{Object, Time};
+use crate::object::{Object, Time, sparse};
 use crate::test_cases::{self, now, words};
 use serde_json::Value;
 
@@ -62,6 +62,10 @@ impl CaseObjects {
             let tables = kinds.iter().map(|kind| {
                 let objects = found(kind);
                 let table = Table::for_kind(kind, &objects, now());
+                let sparse = objects.iter().map(|object| sparse::read_without(&object.0.to_string(), UNREAD_BY_CELLS));
+                let sparse: Vec<Object> = sparse.map(|body| Object(body.expect("a body"))).collect();
+                let cells = |table: Table<'_>| -> Vec<_> { table.rows.into_iter().map(|row| row.cells).collect() };
+                assert_eq!(cells(Table::for_kind(kind, &sparse, now())), cells(table.clone()), "{}", kind.resource);
                 printer.print(&table, &kind.qualified_singular(), shows_kind)
             });
             return Ok(tables.collect());

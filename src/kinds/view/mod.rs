@@ -54,6 +54,28 @@ pub use related::RelatedObjects;
 
 use crate::object::{Object, Time};
 
+/// Fields of stored bodies that no cell of a built-in kind reads, at any depth: lists of rows are read without them, which makes long lists
+/// several times as fast.
+pub const UNREAD_BY_CELLS: &[&str] = &[
+    "affinity",
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "imagePullSecrets",
+    "lifecycle",
+    "livenessProbe",
+    "managedFields",
+    "readinessProbe",
+    "securityContext",
+    "startupProbe",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumeDevices",
+    "volumeMounts",
+    "volumes",
+];
+
 /// Presentation of one kind.
 pub struct KindView {
     /// The columns of its table.
