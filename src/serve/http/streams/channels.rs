@@ -1,22 +1,32 @@
 //! The channels of a session: `v5.channel.k8s.io` and `v4.channel.k8s.io` (`apimachinery/pkg/util/remotecommand`).
 //!
-//! Each message begins with the number of its channel.
+//! Over WebSocket each message begins with the number of its channel; over SPDY each channel is a stream ([`super::spdy_session`]).
 
 use super::socket::MessageSocket;
-use crate::runtime::session::TerminalSize;
+use super::spdy_session::{SessionEvent, SpdySession};
+use crate::runtime::session::{RequestedStreams, TerminalSize};
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Time limit for a client to open all streams of a session over SPDY (kubelet: `streamCreationTimeout`).
+const STREAM_CREATION: Duration = Duration::from_secs(30);
 
 /// Protocols of sessions, the best first.
 pub const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
 
-const STDIN: u8 = 0;
+/// Standard input.
+pub const STDIN: u8 = 0;
 /// Standard output; standard error is the next one.
 pub const STDOUT: u8 = 1;
-const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
+/// The status with which the session ends.
+pub const ERROR: u8 = 3;
+/// Sizes of the client's terminal.
+pub const RESIZE: u8 = 4;
 /// Followed by the number of the channel that its sender is done with.
 const CLOSE: u8 = 255;
 
@@ -36,7 +46,16 @@ pub enum ClientMessage {
 /// The channels of one session.
 pub struct SessionChannels {
     socket: MessageSocket,
-    has_close: bool,
+    form: ChannelForm,
+    /// Messages that were read and not received yet.
+    pending: VecDeque<ClientMessage>,
+}
+
+enum ChannelForm {
+    /// Numbered messages; whether the client can end one channel alone (v5).
+    Numbered { has_close: bool },
+    /// A stream for each channel.
+    Streams(SpdySession),
 }
 
 #[derive(Deserialize)]
@@ -47,23 +66,69 @@ struct ClientSize {
 }
 
 impl SessionChannels {
-    /// The channels of a connection that speaks this protocol.
-    pub fn new(socket: MessageSocket, protocol: &str) -> SessionChannels {
-        SessionChannels { socket, has_close: protocol == PROTOCOLS[0] }
+    /// The channels of a WebSocket connection that speaks this protocol.
+    pub fn numbered(socket: MessageSocket, protocol: &str) -> SessionChannels {
+        let form = ChannelForm::Numbered { has_close: protocol == PROTOCOLS[0] };
+        SessionChannels { socket, form, pending: VecDeque::new() }
     }
 
-    /// The next message; none when the client has gone.
+    /// The channels of a SPDY connection, once the client has opened all of these streams; `None` when it does not.
+    pub async fn streams(socket: MessageSocket, wanted: RequestedStreams) -> Option<SessionChannels> {
+        let form = ChannelForm::Streams(SpdySession::default());
+        let mut channels = SessionChannels { socket, form, pending: VecDeque::new() };
+        let open = async {
+            while matches!(&channels.form, ChannelForm::Streams(session) if !session.is_complete(wanted)) {
+                channels.read().await?;
+            }
+            Some(())
+        };
+        timeout(STREAM_CREATION, open).await.ok().flatten()?;
+        Some(channels)
+    }
+
+    /// Returns the next message; `None` when the client has gone.
     pub async fn receive(&mut self) -> Option<ClientMessage> {
-        let message = self.socket.receive().await?;
-        Some(read_message(message, self.has_close))
+        loop {
+            if let Some(message) = self.pending.pop_front() {
+                return Some(message);
+            }
+            self.read().await?;
+        }
+    }
+
+    /// Reads from the connection, and answers frames that are not for the session.
+    async fn read(&mut self) -> Option<()> {
+        let bytes = self.socket.receive().await?;
+        let session = match &mut self.form {
+            ChannelForm::Numbered { has_close } => {
+                self.pending.push_back(read_message(bytes, *has_close));
+                return Some(());
+            }
+            ChannelForm::Streams(session) => session,
+        };
+        let mut answers = BytesMut::new();
+        for event in session.decode(&bytes).ok()? {
+            match event {
+                SessionEvent::Message(message) => self.pending.push_back(message),
+                SessionEvent::Answer(answer) => answers.extend_from_slice(&answer),
+            }
+        }
+        match answers.is_empty() {
+            true => Some(()),
+            false => self.socket.send(answers.freeze()).await.ok(),
+        }
     }
 
     /// Sends bytes on a channel.
     pub async fn send(&mut self, channel: u8, bytes: &[u8]) -> io::Result<()> {
-        let mut message = BytesMut::with_capacity(bytes.len() + 1);
-        message.extend_from_slice(&[channel]);
-        message.extend_from_slice(bytes);
-        self.socket.send(message.freeze()).await
+        let message = match &self.form {
+            ChannelForm::Numbered { .. } => Some([&[channel], bytes].concat().into()),
+            ChannelForm::Streams(session) => session.encode(channel, bytes),
+        };
+        match message {
+            Some(message) => self.socket.send(message).await,
+            None => Ok(()),
+        }
     }
 
     /// Sends what shows that a client is gone.
@@ -73,19 +138,30 @@ impl SessionChannels {
 
     /// Sends how the session ended, and ends the connection.
     pub async fn finish(mut self, status: &Value) {
-        if self.send(ERROR, status.to_string().as_bytes()).await.is_ok() {
+        let status = status.to_string();
+        let sent = match &self.form {
+            ChannelForm::Numbered { .. } => self.send(ERROR, status.as_bytes()).await,
+            ChannelForm::Streams(session) => {
+                let end = session.encode_end(status.as_bytes());
+                self.socket.send(end.into()).await
+            }
+        };
+        if sent.is_ok() {
             self.socket.close().await;
         }
     }
 }
 
+/// Reads the size of a terminal.
+pub fn read_size(text: &[u8]) -> Option<TerminalSize> {
+    let size: ClientSize = serde_json::from_slice(text).ok()?;
+    Some(TerminalSize { rows: size.height, columns: size.width })
+}
+
 fn read_message(message: Bytes, has_close: bool) -> ClientMessage {
     match message.first() {
         Some(&STDIN) => ClientMessage::Input(message.slice(1..)),
-        Some(&RESIZE) => match serde_json::from_slice::<ClientSize>(&message[1..]) {
-            Ok(size) => ClientMessage::Resize(TerminalSize { rows: size.height, columns: size.width }),
-            Err(_) => ClientMessage::Other,
-        },
+        Some(&RESIZE) => read_size(&message[1..]).map_or(ClientMessage::Other, ClientMessage::Resize),
         Some(&CLOSE) if has_close && message.get(1) == Some(&STDIN) => ClientMessage::InputEnd,
         _ => ClientMessage::Other,
     }

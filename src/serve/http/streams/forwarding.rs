@@ -7,6 +7,8 @@ use std::io;
 
 /// SPDY inside WebSocket messages, as kubectl speaks it since 1.31.
 pub const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
+/// SPDY without WebSocket, as older clients speak it.
+pub const STREAMS: &str = "portforward.k8s.io";
 /// Channels, each pair of which is a port that the request names.
 pub const CHANNELS: &str = "v4.channel.k8s.io";
 /// Streams whose data stream did not come yet.
@@ -69,13 +71,13 @@ pub enum Outgoing {
 
 /// One of the protocols.
 pub enum ForwardingCodec {
-    /// [`TUNNEL`].
+    /// [`TUNNEL`] or [`STREAMS`].
     Tunnel(Tunnel),
     /// [`CHANNELS`], with these ports.
     Channels(Vec<u16>),
 }
 
-/// State of [`TUNNEL`].
+/// State of [`TUNNEL`] or [`STREAMS`].
 pub struct Tunnel {
     reader: FrameReader,
     writer: FrameWriter,
@@ -89,7 +91,7 @@ impl ForwardingCodec {
         if protocol == CHANNELS {
             return ForwardingCodec::Channels(ports);
         }
-        let (reader, writer, errors) = (FrameReader::default(), FrameWriter::new(), HashMap::new());
+        let (reader, writer, errors) = (FrameReader::default(), FrameWriter::default(), HashMap::new());
         ForwardingCodec::Tunnel(Tunnel { reader, writer, errors })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Each stream is a task of its own, which ends with its client's connection. Start reading at [`begin`].
 
+mod byte_socket;
 mod channels;
 mod forwarding;
 mod log;
@@ -9,6 +10,7 @@ mod ports;
 mod session;
 mod socket;
 mod spdy;
+mod spdy_session;
 
 use super::connections::Connection;
 use super::stream::AnswerStream;
@@ -33,8 +35,11 @@ pub const MOST_STREAMS: usize = 1024;
 /// Channels that one byte can number.
 const MOST_CHANNELS: usize = 256;
 
-/// The protocol inside WebSockets, and the answer that says so.
+/// The subprotocol that both sides speak, and the answer that says so.
 type SwitchedProtocol = (Option<&'static str>, Response<AnswerStream>);
+
+/// Header in which clients of SPDY name subprotocols.
+const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
 
 /// The change of protocols that the headers of a request ask for.
 pub fn read_upgrade(headers: &HeaderMap) -> Option<UpgradeRequest> {
@@ -53,7 +58,7 @@ pub fn read_upgrade(headers: &HeaderMap) -> Option<UpgradeRequest> {
         let subprotocols = words(HeaderName::from_static("sec-websocket-protocol"));
         return is_current.then_some(UpgradeRequest { protocol: UpgradeProtocol::WebSocket, subprotocols, key });
     }
-    let subprotocols = words(HeaderName::from_static("x-stream-protocol-version"));
+    let subprotocols = words(HeaderName::from_static(STREAM_PROTOCOL));
     asks_for("SPDY/3.1").then_some(UpgradeRequest { protocol: UpgradeProtocol::Spdy, subprotocols, key: String::new() })
 }
 
@@ -66,6 +71,7 @@ pub fn begin(
     connection: Arc<Connection>,
 ) -> Result<Response<AnswerStream>, Status> {
     let (protocol, response) = switch(&target, asked)?;
+    let upgrade_protocol = asked.protocol;
     let streams = streams.clone();
     let Ok(permit) = streams.clone().try_acquire_owned() else {
         let text = "too many open streams: end some of them, and try again";
@@ -73,10 +79,20 @@ pub fn begin(
     };
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
-        let socket = MessageSocket::new(upgraded);
+        let socket = match upgrade_protocol {
+            UpgradeProtocol::WebSocket => MessageSocket::web_socket(upgraded),
+            UpgradeProtocol::Spdy => MessageSocket::spdy(upgraded),
+        };
         match target {
             StreamTarget::Container(target) => {
-                session::serve(target, SessionChannels::new(socket, protocol.unwrap_or_default())).await;
+                let channels = match upgrade_protocol {
+                    UpgradeProtocol::WebSocket => SessionChannels::numbered(socket, protocol.unwrap_or_default()),
+                    UpgradeProtocol::Spdy => match SessionChannels::streams(socket, target.streams).await {
+                        Some(channels) => channels,
+                        None => return,
+                    },
+                };
+                session::serve(target, channels).await;
             }
             StreamTarget::Ports(target) => {
                 let codec = ForwardingCodec::new(protocol.unwrap_or_default(), target.ports.clone());
@@ -89,38 +105,57 @@ pub fn begin(
     Ok(response)
 }
 
-/// The protocol inside WebSockets that both sides speak, and the answer that says so.
+/// Chooses the subprotocol that both sides speak, and makes the answer that says so.
 fn switch(target: &StreamTarget, asked: &UpgradeRequest) -> Result<SwitchedProtocol, Status> {
     let spoken = match (target, asked.protocol) {
-        (_, UpgradeProtocol::Spdy) => &[][..],
-        (StreamTarget::Container(_), _) => &channels::PROTOCOLS,
-        (StreamTarget::Ports(_), _) => &[forwarding::TUNNEL, forwarding::CHANNELS],
-        (StreamTarget::Log(_), _) => &[log::BINARY],
+        (StreamTarget::Container(_), UpgradeProtocol::WebSocket) => &channels::PROTOCOLS[..],
+        (StreamTarget::Container(_), UpgradeProtocol::Spdy) => &channels::PROTOCOLS[1..],
+        (StreamTarget::Ports(_), UpgradeProtocol::WebSocket) => &[forwarding::TUNNEL, forwarding::CHANNELS],
+        (StreamTarget::Ports(_), UpgradeProtocol::Spdy) => &[forwarding::STREAMS],
+        (StreamTarget::Log(_), UpgradeProtocol::WebSocket) => &[log::BINARY],
+        (StreamTarget::Log(_), UpgradeProtocol::Spdy) => &[],
     };
-    let found = asked.subprotocols.iter().find_map(|name| spoken.iter().find(|known| *known == name));
+    let found = asked.subprotocols.iter().find_map(|name| spoken.iter().find(|known| *known == name)).copied();
     let needs_none = matches!(target, StreamTarget::Log(_)) && asked.subprotocols.is_empty();
-    if found.is_none() && !needs_none {
-        let text = format!(
-            "unable to upgrade: none of the requested protocols {:?} is supported: {spoken:?}",
-            asked.subprotocols
-        );
-        return Err(Status::new(Reason::BadRequest, text));
+    if found.is_none() && !(needs_none && asked.protocol == UpgradeProtocol::WebSocket) {
+        return Err(not_negotiated(asked, spoken));
     }
-    if let (StreamTarget::Ports(target), Some(&forwarding::CHANNELS)) = (target, found)
+    if let (StreamTarget::Ports(target), Some(forwarding::CHANNELS)) = (target, found)
         && !(1..=MOST_CHANNELS / 2).contains(&target.ports.len())
     {
         return Err(Status::new(Reason::BadRequest, "query parameter \"ports\" is required"));
     }
-    let accept = [asked.key.as_bytes(), b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
-    let accept = BASE64_STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &accept));
-    let mut response = Response::builder()
-        .status(101)
-        .header("Upgrade", "websocket")
-        .header("Connection", "Upgrade")
-        .header("Sec-WebSocket-Accept", accept);
-    if let Some(protocol) = found {
-        response = response.header("Sec-WebSocket-Protocol", *protocol);
-    }
+    let response = Response::builder().status(101).header("Connection", "Upgrade");
+    let response = match asked.protocol {
+        UpgradeProtocol::WebSocket => {
+            let accept = [asked.key.as_bytes(), b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
+            let accept = BASE64_STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &accept));
+            let response = response.header("Upgrade", "websocket").header("Sec-WebSocket-Accept", accept);
+            found.iter().fold(response, |response, name| response.header("Sec-WebSocket-Protocol", *name))
+        }
+        UpgradeProtocol::Spdy => {
+            let response = response.header("Upgrade", "SPDY/3.1");
+            found.iter().fold(response, |response, name| response.header(STREAM_PROTOCOL, *name))
+        }
+    };
     let response = response.body(AnswerStream::Ended);
-    Ok((found.copied(), response.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?))
+    Ok((found, response.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?))
+}
+
+/// The error for subprotocols of which none is spoken here.
+fn not_negotiated(asked: &UpgradeRequest, spoken: &[&str]) -> Status {
+    let names = &asked.subprotocols;
+    match asked.protocol {
+        UpgradeProtocol::WebSocket => {
+            let text = format!("unable to upgrade: none of the requested protocols {names:?} is supported: {spoken:?}");
+            Status::new(Reason::BadRequest, text)
+        }
+        UpgradeProtocol::Spdy => {
+            let (client, server) = (names.join(" "), spoken.join(" "));
+            let text = format!(
+                "unable to upgrade: unable to negotiate protocol: client supports [{client}], server accepts [{server}]"
+            );
+            Status::new(Reason::Forbidden, text)
+        }
+    }
 }

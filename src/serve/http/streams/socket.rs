@@ -1,5 +1,7 @@
-//! WebSocket messages, both ways.
+//! Messages of a connection that was HTTP, both ways: those of WebSocket, or the bytes of SPDY as they come.
 
+use super::byte_socket::ByteSocket;
+use super::spdy::FrameWriter;
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_sink::Sink;
@@ -17,25 +19,40 @@ const LARGEST_MESSAGE: usize = 1 << 20;
 /// Time limit for a client to answer that a connection is closed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Number of pings that the server sends over SPDY: even, so that clients tell them from answers to theirs.
+const PING: u32 = 2;
+
 /// A connection over which messages are exchanged.
-pub struct MessageSocket {
-    stream: WebSocketStream<TokioIo<Upgraded>>,
+pub enum MessageSocket {
+    /// Messages of WebSocket.
+    WebSocket(Box<WebSocketStream<TokioIo<Upgraded>>>),
+    /// Bytes that are frames of SPDY.
+    Spdy(ByteSocket),
 }
 
 impl MessageSocket {
-    /// Takes over a connection after its handshake.
-    pub fn new(connection: Upgraded) -> MessageSocket {
+    /// Takes over a connection after the handshake of WebSocket.
+    pub fn web_socket(connection: Upgraded) -> MessageSocket {
         let limits = Limits::default().max_payload_len(Some(LARGEST_MESSAGE));
         // A message is one frame, which clients need not put together.
         let config = Config::default().frame_size(usize::MAX);
         let stream = ServerBuilder::new().config(config).limits(limits).serve(TokioIo::new(connection));
-        MessageSocket { stream }
+        MessageSocket::WebSocket(Box::new(stream))
     }
 
-    /// The next message; none when the client has gone.
+    /// Takes over a connection that speaks SPDY from now on.
+    pub fn spdy(connection: Upgraded) -> MessageSocket {
+        MessageSocket::Spdy(ByteSocket::new(connection))
+    }
+
+    /// Returns the next message, or the next bytes; `None` when the client has gone.
     pub async fn receive(&mut self) -> Option<Bytes> {
+        let stream = match self {
+            MessageSocket::WebSocket(stream) => stream,
+            MessageSocket::Spdy(bytes) => return bytes.receive().await,
+        };
         loop {
-            let message = poll_fn(|context| Pin::new(&mut self.stream).poll_next(context)).await?.ok()?;
+            let message = poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await?.ok()?;
             if message.is_close() {
                 return None;
             }
@@ -45,32 +62,43 @@ impl MessageSocket {
         }
     }
 
-    /// Sends a binary message, and waits until the connection has taken it.
+    /// Sends a binary message, or bytes, and waits until the connection has taken it.
     pub async fn send(&mut self, payload: Bytes) -> io::Result<()> {
-        self.send_message(Message::binary(payload)).await
+        match self {
+            MessageSocket::WebSocket(stream) => send_message(stream, Message::binary(payload)).await,
+            MessageSocket::Spdy(bytes) => bytes.send(&payload).await,
+        }
     }
 
     /// Sends what shows that a client is gone.
     pub async fn ping(&mut self) -> io::Result<()> {
-        self.send_message(Message::ping(Bytes::new())).await
-    }
-
-    async fn send_message(&mut self, message: Message) -> io::Result<()> {
-        poll_fn(|context| Pin::new(&mut self.stream).poll_ready(context)).await.map_err(io::Error::other)?;
-        Pin::new(&mut self.stream).start_send(message).map_err(io::Error::other)?;
-        poll_fn(|context| Pin::new(&mut self.stream).poll_flush(context)).await.map_err(io::Error::other)
+        match self {
+            MessageSocket::WebSocket(stream) => send_message(stream, Message::ping(Bytes::new())).await,
+            MessageSocket::Spdy(bytes) => bytes.send(&FrameWriter::encode_ping(PING)).await,
+        }
     }
 
     /// Ends the connection after everything that was sent.
-    pub async fn close(mut self) {
+    pub async fn close(self) {
         let goodbye = async {
-            let message = Message::close(Some(CloseCode::NORMAL_CLOSURE), "");
-            if self.send_message(message).await.is_ok() {
-                while poll_fn(|context| Pin::new(&mut self.stream).poll_next(context)).await.is_some_and(|m| m.is_ok())
-                {
-                }
+            match self {
+                MessageSocket::WebSocket(stream) => close_web_socket(*stream).await,
+                MessageSocket::Spdy(bytes) => bytes.close().await,
             }
         };
         let _ = timeout(FAREWELL, goodbye).await;
+    }
+}
+
+async fn send_message(stream: &mut WebSocketStream<TokioIo<Upgraded>>, message: Message) -> io::Result<()> {
+    poll_fn(|context| Pin::new(&mut *stream).poll_ready(context)).await.map_err(io::Error::other)?;
+    Pin::new(&mut *stream).start_send(message).map_err(io::Error::other)?;
+    poll_fn(|context| Pin::new(&mut *stream).poll_flush(context)).await.map_err(io::Error::other)
+}
+
+async fn close_web_socket(mut stream: WebSocketStream<TokioIo<Upgraded>>) {
+    let message = Message::close(Some(CloseCode::NORMAL_CLOSURE), "");
+    if send_message(&mut stream, message).await.is_ok() {
+        while poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await.is_some_and(|read| read.is_ok()) {}
     }
 }

@@ -183,12 +183,13 @@ fn parse_headers(mut plain: &[u8]) -> Option<Vec<(String, String)>> {
     (0..count).map(|_| Some((text(&mut plain)?, text(&mut plain)?))).collect()
 }
 
-impl FrameWriter {
-    /// For a new connection.
-    pub fn new() -> FrameWriter {
+impl Default for FrameWriter {
+    fn default() -> FrameWriter {
         FrameWriter { headers: Compress::new(Compression::fast(), true) }
     }
+}
 
+impl FrameWriter {
     /// Accepts a stream.
     pub fn encode_reply(&mut self, id: u32) -> io::Result<Bytes> {
         // No headers.
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn replies_have_readable_headers() {
-        let (mut writer, mut reader) = (FrameWriter::new(), FrameReader::default());
+        let (mut writer, mut reader) = (FrameWriter::default(), FrameReader::default());
         for id in [1, 3] {
             reader.push(&writer.encode_reply(id).unwrap());
             assert_eq!(reader.next_frame().unwrap(), Some(Frame::Other));
