@@ -1,4 +1,4 @@
-//! `kloop events`: what happened, oldest first.
+//! `kloop events`: lists events, oldest first.
 
 use super::deadline::Deadline;
 use super::flags::PrintFlags;
@@ -94,7 +94,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.watch { watch(&args, context, &mut printer, kind, namespace, &wanted, revision) } else { Ok(()) }
 }
 
-/// The selection that `--for` asks for.
+/// The field selector for `--for`.
 fn for_selector(kinds: &KindRegistry, args: &Args) -> CliResult<Option<FieldSelector>> {
     let Some(text) = &args.about else { return Ok(None) };
     let form = "--for must be in resource/name form";
@@ -116,7 +116,7 @@ fn is_of_type(args: &Args, event: &Object) -> bool {
     args.types.is_empty() || args.types.iter().any(|wanted| wanted.eq_ignore_ascii_case(actual))
 }
 
-/// Prints each further event as a row, without end.
+/// Prints each further event as a row, until it is interrupted.
 fn watch(
     args: &Args,
     context: &mut CommandContext,

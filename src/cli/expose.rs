@@ -1,4 +1,4 @@
-//! `kloop expose`: a Service for what runs already.
+//! `kloop expose`: creates a Service for an existing workload, pod or Service.
 
 use super::create::generate::{CreateFlags, Overrides};
 use super::targets::{self, NamedFlags, Target};
@@ -68,7 +68,7 @@ pub struct Args {
     selector: Vec<String>,
 }
 
-/// The longest name of a Service.
+/// The longest name of a Service, in bytes.
 const MAX_NAME: usize = 63;
 
 /// Runs the verb.
@@ -118,7 +118,7 @@ fn map(words: &[String]) -> CliResult<Value> {
     Ok(pairs.into_iter().map(|(key, value)| (key, value.into())).collect::<Map<String, Value>>().into())
 }
 
-/// The labels by which an object's pods are found.
+/// The labels that select an object's pods.
 fn selector(target: &Target) -> CliResult<Value> {
     let object = &target.object;
     let (path, missing): (&[&str], &str) = match target.kind.kind {
@@ -164,7 +164,7 @@ fn ports(args: &Args, target: &Target) -> CliResult<Vec<Value>> {
     Ok(wanted.iter().enumerate().map(port).collect())
 }
 
-/// The ports that an object is known to have, with their protocols.
+/// The ports that an object declares, with their protocols.
 fn known_ports(target: &Target) -> Vec<(i64, String)> {
     let read = |ports: &[Value], field: &str| -> Vec<(i64, String)> {
         let protocol = |port: &Value| port["protocol"].as_str().unwrap_or("TCP").to_owned();
@@ -177,5 +177,8 @@ fn known_ports(target: &Target) -> Vec<(i64, String)> {
         _ => object.items(&["spec", "template", "spec", "containers"]),
     };
     let empty = Vec::new();
-    containers.iter().flat_map(|one| read(one["ports"].as_array().unwrap_or(&empty), "containerPort")).collect()
+    containers
+        .iter()
+        .flat_map(|container| read(container["ports"].as_array().unwrap_or(&empty), "containerPort"))
+        .collect()
 }

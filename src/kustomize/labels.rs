@@ -98,7 +98,7 @@ pub fn annotations_to_text(object: &mut Object, origin: &Origin) {
         return;
     }
     let text = |(key, value): (&String, &Value)| {
-        let path = [&origin.inside, "metadata", "annotations", key].into_iter().filter(|part| !part.is_empty());
+        let path = [&origin.path_prefix, "metadata", "annotations", key].into_iter().filter(|part| !part.is_empty());
         let path = path.map(|part| part.to_owned()).collect::<Vec<_>>().join(".");
         let text = match value {
             Value::String(text) => text.clone(),

@@ -187,7 +187,7 @@ impl<'f> Layer<'f> {
             let (value, line) = (document.value.take(), document.line);
             let document = Rc::new(document);
             let (shown, at) = (text.shown.clone(), text.at.clone());
-            let origin = Origin { shown, at, document, inside: String::new(), line };
+            let origin = Origin { shown, at, document, path_prefix: String::new(), line };
             self.object(resources, value, origin, path)?;
         }
         Ok(())
@@ -207,7 +207,7 @@ impl<'f> Layer<'f> {
         if object.kind().ends_with("List") && object.0["items"].is_array() {
             let Value::Array(items) = object.0["items"].take() else { return Ok(()) };
             return items.into_iter().enumerate().try_for_each(|(at, item)| {
-                self.object(resources, item, Origin { inside: format!("items[{at}]"), ..origin.clone() }, path)
+                self.object(resources, item, Origin { path_prefix: format!("items[{at}]"), ..origin.clone() }, path)
             });
         }
         if object.name().is_empty() {
@@ -262,18 +262,18 @@ impl<'f> Layer<'f> {
         ];
         for (field, make, generators) in all {
             for (at, generator) in generators.iter().enumerate() {
-                let inside = format!("{field}[{at}]");
+                let path_prefix = format!("{field}[{at}]");
                 let origin = Origin {
                     shown: self.shown.clone(),
                     at: self.at.clone(),
                     document: self.document.clone(),
-                    line: self.document.line_of(&inside).unwrap_or(self.document.line),
-                    inside: inside.clone(),
+                    line: self.document.line_of(&path_prefix).unwrap_or(self.document.line),
+                    path_prefix: path_prefix.clone(),
                 };
                 let generator = self.with_origin(generator, make, None, "");
                 let how = (&generator, &self.file.generator_options);
                 generate::add(resources, (self.files, &self.root), make, how, origin)
-                    .map_err(|why| self.hinted(format!("merging from generator: {why}"), &inside))?;
+                    .map_err(|why| self.hinted(format!("merging from generator: {why}"), &path_prefix))?;
             }
         }
         Ok(())

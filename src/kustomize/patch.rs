@@ -173,11 +173,11 @@ fn remove_merge_directives(patch: &mut Value) {
 /// Removes fields such as `image:` without a value. kustomize's merge does the same, but keeps `image: null`.
 fn without_left_out_values(resource: &mut BuildResource, schema: Option<merge::MergeSchemaRef>) {
     let (object, origin) = (&mut resource.object.0, &resource.origin);
-    let inside = if origin.inside.is_empty() { String::new() } else { format!("{}.", origin.inside) };
-    let nulls = merge::null_fields(object, schema).into_iter().map(|path| format!("{inside}{path}")).collect();
+    let path_prefix = if origin.path_prefix.is_empty() { String::new() } else { format!("{}.", origin.path_prefix) };
+    let nulls = merge::null_fields(object, schema).into_iter().map(|path| format!("{path_prefix}{path}")).collect();
     let left_out = origin.document.without_value(nulls);
     if !left_out.is_empty() {
-        let paths = left_out.iter().map(|path| path[inside.len()..].to_owned()).collect();
+        let paths = left_out.iter().map(|path| path[path_prefix.len()..].to_owned()).collect();
         merge::remove_fields(object, &paths, "");
     }
 }

@@ -16,14 +16,14 @@ pub enum FieldStep {
 
 /// The steps of a path; dots in brackets or after a backslash part nothing.
 pub fn parse(path: &str) -> Vec<FieldStep> {
-    let (mut names, mut name, mut inside) = (Vec::new(), String::new(), false);
+    let (mut names, mut name, mut path_prefix) = (Vec::new(), String::new(), false);
     let mut letters = path.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
             '\\' if letters.peek() == Some(&'.') => name.extend(letters.next()),
-            '.' if !inside => names.push(std::mem::take(&mut name)),
+            '.' if !path_prefix => names.push(std::mem::take(&mut name)),
             letter => {
-                inside = (inside || letter == '[') && letter != ']';
+                path_prefix = (path_prefix || letter == '[') && letter != ']';
                 name.push(letter);
             }
         }
@@ -33,11 +33,11 @@ pub fn parse(path: &str) -> Vec<FieldStep> {
 }
 
 fn step(name: &str) -> FieldStep {
-    let inside = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    match (name, inside.and_then(|inside| inside.split_once('='))) {
+    let path_prefix = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    match (name, path_prefix.and_then(|path_prefix| path_prefix.split_once('='))) {
         ("*", _) => FieldStep::Each,
         (_, Some((key, value))) => FieldStep::Where(key.to_owned(), value.to_owned()),
-        _ => FieldStep::Name(inside.unwrap_or(name).to_owned()),
+        _ => FieldStep::Name(path_prefix.unwrap_or(name).to_owned()),
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Origin {
     /// The document of the file.
     pub document: Rc<YamlDocument>,
     /// The object's path in the document: an item of a list, or a generator in a kustomization.
-    pub inside: String,
+    pub path_prefix: String,
     /// The line where it starts, from 1.
     pub line: usize,
 }

@@ -1,8 +1,8 @@
-//! The answer to a shell that asks how a command line may go on.
+//! Answers a shell's request to complete a command line.
 //!
-//! `KLOOP_COMPLETE=zsh kloop -- kloop get po` prints one word a line. What goes wrong is answered with no word at all: a
-//! shell in the middle of a line has no place for errors. Words are only offered when no shell would read anything into
-//! them: the names of roles may be `$(reboot)`.
+//! `KLOOP_COMPLETE=zsh kloop -- kloop get po` prints one word a line. Errors print nothing, because
+//! a shell cannot show them while a line is edited. Only words without shell metacharacters are
+//! offered: a role may be named `$(reboot)`.
 
 use super::state::CompletionState;
 use crate::cli::{grammar, help};
@@ -15,19 +15,20 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Answers when a shell asks; none on every other run, which costs one look into the environment.
+/// Answers a completion request. Returns `None` on every other run, at the cost of one look into
+/// the environment.
 pub fn answer() -> Option<ExitCode> {
     let shell = std::env::var_os("KLOOP_COMPLETE").filter(|shell| !shell.is_empty())?;
     let given: Vec<OsString> = std::env::args_os().skip(1).skip_while(|arg| arg != "--").skip(1).collect();
     let shell = shell.to_str().unwrap_or_default();
-    // The reader has closed the pipe and needs no answer.
+    // The reader may have closed the pipe; then it needs no answer.
     let _ = std::io::stdout().write_all(lines(shell, given).as_bytes());
     Some(ExitCode::SUCCESS)
 }
 
-/// The answer to the words up to the cursor, in the form that a shell's script expects.
+/// Formats the possible words for the shell's completion script.
 fn lines(shell: &str, mut given: Vec<OsString>) -> String {
-    // bash gives the line and the part of its last word that it will replace.
+    // bash passes the line, and the part of the last word that it will replace.
     let mut drop = 0;
     if shell == "bash" {
         let (Some(part), Some(line)) = (given.pop(), given.pop()) else { return String::new() };
@@ -53,7 +54,7 @@ fn lines(shell: &str, mut given: Vec<OsString>) -> String {
     text
 }
 
-/// The words that may stand where the last one stands, with their help.
+/// Returns the possible values of the last word, with their help.
 fn words(line: Vec<OsString>) -> Vec<(String, Option<String>)> {
     let Some(index) = line.len().checked_sub(1).filter(|index| *index > 0) else { return Vec::new() };
     let before = &line[..index];
@@ -67,18 +68,20 @@ fn words(line: Vec<OsString>) -> Vec<(String, Option<String>)> {
         .filter_map(|word| Some((word.get_value().to_str()?.to_owned(), word.get_help().map(text))))
         .filter(|(word, _)| is_plain(word))
         .collect();
-    // Flags are offered only to who begins one, as kubectl does.
+    // Offer flags only after a dash, as kubectl does.
     words.retain(|(word, _)| !is_new || !word.starts_with('-'));
     words
 }
 
-/// Whether a word means itself to every shell: no blank, quote, expansion, control character or other surprise.
+/// Whether every shell takes the word literally: it has no blank, quote, expansion or control
+/// character.
 fn is_plain(word: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@+%".contains(letter);
     !word.is_empty() && !word.starts_with(['=', '%', '+']) && word.chars().all(plain)
 }
 
-/// The command line's grammar, its values completed from the catalogue and the state that the words before name.
+/// Adds completers to the command line's grammar. They read the state that the preceding words
+/// name.
 fn ask_state(command: Command, before: &[OsString]) -> Command {
     let matches = command.clone().ignore_errors(true).try_get_matches_from(before).ok();
     let (mut path, mut last) = (String::new(), matches.as_ref());
@@ -131,7 +134,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option
     }
 }
 
-/// The commands and topics that `kloop help` knows.
+/// The arguments of `kloop help`: commands and topics.
 fn help_words() -> Vec<String> {
     let verbs: Vec<String> = grammar::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     verbs.into_iter().chain(help::topics::ALL.iter().map(|topic| topic.name.to_owned())).collect()

@@ -46,7 +46,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let mut containers: Vec<Value> = Vec::new();
     for image in &args.image {
-        let taken: Vec<String> = containers.iter().filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect();
+        let taken: Vec<String> =
+            containers.iter().filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect();
         let mut container = json!({"image": image, "name": container_name(image, &taken), "resources": {}});
         if !args.command.is_empty() {
             container["command"] = args.command.clone().into();
@@ -68,7 +69,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.generate.create(context, body, Some("deployment"))
 }
 
-/// The last part of an image's name without tag and digest, as a name of its own.
+/// Returns a container name from an image: its last part without tag and digest, made unique.
 fn container_name(image: &str, taken: &[String]) -> String {
     let last = image.rsplit('/').next().unwrap_or(image);
     let bare = last.split(['@', ':']).next().unwrap_or(last);

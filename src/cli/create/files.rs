@@ -1,4 +1,4 @@
-//! `kloop create -f`: new objects, from manifests.
+//! `kloop create -f`: creates objects from manifests.
 
 use crate::apiserver::create::create;
 use crate::apiserver::{FieldValidation, Transaction};
@@ -25,7 +25,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     let validation = args.make.validate.parse()?;
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "create")?;
     let options = context.options(validation, dry_run);
-    // Failures are told in the order of the manifests.
+    // Report failures in the order of the manifests.
     let (mut ready, mut refused, mut needs_plane) = (Vec::new(), Vec::new(), None);
     for (place, manifest) in manifests.iter().enumerate() {
         match sent(&args, context, manifest, validation, dry_run) {
@@ -55,7 +55,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
         });
         failures.extend(ended.err());
         if let Some(kind) = needs_plane {
-            control_plane::tell_hint_for(kind, dry_run, context)?;
+            control_plane::print_hint_for(kind, dry_run, context)?;
         }
     }
     refused.sort_by_key(|(place, _)| *place);
@@ -72,9 +72,10 @@ fn sent(
     dry_run: DryRun,
 ) -> CliResult<(&'static Kind, Object)> {
     let (kind, key) = targets::locate_for(context, manifest, dry_run)?;
-    let mut object = targets::placed(manifest, kind, &key);
+    let mut object = targets::prepare_object(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;
-    // As kubectl: a version in a manifest means nothing for an object that is new. What is sent to nobody is shown as written.
+    // As in kubectl, a resourceVersion in the manifest of a new object has no effect.
+    // `--dry-run=client` prints it as written.
     if dry_run != DryRun::Client {
         object.unset(&["metadata", "resourceVersion"]);
     }

@@ -111,7 +111,7 @@ fn create_service(args: ServiceFlags, context: &mut CommandContext, kind: &str) 
     args.generate.create(context, body, Some(&format!("{kind} service")))
 }
 
-/// `80:8080`, `443`, `80:http`. What follows a second colon is ignored, as kubectl does.
+/// Parses `80:8080`, `443` or `80:http`. Ignores text after a second colon, as kubectl does.
 fn port(text: &str) -> CliResult<Value> {
     let mut parts = text.split(':');
     let port = parts.next().unwrap_or_default();

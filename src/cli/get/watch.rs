@@ -1,4 +1,4 @@
-//! `kloop get -w`: first what there is, then every change as a row.
+//! `kloop get -w`: prints the existing objects, then every change as a row.
 
 use super::{Args, OutputFormat};
 use crate::apiserver::read;
@@ -59,7 +59,7 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
     }
 }
 
-/// Prints rows or objects as they come.
+/// Prints the watched objects as rows or in another format.
 struct WatchPrinter {
     kind: &'static Kind,
     tables: table::TablePrinter,

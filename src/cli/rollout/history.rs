@@ -1,4 +1,4 @@
-//! `kloop rollout history`: the revisions of a workload, or one of them.
+//! `kloop rollout history`: prints the revisions of a workload, or one of them.
 
 use super::revisions::{self, CHANGE_CAUSE, WorkloadRevision, described};
 use super::{for_each_workload, group_kind};
@@ -70,7 +70,7 @@ fn table(revisions: &[WorkloadRevision]) -> String {
     columns::align(&text, columns::DESCRIPTION)
 }
 
-/// The template, with the cause of the revision among its annotations.
+/// The template, with the revision's change cause among its annotations.
 fn template(revision: &WorkloadRevision) -> String {
     let mut template = Object(revision.template.clone());
     if let Some(cause) = revision.change_cause() {

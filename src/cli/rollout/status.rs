@@ -1,4 +1,4 @@
-//! `kloop rollout status`: how far a rollout is, until it is done.
+//! `kloop rollout status`: prints a rollout's progress until it is complete.
 
 use super::{group_kind, required};
 use crate::apiserver::rules::names::key_of;
@@ -48,32 +48,32 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Ok(());
     }
     for target in &found {
-        let patience = Deadline::with_control_plane(context, timeout)?;
-        if let Err(failure) = follow(&args, context, target, &patience) {
+        let deadline = Deadline::with_control_plane(context, timeout)?;
+        if let Err(failure) = follow(&args, context, target, &deadline) {
             failures.push(failure);
         }
     }
     Failure::from_failures(failures)
 }
 
-/// Tells each new state of one rollout until it is done.
-fn follow(args: &Args, context: &mut CommandContext, target: &Target, patience: &Deadline) -> CliResult {
+/// Prints each new state of a rollout until it is complete.
+fn follow(args: &Args, context: &mut CommandContext, target: &Target, deadline: &Deadline) -> CliResult {
     let key = key_of(target.kind, &target.object);
-    let mut told = 0;
+    let mut printed = 0;
     loop {
         let now = context.read_view(|txn| txn.get(&key))?;
         let Some(object) = now.filter(|object| object.uid() == target.object.uid()) else {
             return Err(Failure::plain("object has been deleted"));
         };
-        if object.revision() != told {
-            told = object.revision();
+        if object.revision() != printed {
+            printed = object.revision();
             let RolloutStage { sentence, done } = stage(target, &object, args.revision)?;
             context.print_line(&sentence)?;
             if done || !args.watch {
                 return Ok(());
             }
         }
-        if !patience.wait() {
+        if !deadline.wait() {
             return Err(Failure::plain("timed out waiting for the condition"));
         }
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_of_a_deployment() {
+    fn deployment_progress_is_described() {
         let head = "Waiting for deployment \"web\" rollout to finish:";
         for (status, expected, is_done) in [
             (
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_of_a_stateful_set() {
+    fn stateful_set_progress_is_described() {
         let rolling =
             |partition: i64| json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": partition}}});
         let status = |ready: i64, updated: i64| json!({"observedGeneration": 2, "readyReplicas": ready, "updatedReplicas": updated});
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_of_a_daemon_set() {
+    fn daemon_set_progress_is_described() {
         let status = |updated: i64, available: i64| {
             json!({"observedGeneration": 2, "desiredNumberScheduled": 3,
                 "updatedNumberScheduled": updated, "numberAvailable": available})
