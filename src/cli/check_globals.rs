@@ -103,10 +103,10 @@ mod tests {
         for name in ["shop", "kloop", ""] {
             assert_eq!(checked("get", |globals| globals.context = Some(name.into())), Ok(()));
         }
-        let told = checked("get", |globals| globals.context = Some("prod".into())).unwrap_err();
+        let text = checked("get", |globals| globals.context = Some("prod".into())).unwrap_err();
         assert!(
-            told.starts_with("error: context \"prod\" does not exist\nhint: the cluster is the file /nowhere/shop"),
-            "{told}"
+            text.starts_with("error: context \"prod\" does not exist\nhint: the cluster is the file /nowhere/shop"),
+            "{text}"
         );
         assert!(checked("get", |globals| globals.cluster = Some("prod".into())).is_err());
         assert!(checked("get", |globals| globals.user = Some("jane".into())).is_err());
@@ -117,9 +117,9 @@ mod tests {
     fn levels_and_timeouts_are_those_of_kubectl() {
         let level = |text: &str| checked("get", |globals| globals.v = Some(text.into()));
         assert_eq!((level("6"), level("true")), (Ok(()), Ok(())));
-        let told = level("x").unwrap_err();
+        let text = level("x").unwrap_err();
         assert_eq!(
-            told,
+            text,
             "error: invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax"
         );
         let timeout = |text: &str| checked("get", |globals| globals.request_timeout = text.into());
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_that_is_not_there_is_refused() {
-        let told = checked("get", |globals| globals.kubeconfig = Some("/nowhere/config".into()));
-        assert_eq!(told.unwrap_err(), "error: stat /nowhere/config: no such file or directory");
+    fn missing_kubeconfig_is_refused() {
+        let text = checked("get", |globals| globals.kubeconfig = Some("/nowhere/config".into()));
+        assert_eq!(text.unwrap_err(), "error: stat /nowhere/config: no such file or directory");
         assert_eq!(checked("serve", |globals| globals.kubeconfig = Some("/nowhere/config".into())), Ok(()));
     }
 }

@@ -62,8 +62,8 @@ fn from_file(source: &str, data: &mut DataEntries) -> CliResult {
     };
     let meta = std::fs::metadata(path).map_err(reading(path))?;
     if !meta.is_dir() {
-        let own = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        data.push((key.unwrap_or(own).into(), input::read(path).map_err(reading(path))?));
+        let file_name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        data.push((key.unwrap_or(file_name).into(), input::read(path).map_err(reading(path))?));
         return Ok(());
     }
     if key.is_some() {

@@ -104,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_object_with_an_address_has_a_line() {
+    fn objects_with_an_address_have_a_line() {
         let service = |name: &str, ip: &str| {
             Object(json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"clusterIP": ip}}))
         };

@@ -125,7 +125,7 @@ mod tests {
     use crate::kinds::KindRegistry;
 
     #[test]
-    fn a_path_begins_after_the_type_and_its_group() {
+    fn field_path_begins_after_the_type_and_its_group() {
         for (word, name, path) in [
             ("pods", "pods", &[][..]),
             ("pod.spec.containers", "pod", &["spec", "containers"]),

@@ -139,18 +139,19 @@ fn selector(target: &Target) -> CliResult<Value> {
 }
 
 fn ports(args: &Args, target: &Target) -> CliResult<Vec<Value>> {
-    let known = known_ports(target);
+    let declared = known_ports(target);
     let wanted: Vec<i64> = match args.port {
         Some(port) => vec![port.into()],
-        None => known.iter().map(|(port, _)| *port).collect(),
+        None => declared.iter().map(|(port, _)| *port).collect(),
     };
     if wanted.is_empty() {
         return Err(Failure::plain("couldn't find port via --port flag or introspection"));
     }
     let several = wanted.len() > 1;
     let port = |(at, port): (usize, &i64)| {
-        let own = known.iter().find(|(known, _)| known == port).map(|(_, protocol)| protocol.clone());
-        let protocol = args.protocol.clone().or(own).unwrap_or_else(|| "TCP".into());
+        let protocol_of_port =
+            declared.iter().find(|(declared, _)| declared == port).map(|(_, protocol)| protocol.clone());
+        let protocol = args.protocol.clone().or(protocol_of_port).unwrap_or_else(|| "TCP".into());
         let target = match &args.target_port {
             Some(text) => text.parse::<i64>().map(Value::from).unwrap_or_else(|_| text.as_str().into()),
             None => (*port).into(),

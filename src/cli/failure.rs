@@ -10,8 +10,8 @@ pub type CliResult<T = ()> = std::result::Result<T, Failure>;
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The API server refused the request. `doing` precedes its message: `error when creating
-    /// "a.yaml": `.
+    /// The API server refused the request. Its message follows `doing`:
+    /// `error when creating "a.yaml": `.
     Api {
         /// The API's answer.
         status: Status,
@@ -216,10 +216,10 @@ mod tests {
     fn machine_failures_have_their_own_exit_codes() {
         let path = std::path::PathBuf::from("/full/state.db");
         let full = || StoreError::Full { path: path.clone() };
-        let told = Failure::from(refused(&full()));
+        let text = Failure::from(refused(&full()));
         let message =
             "error: no space left on the disk of /full/state.db; nothing was changed: free some space and try again";
-        assert_eq!((told.code(), told.to_string()), (73, message.to_owned()));
+        assert_eq!((text.code(), text.to_string()), (73, message.to_owned()));
         let system = || std::io::Error::from(std::io::ErrorKind::StorageFull);
         let in_words = Err::<(), _>(system()).context("cannot write /full/leader.lock").unwrap_err();
         let table = [

@@ -112,8 +112,8 @@ impl Manifest {
         };
         let hint = |((path, nearest), line): (&(String, Option<&'static str>), Option<usize>)| {
             let line = line.unwrap_or(self.line);
-            let meant = nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
-            format!("hint: {}:{line}: there is no field {path:?}{meant}", self.source)
+            let suggestion = nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
+            format!("hint: {}:{line}: there is no field {path:?}{suggestion}", self.source)
         };
         let misfit = status.misfit.iter().map(|path| {
             let line = self.line_of(path).unwrap_or(self.line);

@@ -198,10 +198,10 @@ fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec
             let mut groups = Vec::new();
             for kind in kinds {
                 context.warn_of_deprecation(kind);
-                let wanted = targets::list_selection(&args.which.select, kind)?;
+                let selection = targets::list_selection(&args.which.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-                let objects = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
+                let objects = context.read_view(|txn| read::list(txn, kind, namespace, &selection))?;
                 groups.push(KindGroup { kind, objects });
             }
             Ok((GetResult { groups, single: false, named: false }, Vec::new()))

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_flags_are_the_same() {
+    fn flags_are_unique() {
         command().debug_assert();
     }
 

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_after_an_unknown_word_is_a_verb() {
+    fn lookup_stops_at_an_unknown_word() {
         let grammar = built();
         let path = |line: &str| lookup(&grammar, line.split(' ').map(str::to_owned)).0.join(" ");
         let table = [
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn every_verb_and_flag_is_explained() {
+    fn verbs_and_flags_have_help() {
         every(&built(), &mut Vec::new(), &mut |path, verb| {
             assert!(verb.get_about().is_some(), "{path:?} says nothing");
             let is_leaf = subcommands(verb).next().is_none();

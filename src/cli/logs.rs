@@ -210,8 +210,8 @@ fn pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let Some(word) = args.words.first() else {
         let selector = args.selector.as_deref().unwrap_or_default();
         let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
-        let wanted = ListSelection { labels: Some(labels), fields: None };
-        return context.read_view(|txn| read::list(txn, pods, Some(&namespace), &wanted));
+        let selection = ListSelection { labels: Some(labels), fields: None };
+        return context.read_view(|txn| read::list(txn, pods, Some(&namespace), &selection));
     };
     let (kind, name) = one_pod::named(context.kinds(), word)?;
     let key = Key::new(kind.resource, context.namespace_of(kind), &name);
@@ -232,9 +232,9 @@ fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Objec
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
     let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
     let deadline = Deadline::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
-    let wanted = ListSelection { labels: Some(selector), fields: None };
+    let selection = ListSelection { labels: Some(selector), fields: None };
     let mut found = loop {
-        let found = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &wanted))?;
+        let found = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &selection))?;
         if !found.is_empty() {
             break found;
         }
@@ -247,7 +247,7 @@ fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Objec
         let several = found.len() > 1;
         found.truncate(1);
         if let Some(pod) = found.first().filter(|_| several) {
-            let count = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &wanted))?.len();
+            let count = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &selection))?.len();
             context.print_notice(&format!("Found {count} pods, using pod/{}", pod.name()));
         }
     }
@@ -276,8 +276,8 @@ fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
 
 /// Returns `[pod/web/main] ` if a prefix is requested.
 fn prefix(args: &Args, request: &LogRequest) -> Option<String> {
-    let wanted = args.prefix || args.all_pods;
-    wanted.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
+    let selection = args.prefix || args.all_pods;
+    selection.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
 }
 
 fn copy(args: &Args, place: &LogSource, request: &LogRequest, options: &LogOptions) -> CliResult {

@@ -80,9 +80,9 @@ impl SessionOptions {
     /// Chooses the streams: a terminal only if requested together with input, and if standard input
     /// is one.
     pub fn streams(self, context: &mut CommandContext) -> SessionStreams {
-        let wanted = self.stdin && self.tty;
-        let terminal = wanted && session::is_terminal();
-        if wanted && !terminal && !self.quiet {
+        let selection = self.stdin && self.tty;
+        let terminal = selection && session::is_terminal();
+        if selection && !terminal && !self.quiet {
             context.print_notice("Unable to use a TTY - input is not a terminal or the right kind of file");
         }
         SessionStreams { stdin: self.stdin, terminal }
@@ -117,9 +117,9 @@ fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandCo
         return Err(targets::no_pods_error(kind, &key.name, "attach to"));
     };
     let deadline = Deadline::new(context, Some(timeout.unwrap_or_default()))?;
-    let wanted = ListSelection { labels: Some(selector), fields: None };
+    let selection = ListSelection { labels: Some(selector), fields: None };
     loop {
-        let found = context.read_view(|txn| read::list(txn, pods, Some(object.namespace()), &wanted))?;
+        let found = context.read_view(|txn| read::list(txn, pods, Some(object.namespace()), &selection))?;
         if let Some(best) = found.into_iter().min_by_key(|pod| rank(pod, RestartRank::Few)) {
             return Ok(best);
         }
@@ -225,15 +225,15 @@ pub fn container(
         let text = format!("cannot {doing} a container in a completed pod; current phase is {phase}");
         return Err(Failure::plain(text));
     }
-    let known = PodContainers::from_pod(pod);
+    let containers = PodContainers::from_pod(pod);
     let refused = |why: String| Failure::plain(format!("unable to upgrade connection: {why}"));
     // As in kubectl, an empty name counts as none.
     let chosen = match requested.filter(|name| !name.is_empty()) {
-        Some(requested) if !known.has(requested) => {
+        Some(requested) if !containers.has(requested) => {
             return Err(refused(format!("container {requested} is not valid for pod {}", pod.name())));
         }
         Some(requested) => requested.clone(),
-        None => known.default(pod, context, quiet).unwrap_or_default(),
+        None => containers.default(pod, context, quiet).unwrap_or_default(),
     };
     if pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty) {
         return Err(refused(format!("pod {} does not have a host assigned", pod.name())));

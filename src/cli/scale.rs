@@ -109,8 +109,8 @@ fn check(args: &Args, kind: &Kind, object: &Object) -> CliResult {
         return Err(Failure::plain(format!("Expected replicas to be {}, was {current}", args.current_replicas)));
     }
     let version = object.text(&["metadata", "resourceVersion"]).unwrap_or_default();
-    match args.resource_version.as_deref().filter(|wanted| !wanted.is_empty() && *wanted != version) {
-        Some(wanted) => Err(Failure::plain(format!("Expected resource version to be {wanted}, was {version}"))),
+    match args.resource_version.as_deref().filter(|desired| !desired.is_empty() && *desired != version) {
+        Some(desired) => Err(Failure::plain(format!("Expected resource version to be {desired}, was {version}"))),
         None => Ok(()),
     }
 }
@@ -121,9 +121,9 @@ fn wait(args: &Args, context: &mut CommandContext, target: &Target, timeout: Dur
     let key = key_of(target.kind, &target.object);
     loop {
         let object = context.read_view(|txn| crate::apiserver::read::get(txn, &key))?;
-        let (wanted, seen) = target.kind.replicas();
-        let wanted = object.int(&wanted).unwrap_or(1);
-        if wanted != args.replicas || object.int(&seen).unwrap_or(0) == wanted {
+        let (desired, seen) = target.kind.replicas();
+        let desired = object.int(&desired).unwrap_or(1);
+        if desired != args.replicas || object.int(&seen).unwrap_or(0) == desired {
             return Ok(());
         }
         if !deadline.wait() {

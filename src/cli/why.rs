@@ -82,7 +82,7 @@ const LOG_LINES: usize = 3;
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let nothing_named = args.which.is_empty();
-    let (wanted, failures) = match nothing_named {
+    let (keys, failures) = match nothing_named {
         true => (Vec::new(), Vec::new()),
         false => {
             let scope = Scope { all_namespaces: args.all_namespaces, ..args.which.scope() };
@@ -107,7 +107,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let (mut world, plane) = load_world(api.store())?;
         let found: Vec<CauseChain> = match nothing_named {
             true => unmet(&mut world, namespace.as_deref(), &plane),
-            false => wanted.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
+            false => keys.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
         };
         let store = api.store();
         answers.extend(
@@ -249,12 +249,15 @@ fn with_throttling(mut answer: CauseChain, store: &Store) -> CauseChain {
 /// node ports and all other programs count, too.
 fn with_ports(mut answer: CauseChain, store: &Store) -> CauseChain {
     for link in &mut answer.links {
-        let said = link.more.iter().find_map(|line| in_use(line.strip_prefix("log: ")?));
+        let logged_port = link.more.iter().find_map(|line| in_use(line.strip_prefix("log: ")?));
         // If the log names no port, assume a number in the command that another program listens on.
-        let guessed = if said == Some(None) { &link.numbers[..] } else { &[] };
-        let wanted = || said.flatten().into_iter().chain(link.ports.iter().chain(guessed).copied());
-        let node_port =
-            link.node_ports.iter().flatten().find(|(port, _)| said.is_some() && wanted().any(|one| one == *port));
+        let guessed = if logged_port == Some(None) { &link.numbers[..] } else { &[] };
+        let candidates = || logged_port.flatten().into_iter().chain(link.ports.iter().chain(guessed).copied());
+        let node_port = link
+            .node_ports
+            .iter()
+            .flatten()
+            .find(|(port, _)| logged_port.is_some() && candidates().any(|candidate| candidate == *port));
         if let Some((port, service)) = node_port {
             let line = format!("port {port}: it is the node port of {service}, for which kloop listens at 127.0.0.1");
             link.next = Some(format!(
@@ -264,22 +267,22 @@ fn with_ports(mut answer: CauseChain, store: &Store) -> CauseChain {
             continue;
         }
         // Most programs bind all addresses of the machine, so that any address counts.
-        let is_relevant = |at| link.address == Some(at) || (said.is_some() && link.node_ports.is_some());
-        let held = |port| ports::holder_where(port, is_relevant).map(|(at, holder)| (port, at, holder));
-        if let Some((port, at, holder)) = wanted().find_map(held) {
+        let is_relevant = |at| link.address == Some(at) || (logged_port.is_some() && link.node_ports.is_some());
+        let find_holder = |port| ports::holder_where(port, is_relevant).map(|(at, holder)| (port, at, holder));
+        if let Some((port, at, holder)) = candidates().find_map(find_holder) {
             let place =
                 if at.is_unspecified() { "on every address of this machine".into() } else { format!("at {at}") };
             let (who, next) = match holder.program == GATEWAY {
                 true => ("kloop, for a Service,".into(), format!("give the Service at {at} another port than {port}")),
                 false => {
                     let who = format!("{holder}{}", container_of_program(&holder, store));
-                    let next = format!("end {who}, or let one of the two listen at another port than {port}");
+                    let next = format!("end {who}, or let one of the two listen on another port than {port}");
                     (who, next)
                 }
             };
             link.more.insert(0, format!("port {port}: {who} listens there {place}"));
             link.next = Some(next);
-        } else if let Some(port) = said {
+        } else if let Some(port) = logged_port {
             link.next = Some(remedy_for_used_port(link, port));
         }
     }
@@ -427,7 +430,8 @@ mod tests {
             if about.is_empty() {
                 return causes::lines(&unmet(&mut world, Some("default"), &plane));
             }
-            let answers = about.iter().map(|key| explain(&mut world, key, &plane).expect("it is there"));
+            let answers =
+                about.iter().map(|key| explain(&mut world, key, &plane).expect("the case contains the object"));
             answers.map(|answer| page(&answer, test_cases::now())).collect::<Vec<_>>().join("\n")
         });
     }
@@ -436,14 +440,16 @@ mod tests {
     /// from a running one.
     fn plane(case: &Value) -> ControlPlaneState {
         let about = &case["control plane"];
-        let time = |value: &Value| value.as_str().map(|text| text.parse().expect("a time"));
+        let time = |value: &Value| value.as_str().map(|text| text.parse().expect("case: not a time"));
         let is = |field: &str| about[field] == true;
         let stopped = |pids: &Value| match pids.as_i64() {
             Some(pid) => StoppedProcess::Shim(pid as i32),
-            None => StoppedProcess::Containers(map(pids, |pid| pid.as_i64().expect("a pid") as i32).collect()),
+            None => StoppedProcess::Containers(
+                map(pids, |pid| pid.as_i64().expect("case: not a process ID") as i32).collect(),
+            ),
         };
         let exit = |end: &Value| ContainerExit {
-            code: end["code"].as_i64().expect("a code") as i32,
+            code: end["code"].as_i64().expect("case: not an exit code") as i32,
             at: time(&end["at"]).unwrap(),
         };
         let ended = |ends: &Value| match ends.as_str() {

@@ -19,28 +19,28 @@ use std::sync::Arc;
 /// the environment.
 pub fn answer() -> Option<ExitCode> {
     let shell = std::env::var_os("KLOOP_COMPLETE").filter(|shell| !shell.is_empty())?;
-    let given: Vec<OsString> = std::env::args_os().skip(1).skip_while(|arg| arg != "--").skip(1).collect();
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).skip_while(|arg| arg != "--").skip(1).collect();
     let shell = shell.to_str().unwrap_or_default();
     // The reader may have closed the pipe; then it needs no answer.
-    let _ = std::io::stdout().write_all(lines(shell, given).as_bytes());
+    let _ = std::io::stdout().write_all(lines(shell, arguments).as_bytes());
     Some(ExitCode::SUCCESS)
 }
 
 /// Formats the possible words for the shell's completion script.
-fn lines(shell: &str, mut given: Vec<OsString>) -> String {
+fn lines(shell: &str, mut arguments: Vec<OsString>) -> String {
     // bash passes the line, and the part of the last word that it will replace.
     let mut drop = 0;
     if shell == "bash" {
-        let (Some(part), Some(line)) = (given.pop(), given.pop()) else { return String::new() };
+        let (Some(part), Some(line)) = (arguments.pop(), arguments.pop()) else { return String::new() };
         let line = line.to_string_lossy();
-        given = line.split_ascii_whitespace().map(OsString::from).collect();
+        arguments = line.split_ascii_whitespace().map(OsString::from).collect();
         if line.ends_with(|letter: char| letter.is_ascii_whitespace()) {
-            given.push(OsString::new());
+            arguments.push(OsString::new());
         }
-        drop = given.last().map_or(0, |word| word.len()).saturating_sub(part.len());
+        drop = arguments.last().map_or(0, |word| word.len()).saturating_sub(part.len());
     }
     let mut text = String::new();
-    for (word, help) in words(given) {
+    for (word, help) in words(arguments) {
         let help = help.filter(|help| !help.is_empty());
         text.push_str(&match (shell, help) {
             ("bash", _) => word.get(drop..).unwrap_or_default().to_owned(),
@@ -149,14 +149,14 @@ fn offer(word: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandi
 mod tests {
     use super::*;
 
-    fn offered(shell: &str, given: &[&str]) -> String {
-        let lines = lines(shell, given.iter().map(OsString::from).collect());
+    fn offered(shell: &str, arguments: &[&str]) -> String {
+        let lines = lines(shell, arguments.iter().map(OsString::from).collect());
         lines.lines().map(|line| format!("{} ", line.split('\t').next().unwrap_or_default())).collect()
     }
 
     #[test]
     fn words_are_those_that_may_stand_there() {
-        for (given, expected) in [
+        for (arguments, expected) in [
             (&["kloop", "appl"][..], "apply "),
             (&["kloop", "get", "deploy"], "deployments "),
             (&["kloop", "get", "pods,job"], "pods,jobs "),
@@ -171,7 +171,7 @@ mod tests {
             (&["kloop"], ""),
             (&[], ""),
         ] {
-            assert_eq!(offered("fish", given), expected, "{given:?}");
+            assert_eq!(offered("fish", arguments), expected, "{arguments:?}");
         }
     }
 

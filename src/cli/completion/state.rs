@@ -120,8 +120,8 @@ impl CompletionState {
     }
 
     fn namespace(&self) -> String {
-        let asked = self.namespace.clone().filter(|name| !name.is_empty());
-        asked.unwrap_or_else(|| default_namespace(&state_path(self.path.as_ref())))
+        let requested = self.namespace.clone().filter(|name| !name.is_empty());
+        requested.unwrap_or_else(|| default_namespace(&state_path(self.path.as_ref())))
     }
 
     fn open(&self) -> Option<Api> {

@@ -35,15 +35,15 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     }
     if dry_run == DryRun::Client {
         for (place, _, kind, object) in ready {
-            let told = args.make.change.print_change(context, kind, &object, "created", dry_run);
-            refused.extend(told.err().map(|failure| (place, failure)));
+            let result = args.make.change.print_change(context, kind, &object, "created", dry_run);
+            refused.extend(result.err().map(|failure| (place, failure)));
         }
     } else {
         let write = |txn: &mut dyn Transaction, (_, _, kind, object): &(_, _, &'static Kind, _)| {
             create(txn, kind, object, &options)
         };
         let ended = context.write_each(options.dry_run, ready, write, |context, (place, manifest, kind, _), done| {
-            let told = match done {
+            let result = match done {
                 Ok(done) => {
                     context.warn(&done.warnings);
                     needs_plane = needs_plane.or(Some(kind).filter(|kind| control_plane::is_needed_for(kind)));
@@ -51,7 +51,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
                 }
                 Err(status) => Err(manifest.refusal("creating", status)),
             };
-            refused.extend(told.err().map(|failure| (place, failure)));
+            refused.extend(result.err().map(|failure| (place, failure)));
         });
         failures.extend(ended.err());
         if let Some(kind) = needs_plane {

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn ports_are_read_and_refused_as_kubectl_does() {
         let charset = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
-        let told = |text: &str| match port(text) {
+        let result = |text: &str| match port(text) {
             Ok(port) => port["targetPort"].to_string(),
             Err(failure) => failure.to_string().replace("error: ", ""),
         };
@@ -158,7 +158,7 @@ mod tests {
             ("a:80", "strconv.ParseUint: parsing \"a\": invalid syntax"),
             (":80", "strconv.ParseUint: parsing \"\": invalid syntax"),
         ] {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(result(text), expected, "{text}");
         }
     }
 }

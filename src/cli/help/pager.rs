@@ -12,8 +12,8 @@ pub fn show(text: &str) -> bool {
     if !std::io::stdout().is_terminal() {
         return false;
     }
-    let asked = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
-    run(asked.as_deref().unwrap_or(DEFAULT), text)
+    let requested = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
+    run(requested.as_deref().unwrap_or(DEFAULT), text)
 }
 
 /// Runs a pager's command line in a shell, with `text` as input. The shell's exit codes above 125

@@ -92,8 +92,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
                    --filesystem, --build and --watch is required";
         return Err(Failure::Usage("image set".into(), why.into()));
     }
-    let (name, known) = args.place(context)?;
-    if let Some(object) = known {
+    let (name, existing) = args.place(context)?;
+    if let Some(object) = existing {
         let target = Target { kind: &KIND, object };
         let reply = change(context, &target, dry_run, |object| {
             args.fill(object, &fields);
@@ -120,10 +120,10 @@ impl Args {
         let names = self.name.clone().map_or_else(|| names_of(&self.pattern), |name| vec![name]);
         for name in names {
             let key = Key::new(KIND.resource, "", &name);
-            let known = context.read_view(|txn| Ok(crate::apiserver::read::get(txn, &key).ok()))?;
+            let existing = context.read_view(|txn| Ok(crate::apiserver::read::get(txn, &key).ok()))?;
             let is_free = |object: &Object| object.items(&["spec", "patterns"]).contains(&json!(self.pattern));
-            if self.name.is_some() || known.as_ref().is_none_or(is_free) {
-                return Ok((name, known));
+            if self.name.is_some() || existing.as_ref().is_none_or(is_free) {
+                return Ok((name, existing));
             }
         }
         Err(Failure::plain(format!(
@@ -189,7 +189,7 @@ impl Args {
 
     fn fill(&self, object: &mut Object, fields: &[(&str, Value)]) {
         let patterns = object.items(&["spec", "patterns"]).to_vec();
-        if !patterns.iter().any(|known| known == &self.pattern) {
+        if !patterns.iter().any(|existing| existing == &self.pattern) {
             object.set(&["spec", "patterns"], [patterns, vec![json!(self.pattern)]].concat());
         }
         for (field, value) in fields {
@@ -225,8 +225,8 @@ fn set_variables(object: &mut Object, variables: &Map<String, Value>) {
     let mut env = object.items(&["spec", "env"]).to_vec();
     for (name, value) in variables {
         let new = json!({"name": name, "value": value});
-        match env.iter_mut().find(|known| known["name"] == **name) {
-            Some(known) => *known = new,
+        match env.iter_mut().find(|existing| existing["name"] == **name) {
+            Some(existing) => *existing = new,
             None => env.push(new),
         }
     }

@@ -169,9 +169,9 @@ fn pods_of(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<V
     let wrong = |error: &dyn std::fmt::Display| Failure::plain(error.to_string());
     let labels = args.pod_selector.as_deref().map(Selector::parse).transpose().map_err(|error| wrong(&error))?;
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
-    let wanted = ListSelection { labels, fields: Some(fields) };
+    let selection = ListSelection { labels, fields: Some(fields) };
     let pods = &kinds::pod::KIND;
-    context.read_view(|txn| read::list(txn, pods, None, &wanted))
+    context.read_view(|txn| read::list(txn, pods, None, &selection))
 }
 
 /// Pods to evict, with warnings and errors.

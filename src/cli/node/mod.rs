@@ -80,8 +80,8 @@ fn find(
         }
         ([], Some(selector)) => {
             let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
-            let wanted = ListSelection { labels: Some(labels), fields: None };
-            let nodes = context.read_view(|txn| read::list(txn, kind, None, &wanted))?;
+            let selection = ListSelection { labels: Some(labels), fields: None };
+            let nodes = context.read_view(|txn| read::list(txn, kind, None, &selection))?;
             return Ok((nodes.into_iter().map(|object| Target { kind, object }).collect(), Vec::new()));
         }
         _ => {}

@@ -100,8 +100,8 @@ fn kill(context: &mut CommandContext, node: &str) -> CliResult<usize> {
     let wrong = |error: &dyn std::fmt::Display| Failure::from(Status::new(Reason::BadRequest, error.to_string()));
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
     let kind = &kinds::pod::KIND;
-    let wanted = ListSelection { labels: None, fields: Some(fields) };
-    let pods = context.read_view(|txn| read::list(txn, kind, None, &wanted))?;
+    let selection = ListSelection { labels: None, fields: Some(fields) };
+    let pods = context.read_view(|txn| read::list(txn, kind, None, &selection))?;
     let home = context.api()?.store().home().to_owned();
     let holders = pods.iter().filter_map(|pod| folder::holder(&folder::pod(&home, pod.local_uid())));
     Ok(holders.map(reap_dead_shim::end_shim).count())

@@ -162,17 +162,17 @@ fn edit(node: &mut Object, changes: &TaintChanges, overwrite: bool) -> CliResult
             return Err(Failure::plain(format!("taint \"{}{effect}\" not found", removed.key)));
         }
     }
-    let mut taken: Vec<&str> = Vec::new();
+    let mut conflicts: Vec<&str> = Vec::new();
     for new in &changes.add {
-        if taints.iter().any(|taint| new.covers(taint)) && !taken.contains(&new.key.as_str()) {
-            taken.push(&new.key);
+        if taints.iter().any(|taint| new.covers(taint)) && !conflicts.contains(&new.key.as_str()) {
+            conflicts.push(&new.key);
         }
     }
-    if !overwrite && !taken.is_empty() {
+    if !overwrite && !conflicts.is_empty() {
         return Err(Failure::plain(format!(
             "node {} already has {} taint(s) with same effect(s) and --overwrite is false",
             node.name(),
-            taken.join(", ")
+            conflicts.join(", ")
         )));
     }
     let kept = taints.iter().filter(|taint| !changes.add.iter().any(|new| new.covers(taint))).cloned();

@@ -147,11 +147,11 @@ mod tests {
         let pod = Object(json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"ports": [
             {"name": "http", "containerPort": 8080}, {"name": "talk", "containerPort": 9000, "protocol": "UDP"},
         ]}]}}));
-        let meant = TargetPorts { service, pod: &pod };
+        let ports = TargetPorts { service, pod: &pod };
         let read = || {
             let words = words(word)?;
-            meant.check_protocol(words.remote)?;
-            pair(&meant.numbers(&words)?)
+            ports.check_protocol(words.remote)?;
+            pair(&ports.numbers(&words)?)
         };
         read().map(|pair| (pair.local, pair.remote)).map_err(|failure| failure.to_string().replace("error: ", ""))
     }

@@ -137,11 +137,11 @@ fn deployment(object: &Object, revision: i64) -> CliResult<RolloutStage> {
     if conditions.iter().any(timed_out) {
         return Err(Failure::plain(format!("deployment {name:?} exceeded its progress deadline")));
     }
-    let (wanted, updated) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "updatedReplicas"));
+    let (desired, updated) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "updatedReplicas"));
     let (all, available) = (status(object, "replicas"), status(object, "availableReplicas"));
     let head = format!("Waiting for deployment {name:?} rollout to finish:");
-    if updated < wanted {
-        return waiting(format!("{head} {updated} out of {wanted} new replicas have been updated..."));
+    if updated < desired {
+        return waiting(format!("{head} {updated} out of {desired} new replicas have been updated..."));
     }
     if all > updated {
         return waiting(format!("{head} {} old replicas are pending termination...", all - updated));
@@ -157,14 +157,14 @@ fn daemon_set(object: &Object) -> CliResult<RolloutStage> {
         return waiting("Waiting for daemon set spec update to be observed...");
     }
     let name = object.name();
-    let (wanted, updated) = (status(object, "desiredNumberScheduled"), status(object, "updatedNumberScheduled"));
+    let (desired, updated) = (status(object, "desiredNumberScheduled"), status(object, "updatedNumberScheduled"));
     let available = status(object, "numberAvailable");
     let head = format!("Waiting for daemon set {name:?} rollout to finish:");
-    if updated < wanted {
-        return waiting(format!("{head} {updated} out of {wanted} new pods have been updated..."));
+    if updated < desired {
+        return waiting(format!("{head} {updated} out of {desired} new pods have been updated..."));
     }
-    if available < wanted {
-        return waiting(format!("{head} {available} of {wanted} updated pods are available..."));
+    if available < desired {
+        return waiting(format!("{head} {available} of {desired} updated pods are available..."));
     }
     done(format!("daemon set {name:?} successfully rolled out"))
 }
@@ -174,17 +174,17 @@ fn stateful_set(object: &Object) -> CliResult<RolloutStage> {
     if observed == 0 || object.generation() > observed {
         return waiting("Waiting for statefulset spec update to be observed...");
     }
-    let (wanted, ready) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "readyReplicas"));
-    if ready < wanted {
-        return waiting(format!("Waiting for {} pods to be ready...", wanted - ready));
+    let (desired, ready) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "readyReplicas"));
+    if ready < desired {
+        return waiting(format!("Waiting for {} pods to be ready...", desired - ready));
     }
     let updated = status(object, "updatedReplicas");
     if let Some(rolling) = object.value_at(&["spec", "updateStrategy", "rollingUpdate"]) {
         let partition = rolling["partition"].as_i64().unwrap_or(0);
-        if updated < wanted - partition {
+        if updated < desired - partition {
             return waiting(format!(
                 "Waiting for partitioned roll out to finish: {updated} out of {} new pods have been updated...",
-                wanted - partition
+                desired - partition
             ));
         }
         return done(format!("partitioned roll out complete: {updated} new pods have been updated..."));

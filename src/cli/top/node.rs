@@ -114,8 +114,8 @@ fn requested_nodes(args: &Args, context: &mut CommandContext) -> CliResult<Vec<O
     let kind = &kinds::node::KIND;
     let Some(name) = args.names.first() else {
         let select = SelectFlags { selector: args.selector.clone(), ..SelectFlags::default() };
-        let wanted: ListSelection = targets::list_selection(&select, kind)?;
-        return context.read_view(|txn| read::list(txn, kind, None, &wanted));
+        let selection: ListSelection = targets::list_selection(&select, kind)?;
+        return context.read_view(|txn| read::list(txn, kind, None, &selection));
     };
     let name = name.strip_prefix("node/").or(name.strip_prefix("nodes/")).unwrap_or(name);
     let key = Key::new(kind.resource, "", name);

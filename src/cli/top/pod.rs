@@ -92,9 +92,9 @@ fn requested_pods(args: &Args, named: Option<&str>, context: &mut CommandContext
     let kind = &kinds::pod::KIND;
     let namespace = context.namespace().to_owned();
     let Some(name) = named else {
-        let wanted: ListSelection = targets::list_selection(&args.select, kind)?;
+        let selection: ListSelection = targets::list_selection(&args.select, kind)?;
         let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-        return context.read_view(|txn| read::list(txn, kind, namespace, &wanted));
+        return context.read_view(|txn| read::list(txn, kind, namespace, &selection));
     };
     let key = Key::new(kind.resource, &namespace, name);
     let unmeasured =
