@@ -83,7 +83,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return last_applied::run(verb, context);
     }
     args.files.required()?;
-    context.may_be_new();
+    context.allow_new_cluster();
     if args.follow.watch { follow::run(&args, context) } else { apply_once(&args, context, false).map(drop) }
 }
 

@@ -43,7 +43,7 @@ pub struct CommandContext {
     /// An empty cluster in memory, in place of a cluster that does not exist yet.
     placeholder: Option<Api>,
     /// Whether the verb creates the cluster, even in a folder that does not exist.
-    may_be_new: bool,
+    allow_new_cluster: bool,
     /// Number of objects printed so far.
     pub printed: usize,
     /// The prefix of warnings, coloured if standard error is a terminal.
@@ -70,7 +70,7 @@ impl CommandContext {
             manager: FieldManager { name: "kubectl".to_owned(), subresource: "" },
             api: None,
             placeholder: None,
-            may_be_new: false,
+            allow_new_cluster: false,
             printed: 0,
             warning,
             warned: Vec::new(),
@@ -144,8 +144,8 @@ impl CommandContext {
     }
 
     /// Lets the verb create the cluster, even in a folder that does not exist.
-    pub fn may_be_new(&mut self) {
-        self.may_be_new = true;
+    pub fn allow_new_cluster(&mut self) {
+        self.allow_new_cluster = true;
     }
 
     /// Makes independent writes and passes each outcome to `report`. Several writes share a
@@ -214,7 +214,7 @@ impl CommandContext {
         }
         let path = self.state();
         let folder = std::path::absolute(&path).ok().and_then(|path| path.parent().map(Path::to_owned));
-        if !self.may_be_new && path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
+        if !self.allow_new_cluster && path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
             return Err(OpenError::Absent { path }.into());
         }
         Ok(self.placeholder()?.read_view(look)?)
@@ -285,7 +285,7 @@ impl CommandContext {
         ExitCode::from(failure.code())
     }
 
-    /// Does the API's background work after the command has printed its result.
+    /// Compacts the log of changes now and then, after the command has printed its result.
     pub fn tidy(&mut self) {
         self.api.iter_mut().for_each(Api::tidy);
     }

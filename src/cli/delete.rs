@@ -228,7 +228,7 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
         for manifest in manifests {
             let located = targets::named(context, &manifest).and_then(|(kind, key)| {
                 let object = context.read_view(|txn| read::exact(txn, &key));
-                let object = object.map_err(|failure| in_file(failure, &manifest.source))?;
+                let object = object.map_err(|failure| with_source(failure, &manifest.source))?;
                 Ok((Target { kind, object }, Some(manifest.source.clone())))
             });
             match located {
@@ -255,7 +255,7 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
     Ok((found, failures))
 }
 
-fn in_file(failure: Failure, source: &str) -> Failure {
+fn with_source(failure: Failure, source: &str) -> Failure {
     match failure {
         Failure::Api { status, .. } => Failure::doing(status, format!("error when deleting {source:?}")),
         other => other,

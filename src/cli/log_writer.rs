@@ -34,7 +34,7 @@ pub struct LogWriter {
 
 impl LogWriter {
     /// The writer to standard output; `None` if no thread can be started.
-    pub fn of_stdout() -> Option<&'static LogWriter> {
+    pub fn for_stdout() -> Option<&'static LogWriter> {
         static SINK: OnceLock<Option<LogWriter>> = OnceLock::new();
         let start = || LogWriter::start(File::from(rustix::io::dup(rustix::stdio::stdout()).ok()?)).ok();
         SINK.get_or_init(start).as_ref()

@@ -169,7 +169,7 @@ const STANDBY: Duration = Duration::from_millis(200);
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let outcome = run_plane(args, context);
-    LogWriter::of_stdout().into_iter().for_each(LogWriter::flush);
+    LogWriter::for_stdout().into_iter().for_each(LogWriter::flush);
     outcome
 }
 
@@ -358,7 +358,7 @@ fn end(
     match ending {
         RunEnd::Unmet(unmet) => Err(not_converged(args, &unmet)),
         RunEnd::Converged if !args.quiet => {
-            LogWriter::of_stdout().into_iter().for_each(LogWriter::flush);
+            LogWriter::for_stdout().into_iter().for_each(LogWriter::flush);
             context.print_line("converged")
         }
         _ => Ok(()),
@@ -381,7 +381,7 @@ fn log_sink(quiet: bool, verbose: bool) -> impl FnMut(&LogLine) {
 
 /// Queues a line of the log without blocking.
 fn log(line: String) {
-    if let Some(sink) = LogWriter::of_stdout() {
+    if let Some(sink) = LogWriter::for_stdout() {
         sink.write(line);
     }
 }

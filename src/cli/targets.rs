@@ -311,7 +311,7 @@ fn find_in_files(
     let mut found = Vec::new();
     for manifest in manifests {
         let located = match scope.local {
-            true => in_text(context.kinds(), &manifest, scope.typed),
+            true => target_from_manifest(context.kinds(), &manifest, scope.typed),
             false => named(context, &manifest).and_then(|(kind, key)| {
                 let object = context.read_view(|txn| read::get(txn, &key))?;
                 Ok(Target { kind, object })
@@ -326,7 +326,7 @@ fn find_in_files(
 }
 
 /// Returns a manifest's object as written. Its kind may be unknown to the cluster.
-fn in_text(kinds: &KindRegistry, manifest: &Manifest, typed: bool) -> CliResult<Target> {
+fn target_from_manifest(kinds: &KindRegistry, manifest: &Manifest, typed: bool) -> CliResult<Target> {
     let object = manifest.object.clone();
     let is_named = !object.api_version().is_empty() && !object.kind().is_empty();
     let kind = match kinds.by_kind(object.api_version(), object.kind()) {

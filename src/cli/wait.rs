@@ -195,7 +195,7 @@ struct WaitState<'a> {
 impl WaitState<'_> {
     fn run(&self, context: &mut CommandContext, condition: &Condition) -> CliResult {
         let (found, failures) = match condition {
-            Condition::Create => (self.created(context)?, Vec::new()),
+            Condition::Create => (self.wait_for_creation(context)?, Vec::new()),
             _ => self.find(context)?,
         };
         let missing =
@@ -229,7 +229,7 @@ impl WaitState<'_> {
     }
 
     /// Returns the objects once all of them exist.
-    fn created(&self, context: &mut CommandContext) -> CliResult<Vec<Target>> {
+    fn wait_for_creation(&self, context: &mut CommandContext) -> CliResult<Vec<Target>> {
         if let Targets::Lists(kinds) = targets::parse(context.kinds(), &self.args.which.words)?
             && kinds.is_empty()
             && self.args.which.files.is_empty()

@@ -220,7 +220,8 @@ fn unreported_exits(world: &World, store: &Store) -> HashMap<Str, UnreportedExit
     world.list("pods").filter(has_status_running).filter_map(find_unreported).collect()
 }
 
-/// Adds a line for containers that their CPU limits throttle heavily. Measures this for [`THROTTLING_WINDOW`].
+/// Adds a line for containers that their CPU limits throttle heavily. Measures this for
+/// [`THROTTLING_WINDOW`].
 fn with_throttling(mut answer: CauseChain, store: &Store) -> CauseChain {
     let measure = |limited: &CpuLimitedContainer| {
         let samples = usage::of_pod(store.home(), &limited.pod_uid);
@@ -327,7 +328,7 @@ fn in_use(line: &str) -> Option<Option<u16>> {
     Some(numbers.rfind(|port| ![0, 48, 98].contains(port)))
 }
 
-/// Adds the last log lines of failed containers.
+/// Adds the last log lines to the links that name a container's log.
 fn with_logs(mut answer: CauseChain, store: &Store) -> CauseChain {
     for link in &mut answer.links {
         let Some((uid, container)) = &link.log else { continue };

@@ -34,7 +34,7 @@ fn change(
         if FIXED.contains(&first.kind.as_str()) {
             continue;
         }
-        for field in fields.iter().filter(|field| field.is_of(&first)) {
+        for field in fields.iter().filter(|field| field.applies_to(&first)) {
             if field.path == NAME {
                 keep(resource);
                 resource.rename(&changed(resource.object.name()));

@@ -30,14 +30,14 @@ impl BuiltinField {
     }
 
     /// Whether objects like this one have the field.
-    pub fn is_of(&self, object: &Object) -> bool {
+    pub fn applies_to(&self, object: &Object) -> bool {
         let group = object.api_version().rsplit_once('/').map_or("", |(group, _)| group);
         (self.kind.is_empty() || self.kind == object.kind()) && (self.group.is_empty() || self.group == group)
     }
 
     /// Calls `change` on each of the field's values in an object.
     pub fn for_each_value(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
-        if self.is_of(object) {
+        if self.applies_to(object) {
             visit_path(&mut object.0, &names(self.path), self.create, change);
         }
     }
@@ -45,19 +45,19 @@ impl BuiltinField {
 
 impl FieldSpec {
     /// A field of all kinds.
-    pub fn of_all(path: &str) -> FieldSpec {
+    pub fn for_all_kinds(path: &str) -> FieldSpec {
         FieldSpec { path: path.to_owned(), create: true, ..FieldSpec::default() }
     }
 
     /// Whether objects with this identity have the field.
-    pub fn is_of(&self, id: &ResourceId) -> bool {
+    pub fn applies_to(&self, id: &ResourceId) -> bool {
         let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
         fits(&self.group, &id.group) && fits(&self.version, &id.version) && fits(&self.kind, &id.kind)
     }
 
     /// Calls `change` on each of the field's values in an object.
     pub fn for_each_value(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
-        if self.is_of(&ResourceId::from_object(object)) {
+        if self.applies_to(&ResourceId::from_object(object)) {
             visit_path(&mut object.0, &names(&self.path), self.create, change);
         }
     }

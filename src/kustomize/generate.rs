@@ -39,7 +39,7 @@ pub fn add(
     let mut made = BuildResource::new(object(files, root, make, generator, general)?, origin);
     made.hashed = !(generator.options.disable_name_suffix_hash || general.disable_name_suffix_hash);
     let id = made.id();
-    let matches = resources.all_of(&id);
+    let matches = resources.indexes_of(&id);
     match (generator.behavior.as_str(), &matches[..]) {
         ("merge" | "replace", []) => Err(format!("id {id} does not exist; cannot merge or replace")),
         (behavior @ ("merge" | "replace"), [at]) => {

@@ -293,14 +293,14 @@ impl<'f> Layer<'f> {
             let field = format!("patches[{at}]");
             let found = patch::apply(resources, files, root, entry).map_err(|why| self.with_hint(why, &field))?;
             if !found && !entry.options.allow_no_target_match {
-                warnings.push(self.unmatched(&field, entry.target.as_ref()));
+                warnings.push(self.unmatched_warning(&field, entry.target.as_ref()));
             }
         }
         if !file.namespace.is_empty() {
             let how = NamespaceOptions { fields: &rules.namespace, ..NamespaceOptions::default() };
             namespace::set(resources, &file.namespace, &how).map_err(|why| self.with_hint(why, "namespace"))?;
         }
-        let named = |more: &[FieldSpec]| [&[FieldSpec::of_all(affix::NAME)], more].concat();
+        let named = |more: &[FieldSpec]| [&[FieldSpec::for_all_kinds(affix::NAME)], more].concat();
         affix::add_prefix(&mut resources.0, &file.name_prefix, &named(&rules.name_prefix));
         affix::add_suffix(&mut resources.0, &file.name_suffix, &named(&rules.name_suffix));
         file.labels.iter().for_each(|label| labels::add(&mut resources.0, label, &rules));
@@ -310,7 +310,7 @@ impl<'f> Layer<'f> {
             let field = format!("patchesJson6902[{at}]");
             let found = patch::apply_json(resources, files, root, entry).map_err(|why| self.with_hint(why, &field))?;
             if !found {
-                warnings.push(self.unmatched(&field, entry.target.as_ref()));
+                warnings.push(self.unmatched_warning(&field, entry.target.as_ref()));
             }
         }
         for (at, wanted) in file.replicas.iter().enumerate() {
@@ -345,8 +345,8 @@ impl<'f> Layer<'f> {
     }
 
     /// Returns the warning about a patch whose target matches no object.
-    fn unmatched(&self, field: &str, target: Option<&ResourceSelector>) -> String {
-        let target = target.map(described).unwrap_or_default();
+    fn unmatched_warning(&self, field: &str, target: Option<&ResourceSelector>) -> String {
+        let target = target.map(describe_target).unwrap_or_default();
         format!("Warning: {}: the patch changes nothing: no object matches {target}", self.place(field))
     }
 
@@ -363,7 +363,7 @@ impl<'f> Layer<'f> {
 }
 
 /// Describes a target in words.
-fn described(target: &ResourceSelector) -> String {
+fn describe_target(target: &ResourceSelector) -> String {
     let parts = [
         ("group", &target.group),
         ("version", &target.version),

@@ -58,7 +58,7 @@ pub fn set(resources: &mut BuildResources, namespace: &str, options: &NamespaceO
             .iter()
             .filter(|field| field.path != OWN)
             .for_each(|field| field.for_each_value(&mut resource.object, &mut put));
-        set_subjects(&mut resource.object, options.subjects, &mut put);
+        set_subject_namespaces(&mut resource.object, options.subjects, &mut put);
         let id = resource.id();
         let same = resources.0.iter().filter(|other| other.object.name() == id.name && other.id().is_same(&id));
         if same.count() > 1 {
@@ -69,7 +69,7 @@ pub fn set(resources: &mut BuildResources, namespace: &str, options: &NamespaceO
 }
 
 /// Sets the namespace of a binding's ServiceAccount subjects, as selected by `subjects`.
-fn set_subjects(object: &mut Object, subjects: &str, put: &mut dyn FnMut(&mut Value)) {
+fn set_subject_namespaces(object: &mut Object, subjects: &str, put: &mut dyn FnMut(&mut Value)) {
     if !["RoleBinding", "ClusterRoleBinding"].contains(&object.kind()) || subjects == "none" {
         return;
     }

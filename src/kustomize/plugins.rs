@@ -71,7 +71,7 @@ pub fn transform(
         "PrefixTransformer" => affix::add_prefix(all, &plugin.prefix, fields),
         "SuffixTransformer" => affix::add_suffix(all, &plugin.suffix, fields),
         "PrefixSuffixTransformer" => {
-            let names = [FieldSpec::of_all(NAME)];
+            let names = [FieldSpec::for_all_kinds(NAME)];
             let fields = if fields.is_empty() { &names } else { fields };
             affix::add_prefix(all, &plugin.prefix, fields);
             affix::add_suffix(all, &plugin.suffix, fields);

@@ -22,11 +22,11 @@ pub fn set(resources: &mut [BuildResource], entry: &ReplicasEntry, more: &[Field
             continue;
         }
         for field in &FIELDS {
-            found |= field.is_of(&resource.object);
+            found |= field.applies_to(&resource.object);
             field.for_each_value(&mut resource.object, &mut |value| *value = entry.count.into());
         }
         for field in more {
-            found |= field.is_of(&resource.id());
+            found |= field.applies_to(&resource.id());
             field.for_each_value(&mut resource.object, &mut |value| *value = entry.count.into());
         }
     }

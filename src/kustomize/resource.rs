@@ -118,13 +118,13 @@ impl BuildResources {
     }
 
     /// Returns the indexes of all objects with this current or former identity.
-    pub fn all_of(&self, id: &ResourceId) -> Vec<usize> {
+    pub fn indexes_of(&self, id: &ResourceId) -> Vec<usize> {
         (0..self.0.len()).filter(|at| self.0[*at].had_id(id)).collect()
     }
 
     /// Returns the index of the only object with this current or former identity, for a patch.
     pub fn find_single(&self, id: &ResourceId) -> BuildResult<usize> {
-        let why = match self.all_of(id)[..] {
+        let why = match self.indexes_of(id)[..] {
             [only] => return Ok(only),
             [] => "no matches for Id",
             _ => "multiple matches for Id",

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_ordered_by_type() {
+    fn values_are_sorted() {
         let cases = [
             (vec![json!("web-10"), json!("web-2"), json!("web-1")], vec![2, 1, 0]),
             (vec![json!(3), json!(1), json!(2)], vec![1, 2, 0]),

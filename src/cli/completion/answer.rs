@@ -59,7 +59,7 @@ fn words(line: Vec<OsString>) -> Vec<(String, Option<String>)> {
     let Some(index) = line.len().checked_sub(1).filter(|index| *index > 0) else { return Vec::new() };
     let before = &line[..index];
     let is_new = line[index].is_empty();
-    let mut command = ask_state(grammar::command(), before);
+    let mut command = add_completers(grammar::command(), before);
     let folder = std::env::current_dir().ok();
     let found = complete(&mut command, line, index, folder.as_deref()).unwrap_or_default();
     let text = |help: &StyledStr| help.to_string().lines().next().unwrap_or_default().to_owned();
@@ -82,7 +82,7 @@ fn is_plain(word: &str) -> bool {
 
 /// Adds completers to the command line's grammar. They read the state that the preceding words
 /// name.
-fn ask_state(command: Command, before: &[OsString]) -> Command {
+fn add_completers(command: Command, before: &[OsString]) -> Command {
     let matches = command.clone().ignore_errors(true).try_get_matches_from(before).ok();
     let (mut path, mut last) = (String::new(), matches.as_ref());
     while let Some((verb, inner)) = last.and_then(ArgMatches::subcommand) {
@@ -102,13 +102,14 @@ fn ask_state(command: Command, before: &[OsString]) -> Command {
 
 /// Returns the completer for an argument of a verb; `None` for free text.
 fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option<ArgValueCompleter> {
-    let listed =
-        |list: Vec<String>| Some(ArgValueCompleter::new(move |word: &OsStr| offer(word, list.iter().cloned())));
+    let listed = |list: Vec<String>| {
+        Some(ArgValueCompleter::new(move |word: &OsStr| matching_candidates(word, list.iter().cloned())))
+    };
     let texts = |list: &[&str]| listed(list.iter().map(|text| (*text).to_owned()).collect());
     let state = Arc::clone(state);
     let ask = |ask: fn(&CompletionState, &str) -> Vec<String>| {
         Some(ArgValueCompleter::new(move |word: &OsStr| {
-            offer(word, ask(&state, word.to_str().unwrap_or_default()).into_iter())
+            matching_candidates(word, ask(&state, word.to_str().unwrap_or_default()).into_iter())
         }))
     };
     match (argument, verb.split(' ').next().unwrap_or_default()) {
@@ -140,7 +141,7 @@ fn help_words() -> Vec<String> {
     verbs.into_iter().chain(help::topics::ALL.iter().map(|topic| topic.name.to_owned())).collect()
 }
 
-fn offer(word: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
+fn matching_candidates(word: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
     let Some(word) = word.to_str() else { return Vec::new() };
     all.filter(|candidate| candidate.starts_with(word)).map(CompletionCandidate::new).collect()
 }

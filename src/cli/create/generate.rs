@@ -74,7 +74,7 @@ impl CreateFlags {
 
     fn commit(&self, context: &mut CommandContext, mut object: Object, dry_run: DryRun) -> CliResult<Object> {
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(object) };
-        // As in kubectl, a printed manifest has a namespace only if `--namespace` is given.
+        // With `--dry-run=client`, the manifest has a namespace only if `--namespace` is given.
         if kind.namespaced && (dry_run != DryRun::Client || context.globals.namespace.is_some()) {
             object.set(&["metadata", "namespace"], context.namespace());
         }

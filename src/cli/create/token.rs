@@ -1,4 +1,4 @@
-//! `kloop create token`: always refused. kloop's API does not authenticate its clients.
+//! `kloop create token`: always refused. kloop's API does not use tokens of service accounts.
 
 use crate::apiserver::read;
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -29,5 +29,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         Failure::Api { status, .. } => Failure::plain(format!("failed to create token: {status}")),
         failure => failure,
     })?;
-    Err(Failure::plain("failed to create token: kloop issues no tokens, because its API does not authenticate clients"))
+    Err(Failure::plain(
+        "failed to create token: kloop issues no tokens, because its API does not use tokens of service accounts",
+    ))
 }

@@ -40,7 +40,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     {
         return Err(Failure::plain(format!("couldn't parse image name {:?}: {why}", args.image)));
     }
-    context.may_be_new();
+    context.allow_new_cluster();
     let objects = context.read_view(|txn| read::list(txn, &KIND, None, &ListSelection::default()))?;
     let object = image::best_match(objects.iter(), &args.image);
     let environment = Environment::of_this_process();

@@ -81,7 +81,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    context.may_be_new();
+    context.allow_new_cluster();
     let dry_run = args.change.dry_run(context)?;
     if let Err(why) = pattern::parse(&args.pattern) {
         return Err(Failure::plain(format!("invalid pattern {:?}: {why}", args.pattern)));
