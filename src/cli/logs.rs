@@ -276,8 +276,8 @@ fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
 
 /// Returns `[pod/web/main] ` if a prefix is requested.
 fn prefix(args: &Args, request: &LogRequest) -> Option<String> {
-    let selection = args.prefix || args.all_pods;
-    selection.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
+    let has_prefix = args.prefix || args.all_pods;
+    has_prefix.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
 }
 
 fn copy(args: &Args, place: &LogSource, request: &LogRequest, options: &LogOptions) -> CliResult {

@@ -187,12 +187,12 @@ fn summary(result: &PreviewResult, now: crate::object::Time) -> String {
 fn value(result: &PreviewResult, steps: &[PlanStep], now: crate::object::Time) -> Value {
     let names = |keys: &[Key]| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
     let seconds = |after: SignedDuration| after.as_millis() as f64 / 1000.0;
-    let shots = steps
+    let steps = steps
         .iter()
         .map(|step| json!({"after": seconds(step.after), "loop": step.by, "about": step.about, "what": step.what}));
     json!({
         "standing": result.standing().word(), "after": seconds(result.stuck.unwrap_or(result.took)),
-        "until": seconds(result.took), "film": shots.collect::<Vec<_>>(),
+        "until": seconds(result.took), "film": steps.collect::<Vec<_>>(),
         "created": names(&result.created), "changed": names(&result.changed), "deleted": names(&result.deleted),
         "besides": result.besides,
         "why": result.answers.iter().map(|answer| why::answer_value(answer, now + result.took)).collect::<Vec<_>>(),
