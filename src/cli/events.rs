@@ -113,7 +113,7 @@ fn for_selector(kinds: &KindRegistry, args: &Args) -> CliResult<Option<FieldSele
 
 fn is_of_type(args: &Args, event: &Object) -> bool {
     let actual = event.text(&["type"]).unwrap_or_default();
-    args.types.is_empty() || args.types.iter().any(|selection| selection.eq_ignore_ascii_case(actual))
+    args.types.is_empty() || args.types.iter().any(|name| name.eq_ignore_ascii_case(actual))
 }
 
 /// Prints each further event as a row, until it is interrupted.
@@ -127,7 +127,7 @@ fn watch(
     mut revision: u64,
 ) -> CliResult {
     let patience = Deadline::new(context, None)?;
-    let watched = WatchSelection { kind, namespace, wanted: &selection };
+    let watched = WatchSelection { kind, namespace, wanted: selection };
     loop {
         let (news, last) = {
             let snapshot = context.api()?.store().read().map_err(|error| Failure::plain(error.to_string()))?;

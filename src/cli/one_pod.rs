@@ -80,9 +80,9 @@ impl SessionOptions {
     /// Chooses the streams: a terminal only if requested together with input, and if standard input
     /// is one.
     pub fn streams(self, context: &mut CommandContext) -> SessionStreams {
-        let selection = self.stdin && self.tty;
-        let terminal = selection && session::is_terminal();
-        if selection && !terminal && !self.quiet {
+        let wants_terminal = self.stdin && self.tty;
+        let terminal = wants_terminal && session::is_terminal();
+        if wants_terminal && !terminal && !self.quiet {
             context.print_notice("Unable to use a TTY - input is not a terminal or the right kind of file");
         }
         SessionStreams { stdin: self.stdin, terminal }
