@@ -132,10 +132,10 @@ fn name(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult<St
         return Ok(name.clone());
     }
     let lists = ["containers", "initContainers", "ephemeralContainers"];
-    let used_names =
+    let is_used =
         |name: &String| lists.iter().any(|list| pod.items(&["spec", list]).iter().any(|one| one["name"] == **name));
     let mut name = names::generate("debugger-", random());
-    while used_names(&name) {
+    while is_used(&name) {
         name = names::generate("debugger-", random());
     }
     if !args.quiet {

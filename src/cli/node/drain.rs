@@ -132,7 +132,7 @@ fn drain(
     timeout: Option<Duration>,
     dry_run: DryRun,
 ) -> CliResult<Vec<String>> {
-    let selection = selection(args, context, node)?;
+    let selection = select_pods(args, context, node)?;
     if !selection.errors.is_empty() {
         return Ok(selection.errors);
     }
@@ -148,7 +148,7 @@ fn drain(
 
 /// Prints the pods that remain on a node that could not be drained.
 fn print_pending(args: &Args, context: &mut CommandContext, node: &str, error: &str) -> CliResult {
-    let remaining = selection(args, context, node)?;
+    let remaining = select_pods(args, context, node)?;
     if !remaining.pods.is_empty() {
         context.print_notice(&format!("There are pending pods in node {node:?} when an error occurred: {error}"));
         remaining.pods.iter().for_each(|pod| context.print_notice(&format!("pod/{}", pod.name())));
@@ -160,7 +160,7 @@ fn print_pending(args: &Args, context: &mut CommandContext, node: &str, error: &
     Ok(())
 }
 
-fn selection(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<DrainSelection> {
+fn select_pods(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<DrainSelection> {
     let pods = pods_of(args, context, node)?;
     DrainSelection::from_pods(args, context, pods)
 }
