@@ -1,4 +1,4 @@
-//! What a verb works with: the global flags, the API, and the output streams.
+//! The environment of a verb: the global flags, the API, and the output streams.
 
 use super::dry_run::DryRun;
 use super::{CliResult, Failure, Globals, context_settings};

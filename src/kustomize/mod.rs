@@ -1,8 +1,8 @@
 //! Builds a kustomization like kustomize v5: files in, objects out.
 //!
 //! Knows: the kustomization file ([`mod@file`]), the layers ([`layer`]), and one file for each
-//! transformation of a layer. Never: reads a file except through [`FileAccess`]; sends an object
-//! anywhere.
+//! transformation of a layer. Never: opens a file itself (callers pass [`FileAccess`]), sends an
+//! object anywhere.
 //! Unsupported fields are refused by name, never ignored. Start reading at [`build`].
 
 mod affix;
