@@ -244,7 +244,7 @@ fn a_port_that_the_machine_has_is_explained() {
         ));
     }
     for (name, told) in [
-        ("alone", "the program itself may listen there twice"),
+        ("alone", "the program itself may bind it twice"),
         ("both", " of container first of pod default/both listens there at 127."),
     ] {
         cluster.until("it is explained", || cluster.run(&["why", &format!("pod/{name}")], "").out.contains(told));
