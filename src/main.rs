@@ -1,4 +1,4 @@
-//! The binary: the shim first, because it has to stay small; everything else is the command line.
+//! The binary. It checks first for the shim, which has to stay small; everything else is the command line.
 
 use std::process::ExitCode;
 

@@ -30,6 +30,6 @@ fn wrong_filter_is_an_error() {
     let cluster = Cluster::new();
     let said = cluster.run_program(cluster.command().env("KLOOP_LOG", "debgu").args(["get", "pods"]), "");
     assert_eq!((said.code, &*said.out), (1, ""));
-    let expected = "error: invalid filter \"debgu\" in KLOOP_LOG: \"debgu\" is no level; write a level";
+    let expected = "error: invalid filter \"debgu\" in KLOOP_LOG: \"debgu\" is not a level; write a level";
     assert!(said.err.starts_with(expected), "{}", said.err);
 }

@@ -1,4 +1,4 @@
-//! `kloop api-resources`: the kinds that the API knows.
+//! `kloop api-resources`: lists the kinds that the API serves.
 
 use super::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;

@@ -1,4 +1,4 @@
-//! `kloop api-versions`: the groups and versions that the API knows.
+//! `kloop api-versions`: lists the groups and versions that the API serves.
 
 use super::{CliResult, CommandContext};
 use std::collections::BTreeSet;

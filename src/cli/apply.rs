@@ -1,4 +1,4 @@
-//! `kloop apply`: makes the state what the manifests say.
+//! `kloop apply`: creates and changes objects so that they match the manifests.
 
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
@@ -83,12 +83,12 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return last_applied::run(verb, context);
     }
     args.files.required()?;
-    context.may_be_new();
+    context.allow_new_cluster();
     if args.follow.watch { follow::run(&args, context) } else { apply_once(&args, context, false).map(drop) }
 }
 
 impl Args {
-    /// Checks conditions that no manifest can change.
+    /// Checks the flags that are independent of the manifests.
     fn check(&self, context: &mut CommandContext) -> CliResult {
         let dry_run = self.change.dry_run(context)?;
         self.server.check(dry_run, self.force)?;
@@ -98,7 +98,8 @@ impl Args {
     }
 }
 
-/// Applies the manifests, and gives what stands there then. When they are applied again, what is as it was is not told.
+/// Applies the manifests and returns the objects as stored. With `again`, unchanged objects are not
+/// printed.
 fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResult<Vec<Object>> {
     let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;
@@ -122,7 +123,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     }
     let (mut applied, mut needs_plane) = (Vec::new(), None);
     let write = |txn: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {
-        let object = sent(manifest, kind, key, validation)?;
+        let object = object_to_send(manifest, kind, key, validation)?;
         if let Some(applier) = &applier {
             return applier.apply(txn, (manifest, kind), &object, &options);
         }
@@ -134,8 +135,8 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         let done = apply::apply(txn, kind, &object, args.overwrite, &options);
         done.map_err(|status| ApplyFailure::Refused { status, object, is_known })
     };
-    let ended = context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
-        let done = done.or_else(|why| why.in_spite_of(args, context, (manifest, kind, &key), &options));
+    let written = context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
+        let done = done.or_else(|failure| failure.recreate_or_report(args, context, (manifest, kind, &key), &options));
         match done.and_then(|done| print_result(args, context, kind, done, (dry_run, again))) {
             Ok(object) => {
                 needs_plane = needs_plane.or(Some(kind).filter(|kind| control_plane::is_needed_for(kind)));
@@ -144,7 +145,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
             Err(failure) => failures.push(failure),
         }
     });
-    failures.extend(ended.err());
+    failures.extend(written.err());
     // Pruning is skipped after a failure, because a manifest that failed may name an object.
     if args.pruning.prune && failures.is_empty() {
         prune::run(args, context, &applied, dry_run)?;
@@ -158,33 +159,33 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         context.print(&text)?;
     }
     if let Some(kind) = needs_plane.filter(|_| !again) {
-        control_plane::tell_hint_for(kind, dry_run, context)?;
+        control_plane::print_hint_for(kind, dry_run, context)?;
     }
     Failure::from_failures(failures).map(|()| applied)
 }
 
-/// A manifest, and what it is about.
+/// A manifest with the kind and the key of its object.
 type LocatedManifest<'a> = (&'a Manifest, &'static Kind, Key);
 
 /// A manifest that was not applied.
 enum ApplyFailure {
-    /// It was not even tried.
+    /// Failed before the request, for example because of a bad manifest.
     Failed(Failure),
-    /// Nothing could be looked up, or kept.
-    Unkept(Status),
+    /// The state could not be read or written.
+    Storage(Status),
     /// The API server refused it.
     Refused {
         status: Status,
-        /// The object as sent.
+        /// The object that was sent.
         object: Object,
-        /// Whether there was one to change.
+        /// Whether the object existed before.
         is_known: bool,
     },
 }
 
 impl From<Status> for ApplyFailure {
     fn from(status: Status) -> ApplyFailure {
-        ApplyFailure::Unkept(status)
+        ApplyFailure::Storage(status)
     }
 }
 
@@ -195,8 +196,9 @@ impl From<Failure> for ApplyFailure {
 }
 
 impl ApplyFailure {
-    /// With `--force`, what cannot be merged is made anew. Otherwise tells of the failure as kubectl does.
-    fn in_spite_of(
+    /// With `--force`, deletes the object and creates it again when a change is impossible.
+    /// Otherwise returns kubectl's error.
+    fn recreate_or_report(
         self,
         args: &Args,
         context: &mut CommandContext,
@@ -205,7 +207,7 @@ impl ApplyFailure {
     ) -> CliResult<Applied> {
         let (status, object, is_known) = match self {
             ApplyFailure::Failed(failure) => return Err(failure),
-            ApplyFailure::Unkept(status) => return Err(manifest.refusal("creating", status)),
+            ApplyFailure::Storage(status) => return Err(manifest.refusal("creating", status)),
             ApplyFailure::Refused { status, object, is_known } => (status, object, is_known),
         };
         let status = if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) {
@@ -225,8 +227,13 @@ impl ApplyFailure {
 }
 
 /// Returns the object to send for a manifest.
-fn sent(manifest: &Manifest, kind: &'static Kind, key: &Key, validation: FieldValidation) -> CliResult<Object> {
-    let object = targets::placed(manifest, kind, key);
+fn object_to_send(
+    manifest: &Manifest,
+    kind: &'static Kind,
+    key: &Key,
+    validation: FieldValidation,
+) -> CliResult<Object> {
+    let object = targets::prepare_object(manifest, kind, key);
     if object.name().is_empty() {
         if let Some(base) = object.text(&["metadata", "generateName"]) {
             return Err(Failure::plain(format!("from {base}: cannot use generate name with apply")));
@@ -240,7 +247,7 @@ fn sent(manifest: &Manifest, kind: &'static Kind, key: &Key, validation: FieldVa
     Ok(object)
 }
 
-/// Says what was done unless objects are printed.
+/// Prints the result of one manifest, unless objects are printed with `--output`.
 fn print_result(
     args: &Args,
     context: &mut CommandContext,
@@ -263,6 +270,6 @@ fn print_result(
 }
 
 fn missing_name(kind: &Kind, manifest: &Manifest, namespace: &str) -> String {
-    let (place, why) = (refused::place(kind, "", namespace), targets::nameless(kind, manifest));
+    let (place, why) = (refused::place(kind, "", namespace), targets::missing_name_error(kind, manifest));
     format!("{place}\nfrom server for: {:?}: {why}", manifest.source)
 }

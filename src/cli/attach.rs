@@ -1,4 +1,4 @@
-//! `kloop attach`: in front of a running container, reading what it writes and typing what it reads; no control plane needs to run.
+//! `kloop attach`: connects the terminal to a running container. This needs no control plane.
 
 use super::one_pod::{SessionFlags, SessionOptions};
 use super::{CliResult, CommandContext, Failure};
@@ -47,7 +47,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
     };
     let (pod, container) = args.session.find(word, "attach", context)?;
-    match join(&pod, &container, args.session.wish(), false, context)? {
+    match attach_session(&pod, &container, args.session.options(), false, context)? {
         AttachResult::Done => Ok(()),
         AttachResult::Missing => {
             Err(Failure::plain(format!("unable to upgrade connection: container not found ({container:?})")))
@@ -58,33 +58,35 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 /// Result of attaching.
 #[derive(PartialEq)]
 pub enum AttachResult {
-    /// The container has ended, or there was nothing more to type.
+    /// The session ended, because the container exited or the input ended.
     Done,
-    /// It did not run any more, or not yet.
+    /// The container does not run.
     Missing,
 }
 
-/// Attaches us to a container, with `replay` from the first of its words on.
-pub fn join(
+/// Attaches to a container. With `replay`, the output starts at the container's first byte.
+pub fn attach_session(
     pod: &Object,
     container: &str,
-    wish: SessionOptions,
+    options: SessionOptions,
     replay: bool,
     context: &mut CommandContext,
 ) -> CliResult<AttachResult> {
     let (spec, is_ephemeral) = find(pod, container);
     let has = |field: &str| spec.is_some_and(|spec| spec[field] == true);
-    if wish.tty && !has("tty") && !wish.quiet {
+    if options.tty && !has("tty") && !options.quiet {
         context.print_notice(&format!("error: Unable to use a TTY - container {container} did not allocate one"));
     }
-    // A container with a terminal is met in one, asked for or not; one that reads nothing is listened to only.
-    let streams = SessionOptions { tty: has("tty"), stdin: wish.stdin && has("stdin"), ..wish }.streams(context);
-    // To a container that was started for this, the end of a file or a pipe is the end of its input, and its output is awaited.
+    // Use a terminal if and only if the container has one. Send input only if the container reads
+    // any.
+    let streams = SessionOptions { tty: has("tty"), stdin: options.stdin && has("stdin"), ..options }.streams(context);
+    // If the container was started for this session, end of input closes its stdin, and the session
+    // waits for the remaining output.
     let types_end = replay && has("tty") && streams.stdin && !streams.terminal;
     let mode = AttachMode { streams, replay, types_end };
     let state = context.api()?.store().home().to_owned();
     let ready = || {
-        if !wish.quiet {
+        if !options.quiet {
             context.print_notice(PROMPT);
         }
     };
@@ -93,23 +95,28 @@ pub fn join(
         SessionEnd::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
         SessionEnd::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
         SessionEnd::Exited(_) | SessionEnd::Detached => {
-            if let Some(how) = how_to_come_back(pod, container, is_ephemeral, streams).filter(|_| !wish.quiet) {
-                context.print_line(&how)?;
+            if let Some(hint) = reattach_hint(pod, container, is_ephemeral, streams).filter(|_| !options.quiet) {
+                context.print_line(&hint)?;
             }
             Ok(AttachResult::Done)
         }
     }
 }
 
-/// Attaches us to a container that we have started, from its first word on. Of one that has ended already only the words are left, and
-/// so it is with one to which there is no way: kubectl says so, and prints its log.
-pub fn meet(pod: &Object, container: &str, wish: SessionOptions, context: &mut CommandContext) -> CliResult {
+/// Attaches to a container that this command started, and shows its output from the start. If the
+/// container has ended, or attaching fails, prints its log, as kubectl does.
+pub fn attach_from_start(
+    pod: &Object,
+    container: &str,
+    options: SessionOptions,
+    context: &mut CommandContext,
+) -> CliResult {
     if has_ended(pod, container) {
         return print_log(pod, container, context);
     }
-    let why = match join(pod, container, wish, true, context) {
+    let why = match attach_session(pod, container, options, true, context) {
         Ok(AttachResult::Done) => return Ok(()),
-        // It has ended since.
+        // The container has ended since its status was read.
         Ok(AttachResult::Missing) => return print_log(pod, container, context),
         Err(Failure::Plain(why)) => why,
         Err(other) => return Err(other),
@@ -121,7 +128,7 @@ pub fn meet(pod: &Object, container: &str, wish: SessionOptions, context: &mut C
     print_log(pod, container, context)
 }
 
-/// Whether status tells that the container has ended for good, or for now.
+/// Whether the container's status is `terminated`.
 fn has_ended(pod: &Object, container: &str) -> bool {
     let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
@@ -138,18 +145,18 @@ fn print_log(pod: &Object, container: &str, context: &mut CommandContext) -> Cli
     Ok(out.flush()?)
 }
 
-/// kubectl's words since 1.34.
+/// kubectl's text since 1.34.
 const PROMPT: &str = "All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.\n\
 If you don't see a command prompt, try pressing enter.";
 
-/// A container's spec, and whether it is an ephemeral one.
+/// Returns a container's spec, and whether the container is ephemeral.
 fn find<'a>(pod: &'a Object, container: &str) -> (Option<&'a Value>, bool) {
-    let of = |list: &str| pod.items(&["spec", list]).iter().find(|one| one["name"] == container);
-    let ephemeral = of("ephemeralContainers");
-    (ephemeral.or_else(|| of("containers")).or_else(|| of("initContainers")), ephemeral.is_some())
+    let find_in = |list: &str| pod.items(&["spec", list]).iter().find(|entry| entry["name"] == container);
+    let ephemeral = find_in("ephemeralContainers");
+    (ephemeral.or_else(|| find_in("containers")).or_else(|| find_in("initContainers")), ephemeral.is_some())
 }
 
-fn how_to_come_back(pod: &Object, container: &str, is_ephemeral: bool, streams: SessionStreams) -> Option<String> {
+fn reattach_hint(pod: &Object, container: &str, is_ephemeral: bool, streams: SessionStreams) -> Option<String> {
     if !streams.terminal || pod.text(&["spec", "restartPolicy"]).unwrap_or("Always") != "Always" {
         return None;
     }

@@ -32,10 +32,10 @@ pub struct Args {
     /// The upper limit for the number of pods that can be set by the autoscaler.
     #[arg(long, required = true, value_name = "N", allow_negative_numbers = true)]
     max: i64,
-    /// Target CPU: a percentage of what is requested ('70%'), or a quantity ('500m').
+    /// Target CPU: a percentage of the CPU request ('70%'), or a quantity ('500m').
     #[arg(long, value_name = "TARGET")]
     cpu: Option<String>,
-    /// Target memory: a percentage of what is requested ('70%'), or a quantity ('64Mi').
+    /// Target memory: a percentage of the memory request ('70%'), or a quantity ('64Mi').
     #[arg(long, value_name = "TARGET")]
     memory: Option<String>,
     /// Deprecated: target CPU as a percentage.

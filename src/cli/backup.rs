@@ -1,4 +1,4 @@
-//! `kloop backup`: the cluster's state as one file, taken while it is in use.
+//! `kloop backup`: copies the cluster's state to one file while the cluster is in use.
 
 use super::{CliResult, CommandContext};
 use crate::apiserver;
@@ -7,8 +7,9 @@ use std::path::PathBuf;
 
 /// Copy the cluster's state to a new file, while it is in use.
 ///
-/// The copy holds every object and the log of changes at one revision, without processes and their files. It can be read where it is
-/// (kloop --state FILE get pods), and can replace a state that was lost or damaged.
+/// The copy contains every object and the log of changes at one revision, without processes and
+/// their files. Use it in place (kloop --state FILE get pods), or to replace a lost or damaged
+/// state file.
 #[derive(clap::Args)]
 #[command(
     override_usage = "FILE",

@@ -1,4 +1,4 @@
-//! Read, change, write back: one object, in one transaction.
+//! Reads an object, changes it and writes it back, in one transaction.
 
 use super::dry_run::DryRun;
 use super::targets::Target;
@@ -8,7 +8,9 @@ use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{FieldValidation, WriteReply, read};
 use crate::object::{Object, Reason, Status};
 
-/// Changes the object as it stands now. kubectl sends a patch for this, so that errors name the options of one. With `--dry-run=client` the copy that was found is changed and nothing is written.
+/// Changes the current version of an object. Errors name kubectl's `PatchOptions`, because kubectl
+/// sends a patch for this. With `--dry-run=client`, changes the copy in `target` and writes
+/// nothing.
 pub fn change(
     context: &mut CommandContext,
     target: &Target,
@@ -29,7 +31,7 @@ pub fn change(
         let mut object = read::get(txn, &key)?;
         if let Err(failure) = edit(&mut object) {
             failed = Some(failure);
-            return Err(Status::new(Reason::BadRequest, "the change was given up"));
+            return Err(Status::new(Reason::BadRequest, "the edit failed"));
         }
         update(txn, target.kind, &object, UpdatePart::Main, &options)
     });

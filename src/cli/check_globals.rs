@@ -1,4 +1,4 @@
-//! Checks the flags that every verb takes: values that no kubectl would take, and names of another cluster than the state file.
+//! Checks the global flags: invalid values, and names of clusters other than the state file.
 
 use super::{CliResult, CommandContext, Failure, Globals, config, context_settings, flags};
 use crate::serve::kubeconfig;
@@ -21,7 +21,7 @@ impl Globals {
     }
 }
 
-/// Refuses values that no kubectl would take, and names of another cluster than the state file; tells which flags have no effect.
+/// Refuses invalid values and names of other clusters, and prints which flags have no effect.
 pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     let globals = context.globals.clone();
     globals.request_timeout()?;
@@ -30,13 +30,13 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     let name = context_settings::context_name(&state);
     let usual = context_settings::usual_name(&state);
     let known = ["", &name, &usual, kubeconfig::NAME];
-    for (what, asked) in [("context", &globals.context), ("cluster", &globals.cluster)] {
-        if let Some(asked) = asked.as_deref().filter(|asked| !known.contains(asked)) {
-            let remedy = format!("\"kloop config rename-context {name} {asked}\" gives it that name");
-            return Err(not_known(&state, what, asked, &name, &format!("leave the flag out, {remedy}")));
+    for (what, name_in_flag) in [("context", &globals.context), ("cluster", &globals.cluster)] {
+        if let Some(name_in_flag) = name_in_flag.as_deref().filter(|name_in_flag| !known.contains(name_in_flag)) {
+            let remedy = format!("\"kloop config rename-context {name} {name_in_flag}\" gives it that name");
+            return Err(not_known(&state, what, name_in_flag, &name, &format!("leave the flag out, {remedy}")));
         }
     }
-    // Some verbs have flags of their own with these names.
+    // Some verbs define their own `--user`.
     let user = globals.user.as_deref().filter(|_| !matches!(verb, "image" | "set" | "create"));
     if let Some(user) = user.filter(|user| !["", config::USER, kubeconfig::NAME].contains(user)) {
         return Err(not_known(&state, "auth info", user, config::USER, "leave the flag out"));
@@ -45,24 +45,22 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
         check_kubeconfig(file, context)?;
     }
     if let Some(server) = globals.server.filter(|server| !server.is_empty()) {
-        context.print_notice(&format!(
-            "hint: no server is asked: {server} is ignored, the cluster is {}",
-            state.display()
-        ));
+        context
+            .print_notice(&format!("hint: --server {server} is ignored: the cluster is the file {}", state.display()));
     }
     Ok(())
 }
 
-/// The error of a name in a kubeconfig that is not this cluster's, with what can be done.
-fn not_known(state: &Path, what: &str, asked: &str, own: &str, remedy: &str) -> Failure {
+/// The error for a context, cluster or user name that is not this cluster's, with a remedy.
+fn not_known(state: &Path, what: &str, name_in_flag: &str, own: &str, remedy: &str) -> Failure {
     let state = state.display();
     Failure::plain(format!(
-        "{what} {asked:?} does not exist\nhint: the cluster is the file {state}, its {what} is {own:?}: {remedy}, or name another \
+        "{what} {name_in_flag:?} does not exist\nhint: the cluster is the file {state}, its {what} is {own:?}: {remedy}, or name another \
          file with --state"
     ))
 }
 
-/// A number; where `-v` is the switch `--verbose`, a boolean.
+/// Accepts a number, or a boolean, because `-v` is a switch for some verbs.
 fn check_level(text: Option<&str>) -> CliResult {
     let is_known = |text: &str| text.parse::<i32>().is_ok() || matches!(text, "true" | "false");
     match text.filter(|text| !is_known(text)) {
@@ -73,7 +71,8 @@ fn check_level(text: Option<&str>) -> CliResult {
     }
 }
 
-/// A file that is not there is refused as kubectl does it; one that `kloop serve` did not write has no effect, which is told.
+/// Refuses a missing kubeconfig file as kubectl does. Prints a hint for a file that `kloop serve`
+/// did not write, because it has no effect.
 fn check_kubeconfig(file: &Path, context: &mut CommandContext) -> CliResult {
     if !file.exists() {
         return Err(Failure::plain(format!("stat {}: no such file or directory", file.display())));
@@ -82,7 +81,7 @@ fn check_kubeconfig(file: &Path, context: &mut CommandContext) -> CliResult {
         let state = context.state();
         let (file, state) = (file.display(), state.display());
         context.print_notice(&format!(
-            "hint: {file} is not read: the cluster is the file {state} (--state names another)"
+            "hint: {file} is not read: the cluster is the file {state} (use --state to name another)"
         ));
     }
     Ok(())
@@ -104,10 +103,10 @@ mod tests {
         for name in ["shop", "kloop", ""] {
             assert_eq!(checked("get", |globals| globals.context = Some(name.into())), Ok(()));
         }
-        let told = checked("get", |globals| globals.context = Some("prod".into())).unwrap_err();
+        let text = checked("get", |globals| globals.context = Some("prod".into())).unwrap_err();
         assert!(
-            told.starts_with("error: context \"prod\" does not exist\nhint: the cluster is the file /nowhere/shop"),
-            "{told}"
+            text.starts_with("error: context \"prod\" does not exist\nhint: the cluster is the file /nowhere/shop"),
+            "{text}"
         );
         assert!(checked("get", |globals| globals.cluster = Some("prod".into())).is_err());
         assert!(checked("get", |globals| globals.user = Some("jane".into())).is_err());
@@ -118,9 +117,9 @@ mod tests {
     fn levels_and_timeouts_are_those_of_kubectl() {
         let level = |text: &str| checked("get", |globals| globals.v = Some(text.into()));
         assert_eq!((level("6"), level("true")), (Ok(()), Ok(())));
-        let told = level("x").unwrap_err();
+        let text = level("x").unwrap_err();
         assert_eq!(
-            told,
+            text,
             "error: invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax"
         );
         let timeout = |text: &str| checked("get", |globals| globals.request_timeout = text.into());
@@ -129,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_that_is_not_there_is_refused() {
-        let told = checked("get", |globals| globals.kubeconfig = Some("/nowhere/config".into()));
-        assert_eq!(told.unwrap_err(), "error: stat /nowhere/config: no such file or directory");
+    fn missing_kubeconfig_is_refused() {
+        let text = checked("get", |globals| globals.kubeconfig = Some("/nowhere/config".into()));
+        assert_eq!(text.unwrap_err(), "error: stat /nowhere/config: no such file or directory");
         assert_eq!(checked("serve", |globals| globals.kubeconfig = Some("/nowhere/config".into())), Ok(()));
     }
 }

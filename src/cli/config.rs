@@ -1,5 +1,5 @@
-//! `kloop config`: what kubectl keeps in a kubeconfig. Here a cluster is a file, and its context is that file and the
-//! namespace that commands on it use when none is asked for; the context is named as the file's folder, until it is renamed.
+//! `kloop config`: contexts. kubectl keeps them in a kubeconfig; a kloop context is a state file
+//! with a default namespace. The context has the name of the file's folder until it is renamed.
 
 use super::flags::PrintFlags;
 use super::{CliResult, CommandContext, Failure, context_settings};
@@ -39,7 +39,7 @@ kloop config current-context")]
 kloop config get-contexts"
 )]
 struct GetContextsArgs {
-    /// Names of contexts; all when there is none.
+    /// Names of contexts; all if none is given.
     contexts: Vec<String>,
     /// When using the default output format, don't print headers.
     #[arg(long)]
@@ -62,7 +62,7 @@ struct RenameContextArgs {
     contexts: Vec<String>,
 }
 
-/// Set the namespace that commands use by default.
+/// Set the namespace that commands use without --namespace.
 #[derive(clap::Args)]
 #[command(
     override_usage = "[NAME | --current] [--namespace=namespace]",
@@ -78,7 +78,8 @@ struct SetContextArgs {
     current: bool,
 }
 
-/// Set the current-context: there is one for each file, so another file is named by --state or $KLOOP_STATE.
+/// Set the current-context. Each state file has only one; choose another file with --state or
+/// $KLOOP_STATE.
 #[derive(clap::Args)]
 #[command(
     override_usage = "CONTEXT_NAME",
@@ -105,15 +106,15 @@ struct ConfigViewArgs {
     /// Accepted for compatibility with kubectl; there is only the current context.
     #[arg(long)]
     minify: bool,
-    /// Accepted for compatibility with kubectl; there is nothing secret.
+    /// Accepted for compatibility with kubectl; the kubeconfig contains no secrets.
     #[arg(long)]
     raw: bool,
-    /// Accepted for compatibility with kubectl; there is nothing to embed.
+    /// Accepted for compatibility with kubectl; the kubeconfig refers to no files.
     #[arg(long)]
     flatten: bool,
 }
 
-/// User of every command.
+/// The user name in kubeconfigs.
 pub(super) const USER: &str = "admin";
 
 /// Runs the verb.
@@ -206,7 +207,7 @@ fn view(args: &ConfigViewArgs, context: &mut CommandContext, name: &str) -> CliR
     context.print(&text)
 }
 
-/// The context as a kubeconfig.
+/// Returns the context as a kubeconfig.
 fn config(context: &CommandContext, name: &str) -> Value {
     let path = std::path::absolute(context.state()).unwrap_or_default();
     json!({

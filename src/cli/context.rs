@@ -1,4 +1,4 @@
-//! Context of a verb: the global flags, the API, and the output streams.
+//! The environment of a verb: the global flags, the API, and the output streams.
 
 use super::dry_run::DryRun;
 use super::{CliResult, Failure, Globals, context_settings};
@@ -19,8 +19,8 @@ pub fn state_path(flag: Option<&PathBuf>) -> PathBuf {
     flag.cloned().or_else(env).unwrap_or_else(store::default_path)
 }
 
-/// Opens the state for a command that somebody waits for: it says when another process keeps it from writing.
-fn opened(state: &Path, mode: OpenMode, kinds: &KindRegistry) -> Result<Api, OpenError> {
+/// Opens the state for an interactive command. Prints a hint when another process delays a write.
+fn open_api(state: &Path, mode: OpenMode, kinds: &KindRegistry) -> Result<Api, OpenError> {
     let mut api = Api::open(state, mode, "kloop")?.with_kinds(kinds);
     api.on_wait(|busy| {
         let holder = busy.holder().unwrap_or_default();
@@ -29,7 +29,7 @@ fn opened(state: &Path, mode: OpenMode, kinds: &KindRegistry) -> Result<Api, Ope
     Ok(api)
 }
 
-/// One command's surroundings.
+/// The environment of one command.
 pub struct CommandContext {
     /// The flags that every verb takes.
     pub globals: Globals,
@@ -38,29 +38,29 @@ pub struct CommandContext {
     api: Option<Api>,
     /// The kinds of the cluster.
     stored_kinds: KindRegistry,
-    /// The same with those that the command's own manifests define.
+    /// The cluster's kinds, and those that the command's own manifests define.
     kinds: KindRegistry,
-    /// An empty cluster that stands for one that does not exist yet.
-    unmade: Option<Api>,
-    /// Whether a place that has not even a folder is meant: the verb makes the cluster there.
-    may_be_new: bool,
+    /// An empty cluster in memory, in place of a cluster that does not exist yet.
+    placeholder: Option<Api>,
+    /// Whether the verb creates the cluster, even in a folder that does not exist.
+    allow_new_cluster: bool,
     /// Number of objects printed so far.
     pub printed: usize,
-    /// The word before a warning, coloured where standard error is a terminal.
+    /// The prefix of warnings, coloured if standard error is a terminal.
     warning: String,
-    /// Warnings printed so far: each is printed once.
+    /// Warnings printed so far; each is printed only once.
     warned: Vec<String>,
     /// Result of [`context_settings::default_namespace`], read at the first use.
     default_namespace: OnceCell<String>,
 }
 
 impl CommandContext {
-    /// Before anything is opened.
+    /// Creates the context. Opens no state.
     pub fn new(globals: Globals) -> CommandContext {
         let may_colour = std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty());
         colored::control::set_override(may_colour && std::io::stderr().is_terminal());
         let warning = "Warning:".yellow().to_string();
-        // From here on it is standard output that is coloured.
+        // From here on, colours depend on standard output.
         colored::control::set_override(may_colour && std::io::stdout().is_terminal());
         let stored_kinds = custom::kinds_in(&state_path(globals.state.as_ref()));
         CommandContext {
@@ -69,8 +69,8 @@ impl CommandContext {
             globals,
             manager: FieldManager { name: "kubectl".to_owned(), subresource: "" },
             api: None,
-            unmade: None,
-            may_be_new: false,
+            placeholder: None,
+            allow_new_cluster: false,
             printed: 0,
             warning,
             warned: Vec::new(),
@@ -78,7 +78,7 @@ impl CommandContext {
         }
     }
 
-    /// The kinds that the command knows: those of the cluster, and those that its manifests define.
+    /// The kinds that the command knows: the cluster's, and those that its manifests define.
     pub fn kinds(&self) -> &KindRegistry {
         &self.kinds
     }
@@ -89,37 +89,37 @@ impl CommandContext {
         WriteOptions { field_validation: validation, dry_run: dry_run != DryRun::None, manager, api_version: None }
     }
 
-    /// The namespace that is asked for, or the one that is used when none is.
+    /// The namespace of `--namespace`, else the default namespace.
     pub fn namespace(&self) -> &str {
-        let asked = self.globals.namespace.as_deref().filter(|name| !name.is_empty());
-        asked.unwrap_or_else(|| self.default_namespace())
+        let requested = self.globals.namespace.as_deref().filter(|name| !name.is_empty());
+        requested.unwrap_or_else(|| self.default_namespace())
     }
 
-    /// The namespace that is used when none is asked for.
+    /// The namespace that commands use without `--namespace`.
     pub fn default_namespace(&self) -> &str {
         self.default_namespace.get_or_init(|| context_settings::default_namespace(&self.state()))
     }
 
-    /// Keeps the namespace that is used when none is asked for; an empty one for `default`.
+    /// Stores the default namespace; an empty one stands for `default`.
     pub fn set_default_namespace(&mut self, namespace: &str) -> CliResult {
         let problems = if namespace.is_empty() { Vec::new() } else { kinds::names::label(namespace) };
         if let Some(problem) = problems.first() {
             return Err(Failure::plain(format!("invalid namespace {namespace:?}: {problem}")));
         }
-        // The cluster comes first: its folder is made with care.
+        // Create the cluster first, so that its folder gets the right permissions.
         self.api()?;
         context_settings::set_default_namespace(&self.state(), namespace)?;
         self.default_namespace = OnceCell::new();
         Ok(())
     }
 
-    /// Gives the cluster's context another name, by which `--context` and `--cluster` mean it.
+    /// Renames the cluster's context, for `--context` and `--cluster`.
     pub fn rename_context(&mut self, name: &str) -> CliResult {
         self.api()?;
         Ok(context_settings::set_context_name(&self.state(), name)?)
     }
 
-    /// The namespace to use for a kind: none where it has none.
+    /// The namespace for a kind; empty for cluster-scoped kinds.
     pub fn namespace_of(&self, kind: &Kind) -> &str {
         if kind.namespaced { self.namespace() } else { "" }
     }
@@ -129,55 +129,55 @@ impl CommandContext {
         state_path(self.globals.state.as_ref())
     }
 
-    /// The API, opened at the first use. A cluster that does not exist yet is made.
+    /// The API, opened at the first use. Creates a missing cluster.
     pub fn api(&mut self) -> CliResult<&mut Api> {
         if self.api.is_none() {
-            self.api = Some(opened(&self.state(), OpenMode::Create, &self.stored_kinds)?);
+            self.api = Some(open_api(&self.state(), OpenMode::Create, &self.stored_kinds)?);
         }
         self.api.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
 
-    /// The API for a change that is tried or made. Trying makes no cluster: where there is none yet, the change is tried on a new one
-    /// in memory.
+    /// The API for a change or a dry run. A dry run creates no cluster: if there is none, it uses a
+    /// new one in memory.
     pub fn api_for(&mut self, is_tried: bool) -> CliResult<&mut Api> {
-        if is_tried && self.existing()?.is_none() { self.unmade() } else { self.api() }
+        if is_tried && self.existing()?.is_none() { self.placeholder() } else { self.api() }
     }
 
-    /// From here on a place that has not even a folder is no mistake: the verb makes the cluster there.
-    pub fn may_be_new(&mut self) {
-        self.may_be_new = true;
+    /// Lets the verb create the cluster, even in a folder that does not exist.
+    pub fn allow_new_cluster(&mut self) {
+        self.allow_new_cluster = true;
     }
 
-    /// Makes writes that do not need each other, and tells what came of each; several are one transaction. Those that are only tried
-    /// are undone one by one: none sees what another would have done.
+    /// Makes independent writes and passes each outcome to `report`. Several writes share a
+    /// transaction. Dry runs are undone one by one, so that they do not affect each other.
     pub fn write_each<I, T, E: From<Status>>(
         &mut self,
         is_tried: bool,
         items: impl IntoIterator<Item = I>,
         mut write: impl FnMut(&mut dyn Transaction, &I) -> Result<T, E>,
-        mut tell: impl FnMut(&mut CommandContext, I, Result<T, E>),
+        mut report: impl FnMut(&mut CommandContext, I, Result<T, E>),
     ) -> CliResult {
         let mut items = items.into_iter().peekable();
         while items.peek().is_some() {
             for (item, outcome) in self.api_for(is_tried)?.write_next(is_tried, &mut items, &mut write) {
-                tell(self, item, outcome);
+                report(self, item, outcome);
             }
         }
         Ok(())
     }
 
-    /// A cluster that was not made yet, as it will look when it is new.
-    fn unmade(&mut self) -> CliResult<&mut Api> {
-        if self.unmade.is_none() {
-            self.unmade = Some(Api::in_memory("kloop")?);
+    /// A new, empty cluster in memory, in place of a cluster that does not exist yet.
+    fn placeholder(&mut self) -> CliResult<&mut Api> {
+        if self.placeholder.is_none() {
+            self.placeholder = Some(Api::in_memory("kloop")?);
         }
-        self.unmade.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
+        self.placeholder.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
 
-    /// The API when there is a cluster: looking something up makes none.
+    /// The API if there is a cluster. Creates none.
     pub fn existing(&mut self) -> CliResult<Option<&mut Api>> {
         if self.api.is_none() {
-            match opened(&self.state(), OpenMode::Existing, &self.stored_kinds) {
+            match open_api(&self.state(), OpenMode::Existing, &self.stored_kinds) {
                 Err(OpenError::Absent { .. }) => return Ok(None),
                 api => self.api = Some(api?),
             }
@@ -185,7 +185,7 @@ impl CommandContext {
         Ok(self.api.as_mut())
     }
 
-    /// Opens the cluster anew: its file may have been replaced since.
+    /// Closes and opens the cluster again, because its file may have been replaced.
     pub fn reopen(&mut self) -> CliResult {
         if self.api.take().is_none() {
             return Ok(());
@@ -196,14 +196,15 @@ impl CommandContext {
         self.existing()?.map(drop).ok_or_else(|| OpenError::Absent { path }.into())
     }
 
-    /// Takes the API out, for the verb that needs it whole.
+    /// Moves the API out, for a verb that needs ownership.
     pub fn take_api(&mut self) -> CliResult<Api> {
         self.api()?;
         self.api.take().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
 
-    /// Looks at the state in one snapshot. Looking makes nothing: a cluster that does not exist yet looks as it will when it is new,
-    /// but a place that was named and has not even a folder is taken for a mistake by verbs that do not make one.
+    /// Reads the state in one snapshot. Creates nothing: a missing cluster reads as a new one.
+    /// Fails if `--state` or `$KLOOP_STATE` names a file in a missing folder, unless the verb
+    /// creates the cluster.
     pub fn read_view<T>(
         &mut self,
         look: impl FnOnce(&dyn Transaction) -> crate::apiserver::ApiResult<T>,
@@ -213,18 +214,18 @@ impl CommandContext {
         }
         let path = self.state();
         let folder = std::path::absolute(&path).ok().and_then(|path| path.parent().map(Path::to_owned));
-        if !self.may_be_new && path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
+        if !self.allow_new_cluster && path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
             return Err(OpenError::Absent { path }.into());
         }
-        Ok(self.unmade()?.read_view(look)?)
+        Ok(self.placeholder()?.read_view(look)?)
     }
 
-    /// Now.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         Time::now()
     }
 
-    /// Writes text to standard output: as it is, but for what would steer a terminal.
+    /// Writes text to standard output. On a terminal, control sequences are escaped.
     pub fn print(&mut self, text: &str) -> CliResult {
         match std::io::stdout().is_terminal() {
             true => self.print_styled(&crate::show::escape::text(text)),
@@ -232,7 +233,8 @@ impl CommandContext {
         }
     }
 
-    /// Writes text to standard output that has colours of kloop's own; everything else in it was escaped before.
+    /// Writes text with kloop's own colours to standard output. Callers have escaped control
+    /// sequences.
     pub fn print_styled(&mut self, text: &str) -> CliResult {
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -249,12 +251,12 @@ impl CommandContext {
         self.print(&format!("{line}\n"))
     }
 
-    /// Tells something beside the results, on standard error.
+    /// Prints a line on standard error.
     pub fn print_notice(&mut self, line: &str) {
         eprintln!("{}", crate::show::escape::text(line));
     }
 
-    /// Warns, as kubectl shows the server's warnings.
+    /// Prints the API server's warnings as kubectl does.
     pub fn warn(&mut self, warnings: &[String]) {
         for warning in warnings {
             if self.warned.contains(warning) {
@@ -265,30 +267,30 @@ impl CommandContext {
         }
     }
 
-    /// Warns of a kind that has a successor.
-    pub fn warn_of(&mut self, kind: &Kind) {
+    /// Prints the warning of a deprecated kind.
+    pub fn warn_of_deprecation(&mut self, kind: &Kind) {
         let warning = kind.deprecated.map(str::to_owned);
         self.warn(warning.as_slice());
     }
 
-    /// The end of the command: says what failed, gives the exit code.
+    /// Prints the command's failure and returns its exit code.
     pub fn finish(&mut self, outcome: CliResult) -> ExitCode {
         let Err(failure) = outcome else { return ExitCode::SUCCESS };
         let text = failure.to_string();
         if !text.is_empty() {
             let mut err = std::io::stderr().lock();
-            // A closed standard error leaves nobody to tell.
+            // If standard error is closed, the message is lost.
             drop(writeln!(err, "{}", crate::show::escape::text(&text)));
         }
         ExitCode::from(failure.code())
     }
 
-    /// Does what is left to do once the user was answered.
+    /// Compacts the log of changes now and then, after the command has printed its result.
     pub fn tidy(&mut self) {
         self.api.iter_mut().for_each(Api::tidy);
     }
 
-    /// `configmap/settings`, `deployment.apps/web`.
+    /// Returns `configmap/settings` or `deployment.apps/web`.
     pub fn name_of(&self, kind: &Kind, object: &Object) -> String {
         format!("{}/{}", kind.qualified_singular(), object.name())
     }

@@ -1,6 +1,7 @@
 //! Settings of a cluster's context, which kubectl keeps in a kubeconfig: its name and its default namespace.
 //!
-//! Each is one line in a file beside the state. Never: opens the state; a setting can be read where no cluster is.
+//! Each is one line in a file beside the state. Never: opens the state; settings can be read
+//! without a cluster.
 
 use crate::kinds;
 use anyhow::Context as _;
@@ -12,24 +13,23 @@ use std::path::{Path, PathBuf};
 /// The longest name of a context, in bytes.
 pub const LONGEST_NAME: usize = 253;
 
-/// The namespace that commands on a cluster use when none is asked for, as `config set-context` left it.
+/// The namespace that commands use without `--namespace`, as set by `config set-context`.
 pub fn default_namespace(state: &Path) -> String {
     let kept = read(&namespace_path(state)).filter(|kept| kinds::names::label(kept).is_empty());
     kept.unwrap_or_else(|| "default".to_owned())
 }
 
-/// Keeps the default namespace; an empty one stands for `default`.
+/// Stores the default namespace; an empty one stands for `default`.
 pub fn set_default_namespace(state: &Path, namespace: &str) -> anyhow::Result<()> {
     write(&namespace_path(state), namespace)
 }
 
-/// The context's name: the one that `config rename-context` gave, else its folder's, or its file's when that has a name of its own and
-/// not the usual one.
+/// The context's name: the one set by `config rename-context`, else [`usual_name`].
 pub fn context_name(state: &Path) -> String {
     read(&name_path(state)).filter(|name| is_name(name)).unwrap_or_else(|| usual_name(state))
 }
 
-/// Keeps the context's name.
+/// Stores the context's name.
 pub fn set_context_name(state: &Path, name: &str) -> anyhow::Result<()> {
     write(&name_path(state), name)
 }
@@ -39,7 +39,8 @@ pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && name.trim() == name && !name.contains(char::is_control)
 }
 
-/// The name of a context that nobody renamed; the folder of the usual place is called `default`.
+/// The name of a context that was not renamed: the stem of the state file, or the name of its
+/// folder if the stem is `state`.
 pub fn usual_name(state: &Path) -> String {
     let path = std::path::absolute(state).unwrap_or_default();
     let named = path.file_stem().filter(|stem| *stem != "state");
@@ -60,7 +61,7 @@ fn read(path: &Path) -> Option<String> {
     Some(kept.trim().to_owned()).filter(|kept| !kept.is_empty())
 }
 
-/// Replaces a file in one step: a reader sees the old line or the new one.
+/// Replaces a file atomically: a reader sees the old line or the new one.
 fn write(path: &Path, line: &str) -> anyhow::Result<()> {
     let new = path.with_added_extension("new");
     let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);

@@ -1,4 +1,4 @@
-//! Hints for a cluster on which no control plane runs: objects are kept there, and nothing acts on them.
+//! Hints for a cluster without a running control plane, where nothing acts on the objects.
 
 use super::dry_run::DryRun;
 use super::{CliResult, CommandContext};
@@ -8,21 +8,21 @@ use crate::reconcile::control_loop::HEARD;
 use crate::reconcile::leader;
 use crate::runtime::process;
 
-/// The control plane of a cluster, as far as a command can tell.
+/// The control plane's state, as far as a command can see it.
 enum PlaneState {
     /// There is no cluster yet.
     NoCluster,
-    /// None has run yet.
+    /// No control plane has run yet.
     NeverRan,
-    /// None runs; the last one was heard of at this moment.
+    /// No control plane runs; the last one was alive at this time.
     Stopped(Option<Time>),
-    /// A signal has stopped the process that leads.
+    /// A signal has stopped the control plane with this process ID.
     Suspended(u32),
-    /// One runs.
+    /// A control plane runs.
     Runs,
 }
 
-/// Whether objects of a kind need a control plane to become anything: pods, and what makes pods.
+/// Whether objects of a kind have no effect without a control plane: pods and workloads.
 pub fn is_needed_for(kind: &Kind) -> bool {
     kind.categories.contains(&"all") && kind.resource.0 != "services"
 }
@@ -39,8 +39,8 @@ fn plane_state(context: &mut CommandContext) -> CliResult<PlaneState> {
     })
 }
 
-/// Tells on standard error what to run where nothing has run yet.
-pub fn tell_hint(context: &mut CommandContext) -> CliResult {
+/// Prints which command to run, if there is no cluster or no control plane has run yet.
+pub fn print_hint(context: &mut CommandContext) -> CliResult {
     let flag = context.globals.state.as_ref().map(|state| format!(" --state {}", state.display())).unwrap_or_default();
     let state = context.state();
     let text = match plane_state(context)? {
@@ -60,30 +60,30 @@ pub fn tell_hint(context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
-/// Tells, when an object of this kind was written, what to run for it to become anything.
-pub fn tell_hint_for(kind: &Kind, dry_run: DryRun, context: &mut CommandContext) -> CliResult {
+/// Prints which command to run, after an object that needs a control plane was written.
+pub fn print_hint_for(kind: &Kind, dry_run: DryRun, context: &mut CommandContext) -> CliResult {
     if !is_needed_for(kind) || dry_run != DryRun::None {
         return Ok(());
     }
-    tell_hint(context)?;
+    print_hint(context)?;
     if let PlaneState::Stopped(_) = plane_state(context)? {
         context.print_notice("hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)");
     }
     Ok(())
 }
 
-/// Tells the age of a picture of running things when no control plane keeps it up to date any more.
-pub fn tell_age(context: &mut CommandContext) -> CliResult {
+/// Prints the age of the state, if no control plane keeps it up to date any more.
+pub fn print_age(context: &mut CommandContext) -> CliResult {
     if let PlaneState::Stopped(Some(heard)) = plane_state(context)? {
         let age = time::age((context.now().as_second() - heard.as_second()).max(0));
         context.print_notice(&format!(
-            "hint: no control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."
+            "hint: no control plane runs: this state is {age} old (kloop reconcile --watch resumes)."
         ));
     }
     Ok(())
 }
 
-/// Tells that there is no cluster yet, after a command did not find an object.
-pub fn tell_missing_cluster(context: &mut CommandContext) -> CliResult {
-    if let PlaneState::NoCluster = plane_state(context)? { tell_hint(context) } else { Ok(()) }
+/// Prints that there is no cluster yet, after a command did not find an object.
+pub fn print_missing_cluster(context: &mut CommandContext) -> CliResult {
+    if let PlaneState::NoCluster = plane_state(context)? { print_hint(context) } else { Ok(()) }
 }

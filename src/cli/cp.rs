@@ -1,4 +1,5 @@
-//! `kloop cp`: files and folders to and from containers, as these see them; neither tar nor a control plane is needed.
+//! `kloop cp`: copies files and folders to and from containers. This needs neither tar nor a
+//! control plane.
 
 use super::{CliResult, CommandContext, Failure, one_pod};
 use crate::object::io_error_text;
@@ -23,7 +24,7 @@ kloop cp /tmp/foo <some-namespace>/<some-pod>:/tmp/bar
 kloop cp <some-namespace>/<some-pod>:/tmp/foo /tmp/bar"
 )]
 pub struct Args {
-    /// From where, and to where: a path, or [NAMESPACE/]POD:PATH.
+    /// Source and destination: a path, or [NAMESPACE/]POD:PATH.
     words: Vec<String>,
     /// Container name. If omitted, the first container in the pod will be chosen.
     #[arg(short, long, value_name = "CONTAINER")]
@@ -40,7 +41,7 @@ pub struct Args {
 #[derive(Debug, PartialEq)]
 struct CopySpec<'a> {
     namespace: Option<&'a str>,
-    /// None for a path of ours.
+    /// `None` for a local path.
     pod: Option<&'a str>,
     path: &'a str,
 }
@@ -111,7 +112,7 @@ fn failed(error: std::io::Error, last: &str, context: &mut CommandContext) -> Fa
     Failure::plain(io_error_text(error))
 }
 
-/// The container, and whose it is.
+/// The container, and the pod it belongs to.
 struct CopyContainer {
     files: ContainerFilesystem,
     namespace: String,

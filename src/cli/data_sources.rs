@@ -5,7 +5,7 @@ use crate::kinds::data_keys::check_keys;
 use crate::object::io_error_text;
 use std::path::Path;
 
-/// Flags that say so.
+/// Flags that name the sources.
 #[derive(clap::Args)]
 pub struct DataSourceFlags {
     /// Specify a key and literal value to insert (i.e. mykey=somevalue).
@@ -19,11 +19,11 @@ pub struct DataSourceFlags {
     from_env_file: Vec<String>,
 }
 
-/// Entries by their keys.
+/// Keys with their values, in order.
 pub type DataEntries = Vec<(String, Vec<u8>)>;
 
 impl DataSourceFlags {
-    /// All entries. `kind` and `name` are of the object that they are for.
+    /// Reads all entries. `kind` and `name` identify the object in errors.
     pub fn read(&self, kind: &str, name: &str) -> CliResult<DataEntries> {
         if !self.from_env_file.is_empty() && (!self.from_file.is_empty() || !self.from_literal.is_empty()) {
             return Err(Failure::plain("from-env-file cannot be combined with from-file or from-literal"));
@@ -62,8 +62,8 @@ fn from_file(source: &str, data: &mut DataEntries) -> CliResult {
     };
     let meta = std::fs::metadata(path).map_err(reading(path))?;
     if !meta.is_dir() {
-        let own = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        data.push((key.unwrap_or(own).into(), input::read(path).map_err(reading(path))?));
+        let file_name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        data.push((key.unwrap_or(file_name).into(), input::read(path).map_err(reading(path))?));
         return Ok(());
     }
     if key.is_some() {
@@ -79,7 +79,7 @@ fn from_file(source: &str, data: &mut DataEntries) -> CliResult {
     Ok(())
 }
 
-/// `KEY=VALUE` lines; `KEY` alone takes the value of this process's environment.
+/// Parses `KEY=VALUE` lines. `KEY` alone takes the value from kloop's own environment.
 fn from_env_file(path: &str, data: &mut DataEntries) -> CliResult {
     let text = input::read_to_string(path).map_err(reading(path))?;
     for line in text.trim_start_matches('\u{feff}').lines() {

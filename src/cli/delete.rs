@@ -1,4 +1,4 @@
-//! `kloop delete`: gracefully, and waiting until it is done.
+//! `kloop delete`: deletes objects gracefully, and waits until they are gone.
 
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
@@ -115,15 +115,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return context.print_line("No resources found");
     }
     if targets.is_empty() {
-        // Nothing is written: where there is no cluster yet, none is made.
+        // Return before the first write, because a write creates a missing cluster.
         return Failure::from_failures(failures);
     }
     if args.interactive && !is_confirmed(context, &targets)? {
         return context.print_line("deletion is cancelled");
     }
-    let mut gone = Vec::new();
+    let mut deleted = Vec::new();
     if dry_run == DryRun::Client {
-        // Nothing is asked of the server.
+        // A client-side dry run sends no request.
         for (target, _) in targets.drain(..) {
             failures.extend(print_deleted(&args, context, &target, dry_run).err());
         }
@@ -131,13 +131,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let write = |txn: &mut dyn Transaction, (target, _): &DeleteTarget| {
         delete(txn, target.kind, &key_of(target.kind, &target.object), &options).map(|_| ())
     };
-    let ended = context.write_each(
+    let written = context.write_each(
         dry_run != DryRun::None,
         targets,
         write,
         |context, (target, source), done: Result<(), Status>| {
             match (done, source) {
-                // A selected object may be gone by now, for example with its owner.
+                // A selected object may already be gone, for example with its owner.
                 (Err(status), _) if selects && status.reason == Reason::NotFound => {}
                 (Err(status), Some(source)) => {
                     failures.push(Failure::doing(status, format!("error when deleting {source:?}")))
@@ -145,14 +145,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
                 (Err(status), None) => failures.push(status.into()),
                 (Ok(()), _) => {
                     failures.extend(print_deleted(&args, context, &target, dry_run).err());
-                    gone.push((target.kind, key_of(target.kind, &target.object), target.object.uid().to_owned()));
+                    deleted.push((target.kind, key_of(target.kind, &target.object), target.object.uid().to_owned()));
                 }
             }
         },
     );
-    failures.extend(ended.err());
+    failures.extend(written.err());
     if args.wait && dry_run == DryRun::None {
-        wait(context, gone, timeout)?;
+        wait(context, deleted, timeout)?;
     }
     Failure::from_failures(failures)
 }
@@ -190,7 +190,7 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
     let grace = match (args.force, args.now, args.grace_period) {
         (true, _, _) => Some(0),
         (_, true, _) => Some(1),
-        // Without --force, zero would be immediate deletion: kubectl makes it one.
+        // kubectl turns a grace period of zero into one second unless `--force` is set.
         (_, _, 0) => Some(1),
         (_, _, negative) if negative < 0 => None,
         (_, _, grace) => Some(grace),
@@ -201,7 +201,7 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
     Ok((DeleteOptions { grace, propagation, uid: None, revision: None }, timeout))
 }
 
-/// Asks on the terminal whether all of this is meant.
+/// Asks on the terminal for confirmation.
 fn is_confirmed(context: &mut CommandContext, targets: &[DeleteTarget]) -> CliResult<bool> {
     context.print_line(&format!("You are about to delete the following {} resource(s):", targets.len()))?;
     for (target, _) in targets {
@@ -217,18 +217,18 @@ fn is_confirmed(context: &mut CommandContext, targets: &[DeleteTarget]) -> CliRe
 /// An object to delete, with the file that names it.
 type DeleteTarget = (Target, Option<String>);
 
-/// The objects to delete.
+/// Finds the objects to delete.
 fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarget>, Vec<Failure>)> {
     let missing =
         |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);
-    if args.which.files.instead_of(&args.which.words)? {
+    if args.which.files.names_objects_instead_of(&args.which.words)? {
         let (manifests, unread) = files::read(context.kinds(), &args.which.files)?;
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
             let located = targets::named(context, &manifest).and_then(|(kind, key)| {
                 let object = context.read_view(|txn| read::exact(txn, &key));
-                let object = object.map_err(|failure| in_file(failure, &manifest.source))?;
+                let object = object.map_err(|failure| with_source(failure, &manifest.source))?;
                 Ok((Target { kind, object }, Some(manifest.source.clone())))
             });
             match located {
@@ -255,7 +255,7 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
     Ok((found, failures))
 }
 
-fn in_file(failure: Failure, source: &str) -> Failure {
+fn with_source(failure: Failure, source: &str) -> Failure {
     match failure {
         Failure::Api { status, .. } => Failure::doing(status, format!("error when deleting {source:?}")),
         other => other,
@@ -276,36 +276,41 @@ fn print_deleted(
     context.print_line(&format!("{}{}", deletion_message(kind, &key_of(kind, object), word), dry_run.suffix()))
 }
 
-/// `pod "web" deleted from default namespace`.
+/// Returns `pod "web" deleted from default namespace`.
 pub fn deletion_message(kind: &Kind, key: &Key, word: &str) -> String {
     let place = if kind.namespaced { format!(" from {} namespace", key.namespace) } else { String::new() };
     format!("{} {:?} {word}{place}", kind.qualified_singular(), &*key.name)
 }
 
-/// Waits until the objects are gone (another of the same name is another). With no control plane running, nothing would end
-/// pods or finish what finalizers wait for: then it says so instead.
-fn wait(context: &mut CommandContext, mut left: Vec<(&'static Kind, Key, String)>, timeout: Duration) -> CliResult {
+/// Waits until the objects are gone; the UID tells an object from a new one of the same name.
+/// Without a running control plane nothing ends pods or runs finalizers: then it prints a hint and
+/// returns.
+fn wait(
+    context: &mut CommandContext,
+    mut remaining: Vec<(&'static Kind, Key, String)>,
+    timeout: Duration,
+) -> CliResult {
     let dir = context.api()?.store().home().to_owned();
-    let patience = Deadline::new(context, Some(timeout))?;
+    let deadline = Deadline::new(context, Some(timeout))?;
     loop {
-        let mut still = Vec::new();
-        for (kind, key, uid) in left {
-            let lives = context.read_view(|txn| txn.get(&key))?.is_some_and(|object| object.uid() == uid);
-            if lives {
-                still.push((kind, key, uid));
+        let mut existing = Vec::new();
+        for (kind, key, uid) in remaining {
+            let exists = context.read_view(|txn| txn.get(&key))?.is_some_and(|object| object.uid() == uid);
+            if exists {
+                existing.push((kind, key, uid));
             }
         }
-        left = still;
-        let Some((kind, key, _)) = left.first() else { return Ok(()) };
+        remaining = existing;
+        let Some((kind, key, _)) = remaining.first() else { return Ok(()) };
         if leader::read_leader(&dir).is_none() {
             context.print_notice(&format!(
-                "hint: {} {:?} is marked for deletion; it goes when a control plane runs (kloop reconcile --watch).",
+                "hint: {} {:?} is marked for deletion; a control plane has to delete it (kloop reconcile --watch).",
                 kind.qualified_singular(),
                 &*key.name
             ));
             return Ok(());
         }
-        if !patience.wait() {
+        if !deadline.wait() {
             return Err(Failure::plain(format!(
                 "timed out waiting for the condition on {}/{}",
                 kind.resource.plural(),

@@ -1,4 +1,4 @@
-//! `kloop describe`: what there is to know about objects, with what belongs to them.
+//! `kloop describe`: prints details of objects and of related objects.
 
 use super::targets::{self, Scope, Target, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure};
@@ -16,7 +16,7 @@ use std::path::Path;
 /// Print a detailed description of the selected resources, including related resources such as events or controllers. You may
 /// select a single object by name, all objects of that type, provide a name prefix, or label selector.
 ///
-/// A name that no object has describes those whose names start with it.
+/// If no object has the name, describes the objects whose names start with it.
 ///
 /// Use "kloop api-resources" for a complete list of supported resources.
 #[derive(clap::Args)]
@@ -48,10 +48,10 @@ pub struct Args {
     /// with --namespace.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// If true, display events related to the described object [default: true when it is one].
+    /// If true, display events related to the described object [default: true for a single object].
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     show_events: Option<bool>,
-    /// Accepted for compatibility with kubectl; lists are always returned whole.
+    /// Accepted for compatibility with kubectl; lists are always returned in one piece.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
 }
@@ -74,7 +74,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         _ => (found, failures),
     };
     let was_prefix = exact && failures.is_empty() && args.which.words.len() == 2 && !named_exactly(&args, &found);
-    found.iter().for_each(|target| context.warn_of(target.kind));
+    found.iter().for_each(|target| context.warn_of_deprecation(target.kind));
     let show_events = args.show_events.unwrap_or(found.len() == 1 && !was_prefix);
     print(context, &found, show_events)?;
     if found.is_empty() && failures.is_empty() {
@@ -88,7 +88,7 @@ fn named_exactly(args: &Args, found: &[Target]) -> bool {
     found.iter().any(|target| Some(target.object.name()) == args.which.words.get(1).map(String::as_str))
 }
 
-/// The objects of a kind whose names start with the one that was asked for.
+/// Returns the objects of a kind whose names start with the given name.
 fn with_prefix(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Target>> {
     let [_, prefix] = &args.which.words[..] else { return Ok(Vec::new()) };
     let Targets::Named(named) = targets::parse(context.kinds(), &args.which.words)? else { return Ok(Vec::new()) };
@@ -101,7 +101,7 @@ fn with_prefix(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Targe
     Ok(similar.map(|object| Target { kind, object }).collect())
 }
 
-/// Describes all in one snapshot.
+/// Describes all objects from one snapshot.
 fn print(context: &mut CommandContext, found: &[Target], show_events: bool) -> CliResult {
     let now = context.now();
     let state = context.existing()?.map(|api| api.store().home().to_owned());
@@ -112,10 +112,10 @@ fn print(context: &mut CommandContext, found: &[Target], show_events: bool) -> C
     context.print(&texts.join(SEPARATOR))
 }
 
-/// Related objects from the snapshot. Unreadable ones are left out: a description is for people.
+/// Reads related objects from the snapshot. Leaves out objects that cannot be read.
 struct SnapshotRelated<'a> {
     txn: &'a dyn Transaction,
-    /// The cluster's folder, for what only the machine knows.
+    /// The cluster's folder, for facts that only this machine knows, such as process IDs.
     state: Option<&'a Path>,
     now: Time,
     show_events: bool,

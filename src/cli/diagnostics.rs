@@ -1,17 +1,18 @@
-//! Diagnostics of kloop itself on standard error, for those who work on it: `KLOOP_LOG`.
+//! kloop's own diagnostics on standard error, for its developers: `KLOOP_LOG`.
 //!
-//! Spans are made where time is spent: in `reconcile`, `serve` and `store`. One line for each span that closes says how long it took.
-//! Without the variable nothing subscribes to them, and a span costs the look at one number.
+//! Spans exist where time is spent: in `reconcile`, `serve` and `store`. Each span that closes
+//! prints one line with its duration. Without the variable there is no subscriber, and a span costs
+//! the check of one number.
 
 use super::{CliResult, Failure};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-/// The variable that holds the filter.
+/// The environment variable with the filter.
 const VARIABLE: &str = "KLOOP_LOG";
 
-/// Starts to print the spans that the environment asks for; none unless it does.
+/// Starts to print the spans that `KLOOP_LOG` selects; does nothing without it.
 pub fn start() -> CliResult {
     let Some(filter) = std::env::var_os(VARIABLE).filter(|filter| !filter.is_empty()) else { return Ok(()) };
     let filter = parse(&filter.to_string_lossy()).map_err(Failure::plain)?;
@@ -20,7 +21,8 @@ pub fn start() -> CliResult {
     Ok(())
 }
 
-/// Parses a filter. A word alone is a level or a module of kloop, so that a mistyped level is an error.
+/// Parses a filter. A single word is a level or a module of kloop, so that a mistyped level is an
+/// error.
 fn parse(text: &str) -> Result<EnvFilter, String> {
     let refuse = |why: &str| {
         format!(
@@ -30,7 +32,7 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
     };
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         if !word.starts_with("kloop") && !word.contains(['=', '[']) && word.parse::<LevelFilter>().is_err() {
-            return Err(refuse(&format!("{word:?} is no level")));
+            return Err(refuse(&format!("{word:?} is not a level")));
         }
     }
     EnvFilter::builder().parse(text).map_err(|error| refuse(&error.to_string()))

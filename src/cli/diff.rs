@@ -1,4 +1,4 @@
-//! `kloop diff`: what an apply would change.
+//! `kloop diff`: shows the changes that an apply would make.
 
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
@@ -59,7 +59,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     compare(&args, context).map_err(|failure| match failure {
         Failure::Code(code) => Failure::Code(code),
         failure => {
-            // One more than kubectl's codes elsewhere: 1 means differences.
+            // kubectl's exit codes plus one, because 1 means differences.
             context.print_notice(&failure.to_string());
             Failure::Code(failure.code().max(1) + 1)
         }
@@ -80,7 +80,7 @@ fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
     show(context, &live.0, &merged.0)
 }
 
-/// Writes an object as it stands and as it would be into the two folders.
+/// Writes the current and the changed version of an object into the two folders.
 fn write_versions(
     args: &Args,
     context: &mut CommandContext,
@@ -89,7 +89,7 @@ fn write_versions(
     merged: &PrivateFolder,
 ) -> CliResult {
     let (kind, key) = targets::named(context, manifest)?;
-    let object = targets::placed(manifest, kind, &key);
+    let object = targets::prepare_object(manifest, kind, &key);
     let options = context.options(FieldValidation::Strict, DryRun::Server);
     let mut before = context.read_view(|txn| txn.get(&key))?;
     let applier = (args.field_manager.as_deref().unwrap_or(KUBECTL), args.force_conflicts);
@@ -98,7 +98,7 @@ fn write_versions(
         false => apply::apply(txn, kind, &object, true, &options),
     });
     let mut after = done?.object;
-    take_over(&mut after, before.as_ref(), args.server_side);
+    copy_unstable_fields(&mut after, before.as_ref(), args.server_side);
     before.iter_mut().chain([&mut after]).for_each(manifest_folder::remove);
     if kind.kind == "Secret" {
         mask(before.as_mut(), &mut after);
@@ -112,10 +112,11 @@ fn write_versions(
     merged.write(&name, after)
 }
 
-/// Hides fields that only a real write would change: the revision, and the last-applied annotation.
-fn take_over(after: &mut Object, before: Option<&Object>, server_side: bool) {
-    let note = ["metadata", "annotations", LAST_APPLIED];
-    let paths = [&["metadata", "resourceVersion"][..], &note];
+/// Hides differences that only a real write would make: the resourceVersion and the last-applied
+/// annotation.
+fn copy_unstable_fields(after: &mut Object, before: Option<&Object>, server_side: bool) {
+    let last_applied = ["metadata", "annotations", LAST_APPLIED];
+    let paths = [&["metadata", "resourceVersion"][..], &last_applied];
     for path in &paths[..if server_side { 1 } else { 2 }] {
         match before.and_then(|before| before.value_at(path)) {
             Some(value) => after.set(path, value.clone()),
@@ -127,20 +128,20 @@ fn take_over(after: &mut Object, before: Option<&Object>, server_side: bool) {
     if after.value_at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Map::is_empty) {
         after.unset(&["metadata", "annotations"]);
     }
-    // The note alone raises the generation of what counts its annotations.
-    let without = |object: &Object| {
-        let mut rest = object.clone();
+    // The last-applied annotation alone raises the generation of some kinds.
+    let without_counters = |object: &Object| {
+        let mut compared = object.clone();
         for field in ["generation", "managedFields"] {
-            rest.unset(&["metadata", field]);
+            compared.unset(&["metadata", field]);
         }
-        rest
+        compared
     };
-    if let Some(before) = before.filter(|before| without(before) == without(after)) {
+    if let Some(before) = before.filter(|before| without_counters(before) == without_counters(after)) {
         *after = before.clone();
     }
 }
 
-/// Hides the values of a secret, not whether they change. kubectl: `Masker`.
+/// Hides a Secret's values, but shows which of them change. kubectl: `Masker`.
 fn mask(before: Option<&mut Object>, after: &mut Object) {
     let entries = |object: &Object| object.value_at(&["data"]).and_then(Value::as_object).cloned().unwrap_or_default();
     let old = before.as_ref().map(|before| entries(before)).unwrap_or_default();
@@ -156,7 +157,7 @@ fn mask(before: Option<&mut Object>, after: &mut Object) {
     }
 }
 
-/// A private folder that goes when it is dropped.
+/// A private folder that is removed on drop.
 struct PrivateFolder(PathBuf);
 
 impl PrivateFolder {
@@ -180,7 +181,7 @@ impl Drop for PrivateFolder {
     }
 }
 
-/// Runs the program that compares, `diff -u -N` unless `$KUBECTL_EXTERNAL_DIFF` names another.
+/// Runs the diff program: `$KUBECTL_EXTERNAL_DIFF`, or `diff -u -N`.
 fn show(context: &mut CommandContext, live: &Path, merged: &Path) -> CliResult {
     let program = std::env::var("KUBECTL_EXTERNAL_DIFF").ok().filter(|program| !program.is_empty());
     let program = program.unwrap_or_else(|| "diff -u -N".into());
@@ -207,7 +208,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn secrets_show_only_that_they_change() {
+    fn secret_values_are_masked() {
         let mut before = Object(json!({"data": {"same": "a", "other": "b", "gone": "c"}}));
         let mut after = Object(json!({"data": {"same": "a", "other": "x", "new": "y"}}));
         mask(Some(&mut before), &mut after);

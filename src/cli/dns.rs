@@ -1,4 +1,4 @@
-//! `kloop dns`: how the machine itself comes to know the names of the cluster.
+//! `kloop dns`: makes the cluster's names known to the machine itself.
 
 use super::{CliResult, CommandContext};
 use crate::object::{Object, Resource};
@@ -29,7 +29,7 @@ pub fn run(_args: Args, context: &mut CommandContext) -> CliResult {
     })?;
     let home = context.existing()?.map(|api| api.store().home().to_owned());
     let resolver = home.and_then(|home| runtime::resolver_of(&home, network));
-    let mut text = String::from("# Names of the kloop cluster. They hold until a Service is made anew.\n");
+    let mut text = String::from("# Names of the kloop cluster. They are valid until a Service is created again.\n");
     text += &hosts(&lines);
     text += &match resolver {
         Some(place) => {
@@ -37,7 +37,7 @@ pub fn run(_args: Args, context: &mut CommandContext) -> CliResult {
             let server = place.to_string();
             let server = server.strip_suffix(":53").unwrap_or(&server);
             format!(
-                "# Or let systemd-resolved ask kloop for them, as long as pods run:\n\
+                "# Or let systemd-resolved ask kloop's resolver, while pods run:\n\
                  #   sudo resolvectl dns lo {server} && sudo resolvectl domain lo '~cluster.local'\n"
             )
         }
@@ -71,8 +71,8 @@ fn names(services: &[Object], slices: &[Object], ingresses: &[Object]) -> BTreeM
     }
     for slice in slices {
         let Some(service) = slice.label("kubernetes.io/service-name") else { continue };
-        // A Service that publishes what is not ready has it as ready in its slices.
-        for endpoint in slice.items(&["endpoints"]).iter().filter(|one| one["conditions"]["ready"] != false) {
+        // Endpoints of a Service with publishNotReadyAddresses are ready in its slices.
+        for endpoint in slice.items(&["endpoints"]).iter().filter(|endpoint| endpoint["conditions"]["ready"] != false) {
             if let (Some(host), Some(address)) = (endpoint["hostname"].as_str(), endpoint["addresses"][0].as_str()) {
                 let name = format!("{host}.{service}.{}.svc.cluster.local", slice.namespace());
                 found.entry(address.to_owned()).or_default().push(name);
@@ -81,11 +81,11 @@ fn names(services: &[Object], slices: &[Object], ingresses: &[Object]) -> BTreeM
     }
     for ingress in ingresses {
         let Some(address) =
-            ingress.items(&["status", "loadBalancer", "ingress"]).first().and_then(|one| one["ip"].as_str())
+            ingress.items(&["status", "loadBalancer", "ingress"]).first().and_then(|address| address["ip"].as_str())
         else {
             continue;
         };
-        // A hosts file knows no wildcards.
+        // Hosts files have no wildcards.
         let hosts = ingress.items(&["spec", "rules"]).iter().filter_map(|rule| rule["host"].as_str());
         let hosts = hosts.filter(|host| !host.starts_with('*')).map(str::to_owned);
         found.entry(address.to_owned()).or_default().extend(hosts);
@@ -104,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_object_with_an_address_has_a_line() {
+    fn objects_with_an_address_have_a_line() {
         let service = |name: &str, ip: &str| {
             Object(json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"clusterIP": ip}}))
         };

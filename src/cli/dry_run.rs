@@ -1,4 +1,5 @@
-//! `--dry-run`: whether a write is made, only printed, or tried without being kept.
+//! `--dry-run`: whether a write is made, only printed, or checked by the API server without being
+//! stored.
 
 /// `--dry-run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -6,9 +7,9 @@ pub enum DryRun {
     /// The write is made.
     #[default]
     None,
-    /// It is only printed.
+    /// The object is only printed.
     Client,
-    /// Everything is done but the keeping.
+    /// The API server makes the write, except for storing it.
     Server,
 }
 

@@ -1,4 +1,4 @@
-//! `kloop edit`: objects in an editor.
+//! `kloop edit`: changes objects in an editor.
 
 use super::flags::ChangeFlags;
 use super::targets::{self, NamedFlags, Target};
@@ -98,7 +98,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
-/// The objects as they are shown: one as it is, several as a List.
+/// The text to edit: a single object, or several in a List.
 fn text_of(found: &[Target]) -> String {
     let shown = |target: &Target| {
         let mut object = target.object.clone();
@@ -106,7 +106,7 @@ fn text_of(found: &[Target]) -> String {
         object.0
     };
     match found {
-        [one] => yaml::to_yaml(&shown(one)),
+        [target] => yaml::to_yaml(&shown(target)),
         several => yaml::to_yaml(&print::list(several.iter().map(shown).collect())),
     }
 }
@@ -129,7 +129,7 @@ fn objects(text: &str) -> Result<Vec<Object>, String> {
     Ok(documents.into_iter().flat_map(|document| flat(document.value)).map(Object).collect())
 }
 
-/// Writes what was edited; gives the reasons why the file has to be edited again.
+/// Writes the edited objects. Returns the reasons why the file has to be edited again.
 fn save(
     args: &Args,
     context: &mut CommandContext,
@@ -180,7 +180,7 @@ fn refused(context: &mut CommandContext, target: &Target, status: &Status) -> St
     }
 }
 
-/// Patches one object with the difference that the editing made.
+/// Patches one object with the changes made in the editor.
 fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edited: &Object) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
     let Target { kind, object } = target;
@@ -211,7 +211,7 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
     args.change.print.result(context, &reply.object, &format!("{name} edited{}", dry_run.suffix()))
 }
 
-/// The file that is edited; it goes when it is dropped, unless it is kept.
+/// The file in the editor. It is removed on drop, unless it is kept.
 struct EditedFile {
     path: PathBuf,
     kept: std::cell::Cell<bool>,
@@ -226,7 +226,7 @@ impl EditedFile {
         Ok(EditedFile { path, kept: std::cell::Cell::new(false) })
     }
 
-    /// Lets the user edit it; gives what it holds then.
+    /// Runs the editor and returns the file's new content.
     fn edit(&self) -> CliResult<String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let editor = set("KUBE_EDITOR").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".into());
@@ -237,7 +237,7 @@ impl EditedFile {
         read(&self.path)
     }
 
-    /// Leaves the file where it is, says so, and fails.
+    /// Keeps the file, prints its path, and returns a failure.
     fn keep_draft(&self, context: &mut CommandContext, why: &str) -> Failure {
         self.kept.set(true);
         context

@@ -1,4 +1,4 @@
-//! `kloop events`: what happened, oldest first.
+//! `kloop events`: lists events, oldest first.
 
 use super::deadline::Deadline;
 use super::flags::PrintFlags;
@@ -66,11 +66,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain("valid --types are Normal or Warning"));
     }
     let Some(kind) = kinds::by_name("events") else { return Ok(()) };
-    let wanted = ListSelection { labels: None, fields: for_selector(context.kinds(), &args)? };
+    let selection = ListSelection { labels: None, fields: for_selector(context.kinds(), &args)? };
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
     let revision = context.existing()?.map_or(Ok(0), |api| api.read(|snapshot| snapshot.revision()))?;
-    let mut found = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
+    let mut found = context.read_view(|txn| read::list(txn, kind, namespace, &selection))?;
     found.retain(|event| is_of_type(&args, event));
     if let Some(mut printer) = args.print.printer()? {
         events::sort(&mut found);
@@ -91,10 +91,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let mut printer = table::TablePrinter::new(options);
     let text = printer.print(&events::table(&mut found, context.now()), "event", false);
     context.print(&text)?;
-    if args.watch { watch(&args, context, &mut printer, kind, namespace, &wanted, revision) } else { Ok(()) }
+    if args.watch { watch(&args, context, &mut printer, kind, namespace, &selection, revision) } else { Ok(()) }
 }
 
-/// The selection that `--for` asks for.
+/// The field selector for `--for`.
 fn for_selector(kinds: &KindRegistry, args: &Args) -> CliResult<Option<FieldSelector>> {
     let Some(text) = &args.about else { return Ok(None) };
     let form = "--for must be in resource/name form";
@@ -113,21 +113,21 @@ fn for_selector(kinds: &KindRegistry, args: &Args) -> CliResult<Option<FieldSele
 
 fn is_of_type(args: &Args, event: &Object) -> bool {
     let actual = event.text(&["type"]).unwrap_or_default();
-    args.types.is_empty() || args.types.iter().any(|wanted| wanted.eq_ignore_ascii_case(actual))
+    args.types.is_empty() || args.types.iter().any(|name| name.eq_ignore_ascii_case(actual))
 }
 
-/// Prints each further event as a row, without end.
+/// Prints each further event as a row, until it is interrupted.
 fn watch(
     args: &Args,
     context: &mut CommandContext,
     printer: &mut table::TablePrinter,
     kind: &Kind,
     namespace: Option<&str>,
-    wanted: &ListSelection,
+    selection: &ListSelection,
     mut revision: u64,
 ) -> CliResult {
     let patience = Deadline::new(context, None)?;
-    let watched = WatchSelection { kind, namespace, wanted };
+    let watched = WatchSelection { kind, namespace, wanted: selection };
     loop {
         let (news, last) = {
             let snapshot = context.api()?.store().read().map_err(|error| Failure::plain(error.to_string()))?;

@@ -1,4 +1,5 @@
-//! `kloop exec`: a command beside a running container; the pod's shim starts it, no control plane needs to run.
+//! `kloop exec`: runs a command in a container. The pod's shim starts it; this needs no control
+//! plane.
 
 use super::files::FileFlags;
 use super::one_pod::SessionFlags;
@@ -56,7 +57,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         ([], false) => None,
         ([word], _) => {
-            files.instead_of(&args.words)?;
+            files.names_objects_instead_of(&args.words)?;
             Some(word)
         }
         _ => return usage("exec [POD] [COMMAND] is not supported anymore. Use exec [POD] -- [COMMAND] instead"),
@@ -65,11 +66,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         Some(word) => args.session.find(word, "exec into", context)?,
         None => args.session.find_of_files(&files, "exec into", context)?,
     };
-    let streams = args.session.wish().streams(context);
+    let streams = args.session.options().streams(context);
     run_in(&pod, &container, &args.command, streams, context)
 }
 
-/// Runs a command beside a container and passes its exit code on.
+/// Runs a command in a container and passes on its exit code.
 fn run_in(
     pod: &Object,
     container: &str,

@@ -1,4 +1,4 @@
-//! `kloop explain`: what a kind and its fields are.
+//! `kloop explain`: documents kinds and their fields.
 
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read;
@@ -69,7 +69,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     answer.error.map_or(Ok(()), |error| Err(Failure::plain(error)))
 }
 
-/// `pods.spec.containers` into type and path; the type may have its group: `ingresses.networking.k8s.io.spec`.
+/// Splits `pods.spec.containers` into type and path. The type may include its group:
+/// `ingresses.networking.k8s.io.spec`.
 fn split<'w>(kinds: &KindRegistry, word: &'w str) -> (&'w str, Vec<&'w str>) {
     let mut ends = word.match_indices('.').map(|(end, _)| end).chain([word.len()]);
     let in_group = |end: &usize| {
@@ -89,7 +90,7 @@ fn built_in(schemas: &KindSchemas, kind: &Kind, path: &[&str], args: &Args) -> C
     Ok(explain(schemas, &ExplainRequest { group, version, kind: kind.kind, schema, path, recursive: args.recursive }))
 }
 
-/// A kind that a CustomResourceDefinition adds.
+/// Explains a kind that a CustomResourceDefinition adds.
 fn custom(
     schemas: &KindSchemas,
     context: &mut CommandContext,
@@ -100,8 +101,8 @@ fn custom(
     let key = Key::new(DEFINITIONS, "", &declared.definition);
     let definition = context.read_view(|txn| read::exact(txn, &key))?;
     let group = kind.resource.group();
-    let asked = Some(args.api_version.as_str()).filter(|asked| !asked.is_empty());
-    let version = match asked.map(|asked| asked.split_once('/').unwrap_or(("", asked))) {
+    let requested = Some(args.api_version.as_str()).filter(|version| !version.is_empty());
+    let version = match requested.map(|version| version.split_once('/').unwrap_or(("", version))) {
         Some((known, version)) if known == group => Some(version),
         Some(_) => return Err(missing(&args.api_version, kind.resource.plural())),
         None => None,
@@ -124,7 +125,7 @@ mod tests {
     use crate::kinds::KindRegistry;
 
     #[test]
-    fn a_path_begins_after_the_type_and_its_group() {
+    fn field_path_begins_after_the_type_and_its_group() {
         for (word, name, path) in [
             ("pods", "pods", &[][..]),
             ("pod.spec.containers", "pod", &["spec", "containers"]),

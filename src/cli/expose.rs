@@ -1,4 +1,4 @@
-//! `kloop expose`: a Service for what runs already.
+//! `kloop expose`: creates a Service for an existing workload, pod or Service.
 
 use super::create::generate::{CreateFlags, Overrides};
 use super::targets::{self, NamedFlags, Target};
@@ -68,7 +68,7 @@ pub struct Args {
     selector: Vec<String>,
 }
 
-/// The longest name of a Service.
+/// The longest name of a Service, in bytes.
 const MAX_NAME: usize = 63;
 
 /// Runs the verb.
@@ -118,7 +118,7 @@ fn map(words: &[String]) -> CliResult<Value> {
     Ok(pairs.into_iter().map(|(key, value)| (key, value.into())).collect::<Map<String, Value>>().into())
 }
 
-/// The labels by which an object's pods are found.
+/// The labels that select an object's pods.
 fn selector(target: &Target) -> CliResult<Value> {
     let object = &target.object;
     let (path, missing): (&[&str], &str) = match target.kind.kind {
@@ -139,18 +139,19 @@ fn selector(target: &Target) -> CliResult<Value> {
 }
 
 fn ports(args: &Args, target: &Target) -> CliResult<Vec<Value>> {
-    let known = known_ports(target);
+    let declared = known_ports(target);
     let wanted: Vec<i64> = match args.port {
         Some(port) => vec![port.into()],
-        None => known.iter().map(|(port, _)| *port).collect(),
+        None => declared.iter().map(|(port, _)| *port).collect(),
     };
     if wanted.is_empty() {
         return Err(Failure::plain("couldn't find port via --port flag or introspection"));
     }
     let several = wanted.len() > 1;
     let port = |(at, port): (usize, &i64)| {
-        let own = known.iter().find(|(known, _)| known == port).map(|(_, protocol)| protocol.clone());
-        let protocol = args.protocol.clone().or(own).unwrap_or_else(|| "TCP".into());
+        let protocol_of_port =
+            declared.iter().find(|(declared, _)| declared == port).map(|(_, protocol)| protocol.clone());
+        let protocol = args.protocol.clone().or(protocol_of_port).unwrap_or_else(|| "TCP".into());
         let target = match &args.target_port {
             Some(text) => text.parse::<i64>().map(Value::from).unwrap_or_else(|_| text.as_str().into()),
             None => (*port).into(),
@@ -164,7 +165,7 @@ fn ports(args: &Args, target: &Target) -> CliResult<Vec<Value>> {
     Ok(wanted.iter().enumerate().map(port).collect())
 }
 
-/// The ports that an object is known to have, with their protocols.
+/// The ports that an object declares, with their protocols.
 fn known_ports(target: &Target) -> Vec<(i64, String)> {
     let read = |ports: &[Value], field: &str| -> Vec<(i64, String)> {
         let protocol = |port: &Value| port["protocol"].as_str().unwrap_or("TCP").to_owned();
@@ -177,5 +178,8 @@ fn known_ports(target: &Target) -> Vec<(i64, String)> {
         _ => object.items(&["spec", "template", "spec", "containers"]),
     };
     let empty = Vec::new();
-    containers.iter().flat_map(|one| read(one["ports"].as_array().unwrap_or(&empty), "containerPort")).collect()
+    containers
+        .iter()
+        .flat_map(|container| read(container["ports"].as_array().unwrap_or(&empty), "containerPort"))
+        .collect()
 }

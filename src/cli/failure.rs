@@ -10,56 +10,57 @@ pub type CliResult<T = ()> = std::result::Result<T, Failure>;
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The API server refused. `doing` stands before its words: `error when creating "a.yaml": `.
+    /// The API server refused the request. Its message follows `doing`:
+    /// `error when creating "a.yaml": `.
     Api {
         /// The API's answer.
         status: Status,
-        /// The operation, or empty.
+        /// The operation; may be empty.
         doing: String,
-        /// Lines of help below: kloop's own, where kubectl has none.
+        /// kloop's own hints, printed below the message.
         hints: Vec<String>,
     },
-    /// The user erred, or the machine did: `error: ...`.
+    /// Another error, printed as `error: ...`.
     Plain(String),
-    /// The machine failed and not the request: with the exit code that says how.
+    /// An error of the machine rather than of the request, with its exit code.
     Machine(u8, String),
-    /// The same without `error: `, where kubectl leaves it out.
+    /// An error without the prefix `error: `, where kubectl prints none.
     Bare(String),
-    /// The same, where usage is to be pointed at: the verb's path, `create namespace`.
+    /// A usage error, with the verb's path (such as `create namespace`) for a pointer to its help.
     Usage(String, String),
     /// The state cannot be opened.
     Open(OpenError),
-    /// Everything was said already.
+    /// An exit code without a message, because the message was already printed.
     Code(u8),
-    /// Several, each told in its own form.
+    /// Several failures, each printed in its own form.
     Many(Vec<Failure>),
-    /// Nobody reads standard output any more: not a failure.
+    /// The reader of standard output has closed it, which is no error.
     BrokenPipe,
 }
 
 impl Failure {
-    /// Whether an object was not found, and nothing else was wrong.
+    /// Whether objects were not found, and there was no other error.
     pub fn is_not_found(&self) -> bool {
         match self {
             Failure::Api { status, .. } => status.reason == Reason::NotFound,
             Failure::Many(failures) => failures.iter().all(Failure::is_not_found),
-            // `logs` words it as kubectl's `logs` does.
+            // `logs` reports this in kubectl's own form.
             Failure::Plain(text) => text.starts_with("error from server (NotFound)"),
             _ => false,
         }
     }
 
-    /// `error: text`.
+    /// An error with the text after `error: `.
     pub fn plain(text: impl Into<String>) -> Failure {
         Failure::Plain(text.into())
     }
 
-    /// A refusal while something was being done, such as `error when creating "a.yaml"`.
+    /// An API server's refusal with the operation, such as `error when creating "a.yaml"`.
     pub fn doing(status: Status, doing: impl Into<String>) -> Failure {
         Failure::Api { status, doing: doing.into(), hints: Vec::new() }
     }
 
-    /// One failure for several; none for none.
+    /// Combines failures; `Ok` if there are none.
     pub fn from_failures(mut failures: Vec<Failure>) -> CliResult {
         match failures.len() {
             0 => Ok(()),
@@ -68,8 +69,9 @@ impl Failure {
         }
     }
 
-    /// As one of several: kubectl then leaves out `error: `, and tells what is invalid as any other refusal.
-    fn among_others(&self) -> String {
+    /// The text of one of several failures. kubectl then leaves out `error: `, and words invalid
+    /// objects like other refusals.
+    fn text_among_several(&self) -> String {
         match self {
             Failure::Api { status, doing, hints } => {
                 let doing = if doing.is_empty() { String::new() } else { format!("{doing}: ") };
@@ -81,13 +83,13 @@ impl Failure {
         }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn code(&self) -> u8 {
         match self {
             Failure::Open(error) => error.exit_code(),
             Failure::Code(code) | Failure::Machine(code, _) => *code,
             Failure::Api { status, .. } => status.exit_code.unwrap_or(1),
-            // One that cannot go on is the reason of the others.
+            // The highest code wins: a failure of the machine is the cause of the others.
             Failure::Many(failures) => failures.iter().map(Failure::code).max().unwrap_or(1),
             Failure::BrokenPipe => 0,
             _ => 1,
@@ -117,16 +119,16 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// The exit code that an error of the machine has of its own.
+/// The exit code of an error of the machine or the state file.
 fn exit_code(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    let of_store = || error.downcast_ref::<StoreError>().map(StoreError::exit_code);
-    let of_opening = || error.downcast_ref::<OpenError>().map(OpenError::exit_code);
-    let of_system = || {
+    let store_code = || error.downcast_ref::<StoreError>().map(StoreError::exit_code);
+    let open_code = || error.downcast_ref::<OpenError>().map(OpenError::exit_code);
+    let system_code = || {
         let error = error.downcast_ref::<std::io::Error>()?;
         let full = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded];
         full.contains(&error.kind()).then_some(73)
     };
-    of_store().or_else(of_opening).or_else(of_system)
+    store_code().or_else(open_code).or_else(system_code)
 }
 
 impl From<std::io::Error> for Failure {
@@ -161,7 +163,7 @@ impl fmt::Display for Failure {
             Failure::Code(_) | Failure::BrokenPipe => Ok(()),
             Failure::Many(failures) => {
                 let texts: Vec<String> =
-                    failures.iter().map(Failure::among_others).filter(|text| !text.is_empty()).collect();
+                    failures.iter().map(Failure::text_among_several).filter(|text| !text.is_empty()).collect();
                 f.write_str(&texts.join("\n"))
             }
         }
@@ -211,13 +213,13 @@ mod tests {
     use anyhow::Context;
 
     #[test]
-    fn a_machine_that_fails_has_exit_codes_of_its_own() {
+    fn machine_failures_have_their_own_exit_codes() {
         let path = std::path::PathBuf::from("/full/state.db");
         let full = || StoreError::Full { path: path.clone() };
-        let told = Failure::from(refused(&full()));
+        let text = Failure::from(refused(&full()));
         let message =
             "error: no space left on the disk of /full/state.db; nothing was changed: free some space and try again";
-        assert_eq!((told.code(), told.to_string()), (73, message.to_owned()));
+        assert_eq!((text.code(), text.to_string()), (73, message.to_owned()));
         let system = || std::io::Error::from(std::io::ErrorKind::StorageFull);
         let in_words = Err::<(), _>(system()).context("cannot write /full/leader.lock").unwrap_err();
         let table = [

@@ -1,4 +1,5 @@
-//! `-f` and `-k`: from files, folders, standard input and kustomizations to documents that know where they stand.
+//! `-f` and `-k`: reads manifests from files, folders, standard input and kustomizations, with
+//! their positions.
 
 use super::{CliResult, Failure, input, kustomize};
 use crate::kinds::{KindRegistry, custom_resource_definition as definition};
@@ -11,7 +12,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Most bytes read from one file: the API takes 3 MiB an object, a file may hold many.
+/// The largest file, in bytes. The API accepts 3 MiB per object, and a file may contain many
+/// objects.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// `-f`, `-k`, `-R`.
@@ -30,18 +32,18 @@ pub struct FileFlags {
 }
 
 impl FileFlags {
-    /// Refuses a command that named no file but has to.
+    /// Refuses a command without `-f` and `-k`.
     pub fn required(&self) -> CliResult {
         if self.is_empty() { Err(Failure::plain("must specify one of -f and -k")) } else { self.check() }
     }
 
-    /// Whether any was given.
+    /// Whether neither `-f` nor `-k` is given.
     pub fn is_empty(&self) -> bool {
         self.filenames.is_empty() && self.kustomize.is_empty()
     }
 
-    /// Whether files name the objects; words that name some, too, are refused.
-    pub fn instead_of(&self, words: &[String]) -> CliResult<bool> {
+    /// Whether files name the objects. Fails if arguments name objects, too.
+    pub fn names_objects_instead_of(&self, words: &[String]) -> CliResult<bool> {
         if !self.is_empty() && !words.is_empty() {
             return Err(Failure::plain(
                 "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
@@ -50,7 +52,7 @@ impl FileFlags {
         Ok(!self.is_empty())
     }
 
-    /// Refuses what cannot be read together.
+    /// Refuses flags that exclude each other.
     fn check(&self) -> CliResult {
         match (self.kustomize.as_str(), self.filenames.is_empty(), self.recursive) {
             ("", ..) | (_, true, false) => Ok(()),
@@ -72,12 +74,12 @@ pub struct Manifest {
     /// Line of the document in the file, from 1.
     pub line: usize,
     document: Rc<YamlDocument>,
-    /// Path of the object in the document when it is an item of a List.
-    inside: String,
+    /// Path of the object in the document; empty unless it is an item of a List.
+    path_prefix: String,
 }
 
 impl Manifest {
-    /// An object that a kustomization made; what it was made of is where it comes from.
+    /// An object from a kustomization, with the file that it comes from.
     pub fn built(built: BuildResource) -> Manifest {
         let (object, origin) = (built.object, built.origin);
         Manifest {
@@ -86,63 +88,64 @@ impl Manifest {
             folder: origin.at.parent().map(Path::to_owned),
             line: origin.line,
             document: origin.document,
-            inside: origin.inside,
+            path_prefix: origin.path_prefix,
         }
     }
 
     /// The line of a field of the object.
     pub fn line_of(&self, path: &str) -> Option<usize> {
-        self.document.line_of(&self.outside(path))
+        self.document.line_of(&self.path_in_document(path))
     }
 
-    /// The path of a field in the document.
-    fn outside(&self, path: &str) -> String {
-        let separator = if self.inside.is_empty() || path.starts_with('[') { "" } else { "." };
-        format!("{}{separator}{path}", self.inside)
+    /// The path of an object's field in the whole document.
+    fn path_in_document(&self, path: &str) -> String {
+        let separator = if self.path_prefix.is_empty() || path.starts_with('[') { "" } else { "." };
+        format!("{}{separator}{path}", self.path_prefix)
     }
 
-    /// Returns file and line of fields that a refusal calls unknown, with similar known names.
+    /// Returns hints with the line of each unknown field, and the most similar known name.
     pub fn hints(&self, status: &Status) -> Vec<String> {
-        let paths: Vec<String> = status.unknown.iter().map(|(path, _)| self.outside(path)).collect();
+        let paths: Vec<String> = status.unknown.iter().map(|(path, _)| self.path_in_document(path)).collect();
         let lines = match &paths[..] {
             [] => Vec::new(),
             paths => self.document.lines_of(&paths.iter().map(String::as_str).collect::<Vec<_>>()),
         };
         let hint = |((path, nearest), line): (&(String, Option<&'static str>), Option<usize>)| {
             let line = line.unwrap_or(self.line);
-            let meant = nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
-            format!("hint: {}:{line}: there is no field {path:?}{meant}", self.source)
+            let suggestion = nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
+            format!("hint: {}:{line}: there is no field {path:?}{suggestion}", self.source)
         };
         let misfit = status.misfit.iter().map(|path| {
             let line = self.line_of(path).unwrap_or(self.line);
-            let instead = instead(&status.message);
-            format!("hint: {}:{line}: the value of {path:?} is not of its type{instead}", self.source)
+            let suggested_value = suggested_value(&status.message);
+            format!("hint: {}:{line}: the value of {path:?} has the wrong type{suggested_value}", self.source)
         });
         status.unknown.iter().zip(lines).map(hint).chain(misfit).collect()
     }
 
-    /// A refusal of the object: `error when creating "a.yaml"`, with hints at the lines concerned.
+    /// The API server's refusal of this object, such as `error when creating "a.yaml"`, with hints.
     pub fn refusal(&self, doing: &str, status: Status) -> Failure {
         let hints = self.hints(&status);
         Failure::Api { status, doing: format!("error when {doing} {:?}", self.source), hints }
     }
 
-    /// Keys written twice: path and line.
+    /// Duplicate keys, with path and line.
     pub fn duplicates(&self) -> &[(String, usize)] {
         &self.document.duplicates
     }
 }
 
-/// Suggests a value of the right type, by the message of the refusal.
-fn instead(message: &str) -> &'static str {
-    let found = |what: &str| message.contains(&format!("cannot unmarshal {what} into "));
-    if message.ends_with("of type string") && found("bool") {
-        "; put it into quotes (yes, no, on, off, y, n, true and false are booleans in YAML where they have none)"
-    } else if message.ends_with("of type string") && found("number") {
+/// Suggests a value of the right type, based on the message of the API server.
+fn suggested_value(message: &str) -> &'static str {
+    let is_value = |kind: &str| message.contains(&format!("cannot unmarshal {kind} into "));
+    if message.ends_with("of type string") && is_value("bool") {
+        "; put it into quotes (yes, no, on, off, y, n, true and false are booleans in YAML without quotes)"
+    } else if message.ends_with("of type string") && is_value("number") {
         "; put it into quotes"
-    } else if found("string") && ["int32", "int64"].iter().any(|kind| message.ends_with(&format!("of type {kind}"))) {
+    } else if is_value("string") && ["int32", "int64"].iter().any(|kind| message.ends_with(&format!("of type {kind}")))
+    {
         "; write a number, without quotes"
-    } else if found("string") && message.ends_with("of type bool") {
+    } else if is_value("string") && message.ends_with("of type bool") {
         "; write true or false, without quotes"
     } else if message.ends_with("of type v1.Build") {
         "; write an object: build: {command: [PROGRAM, ARGUMENT, ...]}"
@@ -151,7 +154,7 @@ fn instead(message: &str) -> &'static str {
     }
 }
 
-/// The same for a verb that needs at least one.
+/// Like [`read`], for a verb that needs at least one object.
 pub fn read_for(kinds: &KindRegistry, flags: &FileFlags, verb: &str) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     let (manifests, failures) = read(kinds, flags)?;
     if manifests.is_empty() && failures.is_empty() {
@@ -160,12 +163,12 @@ pub fn read_for(kinds: &KindRegistry, flags: &FileFlags, verb: &str) -> CliResul
     Ok((manifests, failures))
 }
 
-/// All objects of the files, in order, and what could not be read.
+/// Reads all objects in order, and collects the errors.
 pub fn read(kinds: &KindRegistry, flags: &FileFlags) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     flags.check()?;
     if !flags.kustomize.is_empty() {
         let built = kustomize::build_folder(&flags.kustomize)?.into_iter().map(Manifest::built).collect();
-        return Ok((in_order(kinds, built), Vec::new()));
+        return Ok((definitions_first(kinds, built), Vec::new()));
     }
     let (mut manifests, mut failures) = (Vec::new(), Vec::new());
     let mut stdin_read = false;
@@ -189,11 +192,12 @@ pub fn read(kinds: &KindRegistry, flags: &FileFlags) -> CliResult<(Vec<Manifest>
             }
         }
     }
-    Ok((in_order(kinds, manifests), failures))
+    Ok((definitions_first(kinds, manifests), failures))
 }
 
-/// A kind may be defined by the same files as its objects, also after them: then the definition comes first, and `kinds` learns it.
-fn in_order(kinds: &KindRegistry, mut manifests: Vec<Manifest>) -> Vec<Manifest> {
+/// Moves CustomResourceDefinitions before their objects, and adds their kinds to `kinds`. The files
+/// may contain a definition after its objects.
+fn definitions_first(kinds: &KindRegistry, mut manifests: Vec<Manifest>) -> Vec<Manifest> {
     let is_definition = |object: &Object| {
         object.kind() == definition::KIND.kind && object.api_version() == definition::KIND.api_version()
     };
@@ -203,17 +207,17 @@ fn in_order(kinds: &KindRegistry, mut manifests: Vec<Manifest>) -> Vec<Manifest>
             continue;
         }
         let Some(kind) = kinds.learn(&object.0.to_string()) else { continue };
-        let is_one = |object: &Object| {
+        let is_custom_object = |object: &Object| {
             kinds.by_kind(object.api_version(), object.kind()).is_some_and(|own| own.resource == kind.resource)
         };
-        if let Some(first) = manifests[..at].iter().position(|manifest| is_one(&manifest.object)) {
+        if let Some(first) = manifests[..at].iter().position(|manifest| is_custom_object(&manifest.object)) {
             manifests[first..=at].rotate_right(1);
         }
     }
     manifests
 }
 
-/// The files that a name stands for: itself, a folder's manifests, or what a pattern matches.
+/// Expands a path: a file to itself, a folder to its manifests.
 fn expand(name: &str, recursive: bool) -> CliResult<Vec<PathBuf>> {
     let path = Path::new(name);
     let missing = || Failure::plain(format!("the path {name:?} does not exist"));
@@ -233,7 +237,8 @@ fn expand(name: &str, recursive: bool) -> CliResult<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A folder's manifests by name; folders below only when asked for. Links to folders are not followed, so no loop can be.
+/// Collects a folder's manifests by name, with subfolders if `recursive`. Does not follow links to
+/// folders, so that there are no cycles.
 fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> CliResult {
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
@@ -250,7 +255,7 @@ fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> CliResult {
     Ok(())
 }
 
-/// Reads a file. A pipe that only stands in a folder is not opened: nobody may ever write to it.
+/// Reads a file. A pipe in a folder is not opened, because it may never have a writer.
 fn read_file(path: &Path, is_named: bool, manifests: &mut Vec<Manifest>, failures: &mut Vec<Failure>) {
     let source = path.display().to_string();
     let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
@@ -307,7 +312,7 @@ fn parse(
             failures.push(Failure::plain(text));
             continue;
         }
-        // The object is the document's value itself: a copy would double what a large file takes.
+        // Takes the value instead of copying it: a copy would double the memory for a large file.
         let value = document.value.take();
         add(&Rc::new(document), value, String::new(), source, folder.as_deref(), manifests);
     }
@@ -318,7 +323,7 @@ fn parse(
 fn add(
     document: &Rc<YamlDocument>,
     mut value: Value,
-    inside: String,
+    path_prefix: String,
     source: &str,
     folder: Option<&Path>,
     manifests: &mut Vec<Manifest>,
@@ -326,8 +331,12 @@ fn add(
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value["items"].is_array();
     if is_list && let Value::Array(items) = value["items"].take() {
         for (index, item) in items.into_iter().enumerate() {
-            let inside = if inside.is_empty() { format!("items[{index}]") } else { format!("{inside}.items[{index}]") };
-            add(document, item, inside, source, folder, manifests);
+            let path_prefix = if path_prefix.is_empty() {
+                format!("items[{index}]")
+            } else {
+                format!("{path_prefix}.items[{index}]")
+            };
+            add(document, item, path_prefix, source, folder, manifests);
         }
         return;
     }
@@ -337,18 +346,18 @@ fn add(
         folder: folder.map(Path::to_owned),
         line: document.line,
         document: document.clone(),
-        inside,
+        path_prefix,
     });
 }
 
 #[cfg(test)]
 mod tests {
-    use super::instead;
+    use super::suggested_value;
 
     #[test]
     fn hint_of_an_error_follows_the_found_and_the_wanted_type() {
-        let said = |found: &str, wanted: &str| {
-            instead(&format!("x: json: cannot unmarshal {found} into Go struct field A.b of type {wanted}"))
+        let hint = |found: &str, wanted: &str| {
+            suggested_value(&format!("x: json: cannot unmarshal {found} into Go struct field A.b of type {wanted}"))
         };
         for (found, wanted, expected) in [
             ("bool", "string", "booleans in YAML"),
@@ -357,8 +366,8 @@ mod tests {
             ("string", "int32", "a number, without quotes"),
             ("string", "bool", "true or false, without quotes"),
         ] {
-            assert!(said(found, wanted).contains(expected), "{found} {wanted}");
+            assert!(hint(found, wanted).contains(expected), "{found} {wanted}");
         }
-        assert_eq!(said("array", "int32"), "");
+        assert_eq!(hint("array", "int32"), "");
     }
 }

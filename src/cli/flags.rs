@@ -70,19 +70,19 @@ impl ValidateFlag {
     }
 }
 
-/// A flag that holds a duration; none for zero.
+/// Parses a duration; `None` for zero.
 pub fn duration(flag: &str, text: &str) -> CliResult<Option<Duration>> {
     let parsed = signed_duration(flag, text)?;
     Ok(Some(parsed.unsigned_abs()).filter(|duration| !duration.is_zero()))
 }
 
-/// A flag that holds a duration, which may be negative.
+/// Parses a duration that may be negative.
 pub fn signed_duration(flag: &str, text: &str) -> CliResult<SignedDuration> {
     time::parse_duration(text)
         .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
 }
 
-/// `-o` and what goes with it.
+/// `-o` and its related flags.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PrintFlags {
     /// Output format.
@@ -106,7 +106,7 @@ pub struct PrintFlags {
 }
 
 impl PrintFlags {
-    /// The format asked for; none when no `-o` was given. `tables` for commands that print tables.
+    /// The requested format; `None` without `-o`. `tables` is for commands that print tables.
     pub fn format(&self, no_headers: bool, tables: bool) -> CliResult<Option<OutputFormat>> {
         if self.output.is_none() && self.template.is_none() {
             return Ok(None);
@@ -124,12 +124,12 @@ impl PrintFlags {
         Ok(Some(OutputFormat::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))
     }
 
-    /// A printer, when a format was asked for.
+    /// The printer for the requested format, if any.
     pub fn printer(&self) -> CliResult<Option<ObjectPrinter>> {
         Ok(self.format(false, false)?.map(|format| ObjectPrinter::new(format, self.show_managed_fields)))
     }
 
-    /// The same for commands whose answer is no object, and has no name.
+    /// Like [`PrintFlags::printer`], for results that are not objects and have no name.
     pub fn answer_printer(&self) -> CliResult<Option<ObjectPrinter>> {
         match self.output.as_deref() {
             Some("name") => Err(print::unnamed().into()),
@@ -137,7 +137,8 @@ impl PrintFlags {
         }
     }
 
-    /// Prints the object when a format was asked for, without the note of the manifest's folder, and the line otherwise.
+    /// Prints the object without the annotation of its manifest's folder if a format was requested,
+    /// otherwise prints the line.
     pub fn result(&self, context: &mut CommandContext, object: &Object, line: &str) -> CliResult {
         match self.printer()? {
             Some(printer) => {
@@ -150,7 +151,7 @@ impl PrintFlags {
     }
 }
 
-/// Flags of verbs that change objects, and tell or print what became of each.
+/// Flags of verbs that change objects and print a line or the object for each.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ChangeFlags {
     #[command(flatten)]
@@ -165,17 +166,17 @@ impl ChangeFlags {
         self.write.dry_run(context)
     }
 
-    /// The manager that `--field-manager` names, also an empty one.
+    /// The manager of `--field-manager`, which may be empty.
     pub fn field_manager(&self) -> Option<&str> {
         self.write.field_manager.as_deref()
     }
 
-    /// Whether lines are told, rather than objects printed.
+    /// Whether the verb prints lines rather than objects.
     pub fn tells(&self) -> bool {
         self.print.output.is_none()
     }
 
-    /// Says `deployment.apps/web <done>`, or prints the object.
+    /// Prints `deployment.apps/web <done>`, or the object.
     pub fn print_change(
         &self,
         context: &mut CommandContext,
@@ -203,7 +204,7 @@ pub struct MakeFlags {
 }
 
 impl MakeFlags {
-    /// The object as it is sent: with its own configuration noted, when that was asked for.
+    /// The object to send: with `--save-config`, its configuration is in its annotation.
     pub fn noted(&self, object: Object) -> Object {
         if self.save_config { with_last_applied(&object) } else { object }
     }

@@ -1,4 +1,4 @@
-//! `kloop get`: tables and other formats of what there is, once or as it changes.
+//! `kloop get`: prints objects as tables or in other formats, once or with their changes.
 
 use super::flags::PrintFlags;
 use super::targets::{self, Scope, TargetFlags, Targets};
@@ -166,14 +166,14 @@ struct KindGroup {
 /// Requested objects.
 struct GetResult {
     groups: Vec<KindGroup>,
-    /// One object by its name: printed bare.
+    /// A single object by name, printed without a List.
     single: bool,
-    /// Named objects: no message when there are none.
+    /// Objects by name: no message if there are none.
     named: bool,
 }
 
 fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec<Failure>)> {
-    if args.which.files.instead_of(&args.which.words)? {
+    if args.which.files.names_objects_instead_of(&args.which.words)? {
         let (targets, failures) =
             targets::find(context, &Scope { files: Some(&args.which.files), ..Scope::default() })?;
         let single = targets.len() + failures.len() == 1;
@@ -188,7 +188,7 @@ fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec
             if args.all_namespaces {
                 return Err(Failure::plain("a resource cannot be retrieved by name across all namespaces"));
             }
-            named.iter().for_each(|(kind, _)| context.warn_of(kind));
+            named.iter().for_each(|(kind, _)| context.warn_of_deprecation(kind));
             fetch_named(args, context, named)
         }
         Targets::Lists(_) if !args.subresource.is_empty() => {
@@ -197,11 +197,11 @@ fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec
         Targets::Lists(kinds) => {
             let mut groups = Vec::new();
             for kind in kinds {
-                context.warn_of(kind);
-                let wanted = targets::list_selection(&args.which.select, kind)?;
+                context.warn_of_deprecation(kind);
+                let selection = targets::list_selection(&args.which.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-                let objects = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
+                let objects = context.read_view(|txn| read::list(txn, kind, namespace, &selection))?;
                 groups.push(KindGroup { kind, objects });
             }
             Ok((GetResult { groups, single: false, named: false }, Vec::new()))
@@ -227,7 +227,7 @@ fn fetch_named(
     Ok((GetResult { groups: by_kind(found.into_iter()), single, named: true }, failures))
 }
 
-/// Neighbours of one kind share a table.
+/// Groups adjacent objects of one kind into one table.
 fn by_kind(objects: impl Iterator<Item = (&'static Kind, Object)>) -> Vec<KindGroup> {
     let mut groups: Vec<KindGroup> = Vec::new();
     for (kind, object) in objects {
@@ -296,10 +296,10 @@ fn print_tables(
         context.print_notice(&format!("No resources found{place}"));
     }
     if needs_plane {
-        control_plane::tell_hint(context)?;
+        control_plane::print_hint(context)?;
     }
     if runs {
-        control_plane::tell_age(context)?;
+        control_plane::print_age(context)?;
     }
     Failure::from_failures(failures)
 }

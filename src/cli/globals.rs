@@ -1,4 +1,4 @@
-//! Flags that every verb takes: kloop's own, and those of kubectl that name a cluster, which here is a file.
+//! Global flags: kloop's own, and those of kubectl that name a cluster, which for kloop is a file.
 
 use std::path::PathBuf;
 
@@ -12,11 +12,12 @@ pub struct Globals {
     /// unit (e.g. 1s, 2m, 3h). A value of zero means don't timeout requests.
     #[arg(long, global = true, value_name = "DURATION", default_value = "0")]
     pub request_timeout: String,
-    /// The cluster's file; its folder holds everything else of the cluster [default: $KLOOP_STATE, else
-    /// $XDG_STATE_HOME/kloop/default/state.db].
+    /// The cluster's file; its folder contains the cluster's other files [default: $KLOOP_STATE,
+    /// else $XDG_STATE_HOME/kloop/default/state.db].
     #[arg(long, global = true, value_name = "PATH")]
     pub state: Option<PathBuf>,
-    /// Number for the log level verbosity. Accepted for kubectl's sake: there is no log.
+    /// Number for the log level verbosity. Accepted for compatibility with kubectl; commands have
+    /// no log.
     #[arg(short, long, global = true, value_name = "LEVEL")]
     pub(super) v: Option<String>,
     /// The name of the kubeconfig context to use: the one that "config current-context" prints, which "config rename-context" changes.
@@ -28,15 +29,15 @@ pub struct Globals {
     /// The name of the kubeconfig user to use. There is only "admin".
     #[arg(long, global = true, value_name = "NAME")]
     pub(super) user: Option<String>,
-    /// Path to the kubeconfig file of a kubectl command. It is not read: --state names the cluster.
+    /// Path to the kubeconfig file of a kubectl command. Ignored: --state names the cluster.
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// The address of the API server of a kubectl command. No server is asked: --state names the cluster.
+    /// The address of the API server of a kubectl command. Ignored: --state names the cluster.
     #[arg(short, long, global = true, value_name = "URL")]
     pub(super) server: Option<String>,
 }
 
-/// Whether `-v` turns a switch on: any level but zero does.
+/// Whether the value of `-v` turns `--verbose` on: any level but zero.
 pub fn is_verbose(text: Option<&str>) -> bool {
     text.is_some_and(|text| !matches!(text, "0" | "false"))
 }

@@ -1,40 +1,42 @@
-//! The grammar of the command line: what clap derives from the verbs, with the habits of kubectl's flags.
+//! The grammar of the command line: clap's, derived from the verbs, with kubectl's conventions for
+//! flags.
 //!
-//! Every switch may be given a value (`--wait=false`, in any of Go's spellings), and of two equal flags the last counts.
+//! Every switch accepts a value (`--wait=false`, in any of Go's spellings). The last of several
+//! equal flags counts.
 
 use super::Cli;
 use crate::managed_fields::FieldManager;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
-/// The whole grammar.
+/// Returns the whole grammar.
 pub fn command() -> Command {
-    as_kubectl(Cli::command())
+    with_kubectl_conventions(Cli::command())
 }
 
-/// Returns the field manager with kubectl's names: by the verb, unless `--field-manager` is set.
+/// Returns the field manager with kubectl's names: from the verb, or `--field-manager`.
 pub fn manager(matches: &ArgMatches) -> FieldManager {
     let verb = matches.subcommand_name().unwrap_or_default();
-    let mut asked = None;
+    let mut requested = None;
     let mut at = matches;
     while let Some((_, inner)) = at.subcommand() {
-        asked = inner.try_get_one::<String>("field_manager").ok().flatten().or(asked);
+        requested = inner.try_get_one::<String>("field_manager").ok().flatten().or(requested);
         at = inner;
     }
-    let own = match verb {
+    let default_name = match verb {
         "apply" | "diff" => "kubectl-client-side-apply".to_owned(),
         "annotate" | "autoscale" | "create" | "edit" | "expose" | "label" | "patch" | "replace" | "rollout" | "run"
         | "set" | "taint" => format!("kubectl-{verb}"),
         _ => "kubectl".to_owned(),
     };
-    let name = asked.filter(|name| !name.is_empty()).cloned().unwrap_or(own);
+    let name = requested.filter(|name| !name.is_empty()).cloned().unwrap_or(default_name);
     FieldManager { name, subresource: if verb == "scale" { "scale" } else { "" } }
 }
 
-fn as_kubectl(command: Command) -> Command {
-    command.args_override_self(true).mut_args(switch).mut_subcommands(as_kubectl)
+fn with_kubectl_conventions(command: Command) -> Command {
+    command.args_override_self(true).mut_args(switch).mut_subcommands(with_kubectl_conventions)
 }
 
-/// A switch that also takes a value after `=`; other flags stay as they are.
+/// Makes a switch accept a value after `=`; leaves other flags unchanged.
 fn switch(arg: Arg) -> Arg {
     if !matches!(arg.get_action(), ArgAction::SetTrue) {
         return arg;
@@ -48,7 +50,7 @@ fn switch(arg: Arg) -> Arg {
         .value_parser(boolean)
 }
 
-/// Go's spellings of a boolean.
+/// Parses Go's spellings of a boolean.
 fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_flags_are_the_same() {
+    fn flags_are_unique() {
         command().debug_assert();
     }
 
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_s_global_flags_are_taken_anywhere() {
+    fn kubectl_global_flags_are_accepted_anywhere() {
         let lines = [
             "get pods -v=6",
             "get pods -v 6",

@@ -1,7 +1,8 @@
-//! Pages of help, laid out as kubectl lays out its own: what the verb is for, examples, verbs below it, flags, usage.
+//! Help pages in kubectl's layout: purpose, examples, subcommands, flags and usage of a verb.
 //!
-//! Every text stands with its verb: the doc comment of its `Args`, the usage and the examples beside it, the doc comments of its
-//! flags. Start reading at [`page`]. Topics are Markdown files, listed in [`topics`].
+//! The texts are next to the verb: the doc comment of its `Args`, its usage and examples, and the
+//! doc comments of its flags. Start reading at [`page`]. Topics are Markdown files, listed in
+//! [`topics`].
 
 mod pager;
 pub mod topics;
@@ -29,8 +30,8 @@ pub fn print_options(_args: OptionsArgs, context: &mut CommandContext) -> CliRes
     context.print(&options(&grammar::command()))
 }
 
-/// The verb that the words of a command line lead to, and their path to it. `help` leads nowhere itself; nothing that follows an
-/// unknown word is looked at.
+/// Returns the verb that a command line names, and its path. Skips `help`, and stops at the first
+/// unknown word.
 pub fn lookup(grammar: &Command, words: impl Iterator<Item = String>) -> (Vec<String>, &Command) {
     let (mut path, mut verb) = (Vec::new(), grammar);
     let mut words = words.filter(|word| word != "help");
@@ -48,20 +49,21 @@ pub fn lookup(grammar: &Command, words: impl Iterator<Item = String>) -> (Vec<St
     (path, verb)
 }
 
-/// Whether the word after this flag is its value: not after `--flag=value`, `-fvalue` or a switch.
+/// Whether the word after this flag is the flag's value. It is not after `--flag=value`, `-fvalue`
+/// or a switch.
 fn takes_next_word(verb: &Command, flag: &str) -> bool {
-    let is_meant = |known: &&Arg| match flag.strip_prefix("--") {
+    let is_flag = |known: &&Arg| match flag.strip_prefix("--") {
         Some(long) => known.get_long() == Some(long),
         None => flag.len() == 2 && known.get_short() == flag.chars().nth(1),
     };
-    let known = verb.get_arguments().find(is_meant);
+    let known = verb.get_arguments().find(is_flag);
     known.is_some_and(|known| known.get_action().takes_values() && !known.is_require_equals_set())
 }
 
-/// The headings of the first page with the verbs below them.
+/// The headings of the main page with their verbs.
 pub type VerbGroups = &'static [(&'static str, &'static [&'static str])];
 
-/// A verb's page; `groups` are for the first one.
+/// A verb's page; `groups` are for the main page.
 pub fn page(path: &[String], verb: &Command, groups: VerbGroups) -> String {
     let mut text = format!("{}\n", purpose(verb));
     let aliases: Vec<&str> = std::iter::once(verb.get_name()).chain(verb.get_visible_aliases()).collect();
@@ -90,7 +92,7 @@ pub fn options(grammar: &Command) -> String {
     format!("The following options can be passed to any command:\n\n{}\n", flags.trim_end_matches('\n'))
 }
 
-/// The first line, and below it what else there is to say.
+/// The first line of the help, and the remaining paragraphs below it.
 fn purpose(verb: &Command) -> String {
     let short = verb.get_about().map(|about| format!("{}.", about.to_string().trim_end_matches('.')));
     let Some(long) = verb.get_long_about().map(ToString::to_string) else { return short.unwrap_or_default() };
@@ -105,7 +107,7 @@ fn indented(text: &str, by: &str) -> String {
     text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The verbs below a verb, but for clap's own `help`.
+/// The subcommands, without clap's own `help`.
 fn subcommands(verb: &Command) -> impl Iterator<Item = &Command> {
     verb.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
 }
@@ -134,7 +136,7 @@ fn verbs(path: &[String], verb: &Command, groups: VerbGroups) -> String {
     text + &section("Topics (kloop help TOPIC)", topics::ALL.iter().map(topic).collect())
 }
 
-/// The flags of a verb by their names.
+/// The flags of a verb, sorted by name.
 fn flags(verb: &Command) -> impl Iterator<Item = &Arg> {
     let mut flags: Vec<&Arg> = verb
         .get_arguments()
@@ -145,12 +147,12 @@ fn flags(verb: &Command) -> impl Iterator<Item = &Arg> {
     flags.into_iter()
 }
 
-/// A flag with its default, and what it does.
+/// A flag with its default and its help.
 fn entry(path: &[String], flag: &Arg) -> String {
     let short = flag.get_short().map(|letter| format!("-{letter}, ")).unwrap_or_default();
     let help = flag.get_long_help().or(flag.get_help()).map(ToString::to_string).unwrap_or_default();
     let mut help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    // clap takes the last stop away.
+    // clap removes the final full stop.
     if !help.ends_with(['.', ')', ']']) {
         help.push('.');
     }
@@ -213,7 +215,7 @@ mod tests {
         grammar
     }
 
-    /// Splits a line as a shell does, as far as examples need it.
+    /// Splits a line like a shell, as far as the examples need it.
     fn split(line: &str) -> Vec<String> {
         let (mut words, mut quote) = (vec![String::new()], None);
         for letter in line.chars() {
@@ -241,7 +243,8 @@ mod tests {
         });
     }
 
-    /// The commands that a page of Markdown shows: those of its blocks, and those between backticks that have a flag or name kloop.
+    /// The commands on a page of Markdown: those in its blocks, and those between backticks that
+    /// name kloop or a known command with a flag.
     fn commands(page: &str) -> Vec<String> {
         let mut found = Vec::new();
         for (place, block) in page.split("```").enumerate() {
@@ -279,7 +282,7 @@ mod tests {
         assert!(commands.len() > 40, "{commands:?}");
         for line in commands {
             let parsed = grammar::command().try_get_matches_from(split(line.split(" > ").next().unwrap()));
-            // Prose may leave out an argument or a flag's value: what it names has to be there.
+            // Prose may leave out an argument or a flag's value, but every name in it must exist.
             let is_mention = |error: &clap::Error| match error.kind() {
                 ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand => true,
                 ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => true,
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_after_an_unknown_word_is_a_verb() {
+    fn lookup_stops_at_an_unknown_word() {
         let grammar = built();
         let path = |line: &str| lookup(&grammar, line.split(' ').map(str::to_owned)).0.join(" ");
         let table = [
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn every_verb_and_flag_is_explained() {
+    fn verbs_and_flags_have_help() {
         every(&built(), &mut Vec::new(), &mut |path, verb| {
             assert!(verb.get_about().is_some(), "{path:?} says nothing");
             let is_leaf = subcommands(verb).next().is_none();

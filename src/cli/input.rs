@@ -1,23 +1,24 @@
-//! Files that a user names, read as far as anything could use them: a device or a pipe may never end.
+//! Reads files that a user names, up to a limit, because a device or a pipe may never end.
 
 use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::path::Path;
 
-/// The largest file that is read for one object, in bytes: an object takes 3 MiB, and a ConfigMap's data one.
+/// The largest file for one object, in bytes. The API accepts objects up to 3 MiB and ConfigMap
+/// data up to 1 MiB.
 const LARGEST: u64 = 16 << 20;
 
-/// Reads a file whole. One that is larger than any object is refused.
+/// Reads a whole file. Fails if it is larger than any object can be.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
     bounded(File::open(path)?, LARGEST)
 }
 
-/// Reads a file of UTF-8 as [`read`] does.
+/// Reads a UTF-8 file like [`read`].
 pub fn read_to_string(path: impl AsRef<Path>) -> Result<String> {
     String::from_utf8(read(path)?).map_err(|_| Error::other("it is not UTF-8"))
 }
 
-/// Reads to the end, and refuses whatever has more than `most` bytes.
+/// Reads to the end. Fails after more than `most` bytes.
 pub fn bounded(reader: impl Read, most: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(most + 1).read_to_end(&mut bytes)?;

@@ -1,8 +1,8 @@
-//! `KEY=VALUE` and `KEY-` among the words of a command line.
+//! Parses `KEY=VALUE` and `KEY-` arguments.
 
 use super::{CliResult, Failure};
 
-/// Divides words into those that name resources and those that say what to change, which come after.
+/// Splits words into resources and the changes that follow them.
 pub fn divide(words: &[String], what: &str) -> CliResult<(Vec<String>, Vec<String>)> {
     let is_pair =
         |word: &String| (word.contains('=') && !word.starts_with('=')) || (word.ends_with('-') && word.as_str() != "-");
@@ -19,11 +19,11 @@ pub fn divide(words: &[String], what: &str) -> CliResult<(Vec<String>, Vec<Strin
 pub struct KeyChanges {
     /// Keys and their new values, in order.
     pub set: Vec<(String, String)>,
-    /// Keys to be taken away.
+    /// Keys to remove.
     pub remove: Vec<String>,
 }
 
-/// Reads `KEY=VALUE` and, where keys can be taken away, `KEY-`.
+/// Parses `KEY=VALUE` and, if `may_remove` is set, `KEY-`.
 pub fn parse(pairs: &[String], what: &str, may_remove: bool) -> CliResult<KeyChanges> {
     let mut parsed = KeyChanges::default();
     let mut invalid = Vec::new();

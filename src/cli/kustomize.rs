@@ -1,4 +1,5 @@
-//! `kloop kustomize`, and what `-k` reads: a folder's kustomization, built ([`crate::kustomize`]) from the files on this machine.
+//! `kloop kustomize` and `-k`: builds a folder's kustomization ([`crate::kustomize`]) from the
+//! files on this machine.
 
 use super::{CliResult, CommandContext, Failure};
 use crate::kustomize::{self as build, BuildResource, FileAccess, FoundPath};
@@ -9,11 +10,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Most bytes read from one file.
+/// The largest file, in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// So many files are read for one kustomization, each as often as it is named.
+/// Most files read for one kustomization. A file counts each time that it is read.
 const MOST_READS: usize = 10_000;
-/// So many bytes of them, 64 MiB.
+/// Most bytes read for one kustomization, 64 MiB.
 const MOST_READ: u64 = 64 << 20;
 
 /// Build a kustomization target from a directory.
@@ -46,17 +47,18 @@ pub struct Args {
     load_restrictor: String,
 }
 
-/// The files of this machine; knows afterwards which folders were looked into.
+/// Access to the files of this machine. Records the folders that a build depends on.
 struct DiskFiles {
     unrestricted: bool,
     folders: RefCell<BTreeSet<PathBuf>>,
-    /// Files and bytes that may still be read: kustomizations that each name two others double with every level.
-    left: Cell<(usize, u64)>,
+    /// Remaining number of files and bytes. Kustomizations that each name two others double the
+    /// reads with every level.
+    remaining: Cell<(usize, u64)>,
 }
 
 impl DiskFiles {
     fn new(unrestricted: bool) -> DiskFiles {
-        DiskFiles { unrestricted, folders: RefCell::default(), left: Cell::new((MOST_READS, MOST_READ)) }
+        DiskFiles { unrestricted, folders: RefCell::default(), remaining: Cell::new((MOST_READS, MOST_READ)) }
     }
 }
 
@@ -64,7 +66,7 @@ impl FileAccess for DiskFiles {
     fn find(&self, path: &Path) -> Result<FoundPath, String> {
         let at = path.canonicalize().map_err(|error| {
             let missing = missing(path);
-            // It may come.
+            // The missing file may be created later: watch its folder.
             self.folders.borrow_mut().extend(missing.parent().filter(|folder| folder.is_dir()).map(Path::to_owned));
             format!("lstat {}: {}", missing.display(), io_error_text(error))
         })?;
@@ -83,11 +85,11 @@ impl FileAccess for DiskFiles {
         if meta.len() > MAX_BYTES {
             return Err(format!("{} is larger than {MAX_BYTES} bytes", path.display()));
         }
-        let (files, bytes) = self.left.get();
-        let left = files.checked_sub(1).zip(bytes.checked_sub(meta.len()));
-        self.left.set(left.ok_or_else(|| {
+        let (files, bytes) = self.remaining.get();
+        let remaining = files.checked_sub(1).zip(bytes.checked_sub(meta.len()));
+        self.remaining.set(remaining.ok_or_else(|| {
             format!(
-                "the kustomization reads more than {MOST_READS} files or {} MiB, each as often as it is named",
+                "the kustomization reads more than {MOST_READS} files or {} MiB (a file counts each time it is named)",
                 MOST_READ >> 20
             )
         })?);
@@ -103,7 +105,7 @@ impl FileAccess for DiskFiles {
     }
 }
 
-/// The first part of a path that is not there.
+/// The first part of a path that does not exist.
 fn missing(path: &Path) -> &Path {
     let mut parts: Vec<&Path> = path.ancestors().collect();
     parts.reverse();
@@ -127,7 +129,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let built = built.map_err(Failure::plain)?;
     match &args.output {
         Some(folder) if folder.is_dir() => {
-            built.iter().try_for_each(|one| write(&folder.join(file_name(one)), &text(one)))
+            built.iter().try_for_each(|resource| write(&folder.join(file_name(resource)), &text(resource)))
         }
         Some(file) => write(file, &print_all(&built)),
         None => context.print(&print_all(&built)),
@@ -147,7 +149,7 @@ fn print_all(resources: &[BuildResource]) -> String {
     resources.iter().map(text).collect::<Vec<_>>().join("---\n")
 }
 
-/// `apps_v1_deployment_web.yaml`, with the namespace in front if there is one.
+/// Returns `apps_v1_deployment_web.yaml`, with the namespace in front if there is one.
 fn file_name(resource: &BuildResource) -> String {
     let object = &resource.object;
     let version = object.api_version().replace('/', "_");
@@ -156,23 +158,24 @@ fn file_name(resource: &BuildResource) -> String {
     parts.join("_").to_lowercase().replace('/', "-") + ".yaml"
 }
 
-/// Builds the kustomization of a folder; deprecated fields are reported once while they stay the same.
+/// Builds the kustomization of a folder. Prints warnings about deprecated fields only if they
+/// differ from the previous build's.
 pub fn build_folder(folder: &str) -> CliResult<Vec<BuildResource>> {
-    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut warnings = Vec::new();
     let built = build::build(&DiskFiles::new(false), folder, &mut warnings);
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if *told != warnings {
+    let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *printed != warnings {
         warnings.iter().for_each(|warning| eprintln!("{warning}"));
-        *told = warnings;
+        *printed = warnings;
     }
     built.map_err(Failure::plain)
 }
 
-/// The folders whose files a build of this one depends on, as far as it gets.
+/// The folders that a build of this folder depends on, up to its first error.
 pub fn folders(folder: &str) -> Vec<PathBuf> {
     let disk = DiskFiles::new(false);
-    // Errors are reported when the result is used.
+    // The caller builds again and reports errors then.
     let _ = build::build(&disk, folder, &mut Vec::new());
     disk.folders.into_inner().into_iter().collect()
 }

@@ -1,7 +1,8 @@
-//! Writes the control plane's log without ever waiting for whoever reads it.
+//! Writes the control plane's log without blocking on its reader.
 //!
-//! A thread of its own writes to standard output. When nobody reads the pipe, or a terminal is stopped, lines wait in a bounded queue;
-//! when that is full, lines are dropped and counted, and the count is logged once there is room again.
+//! A separate thread writes to standard output. If the pipe is not read, or the terminal is
+//! stopped, lines wait in a bounded queue. If the queue is full, lines are dropped, and their
+//! number is logged when there is room again.
 //! Start reading at [`LogWriter::write`].
 
 use std::fs::File;
@@ -12,63 +13,64 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Most lines that wait to be written.
+/// Most lines in the queue.
 const QUEUE: usize = 10_000;
 
-/// Time that the end of the command waits for lines that are still to be written.
+/// The longest wait for pending lines when the command ends.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// A request to the thread.
-enum Order {
+/// A message to the thread.
+enum Request {
     Line(String),
-    /// Confirm that all lines before were written.
+    /// Confirm that all previous lines were written.
     Flush(SyncSender<()>),
 }
 
 /// A queue of lines, and the thread that writes them.
 pub struct LogWriter {
-    orders: SyncSender<Order>,
+    requests: SyncSender<Request>,
     dropped: Arc<AtomicUsize>,
 }
 
 impl LogWriter {
-    /// The sink of standard output. None when no thread can be started.
-    pub fn of_stdout() -> Option<&'static LogWriter> {
+    /// The writer to standard output; `None` if no thread can be started.
+    pub fn for_stdout() -> Option<&'static LogWriter> {
         static SINK: OnceLock<Option<LogWriter>> = OnceLock::new();
         let start = || LogWriter::start(File::from(rustix::io::dup(rustix::stdio::stdout()).ok()?)).ok();
         SINK.get_or_init(start).as_ref()
     }
 
     fn start(output: impl Write + Send + 'static) -> io::Result<LogWriter> {
-        let (orders, inbox) = sync_channel(QUEUE);
+        let (requests, inbox) = sync_channel(QUEUE);
         let dropped = Arc::new(AtomicUsize::new(0));
         let counted = dropped.clone();
         Builder::new().name("log".into()).spawn(move || run(inbox, &counted, output))?;
-        Ok(LogWriter { orders, dropped })
+        Ok(LogWriter { requests, dropped })
     }
 
-    /// Queues a line; returns at once.
+    /// Queues a line without blocking.
     pub fn write(&self, line: String) {
-        if let Err(TrySendError::Full(_)) = self.orders.try_send(Order::Line(line)) {
+        if let Err(TrySendError::Full(_)) = self.requests.try_send(Request::Line(line)) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits until all lines are written; not for long when nobody reads them.
+    /// Waits until all lines are written, at most for [`FLUSH`].
     pub fn flush(&self) {
         let (done, written) = sync_channel(1);
-        if self.orders.try_send(Order::Flush(done)).is_ok() {
+        if self.requests.try_send(Request::Flush(done)).is_ok() {
             let _: Result<(), RecvTimeoutError> = written.recv_timeout(FLUSH);
         }
     }
 }
 
-/// Writes lines until the sink is gone. Errors are ignored: the work goes on when the reader is gone.
-fn run(inbox: Receiver<Order>, dropped: &AtomicUsize, mut output: impl Write) {
+/// Writes lines until the sender is dropped. Ignores errors, because the control plane continues
+/// without a reader.
+fn run(inbox: Receiver<Request>, dropped: &AtomicUsize, mut output: impl Write) {
     for order in inbox {
         match order {
-            Order::Line(line) => drop(writeln!(output, "{line}")),
-            Order::Flush(done) => drop(done.try_send(())),
+            Request::Line(line) => drop(writeln!(output, "{line}")),
+            Request::Flush(done) => drop(done.try_send(())),
         }
         let count = dropped.swap(0, Ordering::Relaxed);
         if count > 0 {
@@ -83,7 +85,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
-    /// An output that takes a line only after it was let in.
+    /// An output that accepts a line only after a message on `open`.
     struct Gate {
         open: Receiver<()>,
         written: Arc<Mutex<Vec<u8>>>,
@@ -91,7 +93,7 @@ mod tests {
 
     impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Open for good once the other side is dropped.
+            // A dropped sender opens it permanently.
             let _ = self.open.recv();
             self.written.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn log_sink_drops_lines_that_nobody_reads_and_counts_them() {
+    fn full_queue_drops_lines_and_logs_their_number() {
         let (key, open) = channel();
         let written = Arc::new(Mutex::new(Vec::new()));
         let sink = LogWriter::start(Gate { open, written: written.clone() }).unwrap();

@@ -1,4 +1,4 @@
-//! `kloop logs`: what containers have written, straight from their files; no control plane needs to run.
+//! `kloop logs`: prints containers' output from their log files. This needs no control plane.
 
 use super::deadline::Deadline;
 use super::flags;
@@ -101,12 +101,12 @@ pub struct Args {
     insecure_skip_tls_verify_backend: bool,
 }
 
-/// With a selector, this many lines of each container unless told otherwise. kubectl: `selectorTail`.
+/// Default number of lines per container with a selector. kubectl: `selectorTail`.
 const SELECTOR_TAIL: i64 = 10;
 
 impl Args {
-    /// The container that is asked for: as kubectl has it, no name is as good as none.
-    fn named(&self) -> Option<&String> {
+    /// The requested container. As in kubectl, an empty name counts as none.
+    fn requested_container(&self) -> Option<&String> {
         self.container.as_ref().or(self.words.get(1)).filter(|name| !name.is_empty())
     }
 }
@@ -138,11 +138,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             args.max_log_requests
         )));
     }
-    control_plane::tell_hint(context)?;
+    control_plane::print_hint(context)?;
     let place = LogSource::from_api(context.api()?);
     let options = options(&args, context.now())?;
     if args.follow && requests.len() > 1 {
-        return together(&args, &place, &requests, &options);
+        return follow_all(&args, &place, &requests, &options);
     }
     for request in &requests {
         let done = copy(&args, &place, request, &options);
@@ -166,8 +166,8 @@ fn check(args: &Args) -> CliResult {
     if args.words.len() == 2 && args.container.is_some() {
         return usage("only one of -c or an inline [CONTAINER] arg is allowed");
     }
-    let named = args.named().is_some();
-    if args.all_containers && named {
+    let is_named = args.requested_container().is_some();
+    if args.all_containers && is_named {
         return Err(Failure::plain("--all-containers=true should not be specified with container name"));
     }
     if args.limit_bytes < 0 {
@@ -203,15 +203,15 @@ fn options(args: &Args, now: Time) -> CliResult<LogOptions> {
     })
 }
 
-/// The pods that are meant: one by its name, those of a selector, or one (or all) of a workload.
+/// The requested pods: one by name, those of a selector, or one or all of a workload.
 fn pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
     let namespace = context.namespace().to_owned();
     let Some(word) = args.words.first() else {
         let selector = args.selector.as_deref().unwrap_or_default();
         let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
-        let wanted = ListSelection { labels: Some(labels), fields: None };
-        return context.read_view(|txn| read::list(txn, pods, Some(&namespace), &wanted));
+        let selection = ListSelection { labels: Some(labels), fields: None };
+        return context.read_view(|txn| read::list(txn, pods, Some(&namespace), &selection));
     };
     let (kind, name) = one_pod::named(context.kinds(), word)?;
     let key = Key::new(kind.resource, context.namespace_of(kind), &name);
@@ -224,21 +224,21 @@ fn pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     if kind.resource == pods.resource { Ok(vec![object]) } else { pods_of(args, context, kind, &object) }
 }
 
-/// The pods of a workload, waiting for the first one: the one that logs most likely, or all.
+/// Returns all pods of a workload or the one most likely to have logs. Waits for the first pod.
 fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Object) -> CliResult<Vec<Object>> {
     let Some(selector) = targets::selector_of(kind, owner) else {
-        return Err(targets::without_pods(kind, owner.name(), "get the logs from"));
+        return Err(targets::no_pods_error(kind, owner.name(), "get the logs from"));
     };
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
     let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
-    let patience = Deadline::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
-    let wanted = ListSelection { labels: Some(selector), fields: None };
+    let deadline = Deadline::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
+    let selection = ListSelection { labels: Some(selector), fields: None };
     let mut found = loop {
-        let found = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &wanted))?;
+        let found = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &selection))?;
         if !found.is_empty() {
             break found;
         }
-        if !patience.wait() {
+        if !deadline.wait() {
             return Err(Failure::plain("timed out waiting for the condition"));
         }
     };
@@ -247,25 +247,25 @@ fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Objec
         let several = found.len() > 1;
         found.truncate(1);
         if let Some(pod) = found.first().filter(|_| several) {
-            let count = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &wanted))?.len();
+            let count = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &selection))?.len();
             context.print_notice(&format!("Found {count} pods, using pod/{}", pod.name()));
         }
     }
     Ok(found)
 }
 
-/// The containers of a pod whose logs are wanted.
+/// The names of a pod's containers to print.
 fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<Vec<String>> {
     let known = PodContainers::from_pod(pod);
     if args.all_containers {
         return Ok([known.init, known.main, known.ephemeral].concat());
     }
-    if let Some(asked) = args.named() {
-        if known.has(asked) {
-            return Ok(vec![asked.clone()]);
+    if let Some(requested) = args.requested_container() {
+        if known.has(requested) {
+            return Ok(vec![requested.clone()]);
         }
         let text = format!(
-            "container {asked} is not valid for pod {} out of: {}",
+            "container {requested} is not valid for pod {} out of: {}",
             pod.name(),
             known.default_container_notice()
         );
@@ -274,10 +274,10 @@ fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
     Ok(known.default(pod, context, false).into_iter().collect())
 }
 
-/// `[pod/web/main] `, when it is wanted.
+/// Returns `[pod/web/main] ` if a prefix is requested.
 fn prefix(args: &Args, request: &LogRequest) -> Option<String> {
-    let wanted = args.prefix || args.all_pods;
-    wanted.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
+    let has_prefix = args.prefix || args.all_pods;
+    has_prefix.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
 }
 
 fn copy(args: &Args, place: &LogSource, request: &LogRequest, options: &LogOptions) -> CliResult {
@@ -289,7 +289,7 @@ fn copy(args: &Args, place: &LogSource, request: &LogRequest, options: &LogOptio
     Ok(())
 }
 
-/// Writes pieces to standard output, each line with its prefix.
+/// Writes chunks to standard output, each line with its prefix.
 struct PrefixedLines {
     prefix: Option<String>,
     within: bool,
@@ -320,15 +320,16 @@ impl PrefixedLines {
     }
 }
 
-/// Follows several logs at once, one thread each; the first error ends it unless errors are to be ignored.
-fn together(args: &Args, place: &LogSource, requests: &[LogRequest], options: &LogOptions) -> CliResult {
+/// Follows several logs at once, with one thread each. The first error ends all of them, unless
+/// `--ignore-errors` is set.
+fn follow_all(args: &Args, place: &LogSource, requests: &[LogRequest], options: &LogOptions) -> CliResult {
     let (send, ended) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         for request in requests {
             let send = send.clone();
             scope.spawn(move || {
                 let done = copy(args, place, request, options);
-                // Nobody listens any more when another one has failed.
+                // The receiver is gone after another log has failed.
                 drop(send.send(done));
             });
         }
@@ -338,7 +339,7 @@ fn together(args: &Args, place: &LogSource, requests: &[LogRequest], options: &L
                 Err(failure) if args.ignore_errors => println!("{failure}"),
                 Err(Failure::BrokenPipe) => std::process::exit(0),
                 Err(failure) => {
-                    // The others would follow on without end.
+                    // The other threads would continue to follow.
                     eprintln!("{failure}");
                     std::process::exit(1);
                 }

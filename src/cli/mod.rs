@@ -1,7 +1,9 @@
-//! The command line: kubectl's words, flags, messages and exit codes over one file.
+//! The command line: kubectl's verbs, flags, messages and exit codes over one state file.
 //!
-//! Knows: the verbs (one file each, one line each in [`verbs`]), what the flags that many share mean, and how errors are told.
-//! Never: decides anything about objects (the API server does), never writes to the store but through it.
+//! Knows: the verbs (one file each, one line each in [`verbs`]), the flags that verbs share, and
+//! the form of errors.
+//! Never: decides anything about objects (the API server does), never writes to the store but
+//! through it.
 //! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
 
 mod api_resources;
@@ -86,7 +88,7 @@ pub struct Cli {
     verb: Verb,
 }
 
-/// The whole program but for the shim, which is handled before.
+/// Runs the program, except for the shim, which `src/main.rs` starts.
 pub fn main() -> ExitCode {
     if let Some(code) = completion::answer() {
         return code;
@@ -107,14 +109,15 @@ pub fn main() -> ExitCode {
     if let Err(failure) = check_globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
         return context.finish(Err(failure));
     }
-    // A state that cannot be used is the first thing to say, before a word that names no kind in it. The verb reports it.
+    // Open the state first, so that an unusable state is reported before an unknown kind. The verb
+    // reports the error.
     let _ = context.existing();
     let outcome = cli.verb.run(&mut context);
     let is_missing = outcome.as_ref().is_err_and(Failure::is_not_found);
     let code = context.finish(outcome);
     if is_missing {
-        // A state that cannot be opened was told of before.
-        let _ = control_plane::tell_missing_cluster(&mut context);
+        // An error was reported when the state was opened.
+        let _ = control_plane::print_missing_cluster(&mut context);
     }
     context.tidy();
     code

@@ -1,4 +1,4 @@
-//! The one pod, and its container, that a command is about: POD or TYPE/NAME, and which container when none is named.
+//! Finds the pod and the container for a command: POD or TYPE/NAME, and the default container.
 
 use super::deadline::Deadline;
 use super::files::{self, FileFlags};
@@ -9,7 +9,7 @@ use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Time};
 use crate::runtime::session::{self, SessionStreams};
 
-/// Flags of verbs that put somebody in front of a container.
+/// Flags of verbs that open a session in a container.
 #[derive(clap::Args)]
 pub struct SessionFlags {
     /// Container name. If omitted, the first container in the pod will be chosen.
@@ -30,13 +30,13 @@ pub struct SessionFlags {
 }
 
 impl SessionFlags {
-    /// The pod and the container that are meant; see [`container`].
+    /// Finds the pod and the container; see [`container`].
     pub fn find(&self, word: &str, doing: &str, context: &mut CommandContext) -> CliResult<(Object, String)> {
         let pod = find(word, &self.pod_running_timeout, context)?;
-        self.inside(pod, doing, context)
+        self.with_container(pod, doing, context)
     }
 
-    /// The same for the one object of files (`-f`).
+    /// Like [`SessionFlags::find`], for the single object in files (`-f`).
     pub fn find_of_files(
         &self,
         files: &FileFlags,
@@ -51,16 +51,16 @@ impl SessionFlags {
         };
         let (kind, key) = targets::named(context, manifest)?;
         let pod = pod_of(kind, &key, &self.pod_running_timeout, context)?;
-        self.inside(pod, doing, context)
+        self.with_container(pod, doing, context)
     }
 
-    fn inside(&self, pod: Object, doing: &str, context: &mut CommandContext) -> CliResult<(Object, String)> {
+    fn with_container(&self, pod: Object, doing: &str, context: &mut CommandContext) -> CliResult<(Object, String)> {
         let container = container(&pod, self.container.as_ref(), self.quiet, doing, context)?;
         Ok((pod, container))
     }
 
     /// Returns the options of the session.
-    pub fn wish(&self) -> SessionOptions {
+    pub fn options(&self) -> SessionOptions {
         SessionOptions { stdin: self.stdin, tty: self.tty, quiet: self.quiet }
     }
 }
@@ -68,20 +68,21 @@ impl SessionFlags {
 /// Options of an interactive session.
 #[derive(Clone, Copy)]
 pub struct SessionOptions {
-    /// To type.
+    /// Whether to send input.
     pub stdin: bool,
-    /// In a terminal.
+    /// Whether to use a terminal.
     pub tty: bool,
-    /// No words beside the container's.
+    /// Whether to print only the container's output.
     pub quiet: bool,
 }
 
 impl SessionOptions {
-    /// The streams that can be had: a terminal only for who types and has one to give.
+    /// Chooses the streams: a terminal only if requested together with input, and if standard input
+    /// is one.
     pub fn streams(self, context: &mut CommandContext) -> SessionStreams {
-        let wanted = self.stdin && self.tty;
-        let terminal = wanted && session::is_terminal();
-        if wanted && !terminal && !self.quiet {
+        let wants_terminal = self.stdin && self.tty;
+        let terminal = wants_terminal && session::is_terminal();
+        if wants_terminal && !terminal && !self.quiet {
             context.print_notice("Unable to use a TTY - input is not a terminal or the right kind of file");
         }
         SessionStreams { stdin: self.stdin, terminal }
@@ -99,7 +100,7 @@ pub fn named(kinds: &KindRegistry, word: &str) -> CliResult<(&'static Kind, Stri
     }
 }
 
-/// The pod, or the best one of a workload, waiting for the first one.
+/// Returns the pod, or the best pod of a workload. Waits for the first pod.
 pub fn find(word: &str, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {
     let (kind, name) = named(context.kinds(), word)?;
     pod_of(kind, &Key::new(kind.resource, context.namespace_of(kind), &name), timeout, context)
@@ -113,31 +114,32 @@ fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandCo
     }
     let timeout = flags::duration("pod-running-timeout", timeout)?;
     let Some(selector) = targets::selector_of(kind, &object) else {
-        return Err(targets::without_pods(kind, &key.name, "attach to"));
+        return Err(targets::no_pods_error(kind, &key.name, "attach to"));
     };
-    let patience = Deadline::new(context, Some(timeout.unwrap_or_default()))?;
-    let wanted = ListSelection { labels: Some(selector), fields: None };
+    let deadline = Deadline::new(context, Some(timeout.unwrap_or_default()))?;
+    let selection = ListSelection { labels: Some(selector), fields: None };
     loop {
-        let found = context.read_view(|txn| read::list(txn, pods, Some(object.namespace()), &wanted))?;
+        let found = context.read_view(|txn| read::list(txn, pods, Some(object.namespace()), &selection))?;
         if let Some(best) = found.into_iter().min_by_key(|pod| rank(pod, RestartRank::Few)) {
             return Ok(best);
         }
-        if !patience.wait() {
+        if !deadline.wait() {
             return Err(Failure::plain("timed out waiting for the condition"));
         }
     }
 }
 
-/// Preference among otherwise equal pods, by restarts.
+/// Preference for restarts among otherwise equal pods.
 #[derive(Clone, Copy)]
 pub enum RestartRank {
-    /// The one that restarted least (Kubernetes: `podutils.ActivePods`, reversed).
+    /// Fewest restarts (Kubernetes: `podutils.ActivePods`, reversed).
     Few,
-    /// The one that restarted most: its log has something to tell (`podutils.ByLogging`).
+    /// Most restarts, because such a log is the most useful (`podutils.ByLogging`).
     Many,
 }
 
-/// Smallest for the pod that a command is about most likely: assigned, running, ready, staying, ready longest, by restarts, oldest.
+/// Ranks pods for a command; smallest is best. In order: assigned, running, ready, not terminating,
+/// ready for longest, restarts, oldest.
 pub fn rank(pod: &Object, prefer: RestartRank) -> (bool, u8, bool, bool, Option<Time>, i64, Option<Time>) {
     let phase = match pod.text(&["status", "phase"]) {
         Some("Running") => 0,
@@ -148,28 +150,29 @@ pub fn rank(pod: &Object, prefer: RestartRank) -> (bool, u8, bool, bool, Option<
     let conditions = pod.items(&["status", "conditions"]);
     let ready = conditions.iter().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
-    let counts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
-    // A terminating pod still has a log.
-    let (leaves, restarts) = match prefer {
+    let counts =
+        pod.items(&["status", "containerStatuses"]).iter().filter_map(|status| status["restartCount"].as_i64());
+    // Terminating pods also have logs.
+    let (terminating, restarts) = match prefer {
         RestartRank::Few => (pod.deletion().is_some(), counts.max().unwrap_or(0)),
         RestartRank::Many => (false, -counts.max().unwrap_or(0)),
     };
     let unassigned = pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty);
-    (unassigned, phase, ready.is_none(), leaves, since, restarts, pod.created())
+    (unassigned, phase, ready.is_none(), terminating, since, restarts, pod.created())
 }
 
 /// The names of a pod's containers.
 pub struct PodContainers {
-    /// Those of `containers`.
+    /// Names from `containers`.
     pub main: Vec<String>,
-    /// Those of `initContainers`.
+    /// Names from `initContainers`.
     pub init: Vec<String>,
-    /// Those of `ephemeralContainers`.
+    /// Names from `ephemeralContainers`.
     pub ephemeral: Vec<String>,
 }
 
 impl PodContainers {
-    /// Reads them from a pod.
+    /// Reads the names from a pod.
     pub fn from_pod(pod: &Object) -> PodContainers {
         let names = |list: &str| -> Vec<String> {
             let containers = pod.items(&["spec", list]).iter();
@@ -182,19 +185,19 @@ impl PodContainers {
         }
     }
 
-    /// Whether there is one of this name.
+    /// Whether a container has this name.
     pub fn has(&self, name: &String) -> bool {
         [&self.main, &self.init, &self.ephemeral].iter().any(|names| names.contains(name))
     }
 
-    /// All, as they are told to people.
+    /// Returns all names as kubectl prints them.
     pub fn default_container_notice(&self) -> String {
         let init = self.init.iter().map(|name| format!("{name} (init)"));
         let ephemeral = self.ephemeral.iter().map(|name| format!("{name} (ephem)"));
         self.main.iter().cloned().chain(init).chain(ephemeral).collect::<Vec<_>>().join(", ")
     }
 
-    /// The one that is meant when none is named; said so where there was a choice.
+    /// Returns the default container. Prints it if there are several and no annotation chooses.
     pub fn default(&self, pod: &Object, context: &mut CommandContext, quiet: bool) -> Option<String> {
         let annotated = pod.annotation("kubectl.kubernetes.io/default-container").map(str::to_owned);
         let annotated = annotated.filter(|name| self.has(name));
@@ -208,10 +211,11 @@ impl PodContainers {
     }
 }
 
-/// The container that is meant, of a pod that can be talked to. `doing` stands in the refusal of one that has ended: `exec into`.
+/// Returns the requested or the default container of a pod that has not ended. `doing` is for the
+/// error, such as `exec into`.
 pub fn container(
     pod: &Object,
-    asked: Option<&String>,
+    requested: Option<&String>,
     quiet: bool,
     doing: &str,
     context: &mut CommandContext,
@@ -221,15 +225,15 @@ pub fn container(
         let text = format!("cannot {doing} a container in a completed pod; current phase is {phase}");
         return Err(Failure::plain(text));
     }
-    let known = PodContainers::from_pod(pod);
+    let containers = PodContainers::from_pod(pod);
     let refused = |why: String| Failure::plain(format!("unable to upgrade connection: {why}"));
-    // As kubectl has it, no name is as good as none.
-    let chosen = match asked.filter(|name| !name.is_empty()) {
-        Some(asked) if !known.has(asked) => {
-            return Err(refused(format!("container {asked} is not valid for pod {}", pod.name())));
+    // As in kubectl, an empty name counts as none.
+    let chosen = match requested.filter(|name| !name.is_empty()) {
+        Some(requested) if !containers.has(requested) => {
+            return Err(refused(format!("container {requested} is not valid for pod {}", pod.name())));
         }
-        Some(asked) => asked.clone(),
-        None => known.default(pod, context, quiet).unwrap_or_default(),
+        Some(requested) => requested.clone(),
+        None => containers.default(pod, context, quiet).unwrap_or_default(),
     };
     if pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty) {
         return Err(refused(format!("pod {} does not have a host assigned", pod.name())));
@@ -243,7 +247,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_pod_that_would_be_deleted_last_comes_first() {
+    fn pod_that_would_be_deleted_last_comes_first() {
         let pod = |name: &str, node: Option<&str>, phase: &str, restarts: i64| {
             Object(json!({"metadata": {"name": name}, "spec": {"nodeName": node},
                 "status": {"phase": phase, "containerStatuses": [{"restartCount": restarts}]}}))
@@ -260,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ready_pod_that_runs_longest_comes_first() {
+    fn longest_ready_pod_comes_first() {
         let pod = |name: &str, phase: &str, ready: Option<&str>| {
             let ready = ready.map(|at| json!([{"type": "Ready", "status": "True", "lastTransitionTime": at}]));
             Object(json!({"metadata": {"name": name}, "spec": {"nodeName": "n"},

@@ -1,4 +1,4 @@
-//! `kloop patch`: a change written as a patch.
+//! `kloop patch`: patches objects.
 
 use super::dry_run::DryRun;
 use super::flags::ChangeFlags;
@@ -94,7 +94,7 @@ fn text(args: &Args) -> CliResult<String> {
     }
 }
 
-/// The patch as a value. What is neither YAML nor JSON is refused in the server's words.
+/// Parses the patch. Text that is neither YAML nor JSON is refused in the API server's words.
 fn change(text: &str) -> CliResult<Value> {
     let bad = |why: String| Failure::from(Status::new(Reason::BadRequest, why));
     match yaml::documents(text) {
@@ -107,12 +107,13 @@ fn change(text: &str) -> CliResult<Value> {
     }
 }
 
-/// The version that `gcars.v1beta1.golden.dev` asks for, as an `apiVersion`, when it is served beside the newest one.
-fn asked_version(kind: &Kind, word: &str) -> Option<String> {
+/// Returns the `apiVersion` in a word like `gcars.v1beta1.golden.dev`, if the kind also has this
+/// version.
+fn requested_version(kind: &Kind, word: &str) -> Option<String> {
     let (_, rest) = word.split('/').next()?.split_once('.')?;
     let (version, group) = rest.split_once('.')?;
-    let asked = format!("{group}/{version}");
-    kind.also.contains(&asked.as_str()).then_some(asked)
+    let requested = format!("{group}/{version}");
+    kind.also.contains(&requested.as_str()).then_some(requested)
 }
 
 fn patch_object(
@@ -152,7 +153,7 @@ fn patch_object(
         );
     }
     let key = key_of(kind, object);
-    let api_version = args.words.first().and_then(|word| asked_version(kind, word));
+    let api_version = args.words.first().and_then(|word| requested_version(kind, word));
     let options = WriteOptions { api_version, ..context.options(FieldValidation::Warn, dry_run) };
     let part = match args.subresource.as_str() {
         "status" => UpdatePart::Status,
@@ -179,7 +180,7 @@ fn patch_object(
     print_patched(args, context, target, reply, dry_run)
 }
 
-/// Converts a patch of an object's scale to one of the object: its number of replicas.
+/// Converts a patch of an object's Scale to a patch of the object's number of replicas.
 fn scale(kind: &Kind, object: &Object, language: PatchType, change: &Value) -> CliResult<Value> {
     let view = crate::apiserver::scale::scale(kind, object).0;
     let patched = match language {
@@ -205,7 +206,7 @@ fn print_patched(
         _ => context.name_of(target.kind, &reply.object),
     };
     let unchanged = if reply.changed { "" } else { " (no change)" };
-    // kubectl says nothing of a dry run on the server here.
+    // kubectl prints no suffix for a server-side dry run here.
     let suffix = if dry_run == DryRun::Server { "" } else { dry_run.suffix() };
     args.change.print.result(context, &reply.object, &format!("{name} patched{unchanged}{suffix}"))
 }

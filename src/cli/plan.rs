@@ -1,4 +1,4 @@
-//! `kloop plan`: what would happen if manifests were applied.
+//! `kloop plan`: shows the changes that manifests would cause.
 
 use super::files::{self, FileFlags};
 use super::flags::{self, PrintFlags};
@@ -55,65 +55,65 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "plan")?;
     let (machine, now) = (capacity::of_this_machine(None, &context.state()), context.now());
     let store = context.existing()?.map(|api| api.store());
-    let mut forecast = Preview::new(store, machine, now)?;
-    let (mut applied, mut film) = (Vec::new(), Vec::new());
+    let mut preview = Preview::new(store, machine, now)?;
+    let (mut applied, mut steps) = (Vec::new(), Vec::new());
     for manifest in &manifests {
-        match apply_manifest(context, &mut forecast, manifest) {
+        match apply_manifest(context, &mut preview, manifest) {
             Ok((key, word)) => {
                 let line =
-                    FilmLine { after: SignedDuration::ZERO, by: "apply", about: name(&key), what: word.to_owned() };
+                    PlanStep { after: SignedDuration::ZERO, by: "apply", about: name(&key), what: word.to_owned() };
                 applied.push((key, line));
             }
             Err(failure) => failures.push(failure),
         }
     }
     if applied.is_empty() && !failures.is_empty() {
-        // Nothing came to be tried: that it converges would be said of nothing.
+        // No manifest could be applied, so that there is no convergence to report.
         return Failure::from_failures(failures);
     }
     let is_quiet = printer.is_some();
-    let mut show = |shot: FilmLine| {
+    let mut show = |step: PlanStep| {
         if !is_quiet {
-            shot.print(context)?;
+            step.print(context)?;
         }
-        film.push(shot);
+        steps.push(step);
         Ok::<(), Failure>(())
     };
-    let (keys, first): (Vec<Key>, Vec<FilmLine>) = applied.into_iter().unzip();
+    let (keys, first): (Vec<Key>, Vec<PlanStep>) = applied.into_iter().unzip();
     first.into_iter().try_for_each(&mut show)?;
     let mut shown = Ok(());
-    let outlook = forecast.run(&keys, until, &mut |after, line| {
+    let result = preview.run(&keys, until, &mut |after, line| {
         if shown.is_ok() {
-            shown = show(FilmLine::from_line(after, line));
+            shown = show(PlanStep::from_line(after, line));
         }
     })?;
     shown?;
     match &mut printer {
         Some(printer) => {
-            let text = printer.object(&value(&outlook, &film, now))?;
+            let text = printer.object(&value(&result, &steps, now))?;
             context.print(&text)?;
         }
-        None => context.print_styled(&summary(&outlook, now))?,
+        None => context.print_styled(&summary(&result, now))?,
     }
     Failure::from_failures(failures)?;
-    match outlook.standing() {
+    match result.standing() {
         ConvergenceState::Converged => Ok(()),
         ConvergenceState::Stuck => Err(Failure::Code(1)),
         ConvergenceState::Converging => Err(Failure::Code(2)),
     }
 }
 
-/// Applies one manifest to the copy.
+/// Applies one manifest to the preview.
 fn apply_manifest(
     context: &mut CommandContext,
-    forecast: &mut Preview,
+    preview: &mut Preview,
     manifest: &files::Manifest,
 ) -> CliResult<(Key, &'static str)> {
     let (kind, key) = targets::locate(context, manifest)?;
-    let object = targets::placed(manifest, kind, &key);
+    let object = targets::prepare_object(manifest, kind, &key);
     let options = WriteOptions::default();
     targets::refuse_duplicates(kind, manifest, options.field_validation)?;
-    let done = forecast
+    let done = preview
         .write(|txn| apply::apply(txn, kind, &object, true, &options))
         .map_err(|status| manifest.refusal("applying", status))?;
     context.warn(&done.warnings);
@@ -125,28 +125,28 @@ fn apply_manifest(
     Ok((key, word))
 }
 
-/// One line of the film.
-struct FilmLine {
+/// One step of the simulation.
+struct PlanStep {
     after: SignedDuration,
     by: &'static str,
     about: String,
     what: String,
 }
 
-impl FilmLine {
-    fn from_line(after: SignedDuration, line: &LogLine) -> FilmLine {
+impl PlanStep {
+    fn from_line(after: SignedDuration, line: &LogLine) -> PlanStep {
         let about = line.about.as_ref().map(name).unwrap_or_default();
-        FilmLine { after, by: line.by, about, what: line.text.clone() }
+        PlanStep { after, by: line.by, about, what: line.text.clone() }
     }
 
     fn print(&self, context: &mut CommandContext) -> CliResult {
-        let told = format!("{}: {}", self.about, self.what);
-        let (clock, told) = (clock(self.after), escape::text(&told));
-        context.print_styled(&format!("{} {} {told}\n", clock.dimmed(), self.by.cyan()))
+        let text = format!("{}: {}", self.about, self.what);
+        let (clock, text) = (clock(self.after), escape::text(&text));
+        context.print_styled(&format!("{} {} {text}\n", clock.dimmed(), self.by.cyan()))
     }
 }
 
-/// `+12.5s`, `+10m30s`.
+/// Formats a time as `+12.5s` or `+10m30s`.
 fn clock(after: SignedDuration) -> String {
     let seconds = after.as_millis() as f64 / 1000.0;
     match after.as_secs() {
@@ -156,45 +156,45 @@ fn clock(after: SignedDuration) -> String {
 }
 
 /// Summarizes changed objects and their convergence.
-fn summary(outlook: &PreviewResult, now: crate::object::Time) -> String {
+fn summary(result: &PreviewResult, now: crate::object::Time) -> String {
     let mut text = String::from("\n");
-    for (mark, keys) in [("+", &outlook.created), ("~", &outlook.changed), ("-", &outlook.deleted)] {
+    for (mark, keys) in [("+", &result.created), ("~", &result.changed), ("-", &result.deleted)] {
         keys.iter().for_each(|key| text.push_str(&format!("{mark} {key}\n")));
     }
-    if outlook.besides > 0 {
-        text.push_str(&format!("left out: {} things that CronJobs elsewhere do by their clocks\n", outlook.besides));
+    if result.besides > 0 {
+        text.push_str(&format!("left out: {} scheduled actions of other CronJobs\n", result.besides));
     }
-    let counts = [&outlook.created, &outlook.changed, &outlook.deleted].map(Vec::len);
-    let said = |after: SignedDuration| clock(after).trim().trim_start_matches('+').to_owned();
-    let after = said(outlook.took);
+    let counts = [&result.created, &result.changed, &result.deleted].map(Vec::len);
+    let duration = |after: SignedDuration| clock(after).trim().trim_start_matches('+').to_owned();
+    let after = duration(result.took);
     let [created, changed, deleted] = counts;
-    let ends = match outlook.standing() {
+    let ends = match result.standing() {
         ConvergenceState::Converged => format!("converges after {after}"),
-        ConvergenceState::Converging => format!("is still on its way after {after}"),
-        ConvergenceState::Stuck => match outlook.stuck.map(said).filter(|since| *since != after) {
-            Some(since) => format!("is stuck after {since}, and still after {after}"),
+        ConvergenceState::Converging => format!("is still converging after {after}"),
+        ConvergenceState::Stuck => match result.stuck.map(duration).filter(|since| *since != after) {
+            Some(since) => format!("is stuck after {since} (simulated {after})"),
             None => format!("is stuck after {after}"),
         },
     };
     text.push_str(&format!("{ends}: {created} created, {changed} changed, {deleted} deleted\n"));
     let mut text = escape::text(&text);
-    let troubled = outlook.answers.iter().filter(|answer| answer.standing() != ConvergenceState::Converged);
-    troubled.for_each(|answer| text.push_str(&format!("\n{}", why::page(answer, now + outlook.took))));
+    let troubled = result.answers.iter().filter(|answer| answer.standing() != ConvergenceState::Converged);
+    troubled.for_each(|answer| text.push_str(&format!("\n{}", why::page(answer, now + result.took))));
     text
 }
 
-/// The same for programs.
-fn value(outlook: &PreviewResult, film: &[FilmLine], now: crate::object::Time) -> Value {
+/// Returns the result for `--output`.
+fn value(result: &PreviewResult, steps: &[PlanStep], now: crate::object::Time) -> Value {
     let names = |keys: &[Key]| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
     let seconds = |after: SignedDuration| after.as_millis() as f64 / 1000.0;
-    let shots = film
+    let steps = steps
         .iter()
-        .map(|shot| json!({"after": seconds(shot.after), "loop": shot.by, "about": shot.about, "what": shot.what}));
+        .map(|step| json!({"after": seconds(step.after), "loop": step.by, "about": step.about, "what": step.what}));
     json!({
-        "standing": outlook.standing().word(), "after": seconds(outlook.stuck.unwrap_or(outlook.took)),
-        "until": seconds(outlook.took), "film": shots.collect::<Vec<_>>(),
-        "created": names(&outlook.created), "changed": names(&outlook.changed), "deleted": names(&outlook.deleted),
-        "besides": outlook.besides,
-        "why": outlook.answers.iter().map(|answer| why::answer_value(answer, now + outlook.took)).collect::<Vec<_>>(),
+        "standing": result.standing().word(), "after": seconds(result.stuck.unwrap_or(result.took)),
+        "until": seconds(result.took), "film": steps.collect::<Vec<_>>(),
+        "created": names(&result.created), "changed": names(&result.changed), "deleted": names(&result.deleted),
+        "besides": result.besides,
+        "why": result.answers.iter().map(|answer| why::answer_value(answer, now + result.took)).collect::<Vec<_>>(),
     })
 }

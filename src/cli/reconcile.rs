@@ -1,4 +1,4 @@
-//! `kloop reconcile`: runs the control plane, until converged or until stopped.
+//! `kloop reconcile`: runs the control plane until the cluster has converged, or until stopped.
 
 use super::log_writer::LogWriter;
 use super::{CliResult, CommandContext, Failure, context, globals, input, serve};
@@ -22,7 +22,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Fewest open files with which a control plane and a few pods work; with a little less it would wait without a word.
+/// Minimum number of open files for a control plane and a few pods. With slightly fewer it would
+/// hang without an error.
 const FEWEST_FILES: usize = 48;
 
 /// Run the controllers, the scheduler and the kubelet: make this machine match the state.
@@ -111,10 +112,11 @@ pub struct Args {
     serve: Option<u16>,
 }
 
-/// Parses `--env`: a name without value takes the current environment's value, and is left out when it has none.
-fn variables(wanted: &[String]) -> CliResult<Vec<(String, String)>> {
+/// Parses `--env`. A name without a value takes the value from this environment, and is left out if
+/// there is none.
+fn variables(texts: &[String]) -> CliResult<Vec<(String, String)>> {
     let mut found = Vec::new();
-    for text in wanted {
+    for text in texts {
         let (name, value) = text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value)));
         if name.is_empty() {
             return Err(Failure::plain(format!(
@@ -127,7 +129,7 @@ fn variables(wanted: &[String]) -> CliResult<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// The scheduler's configuration as JSON, once it is known to be in order.
+/// Checks the scheduler's configuration and returns it as JSON.
 fn configuration(path: &Path) -> CliResult<String> {
     let refuse = |what: String| Failure::plain(format!("{}: {what}", path.display()));
     let bytes =
@@ -141,7 +143,7 @@ fn configuration(path: &Path) -> CliResult<String> {
     Ok(document.value.to_string())
 }
 
-/// The blocks of addresses that a flag names.
+/// Parses a flag's blocks of addresses.
 fn blocks(texts: &[String]) -> CliResult<Vec<Cidr>> {
     let refused = |text: &str| {
         let what = "write a block of IPv4 addresses, as in 192.168.0.0/16";
@@ -167,7 +169,7 @@ const STANDBY: Duration = Duration::from_millis(200);
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let outcome = run_plane(args, context);
-    LogWriter::of_stdout().into_iter().for_each(LogWriter::flush);
+    LogWriter::for_stdout().into_iter().for_each(LogWriter::flush);
     outcome
 }
 
@@ -186,7 +188,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
         backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
         environment: Environment::of_this_process().with_variables(variables(&args.env)?),
-        pids_per_pod: Some(args.pod_max_pids).filter(|most| *most > 0),
+        pids_per_pod: Some(args.pod_max_pids).filter(|max| *max > 0),
         scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), configuration)?,
         manifests: args.manifests.clone(),
         node_ports: blocks(&args.nodeport_addresses)?,
@@ -208,7 +210,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
     if let Some(port) = args.serve {
         let server = serve::open(serve::Args::for_port(port), context)?;
         let server = HttpServer { control_plane: Some(settings.metrics.clone()), ..server };
-        // It ends with this process, at any moment: what was answered is written.
+        // The thread may end with the process at any time, because every answered write is stored.
         std::thread::Builder::new().name("serve".into()).spawn(move || server.run(std::future::pending()))?;
     }
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -224,8 +226,8 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
-/// Says which node and state file are served, and what to type next in another terminal.
-fn tell_ready(settings: &ControlSettings, log_sink: &mut dyn FnMut(&LogLine)) {
+/// Prints the node and the state file, and commands to try in another terminal.
+fn print_ready(settings: &ControlSettings, log_sink: &mut dyn FnMut(&LogLine)) {
     let state = std::path::absolute(&settings.state).unwrap_or_else(|_| settings.state.clone());
     let node = settings.node.as_ref().map_or("without a node here".to_owned(), |node| format!("node {}", node.name));
     print_line(log_sink, format!("ready: {node}, state file {}", state.display()));
@@ -236,8 +238,9 @@ fn tell_ready(settings: &ControlSettings, log_sink: &mut dyn FnMut(&LogLine)) {
     print_line(log_sink, format!("next, in another terminal: {export}kloop apply -f FILE; kloop get pods; kloop why"));
 }
 
-/// Waits for its turn to lead, as a standby when another leads; none when stopped before, or when that other one has done what a
-/// one-shot run is for. A one-shot run waits no longer than its timeout.
+/// Waits until this process leads, as a standby if another control plane leads. Returns `None` if a
+/// signal stops it, or if the other control plane has completed a one-shot run. A one-shot run
+/// waits at most for its timeout.
 fn lead(
     args: &Args,
     until: RunUntil,
@@ -247,14 +250,14 @@ fn lead(
     log_sink: &mut dyn FnMut(&LogLine),
 ) -> CliResult<Option<ControlLoop>> {
     let mut api = context.take_api()?;
-    let mut told = false;
+    let mut is_announced = false;
     let (started, mut seen) = (Time::now(), None);
     let mut standby = leader::Standby::default();
     let mut blocked = None;
     let leadership = loop {
         match standby.try_lead(api.store_mut()) {
             Err(error) if is_busy(&error) => {
-                // Said once for each process that holds the lock.
+                // Print this once for each process with the lock.
                 let text = error.to_string();
                 let holder = text.split(" has been writing").next().unwrap_or_default().to_owned();
                 if blocked.as_ref() != Some(&holder) {
@@ -274,7 +277,7 @@ fn lead(
             Err(error) => return Err(error.into()),
             Ok(Election::Leads(leadership)) => break leadership,
             Ok(Election::Waits(pid)) => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut is_announced, true) {
                     print_line(log_sink, format!("the control plane with pid {pid} leads; standing by"));
                 }
                 if let RunUntil::Converged(patience) = until {
@@ -295,13 +298,14 @@ fn lead(
     };
     let control = ControlLoop::start(api, leadership, settings.clone())?;
     if args.watch {
-        tell_ready(settings, log_sink);
+        print_ready(settings, log_sink);
     }
     if let Some(mut signals) = signals.take() {
         let outbox = control.outbox();
         std::thread::spawn(move || {
             for _ in signals.forever() {
-                // A second signal finds nobody listening when the first one is being acted on: then it ends the process.
+                // While the first signal is being handled, there is no receiver: a second signal
+                // ends the process.
                 if outbox.send(crate::reconcile::control_loop::WakeUp::Stop).is_err() {
                     std::process::exit(130);
                 }
@@ -311,7 +315,8 @@ fn lead(
     Ok(Some(control))
 }
 
-/// Returns the convergence of a cluster that another control plane runs; computed again after each write.
+/// Returns the convergence of a cluster with another control plane; computes it again after each
+/// write.
 fn check_changed_store<'a>(api: &Api, seen: &'a mut Option<(u64, Convergence)>) -> CliResult<&'a Convergence> {
     let version = api.store().data_version().map_err(anyhow::Error::from)?;
     let known = match seen.take().filter(|(known, _)| *known == version) {
@@ -322,14 +327,14 @@ fn check_changed_store<'a>(api: &Api, seen: &'a mut Option<(u64, Convergence)>) 
 }
 
 fn not_converged(args: &Args, unmet: &[Unmet]) -> Failure {
-    let lines: Vec<String> = unmet.iter().map(|one| format!("  {}: {}", one.key, one.why)).collect();
+    let lines: Vec<String> = unmet.iter().map(|entry| format!("  {}: {}", entry.key, entry.why)).collect();
     let after = if has_failed(unmet) { String::new() } else { format!(" after {}", args.timeout) };
     Failure::plain(format!("not converged{after}:\n{}", lines.join("\n")))
 }
 
-/// Whether waiting longer would change nothing: all that is missing has failed for good.
+/// Whether waiting is useless, because all unmet objects have failed permanently.
 fn has_failed(unmet: &[Unmet]) -> bool {
-    !unmet.is_empty() && unmet.iter().all(|one| one.is_final)
+    !unmet.is_empty() && unmet.iter().all(|entry| entry.is_final)
 }
 
 fn end(
@@ -353,14 +358,14 @@ fn end(
     match ending {
         RunEnd::Unmet(unmet) => Err(not_converged(args, &unmet)),
         RunEnd::Converged if !args.quiet => {
-            LogWriter::of_stdout().into_iter().for_each(LogWriter::flush);
+            LogWriter::for_stdout().into_iter().for_each(LogWriter::flush);
             context.print_line("converged")
         }
         _ => Ok(()),
     }
 }
 
-/// Prints one line for each thing done.
+/// Returns a function that prints log lines.
 fn log_sink(quiet: bool, verbose: bool) -> impl FnMut(&LogLine) {
     move |line: &LogLine| {
         if quiet || (line.level == LogLevel::Detail && !verbose) {
@@ -374,9 +379,9 @@ fn log_sink(quiet: bool, verbose: bool) -> impl FnMut(&LogLine) {
     }
 }
 
-/// Writes a line of the log. The control plane never waits for its reader.
+/// Queues a line of the log without blocking.
 fn log(line: String) {
-    if let Some(sink) = LogWriter::of_stdout() {
+    if let Some(sink) = LogWriter::for_stdout() {
         sink.write(line);
     }
 }

@@ -1,4 +1,4 @@
-//! `kloop replace`: an object as the manifest has it, whole.
+//! `kloop replace`: replaces objects with their manifests.
 
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
@@ -75,7 +75,7 @@ fn replace_object(
     validation: FieldValidation,
 ) -> CliResult {
     let (kind, key) = targets::named(context, manifest)?;
-    let mut object = targets::placed(manifest, kind, &key);
+    let mut object = targets::prepare_object(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;
     object = args.make.noted(object);
     let options = context.options(validation, dry_run);
@@ -93,7 +93,7 @@ fn replace_object(
         let part = if args.subresource == "status" { UpdatePart::Status } else { UpdatePart::Main };
         let done = context.api()?.write(options.dry_run, |txn| {
             let current = read::get(txn, &key)?;
-            // As kubectl: what names no version replaces whatever stands there.
+            // As in kubectl, a manifest without a resourceVersion replaces the current version.
             if object.text(&["metadata", "resourceVersion"]).is_none_or(str::is_empty) {
                 let version = current.text(&["metadata", "resourceVersion"]).unwrap_or_default();
                 object.set(&["metadata", "resourceVersion"], version);
@@ -107,7 +107,7 @@ fn replace_object(
     args.make.change.print_change(context, kind, &object, "replaced", dry_run)
 }
 
-/// Deletes what stands there, and waits until it is gone.
+/// Deletes the existing object, and waits until it is gone.
 fn remove(args: &Args, context: &mut CommandContext, kind: &'static Kind, key: &Key) -> CliResult {
     let timeout = flags::duration("timeout", &args.timeout)?.unwrap_or(WEEK);
     let patience = Deadline::new(context, Some(timeout))?;

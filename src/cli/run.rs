@@ -1,4 +1,4 @@
-//! `kloop run`: one pod, from flags, and who asks for it in front of it.
+//! `kloop run`: creates a pod from flags, and can attach to it.
 
 use super::create::generate::{CreateFlags, Overrides};
 use super::deadline::Deadline;
@@ -153,7 +153,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return bodies.into_iter().try_for_each(|body| args.making.create(context, body, "created"));
     }
     let made = bodies.map(|body| args.making.create_quietly(context, body)).collect::<CliResult<Vec<Object>>>()?;
-    let done = made.last().map_or(Ok(()), |pod| stand_before(&args, pod, context));
+    let done = made.last().map_or(Ok(()), |pod| attach_when_started(&args, pod, context));
     if args.rm {
         made.iter().rev().try_for_each(|object| clean_up(&args, object, context))?;
     }
@@ -172,12 +172,13 @@ fn check_attach(args: &Args, attaches: bool, context: &mut CommandContext) -> Cl
     Err(Failure::Usage("run".into(), refusal.into()))
 }
 
-/// Attaches to the pod's container once it runs, and has its exit code when it is not started again.
-fn stand_before(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult {
+/// Attaches to the pod's container once it runs. Returns its exit code if its policy does not
+/// always restart it.
+fn attach_when_started(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult {
     let pod = wait_until(args, pod, context, |pod| has_ended(pod) || is_ready(pod))?;
-    let container = pod.items(&["spec", "containers"]).first().and_then(|one| one["name"].as_str());
-    let wish = SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet };
-    attach::meet(&pod, container.unwrap_or_default(), wish, context)?;
+    let container = pod.items(&["spec", "containers"]).first().and_then(|container| container["name"].as_str());
+    let options = SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet };
+    attach::attach_from_start(&pod, container.unwrap_or_default(), options, context)?;
     let once = pod.text(&["spec", "restartPolicy"]).filter(|policy| *policy != "Always");
     let Some(policy) = once.filter(|_| !args.leave_stdin_open) else { return Ok(()) };
     let is_over = |pod: &Object| phase(pod) == "Succeeded" || (policy == "Never" && phase(pod) == "Failed");
@@ -189,7 +190,7 @@ fn exit_code(pod: &Object, context: &mut CommandContext) -> CliResult {
         return Ok(());
     }
     let name = format!("{}/{}", pod.namespace(), pod.name());
-    let ended = pod.items(&["status", "containerStatuses"]).first().map(|one| &one["state"]["terminated"]);
+    let ended = pod.items(&["status", "containerStatuses"]).first().map(|status| &status["state"]["terminated"]);
     let code = ended.and_then(|ended| ended["exitCode"].as_i64()).filter(|code| *code != 0);
     let (Some(ended), Some(code)) = (ended, code) else {
         return Err(Failure::plain(format!("pod {name} failed with unknown exit code")));
@@ -199,23 +200,23 @@ fn exit_code(pod: &Object, context: &mut CommandContext) -> CliResult {
     Err(Failure::Code(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Waits until the pod, as it stands, is as it should be.
+/// Waits until the pod meets a condition.
 fn wait_until(
     args: &Args,
     pod: &Object,
     context: &mut CommandContext,
-    is_so: impl Fn(&Object) -> bool,
+    is_met: impl Fn(&Object) -> bool,
 ) -> CliResult<Object> {
     let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
-    let patience = Deadline::with_control_plane(context, timeout)?;
+    let deadline = Deadline::with_control_plane(context, timeout)?;
     let kind = kinds::by_name("pods").ok_or_else(|| Failure::plain("there are no pods"))?;
     let key = key_of(kind, pod);
     loop {
         let found = context.read_view(|txn| read::get(txn, &key))?;
-        if is_so(&found) {
+        if is_met(&found) {
             return Ok(found);
         }
-        if !patience.wait() {
+        if !deadline.wait() {
             return Err(Failure::plain("timed out waiting for the condition"));
         }
     }
@@ -234,7 +235,7 @@ fn is_ready(pod: &Object) -> bool {
     conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Deletes what was made; that it is gone already is as good.
+/// Deletes an object. A missing object is no error.
 fn clean_up(args: &Args, object: &Object, context: &mut CommandContext) -> CliResult {
     let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
     let key = key_of(kind, object);

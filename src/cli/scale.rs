@@ -1,4 +1,4 @@
-//! `kloop scale`: how many replicas there shall be.
+//! `kloop scale`: sets the number of replicas.
 
 use super::change::change;
 use super::deadline::Deadline;
@@ -76,7 +76,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         scale_object(&args, context, target, dry_run, timeout)?;
     }
     if let Some(target) = found.first() {
-        control_plane::tell_hint_for(target.kind, dry_run, context)?;
+        control_plane::print_hint_for(target.kind, dry_run, context)?;
     }
     Failure::from_failures(failures)
 }
@@ -102,31 +102,31 @@ fn scale_object(
     args.change.print_change(context, target.kind, &reply.object, "scaled", dry_run)
 }
 
-/// Scaling only from the size and the version that are asked for.
+/// Checks the preconditions `--current-replicas` and `--resource-version`.
 fn check(args: &Args, kind: &Kind, object: &Object) -> CliResult {
     let current = object.int(&kind.replicas().0).unwrap_or(1);
     if args.current_replicas >= 0 && args.current_replicas != current {
         return Err(Failure::plain(format!("Expected replicas to be {}, was {current}", args.current_replicas)));
     }
     let version = object.text(&["metadata", "resourceVersion"]).unwrap_or_default();
-    match args.resource_version.as_deref().filter(|wanted| !wanted.is_empty() && *wanted != version) {
-        Some(wanted) => Err(Failure::plain(format!("Expected resource version to be {wanted}, was {version}"))),
+    match args.resource_version.as_deref().filter(|desired| !desired.is_empty() && *desired != version) {
+        Some(desired) => Err(Failure::plain(format!("Expected resource version to be {desired}, was {version}"))),
         None => Ok(()),
     }
 }
 
-/// Until as many replicas are there as were asked for, or somebody else asks for another number.
+/// Waits until the number of replicas is as requested, or until it is set to another number.
 fn wait(args: &Args, context: &mut CommandContext, target: &Target, timeout: Duration) -> CliResult {
-    let patience = Deadline::new(context, Some(timeout))?;
+    let deadline = Deadline::new(context, Some(timeout))?;
     let key = key_of(target.kind, &target.object);
     loop {
         let object = context.read_view(|txn| crate::apiserver::read::get(txn, &key))?;
-        let (wanted, seen) = target.kind.replicas();
-        let wanted = object.int(&wanted).unwrap_or(1);
-        if wanted != args.replicas || object.int(&seen).unwrap_or(0) == wanted {
+        let (desired, seen) = target.kind.replicas();
+        let desired = object.int(&desired).unwrap_or(1);
+        if desired != args.replicas || object.int(&seen).unwrap_or(0) == desired {
             return Ok(());
         }
-        if !patience.wait() {
+        if !deadline.wait() {
             return Err(Failure::plain(format!("timed out waiting for {:?} to be synced", object.name())));
         }
     }

@@ -1,4 +1,4 @@
-//! `kloop serve`: the REST API for programs that speak Kubernetes.
+//! `kloop serve`: serves the REST API to clients of Kubernetes.
 
 use super::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
@@ -45,7 +45,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// At a port of this machine, for who shows the token.
+    /// Serves on localhost at a port, with a token.
     pub fn for_port(port: u16) -> Args {
         Args { port, address: Ipv4Addr::LOCALHOST.into(), kubeconfig: None, no_token: false }
     }
@@ -58,16 +58,16 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Ok(open(args, context)?.run(wait_for_interrupt(interrupt))?)
 }
 
-/// Opens the socket, writes the kubeconfig, and says so.
+/// Opens the socket, writes the kubeconfig, and prints both.
 pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     if args.no_token && !args.address.is_loopback() {
-        let text = "--no-token lets in everybody who reaches the address: it is for addresses of this machine alone, as 127.0.0.1";
+        let text = "--no-token gives full access to everyone who can reach the address: use it only with a loopback address such as 127.0.0.1";
         return Err(Failure::plain(text));
     }
     let home = folder::prepare(context.api()?.store().home())?;
     let place = SocketAddr::new(args.address, args.port);
     let listener = TcpListener::bind(place).map_err(|error| {
-        let hint = "hint: --port names another port, --port=0 takes any that is free";
+        let hint = "hint: choose another port with --port, or any free port with --port=0";
         Failure::plain(format!("cannot listen on {place}: {}\n{hint}", io_error_text(error)))
     })?;
     let address = listener.local_addr()?;
@@ -88,18 +88,18 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     Ok(HttpServer { state: context.state(), listener, entry, guard, acceptor, control_plane: None })
 }
 
-/// Something to read when it is to end.
+/// Returns a socket that becomes readable on a signal to stop.
 fn interrupt() -> io::Result<UnixStream> {
-    let (told, tell) = UnixStream::pair()?;
-    told.set_nonblocking(true)?;
+    let (reader, writer) = UnixStream::pair()?;
+    reader.set_nonblocking(true)?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
+        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
     }
-    Ok(told)
+    Ok(reader)
 }
 
 async fn wait_for_interrupt(interrupt: UnixStream) {
-    // Without it only the signals' usual end is left, which is one as well.
+    // Without the socket, a signal ends the process with its default action.
     let Ok(interrupt) = tokio::net::UnixStream::from_std(interrupt) else { return std::future::pending().await };
     let _ = interrupt.readable().await;
 }

@@ -1,5 +1,5 @@
-//! Target objects of a command: TYPE, TYPE NAME, TYPE/NAME, several of them, or the objects of files; with kubectl's
-//! rules and errors.
+//! Finds the objects of a command: TYPE, TYPE NAME, TYPE/NAME, lists of these, or the objects of
+//! files; with kubectl's rules and errors.
 
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
@@ -20,11 +20,11 @@ use serde_json::Value;
 pub enum Targets {
     /// Single objects, in order.
     Named(Vec<(&'static Kind, String)>),
-    /// All (or the selected) objects of kinds.
+    /// All or the selected objects of kinds.
     Lists(Vec<&'static Kind>),
 }
 
-/// A kind by the name that a user gives it.
+/// Returns the kind for a name on the command line.
 pub fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
     kinds.by_name(name).ok_or_else(|| {
         let word = name.split('.').next().unwrap_or(name);
@@ -32,7 +32,7 @@ pub fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
     })
 }
 
-/// A hint at the type that a misspelt name is closest to; nothing when none is close.
+/// Returns a hint at the most similar type; empty if none is similar.
 fn nearest_type(kinds: &KindRegistry, word: &str) -> String {
     let kinds: Vec<&'static Kind> = kinds.all().collect();
     let mut known: Vec<String> = kinds.iter().map(|kind| kind.resource.plural().to_owned()).collect();
@@ -42,13 +42,13 @@ fn nearest_type(kinds: &KindRegistry, word: &str) -> String {
     found.map_or_else(String::new, |found| format!("\nhint: did you mean {found:?}?"))
 }
 
-/// The kinds of `TYPE1,TYPE2`, categories such as `all` included.
+/// Returns the kinds of `TYPE1,TYPE2`, including categories such as `all`.
 fn kinds_of(kinds: &KindRegistry, names: &str) -> CliResult<Vec<&'static Kind>> {
     let mut found: Vec<&'static Kind> = Vec::new();
     for name in names.split(',').filter(|name| !name.is_empty()) {
         let is_in = |kind: &&'static Kind| kind.categories.contains(&name);
         let is_category = kinds::ALL.iter().any(is_in);
-        // Custom kinds are looked up only for a name that is not built in.
+        // Look up custom kinds only for names that are not built in.
         let more: Vec<&'static Kind> = match kinds.by_name(name).filter(|_| !is_category) {
             Some(kind) => vec![kind],
             None => kinds.all().filter(is_in).collect(),
@@ -65,7 +65,7 @@ fn kinds_of(kinds: &KindRegistry, names: &str) -> CliResult<Vec<&'static Kind>> 
     Ok(found)
 }
 
-/// Reads `TYPE [NAME ...]` or `TYPE/NAME ...`.
+/// Parses `TYPE [NAME ...]` or `TYPE/NAME ...`.
 pub fn parse(kinds: &KindRegistry, words: &[String]) -> CliResult<Targets> {
     let Some(first) = words.first() else { return Ok(Targets::Lists(Vec::new())) };
     if words.iter().any(|word| word.contains('/')) {
@@ -107,7 +107,7 @@ fn parse_pairs(known: &KindRegistry, words: &[String]) -> CliResult<Targets> {
 pub fn selector_of(kind: &Kind, owner: &Object) -> Option<Selector> {
     match kind.kind {
         "Service" | "ReplicationController" => {
-            // One that selects nothing is not one that selects everything.
+            // An empty selector selects no pods here, unlike an empty label selector.
             let pairs: Vec<_> = owner.pairs(&["spec", "selector"]).collect();
             (!pairs.is_empty()).then(|| Selector::from_map(pairs))
         }
@@ -119,7 +119,7 @@ pub fn selector_of(kind: &Kind, owner: &Object) -> Option<Selector> {
 }
 
 /// Error for an object without pods, when `act` needs one.
-pub fn without_pods(kind: &Kind, name: &str, act: &str) -> Failure {
+pub fn no_pods_error(kind: &Kind, name: &str, act: &str) -> Failure {
     let what = format!("*{}.{}", kind.version, kind.kind);
     let why = match kind.kind {
         "Service" => format!("invalid service '{name}': Service is defined without a selector"),
@@ -128,7 +128,7 @@ pub fn without_pods(kind: &Kind, name: &str, act: &str) -> Failure {
     Failure::plain(format!("cannot {act} {what}: {why}"))
 }
 
-/// The selection that the flags ask for.
+/// Parses the selector flags for a kind.
 pub fn list_selection(flags: &SelectFlags, kind: &Kind) -> CliResult<ListSelection> {
     let labels = flags.selector.as_deref().unwrap_or_default();
     let fields = flags.field_selector.as_deref().unwrap_or_default();
@@ -159,10 +159,10 @@ pub fn list_selection(flags: &SelectFlags, kind: &Kind) -> CliResult<ListSelecti
     Ok(parsed)
 }
 
-/// Flags of verbs that change what they name.
+/// Selects the objects of a verb.
 #[derive(Default)]
 pub struct Scope<'a> {
-    /// The words.
+    /// The arguments.
     pub words: &'a [String],
     /// `-f`.
     pub files: Option<&'a FileFlags>,
@@ -172,15 +172,16 @@ pub struct Scope<'a> {
     pub all: bool,
     /// `-A`.
     pub all_namespaces: bool,
-    /// `--local`: the objects of files as they are written there.
+    /// `--local`: uses the objects in files without reading the cluster.
     pub local: bool,
-    /// With `local`: only of built-in kinds.
+    /// With `local`: accepts only built-in kinds.
     pub typed: bool,
-    /// The verb acts without looking first, as kubectl's delete does: of a missing namespace it hears that the object is.
+    /// The verb does not read objects first, like kubectl's delete. In a missing namespace the
+    /// object is reported missing, not the namespace.
     pub blind: bool,
 }
 
-/// Flags that say which objects a verb that changes them is about.
+/// Flags that select the objects that a verb changes.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ScopeFlags {
     #[command(flatten)]
@@ -193,14 +194,14 @@ pub struct ScopeFlags {
 }
 
 impl ScopeFlags {
-    /// With the words that name resources.
+    /// Adds the arguments that name resources.
     pub fn with_arguments<'a>(&'a self, words: &'a [String]) -> Scope<'a> {
         let (files, select) = (Some(&self.files), Some(&self.select));
         Scope { words, files, select, all: self.all, ..Scope::default() }
     }
 }
 
-/// Flags of verbs that are about single objects.
+/// Flags of verbs for single objects.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct NamedFlags {
     /// TYPE NAME or TYPE/NAME.
@@ -210,13 +211,13 @@ pub struct NamedFlags {
 }
 
 impl NamedFlags {
-    /// As a scope.
+    /// Converts the flags to a scope.
     pub fn scope(&self) -> Scope<'_> {
         Scope { words: &self.words, files: Some(&self.files), ..Scope::default() }
     }
 }
 
-/// Flags of verbs that are about single objects, those that a selector finds, or all of a type.
+/// Flags of verbs for single objects, for those of a selector, or for all of a type.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct TargetFlags {
     /// TYPE, TYPE NAME, or TYPE/NAME.
@@ -228,32 +229,32 @@ pub struct TargetFlags {
 }
 
 impl TargetFlags {
-    /// Whether nothing was named.
+    /// Whether neither arguments nor files select objects.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty() && self.files.is_empty()
     }
 
-    /// As a scope in which a type means all of it.
+    /// Converts the flags to a scope in which a type selects all its objects.
     pub fn scope(&self) -> Scope<'_> {
         let (files, select) = (Some(&self.files), Some(&self.select));
         Scope { words: &self.words, files, select, all: true, ..Scope::default() }
     }
 }
 
-/// One object that a command is about.
+/// An object that a command acts on.
 #[derive(Clone)]
 pub struct Target {
-    /// Its kind.
+    /// The object's kind.
     pub kind: &'static Kind,
-    /// As it stands.
+    /// The current version of the object.
     pub object: Object,
 }
 
-/// The objects that a command is about, as they stand; missing ones are failures beside the found ones.
+/// Reads the selected objects. Missing ones are returned as failures.
 pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<Target>, Vec<Failure>)> {
     let selects = scope.select.is_some_and(|flags| flags.selector.is_some() || flags.field_selector.is_some());
     if let Some(files) = scope.files
-        && files.instead_of(scope.words)?
+        && files.names_objects_instead_of(scope.words)?
     {
         return find_in_files(context, files, scope);
     }
@@ -290,7 +291,7 @@ pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<T
     }
 }
 
-/// Does one thing to each object that a command is about; failures are told after all of them.
+/// Runs an action on each selected object, and reports failures after all of them.
 pub fn for_each_target(
     context: &mut CommandContext,
     scope: &Scope<'_>,
@@ -310,7 +311,7 @@ fn find_in_files(
     let mut found = Vec::new();
     for manifest in manifests {
         let located = match scope.local {
-            true => in_text(context.kinds(), &manifest, scope.typed),
+            true => target_from_manifest(context.kinds(), &manifest, scope.typed),
             false => named(context, &manifest).and_then(|(kind, key)| {
                 let object = context.read_view(|txn| read::get(txn, &key))?;
                 Ok(Target { kind, object })
@@ -324,8 +325,8 @@ fn find_in_files(
     Ok((found, failures))
 }
 
-/// The object of a manifest as it is written, for a command that asks no cluster: its kind need not be known there.
-fn in_text(kinds: &KindRegistry, manifest: &Manifest, typed: bool) -> CliResult<Target> {
+/// Returns a manifest's object as written. Its kind may be unknown to the cluster.
+fn target_from_manifest(kinds: &KindRegistry, manifest: &Manifest, typed: bool) -> CliResult<Target> {
     let object = manifest.object.clone();
     let is_named = !object.api_version().is_empty() && !object.kind().is_empty();
     let kind = match kinds.by_kind(object.api_version(), object.kind()) {
@@ -340,22 +341,26 @@ fn in_text(kinds: &KindRegistry, manifest: &Manifest, typed: bool) -> CliResult<
         None if is_named => kinds::unknown::kind(object.api_version(), object.kind()),
         _ => kind_of(kinds, manifest)?,
     };
-    if object.name().is_empty() { Err(Failure::plain(nameless(kind, manifest))) } else { Ok(Target { kind, object }) }
+    if object.name().is_empty() {
+        Err(Failure::plain(missing_name_error(kind, manifest)))
+    } else {
+        Ok(Target { kind, object })
+    }
 }
 
-/// The same of what has to have a name.
+/// Like [`locate`], but requires a name.
 pub fn named(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'static Kind, Key)> {
     let (kind, key) = locate(context, manifest)?;
-    if key.name.is_empty() { Err(Failure::plain(nameless(kind, manifest))) } else { Ok((kind, key)) }
+    if key.name.is_empty() { Err(Failure::plain(missing_name_error(kind, manifest))) } else { Ok((kind, key)) }
 }
 
-/// The kind and key of a manifest's object, its namespace filled in.
+/// Returns the kind and key of a manifest's object, with its namespace filled in.
 pub fn locate(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'static Kind, Key)> {
     let object = &manifest.object;
     let kind = kind_of(context.kinds(), manifest)?;
-    // As if there were none, it would go to a namespace that nobody named.
+    // Otherwise the object would end up in the default namespace.
     if kind.namespaced
-        && let Some(status) = misread(kind, manifest, "namespace")
+        && let Some(status) = type_error(kind, manifest, "namespace")
     {
         return Err(manifest.refusal("reading", status));
     }
@@ -363,7 +368,8 @@ pub fn locate(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'sta
     Ok((kind, Key::new(kind.resource, &namespace, object.name())))
 }
 
-/// Returns what [`locate`] does. A change that is only shown (`--dry-run=client`) takes custom kinds that have no definition here yet.
+/// Like [`locate`]; with `--dry-run=client`, also accepts custom kinds that the cluster does not
+/// define.
 pub fn locate_for(context: &CommandContext, manifest: &Manifest, dry_run: DryRun) -> CliResult<(&'static Kind, Key)> {
     let object = &manifest.object;
     let is_known = context.kinds().by_kind(object.api_version(), object.kind()).is_some();
@@ -374,8 +380,9 @@ pub fn locate_for(context: &CommandContext, manifest: &Manifest, dry_run: DryRun
     Ok((kind, Key::new(kind.resource, object.namespace(), object.name())))
 }
 
-/// The API server's refusal of a name or a namespace that is no text, as `name: 12` and `name: on` are not in YAML.
-fn misread(kind: &Kind, manifest: &Manifest, field: &str) -> Option<Status> {
+/// Returns the API server's error for a name or namespace that is not a string: in YAML, `12` and
+/// `on` are not.
+fn type_error(kind: &Kind, manifest: &Manifest, field: &str) -> Option<Status> {
     let value = &manifest.object.0["metadata"][field];
     if value.is_null() || value.is_string() {
         return None;
@@ -383,17 +390,17 @@ fn misread(kind: &Kind, manifest: &Manifest, field: &str) -> Option<Status> {
     decode(kind, &manifest.object, &WriteOptions::default(), &mut Vec::new()).err()
 }
 
-/// That there is no name, in kubectl's words, and what to do about it at which line.
-pub fn nameless(kind: &Kind, manifest: &Manifest) -> String {
-    let hints = match misread(kind, manifest, "name") {
+/// Returns kubectl's error for a missing name, with a hint at the line.
+pub fn missing_name_error(kind: &Kind, manifest: &Manifest) -> String {
+    let hints = match type_error(kind, manifest, "name") {
         Some(status) => manifest.hints(&status),
         None => vec![format!("hint: {}:{}: the {} has no metadata.name", manifest.source, manifest.line, kind.kind)],
     };
     format!("resource name may not be empty\n{}", hints.join("\n"))
 }
 
-/// A manifest's object as it is sent: in its namespace, and knowing the folder that relative programs are found in.
-pub fn placed(manifest: &Manifest, kind: &Kind, key: &Key) -> Object {
+/// Returns a manifest's object with its namespace, and with the folder for relative paths.
+pub fn prepare_object(manifest: &Manifest, kind: &Kind, key: &Key) -> Object {
     let mut object = manifest.object.clone();
     if kind.namespaced {
         object.set(&["metadata", "namespace"], &*key.namespace);
@@ -402,7 +409,7 @@ pub fn placed(manifest: &Manifest, kind: &Kind, key: &Key) -> Object {
     object
 }
 
-/// A key written twice is an error where validation is strict: which of the two was meant is not known.
+/// Refuses a duplicate key if validation is strict.
 pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldValidation) -> CliResult {
     let Some((path, line)) = manifest.duplicates().first().filter(|_| validation == FieldValidation::Strict) else {
         return Ok(());
@@ -414,7 +421,7 @@ pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldVali
     Err(Failure::doing(Status::new(Reason::BadRequest, message), format!("error when creating {:?}", manifest.source)))
 }
 
-/// The kind that a manifest says it is.
+/// Returns the kind of a manifest's object.
 pub fn kind_of(kinds: &KindRegistry, manifest: &Manifest) -> CliResult<&'static Kind> {
     let (object, source) = (&manifest.object, &manifest.source);
     if !object.0.is_object() {
@@ -443,13 +450,14 @@ pub fn kind_of(kinds: &KindRegistry, manifest: &Manifest) -> CliResult<&'static 
     })
 }
 
-/// The namespace of a manifest's object: its own, or the command's; both and different is an error.
+/// Returns the namespace of a manifest's object: its own or the command's. It is an error if they
+/// differ.
 fn namespace_of(context: &CommandContext, object: &Object) -> CliResult<String> {
     let own = object.namespace();
-    let asked = context.globals.namespace.as_deref().filter(|name| !name.is_empty());
-    match asked {
-        Some(asked) if !own.is_empty() && own != asked => Err(Failure::plain(format!(
-            "the namespace from the provided object {own:?} does not match the namespace {asked:?}. You must pass \
+    let requested = context.globals.namespace.as_deref().filter(|name| !name.is_empty());
+    match requested {
+        Some(requested) if !own.is_empty() && own != requested => Err(Failure::plain(format!(
+            "the namespace from the provided object {own:?} does not match the namespace {requested:?}. You must pass \
              '--namespace={own}' to perform this operation."
         ))),
         _ if own.is_empty() => Ok(context.namespace().to_owned()),
@@ -457,7 +465,7 @@ fn namespace_of(context: &CommandContext, object: &Object) -> CliResult<String> 
     }
 }
 
-/// Nothing was named at all.
+/// The error of a command without resources.
 pub fn no_resources() -> Failure {
     Failure::plain(
         "You must provide one or more resources by argument or filename.\n\

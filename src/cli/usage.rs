@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Tells what is wrong with the command line, or gives the help that was asked for.
+/// Prints a usage error, or the requested help.
 pub fn print_usage_error(error: &clap::Error) -> ExitCode {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let mut grammar = grammar::command();
@@ -29,7 +29,7 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Prints a page; whoever closed the pipe has seen enough.
+/// Prints a page. A closed pipe is no error.
 fn print_page(page: &str) -> ExitCode {
     match std::io::stdout().write_all(page.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
@@ -113,7 +113,7 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
     }
 }
 
-/// A flag as pflag names it: `-A, --all-namespaces`.
+/// Returns a flag as pflag names it: `-A, --all-namespaces`.
 fn with_letter(verb: &Command, flag: &str) -> String {
     let known = verb.get_arguments().find(|known| known.get_long() == flag.strip_prefix("--"));
     match known.and_then(|known| known.get_short()) {

@@ -1,12 +1,12 @@
-//! The verbs: one line each, under the heading of the help page that they stand under.
+//! The verbs: one line each, under their heading on the help page.
 //!
-//! A line names the word that is typed, the flags and the function. Start reading at the table at the end; [`Verb`] is what clap parses
-//! it into.
+//! A line contains the verb's name, its arguments and its function. Start reading at the table at
+//! the end; clap parses the command line into [`Verb`].
 
 use super::*;
 use clap::Subcommand;
 
-/// Makes the grammar, the match and the groups of the help page of one table.
+/// Generates the grammar, the dispatch and the help page's groups from one table.
 macro_rules! verbs {
     ($($title:literal { $($(#[$about:meta])* $word:literal $name:ident($args:ty) => $run:expr,)* })*) => {
         /// A parsed command.
@@ -24,7 +24,7 @@ macro_rules! verbs {
             }
         }
 
-        /// The headings of the help page with the verbs below them, in kubectl's words and order.
+        /// The headings of the help page with their verbs, in kubectl's words and order.
         pub const GROUPS: help::VerbGroups = &[$(($title, &[$($word),*])),*];
     };
 }

@@ -23,13 +23,12 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let own = concat!("kloop ", env!("CARGO_PKG_VERSION"));
+    let kloop_version = concat!("kloop ", env!("CARGO_PKG_VERSION"));
     if let Some(mut printer) = args.print.answer_printer()? {
-        let version =
-            json!({"gitVersion": KUBERNETES, "major": "1", "minor": "36", "platform": "linux/amd64", "kloop": own});
+        let version = json!({"gitVersion": KUBERNETES, "major": "1", "minor": "36", "platform": "linux/amd64", "kloop": kloop_version});
         let body = json!({"clientVersion": version, "serverVersion": version});
         return context.print(&printer.object(&body)?);
     }
-    context.print_line(&format!("Client Version: {KUBERNETES} ({own})"))?;
-    if args.client { Ok(()) } else { context.print_line(&format!("Server Version: {KUBERNETES} ({own})")) }
+    context.print_line(&format!("Client Version: {KUBERNETES} ({kloop_version})"))?;
+    if args.client { Ok(()) } else { context.print_line(&format!("Server Version: {KUBERNETES} ({kloop_version})")) }
 }

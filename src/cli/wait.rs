@@ -1,4 +1,4 @@
-//! `kloop wait`: until objects are as they are waited for.
+//! `kloop wait`: waits for a condition of objects.
 
 use super::deadline::Deadline;
 use super::flags::{self, PrintFlags};
@@ -63,13 +63,13 @@ pub struct Args {
 /// Condition to wait for.
 #[derive(Debug)]
 enum Condition {
-    /// That it is there.
+    /// The object exists.
     Create,
-    /// That it is gone.
+    /// The object is deleted.
     Delete,
-    /// That it has a condition of this type and status.
+    /// The object has a condition of this type and status.
     Has { kind: String, status: String },
-    /// That there is something at a path, or exactly this.
+    /// A path has a value, or this value.
     Path { path: JsonPathTemplate, value: Option<String> },
 }
 
@@ -83,8 +83,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     };
     let timeout = flags::signed_duration("timeout", &args.timeout)?;
     let timeout = if timeout.is_negative() { WEEK } else { timeout.unsigned_abs() };
-    let patience = Deadline::with_control_plane(context, Some(timeout))?;
-    let waiting = WaitState { args: &args, patience, once: timeout.is_zero() };
+    let deadline = Deadline::with_control_plane(context, Some(timeout))?;
+    let waiting = WaitState { args: &args, deadline, once: timeout.is_zero() };
     for condition in &condition {
         waiting.run(context, condition)?;
     }
@@ -124,18 +124,18 @@ impl Condition {
         Ok(Condition::Path { path: JsonPathTemplate::parse(&path)?, value })
     }
 
-    /// Whether an object that is there is as it is waited for.
-    fn holds(&self, object: &Object) -> CliResult<bool> {
+    /// Whether an existing object meets the condition.
+    fn is_met_by(&self, object: &Object) -> CliResult<bool> {
         match self {
             Condition::Create => Ok(true),
             Condition::Delete => Ok(false),
             Condition::Has { kind, status } => Ok(has_condition(object, kind, status)),
-            Condition::Path { path, value } => is_at(object, path, value.as_deref()),
+            Condition::Path { path, value } => has_value_at(object, path, value.as_deref()),
         }
     }
 }
 
-/// Divides at the equal signs that stand outside brackets and braces.
+/// Splits at equal signs outside brackets and braces.
 fn split(text: &str) -> Vec<String> {
     let (mut parts, mut depth) = (vec![String::new()], 0_usize);
     for letter in text.chars() {
@@ -152,7 +152,7 @@ fn split(text: &str) -> Vec<String> {
     parts
 }
 
-/// A condition that was set for an older generation says nothing about this one.
+/// Whether the object has the condition for its current generation.
 fn has_condition(object: &Object, kind: &str, status: &str) -> bool {
     let conditions = object.items(&["status", "conditions"]);
     let same = |condition: &&Value| condition["type"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(kind));
@@ -162,7 +162,7 @@ fn has_condition(object: &Object, kind: &str, status: &str) -> bool {
     is_current && condition["status"].as_str().is_some_and(|actual| actual.eq_ignore_ascii_case(status))
 }
 
-fn is_at(object: &Object, path: &JsonPathTemplate, wanted: Option<&str>) -> CliResult<bool> {
+fn has_value_at(object: &Object, path: &JsonPathTemplate, wanted: Option<&str>) -> CliResult<bool> {
     let results = path.results(&object.0)?;
     let found = match &results[..] {
         [] => return Ok(false),
@@ -185,17 +185,17 @@ fn is_at(object: &Object, path: &JsonPathTemplate, wanted: Option<&str>) -> CliR
     Ok(actual.trim() == wanted.trim())
 }
 
-/// A wait with its deadline, which all objects share.
+/// A wait, with the deadline that all objects share.
 struct WaitState<'a> {
     args: &'a Args,
-    patience: Deadline,
+    deadline: Deadline,
     once: bool,
 }
 
 impl WaitState<'_> {
     fn run(&self, context: &mut CommandContext, condition: &Condition) -> CliResult {
         let (found, failures) = match condition {
-            Condition::Create => (self.created(context)?, Vec::new()),
+            Condition::Create => (self.wait_for_creation(context)?, Vec::new()),
             _ => self.find(context)?,
         };
         let missing =
@@ -228,8 +228,8 @@ impl WaitState<'_> {
         targets::find(context, &scope)
     }
 
-    /// The objects once they are all there.
-    fn created(&self, context: &mut CommandContext) -> CliResult<Vec<Target>> {
+    /// Returns the objects once all of them exist.
+    fn wait_for_creation(&self, context: &mut CommandContext) -> CliResult<Vec<Target>> {
         if let Targets::Lists(kinds) = targets::parse(context.kinds(), &self.args.which.words)?
             && kinds.is_empty()
             && self.args.which.files.is_empty()
@@ -245,13 +245,13 @@ impl WaitState<'_> {
             if failures.iter().any(other) {
                 return Err(Failure::Many(failures));
             }
-            if !self.patience.wait() {
+            if !self.deadline.wait() {
                 return Err(Failure::plain("timed out waiting for the condition"));
             }
         }
     }
 
-    /// Waits for one object; gives it as it then is, or last was.
+    /// Waits for one object. Returns its current or, if deleted, its last version.
     fn wait_for_object(
         &self,
         context: &mut CommandContext,
@@ -262,24 +262,24 @@ impl WaitState<'_> {
         let key = key_of(kind, object);
         loop {
             match context.read_view(|txn| txn.get(&key))? {
-                None => return gone(condition, kind, &key, object),
-                // Another one of the same name is not the one that was waited for.
+                None => return handle_missing(condition, kind, &key, object),
+                // For a deletion, an object of the same name with another UID counts as deleted.
                 Some(now) if matches!(condition, Condition::Delete) && now.uid() != object.uid() => return Ok(now),
-                Some(now) if condition.holds(&now)? => return Ok(now),
+                Some(now) if condition.is_met_by(&now)? => return Ok(now),
                 Some(_) => {}
             }
             let name = format!("{}/{}", kind.resource.plural(), object.name());
             if self.once {
                 return Err(Failure::plain(format!("condition not met for {name}")));
             }
-            if !self.patience.wait() {
+            if !self.deadline.wait() {
                 return Err(Failure::plain(format!("timed out waiting for the condition on {name}")));
             }
         }
     }
 }
 
-fn gone(condition: &Condition, kind: &Kind, key: &Key, last: &Object) -> CliResult<Object> {
+fn handle_missing(condition: &Condition, kind: &Kind, key: &Key, last: &Object) -> CliResult<Object> {
     match condition {
         Condition::Delete => Ok(last.clone()),
         _ => Err(Status::not_found(kind.resource, &key.name).into()),
@@ -291,8 +291,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn holds(condition: &str, object: Value) -> bool {
-        Condition::parse(condition).unwrap().holds(&Object(object)).unwrap()
+    fn is_met_by(condition: &str, object: Value) -> bool {
+        Condition::parse(condition).unwrap().is_met_by(&Object(object)).unwrap()
     }
 
     #[test]
@@ -304,23 +304,23 @@ mod tests {
             ("condition=Ready=False", false),
             ("condition=Other", false),
         ] {
-            assert_eq!(holds(condition, object.clone()), expected, "{condition}");
+            assert_eq!(is_met_by(condition, object.clone()), expected, "{condition}");
         }
     }
 
     #[test]
-    fn an_old_condition_does_not_count() {
+    fn condition_of_an_older_generation_does_not_count() {
         let object = |observed: Value| {
             json!({"metadata": {"generation": 2}, "status": {
                 "observedGeneration": observed, "conditions": [{"type": "Available", "status": "True"}]}})
         };
-        assert!(!holds("condition=Available", object(json!(1))));
-        assert!(holds("condition=Available", object(json!(2))));
-        assert!(holds("condition=Available", object(json!(null))));
+        assert!(!is_met_by("condition=Available", object(json!(1))));
+        assert!(is_met_by("condition=Available", object(json!(2))));
+        assert!(is_met_by("condition=Available", object(json!(null))));
     }
 
     #[test]
-    fn paths_with_and_without_a_value() {
+    fn jsonpath_conditions_compare_values() {
         let object = json!({"status": {"phase": "Running", "n": 3, "items": [{"type": "a=b", "v": "x"}], "map": {}}});
         for (condition, expected) in [
             ("jsonpath={.status.phase}=Running", true),
@@ -332,14 +332,14 @@ mod tests {
             ("jsonpath={.status.none}", false),
             ("jsonpath={.status.items[?(@.type==\"a=b\")].v}=x", true),
         ] {
-            assert_eq!(holds(condition, object.clone()), expected, "{condition}");
+            assert_eq!(is_met_by(condition, object.clone()), expected, "{condition}");
         }
-        let nested = Condition::parse("jsonpath={.status.map}=1").unwrap().holds(&Object(object));
+        let nested = Condition::parse("jsonpath={.status.map}=1").unwrap().is_met_by(&Object(object));
         assert!(nested.is_err());
     }
 
     #[test]
-    fn refusals() {
+    fn malformed_conditions_are_refused() {
         for (condition, expected) in [
             ("bogus", "error: unrecognized condition: \"bogus\""),
             (

@@ -1,4 +1,4 @@
-//! `kloop why`: where it is stuck that an object becomes what it was asked to be, and what to do about it.
+//! `kloop why`: explains why objects have not converged, and what to do about it.
 
 mod causes;
 
@@ -62,26 +62,27 @@ pub struct Args {
     /// If present, explain the requested object(s) across all namespaces.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Without a name: tell the whole chains.
+    /// Without a name: print every chain instead of one line for each cause.
     #[arg(short, long = "verbose", alias = "v", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "SWITCH")]
     v: Option<String>,
     #[command(flatten)]
     print: PrintFlags,
 }
 
-/// For so long throttling is looked at: ten of the kernel's periods.
-const MOMENT: Duration = Duration::from_secs(1);
+/// Time over which throttling is measured: ten of the kernel's periods.
+const THROTTLING_WINDOW: Duration = Duration::from_secs(1);
 
-/// A control plane writes a heartbeat every ten seconds; after so long without one it counts as gone (the lease of a node).
-const SILENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(40);
+/// A control plane writes a heartbeat every ten seconds. After this time without one it counts as
+/// failed, like a node's lease.
+const HEARTBEAT_TIMEOUT: jiff::SignedDuration = jiff::SignedDuration::from_secs(40);
 
-/// So many of a log's last lines are shown.
-const LINES: usize = 3;
+/// Number of log lines shown.
+const LOG_LINES: usize = 3;
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let nothing_named = args.which.is_empty();
-    let (wanted, failures) = match nothing_named {
+    let (keys, failures) = match nothing_named {
         true => (Vec::new(), Vec::new()),
         false => {
             let scope = Scope { all_namespaces: args.all_namespaces, ..args.which.scope() };
@@ -91,7 +92,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     };
     let namespace = Some(context.namespace().to_owned()).filter(|_| !args.all_namespaces);
     if let Some(name) = namespace.as_ref().filter(|_| nothing_named && context.globals.namespace.is_some()) {
-        // That all is well in a namespace that is not there would be true of every typing error.
+        // Check a namespace given by flag: a mistyped one would otherwise count as converged.
         let key = Key::new(Resource("namespaces"), "", name);
         context.read_view(|txn| read::exact(txn, &key))?;
     }
@@ -106,7 +107,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let (mut world, plane) = load_world(api.store())?;
         let found: Vec<CauseChain> = match nothing_named {
             true => unmet(&mut world, namespace.as_deref(), &plane),
-            false => wanted.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
+            false => keys.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
         };
         let store = api.store();
         answers.extend(
@@ -117,7 +118,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         Some(mut printer) => {
             let values: Vec<Value> = answers.iter().map(|answer| answer_value(answer, Time::now())).collect();
             let text = match &values[..] {
-                [one] if !nothing_named => printer.object(one)?,
+                [value] if !nothing_named => printer.object(value)?,
                 _ => printer.list(values)?,
             };
             context.print(&text)?;
@@ -128,7 +129,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         None if nothing_named && !globals::is_verbose(args.v.as_deref()) => {
             context.print_styled(&causes::lines(&answers))?;
-            context.print_notice("hint: kloop why -v tells more");
+            context.print_notice("hint: kloop why -v shows every chain");
         }
         None => {
             let texts: Vec<String> = answers.iter().map(|answer| page(answer, Time::now())).collect();
@@ -143,7 +144,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
-/// The picture as the file has it, and whether anybody works on it.
+/// Loads the state, and whether a control plane runs.
 fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
     let now = Time::now();
     let mut world = World::new(now);
@@ -157,18 +158,18 @@ fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
     let stopped = leader.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| process::awaits_continue(*pid));
     let left_out = meta(LEFT_OUT).unwrap_or_default();
     let left_out = left_out.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    let is_silent = runs && heard.is_some_and(|heard| now.duration_since(heard) > SILENT);
-    let lost = if runs && !is_silent && stopped.is_none() { HashMap::new() } else { lost(&world, store) };
-    let halted = halted(&world, store);
+    let is_silent = runs && heard.is_some_and(|heard| now.duration_since(heard) > HEARTBEAT_TIMEOUT);
+    let lost = if runs && !is_silent && stopped.is_none() { HashMap::new() } else { unreported_exits(&world, store) };
+    let halted = stopped_pods(&world, store);
     let is_closed = world.list("ingresses.networking.k8s.io").next().is_some() && !has_gateway(store.home());
     let plane =
         ControlPlaneState { runs, is_silent, stopped, left_out, heard, lost, halted, is_closed, pretends: false };
     Ok((world, plane))
 }
 
-/// The pods with a process on this machine that a signal such as SIGSTOP has stopped.
-fn halted(world: &World, store: &Store) -> HashMap<Str, StoppedProcess> {
-    let halted = |row: &Arc<Row>| {
+/// Returns the pods with a process on this machine that a signal such as SIGSTOP has stopped.
+fn stopped_pods(world: &World, store: &Store) -> HashMap<Str, StoppedProcess> {
+    let find_stopped = |row: &Arc<Row>| {
         row.pod().filter(|pod| pod.node.is_some() && !pod.phase.is_terminal())?;
         let record = folder::read_record(&folder::pod(store.home(), row.body().local_uid()))?;
         let record = Some(record).filter(|record| record.boot == process::boot_id())?;
@@ -181,22 +182,23 @@ fn halted(world: &World, store: &Store) -> HashMap<Str, StoppedProcess> {
         let stopped: BTreeMap<Str, i32> = stopped.map(|(name, process)| (name.as_str().into(), process.pid)).collect();
         (!stopped.is_empty()).then(|| (row.uid.clone(), StoppedProcess::Containers(stopped)))
     };
-    world.list("pods").filter_map(halted).collect()
+    world.list("pods").filter_map(find_stopped).collect()
 }
 
-/// The pods of this machine whose status says that they run, although they have no shim any more, or it has seen containers end.
-fn lost(world: &World, store: &Store) -> HashMap<Str, UnreportedExit> {
+/// Returns the pods on this machine with status Running whose shim has ended, or has recorded exits
+/// of containers.
+fn unreported_exits(world: &World, store: &Store) -> HashMap<Str, UnreportedExit> {
     let pretends = |node: &str| {
         let node = world.find("nodes", "", node).map(|node| node.object());
         node.is_some_and(|node| node.annotation(RUNTIME) == Some(SIMULATED))
     };
     let pretended: HashSet<&str> =
         world.list("nodes").map(|node| &*node.key.name).filter(|name| pretends(name)).collect();
-    let says_that_it_runs = |row: &&Arc<Row>| {
+    let has_status_running = |row: &&Arc<Row>| {
         let node = row.pod().filter(|pod| pod.phase == Phase::Running).and_then(|pod| pod.node.as_deref());
         node.is_some_and(|node| !pretended.contains(node))
     };
-    let lost = |row: &Arc<Row>| {
+    let find_unreported = |row: &Arc<Row>| {
         let (pod, folder) = (row.body(), folder::pod(store.home(), row.body().local_uid()));
         let statuses = ["initContainerStatuses", "containerStatuses"].map(|list| pod.items(&["status", list]));
         let running = statuses.into_iter().flatten().filter(|status| status["state"]["running"].is_object());
@@ -215,10 +217,11 @@ fn lost(world: &World, store: &Store) -> HashMap<Str, UnreportedExit> {
         let ended: BTreeMap<Str, ContainerExit> = ended.collect();
         (!ended.is_empty()).then(|| (row.uid.clone(), UnreportedExit::Some(ended)))
     };
-    world.list("pods").filter(says_that_it_runs).filter_map(lost).collect()
+    world.list("pods").filter(has_status_running).filter_map(find_unreported).collect()
 }
 
-/// Adds how containers are held back by their CPU limits: in the last moment where that is a lot, which is measured now.
+/// Adds a line for containers that their CPU limits throttle heavily. Measures this for
+/// [`THROTTLING_WINDOW`].
 fn with_throttling(mut answer: CauseChain, store: &Store) -> CauseChain {
     let measure = |limited: &CpuLimitedContainer| {
         let samples = usage::of_pod(store.home(), &limited.pod_uid);
@@ -228,7 +231,7 @@ fn with_throttling(mut answer: CauseChain, store: &Store) -> CauseChain {
     if before.iter().flatten().all(|before| before.throttled == 0) {
         return answer;
     }
-    std::thread::sleep(MOMENT);
+    std::thread::sleep(THROTTLING_WINDOW);
     for (link, before) in answer.links.iter_mut().zip(before) {
         let Some((limited, before)) = link.limited.as_ref().zip(before) else { continue };
         let now = measure(limited).difference_from(before);
@@ -242,46 +245,52 @@ fn with_throttling(mut answer: CauseChain, store: &Store) -> CauseChain {
     answer
 }
 
-/// Adds who has the ports that containers want in vain: a program that listens on every address takes its port from every pod, and a
-/// container takes its own from the others of its pod. On the machine's network a node port is taken, too, and what anybody has.
+/// Adds the holders of ports that containers cannot bind. A program that listens on all addresses
+/// blocks its port for every pod; the containers of a pod block each other's. With hostNetwork,
+/// node ports and all other programs count, too.
 fn with_ports(mut answer: CauseChain, store: &Store) -> CauseChain {
     for link in &mut answer.links {
-        let said = link.more.iter().find_map(|line| in_use(line.strip_prefix("log: ")?));
-        // When the log names no port, one of the command's numbers that another program holds is assumed.
-        let guessed = if said == Some(None) { &link.numbers[..] } else { &[] };
-        let wanted = || said.flatten().into_iter().chain(link.ports.iter().chain(guessed).copied());
-        let node_port =
-            link.node_ports.iter().flatten().find(|(port, _)| said.is_some() && wanted().any(|one| one == *port));
+        let logged_port = link.more.iter().find_map(|line| in_use(line.strip_prefix("log: ")?));
+        // If the log names no port, assume a number in the command that another program listens on.
+        let guessed = if logged_port == Some(None) { &link.numbers[..] } else { &[] };
+        let candidates = || logged_port.flatten().into_iter().chain(link.ports.iter().chain(guessed).copied());
+        let node_port = link
+            .node_ports
+            .iter()
+            .flatten()
+            .find(|(port, _)| logged_port.is_some() && candidates().any(|candidate| candidate == *port));
         if let Some((port, service)) = node_port {
             let line = format!("port {port}: it is the node port of {service}, for which kloop listens at 127.0.0.1");
-            link.next = Some(format!("let it listen at another port than {port}, or give {service} another node port"));
+            link.next = Some(format!(
+                "let the program listen on another port than {port}, or give {service} another node port"
+            ));
             link.more.insert(0, line);
             continue;
         }
-        // A program that binds every address of the machine, as most do, needs the port on each of them.
-        let is_meant = |at| link.address == Some(at) || (said.is_some() && link.node_ports.is_some());
-        let held = |port| ports::holder_where(port, is_meant).map(|(at, holder)| (port, at, holder));
-        if let Some((port, at, holder)) = wanted().find_map(held) {
+        // Most programs bind all addresses of the machine, so that any address counts.
+        let is_relevant = |at| link.address == Some(at) || (logged_port.is_some() && link.node_ports.is_some());
+        let find_holder = |port| ports::holder_where(port, is_relevant).map(|(at, holder)| (port, at, holder));
+        if let Some((port, at, holder)) = candidates().find_map(find_holder) {
             let place =
                 if at.is_unspecified() { "on every address of this machine".into() } else { format!("at {at}") };
             let (who, next) = match holder.program == GATEWAY {
                 true => ("kloop, for a Service,".into(), format!("give the Service at {at} another port than {port}")),
                 false => {
                     let who = format!("{holder}{}", container_of_program(&holder, store));
-                    let next = format!("end {who}, or let one of the two listen at another port than {port}");
+                    let next = format!("end {who}, or let one of the two listen on another port than {port}");
                     (who, next)
                 }
             };
             link.more.insert(0, format!("port {port}: {who} listens there {place}"));
             link.next = Some(next);
-        } else if let Some(port) = said {
-            link.next = Some(elsewhere(link, port));
+        } else if let Some(port) = logged_port {
+            link.next = Some(remedy_for_used_port(link, port));
         }
     }
     answer
 }
 
-/// Names the container of a program, when it belongs to this cluster: ` of container app of pod web-1`.
+/// Returns the container of a program in this cluster: ` of container app of pod default/web-1`.
 fn container_of_program(holder: &PortHolder, store: &Store) -> String {
     match holder.pid.and_then(|pid| folder::owner(store.home(), pid)) {
         Some((pod, Some(container))) => format!(" of container {container} of pod {}/{}", pod.namespace, pod.name),
@@ -290,24 +299,24 @@ fn container_of_program(holder: &PortHolder, store: &Store) -> String {
     }
 }
 
-/// Remedy for a log that reports a port in use when no program holds it any more.
-fn elsewhere(link: &CauseLink, port: Option<u16>) -> String {
+/// Returns the remedy for a log that reports a used port, if no program listens on it now.
+fn remedy_for_used_port(link: &CauseLink, port: Option<u16>) -> String {
     let port = port.map_or_else(|| "the port".to_owned(), |port| format!("port {port}"));
     let why = match &link.neighbours[..] {
         _ if link.node_ports.is_some() => {
-            "a pod with hostNetwork has the ports of the machine (ss -ltnup shows who listens where)".to_owned()
+            "a pod with hostNetwork uses the machine's ports (ss -ltnup lists them)".to_owned()
         }
         [] => {
-            "nobody else has it now, so that the program itself may listen there twice (a port is bound once in a pod)"
+            "no other process listens on it now; the program itself may bind it twice (a port can be bound once in a pod)"
                 .into()
         }
-        others => format!("the containers of a pod share one address (see what {} listens at)", others.join(" and ")),
+        others => format!("the containers of a pod share one address (check the ports of {})", others.join(" and ")),
     };
-    format!("let it listen elsewhere: its log says that {port} is in use, and {why}")
+    format!("let the program listen on another port: its log says that {port} is in use, and {why}")
 }
 
-/// Whether a line of a log says that a port is in use, and which: the last number of the line that could be one. (The number of the
-/// error, 48 or 98, is none that a program would listen at.)
+/// Whether a log line reports a used port, and which: the last number that can be one. 48 and 98
+/// are excluded, because they are error numbers.
 fn in_use(line: &str) -> Option<Option<u16>> {
     let lower = line.to_lowercase();
     let words = ["address already in use", "eaddrinuse", "port is already in use", "port already in use"];
@@ -319,23 +328,23 @@ fn in_use(line: &str) -> Option<Option<u16>> {
     Some(numbers.rfind(|port| ![0, 48, 98].contains(port)))
 }
 
-/// Adds the last lines of the logs that tell more.
+/// Adds the last log lines to the links that name a container's log.
 fn with_logs(mut answer: CauseChain, store: &Store) -> CauseChain {
     for link in &mut answer.links {
         let Some((uid, container)) = &link.log else { continue };
-        let of = |previous: bool| {
-            let options = logs::LogOptions { tail: Some(LINES), previous, ..logs::LogOptions::default() };
+        let read_log = |previous: bool| {
+            let options = logs::LogOptions { tail: Some(LOG_LINES), previous, ..logs::LogOptions::default() };
             let pieces = logs::open(store.home(), uid, container, options).ok()?;
             let text: Vec<u8> = pieces.map_while(Result::ok).flatten().collect();
             Some(String::from_utf8_lossy(&text).into_owned()).filter(|text| !text.trim().is_empty())
         };
-        let text = of(false).or_else(|| of(true)).unwrap_or_default();
+        let text = read_log(false).or_else(|| read_log(true)).unwrap_or_default();
         link.more.extend(text.lines().map(|line| format!("log: {line}")));
     }
     answer
 }
 
-/// Formats a convergence state, in its colour where standard output is coloured, padded to the longest word.
+/// Formats a convergence state in its colour, padded to the longest word.
 fn coloured(standing: ConvergenceState) -> String {
     let word = format!("{:10}", standing.word());
     match standing {
@@ -345,7 +354,7 @@ fn coloured(standing: ConvergenceState) -> String {
     }
 }
 
-/// The answer for people: a line for each link, then what to do. It may go to a terminal as it is.
+/// Formats a chain: a line for each link, then the next step. Control sequences are escaped.
 pub fn page(answer: &CauseChain, now: Time) -> String {
     let width = answer.links.iter().map(|link| link.what.len()).max().unwrap_or(0);
     let cause = answer.root_cause();
@@ -353,11 +362,11 @@ pub fn page(answer: &CauseChain, now: Time) -> String {
     for link in &answer.links {
         let is_cause = cause.is_some_and(|cause| std::ptr::eq(cause, link));
         let mark = if is_cause { ">" } else { " " };
-        let told = escape::text(&format!("{:width$}  {}", link.what, sentence(link, now)));
-        text.push_str(&format!("{mark} {} {told}\n", coloured(link.standing)));
-        // A message that the line already contains is not repeated.
-        let is_news = |activity: &&LastActivity| link.error.as_deref() != Some(&*activity.message);
-        let last = link.last.as_ref().filter(is_news).map(|activity| last(activity, now));
+        let text_of_link = escape::text(&format!("{:width$}  {}", link.what, sentence(link, now)));
+        text.push_str(&format!("{mark} {} {text_of_link}\n", coloured(link.standing)));
+        // Do not repeat a message that the line already contains.
+        let is_new = |activity: &&LastActivity| link.error.as_deref() != Some(&*activity.message);
+        let last = link.last.as_ref().filter(is_new).map(|activity| last(activity, now));
         last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{}\n", "", escape::text(line))));
     }
     format!("{text}{}\n", format!("next: {}", escape::text(&answer.next())).bold())
@@ -390,7 +399,7 @@ fn sentence(link: &CauseLink, now: Time) -> String {
     format!("{} [{}]", one_line(&text), link.by)
 }
 
-/// The answer for programs.
+/// Returns a chain for `--output`.
 pub fn answer_value(answer: &CauseChain, now: Time) -> Value {
     let link = |link: &CauseLink| {
         let last = link.last.as_ref();
@@ -422,22 +431,26 @@ mod tests {
             if about.is_empty() {
                 return causes::lines(&unmet(&mut world, Some("default"), &plane));
             }
-            let answers = about.iter().map(|key| explain(&mut world, key, &plane).expect("it is there"));
+            let answers =
+                about.iter().map(|key| explain(&mut world, key, &plane).expect("the case contains the object"));
             answers.map(|answer| page(&answer, test_cases::now())).collect::<Vec<_>>().join("\n")
         });
     }
 
-    /// Reads the state of the control plane: `control plane: none`, or a map of the fields that differ from one that runs.
+    /// Parses the control plane's state: `control plane: none`, or a map of the fields that differ
+    /// from a running one.
     fn plane(case: &Value) -> ControlPlaneState {
         let about = &case["control plane"];
-        let time = |value: &Value| value.as_str().map(|text| text.parse().expect("a time"));
+        let time = |value: &Value| value.as_str().map(|text| text.parse().expect("case: not a time"));
         let is = |field: &str| about[field] == true;
         let stopped = |pids: &Value| match pids.as_i64() {
             Some(pid) => StoppedProcess::Shim(pid as i32),
-            None => StoppedProcess::Containers(map(pids, |pid| pid.as_i64().expect("a pid") as i32).collect()),
+            None => StoppedProcess::Containers(
+                map(pids, |pid| pid.as_i64().expect("case: not a process ID") as i32).collect(),
+            ),
         };
         let exit = |end: &Value| ContainerExit {
-            code: end["code"].as_i64().expect("a code") as i32,
+            code: end["code"].as_i64().expect("case: not an exit code") as i32,
             at: time(&end["at"]).unwrap(),
         };
         let ended = |ends: &Value| match ends.as_str() {
@@ -457,7 +470,7 @@ mod tests {
         }
     }
 
-    /// The entries of a map in a case, read.
+    /// Converts the entries of a map.
     fn map<T>(value: &Value, read: impl Fn(&Value) -> T) -> impl Iterator<Item = (Str, T)> {
         value.as_object().into_iter().flatten().map(move |(name, value)| (name.as_str().into(), read(value)))
     }
@@ -470,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_tells_of_a_port_in_use_is_understood() {
+    fn used_port_is_found_in_a_log_line() {
         for (line, expected) in [
             ("listen tcp :8080: bind: address already in use", Some(Some(8080))),
             ("Error: listen EADDRINUSE: address already in use :::3000", Some(Some(3000))),

@@ -1,22 +1,22 @@
-//! `namePrefix` and `nameSuffix`: change every name except those that other programs rely on.
+//! `namePrefix` and `nameSuffix`: change every name, except for kinds whose names have a meaning.
 
 use super::file::FieldSpec;
 use super::resource::BuildResource;
 use serde_json::Value;
 
-/// Kinds whose names say what they are about, so that they cannot be changed.
+/// Kinds whose names must not change, because they identify something else.
 const FIXED: [&str; 3] = ["CustomResourceDefinition", "APIService", "Namespace"];
 
 /// The field that holds an object's name.
 pub const NAME: &str = "metadata/name";
 
-/// Puts a text before the names in these fields; it may be empty.
+/// Adds a prefix, which may be empty, to the names in these fields.
 pub fn add_prefix(resources: &mut [BuildResource], prefix: &str, fields: &[FieldSpec]) {
     let kept = |resource: &mut BuildResource| resource.prefixes.push(prefix.to_owned());
     change(resources, prefix, fields, &kept, &|name| format!("{prefix}{name}"));
 }
 
-/// Puts a text behind the names in these fields; it may be empty.
+/// Adds a suffix, which may be empty, to the names in these fields.
 pub fn add_suffix(resources: &mut [BuildResource], suffix: &str, fields: &[FieldSpec]) {
     let kept = |resource: &mut BuildResource| resource.suffixes.push(suffix.to_owned());
     change(resources, suffix, fields, &kept, &|name| format!("{name}{suffix}"));
@@ -34,7 +34,7 @@ fn change(
         if FIXED.contains(&first.kind.as_str()) {
             continue;
         }
-        for field in fields.iter().filter(|field| field.is_of(&first)) {
+        for field in fields.iter().filter(|field| field.applies_to(&first)) {
             if field.path == NAME {
                 keep(resource);
                 resource.rename(&changed(resource.object.name()));

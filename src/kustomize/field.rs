@@ -1,4 +1,5 @@
-//! Fields of objects by paths such as `spec/template/metadata/labels`: lists on the way are gone through.
+//! Fields of objects by paths such as `spec/template/metadata/labels`, which pass through the
+//! elements of lists.
 
 use super::file::FieldSpec;
 use super::id::ResourceId;
@@ -7,67 +8,67 @@ use serde_json::{Map, Value};
 
 /// A field of the objects of some kinds.
 pub struct BuiltinField {
-    /// Group of the kinds; any when empty.
+    /// Group of the kinds; empty for any.
     pub group: &'static str,
-    /// The kind; any when empty.
+    /// The kind; empty for any.
     pub kind: &'static str,
-    /// Names parted by slashes; `[]` after one says that it is a list, which is never made.
+    /// Names separated by slashes. `[]` after a name marks a list, which is never created.
     pub path: &'static str,
-    /// Whether what is missing on the way is made.
+    /// Whether missing maps and fields on the path are created.
     pub create: bool,
 }
 
 impl BuiltinField {
-    /// One that is made where it is missing.
+    /// A field that is created if it is missing.
     pub const fn created(kind: &'static str, path: &'static str) -> BuiltinField {
         BuiltinField { group: "", kind, path, create: true }
     }
 
-    /// One that is changed only where it is.
+    /// A field that is changed only if it exists.
     pub const fn existing(kind: &'static str, path: &'static str) -> BuiltinField {
         BuiltinField { group: "", kind, path, create: false }
     }
 
-    /// Whether objects like this have the field.
-    pub fn is_of(&self, object: &Object) -> bool {
+    /// Whether objects like this one have the field.
+    pub fn applies_to(&self, object: &Object) -> bool {
         let group = object.api_version().rsplit_once('/').map_or("", |(group, _)| group);
         (self.kind.is_empty() || self.kind == object.kind()) && (self.group.is_empty() || self.group == group)
     }
 
-    /// Does something to the field's values in an object that has it.
+    /// Calls `change` on each of the field's values in an object.
     pub fn for_each_value(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
-        if self.is_of(object) {
+        if self.applies_to(object) {
             visit_path(&mut object.0, &names(self.path), self.create, change);
         }
     }
 }
 
 impl FieldSpec {
-    /// One of all kinds.
-    pub fn of_all(path: &str) -> FieldSpec {
+    /// A field of all kinds.
+    pub fn for_all_kinds(path: &str) -> FieldSpec {
         FieldSpec { path: path.to_owned(), create: true, ..FieldSpec::default() }
     }
 
-    /// Whether an object has the field.
-    pub fn is_of(&self, id: &ResourceId) -> bool {
+    /// Whether objects with this identity have the field.
+    pub fn applies_to(&self, id: &ResourceId) -> bool {
         let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
         fits(&self.group, &id.group) && fits(&self.version, &id.version) && fits(&self.kind, &id.kind)
     }
 
-    /// Does something to the field's values in an object that has it.
+    /// Calls `change` on each of the field's values in an object.
     pub fn for_each_value(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
-        if self.is_of(&ResourceId::from_object(object)) {
+        if self.applies_to(&ResourceId::from_object(object)) {
             visit_path(&mut object.0, &names(&self.path), self.create, change);
         }
     }
 }
 
-/// The names of a path; a slash in a name is written `\/`.
+/// Splits a path into names; a slash in a name is written `\/`.
 pub fn names(path: &str) -> Vec<String> {
     path.replace("\\/", "\0").split('/').map(|name| name.replace('\0', "/")).collect()
 }
 
-/// Does something to every value at a path.
+/// Calls `change` on every value at a path.
 pub fn visit_path(value: &mut Value, path: &[String], create: bool, change: &mut dyn FnMut(&mut Value)) {
     match (value, path) {
         (Value::Array(items), path) => items.iter_mut().for_each(|item| visit_path(item, path, create, change)),
@@ -87,7 +88,7 @@ pub fn visit_path(value: &mut Value, path: &[String], create: bool, change: &mut
     }
 }
 
-/// Sets entries of the map at a field, which is made when it is missing.
+/// Sets entries of the map at a field. Creates the map if it is missing.
 pub fn put<'a>(value: &mut Value, entries: impl IntoIterator<Item = (&'a String, &'a String)>) {
     if value.is_null() {
         *value = Value::Object(Map::new());
@@ -103,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn lists_are_gone_through_and_maps_are_made() {
+    fn paths_pass_through_lists_and_create_maps() {
         for (value, path, create, expected) in [
             (json!({"a": {"b": 1}}), "a/b", false, json!({"a": {"b": "x"}})),
             (json!({"a": [{"b": 1}, {"c": 1}]}), "a/b", false, json!({"a": [{"b": "x"}, {"c": 1}]})),

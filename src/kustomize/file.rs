@@ -1,4 +1,4 @@
-//! The kustomization file: its fields, and which of them are deprecated, misspelt or not for kloop.
+//! The kustomization file: its fields, and deprecated, misspelt and unsupported ones.
 
 use super::BuildResult;
 use super::root::FileText;
@@ -44,7 +44,7 @@ pub struct Kustomization {
     pub transformers: Vec<String>,
 }
 
-/// One entry of `vars`: the value of a field, by a name.
+/// One entry of `vars`: a name for the value of a field.
 #[derive(Deserialize, Default, Clone)]
 #[serde(default)]
 pub struct Var {
@@ -53,7 +53,7 @@ pub struct Var {
     pub fieldref: FieldReference,
 }
 
-/// The object that a variable's value is in.
+/// The object with a variable's value.
 #[derive(Deserialize, Default, Clone)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectReference {
@@ -65,7 +65,7 @@ pub struct ObjectReference {
     pub namespace: String,
 }
 
-/// The field that a variable's value is in.
+/// The field with a variable's value.
 #[derive(Deserialize, Default, Clone)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FieldReference {
@@ -84,7 +84,7 @@ pub struct LabelEntry {
     pub fields: Vec<FieldSpec>,
 }
 
-/// A field of the objects of some kinds: where labels go, or what a transformer changes.
+/// A field of the objects of some kinds, for labels or transformers.
 #[derive(Deserialize, Default, Clone)]
 #[serde(default)]
 pub struct FieldSpec {
@@ -172,7 +172,7 @@ pub struct ResourceSelector {
     pub annotation_selector: String,
 }
 
-/// One entry of `replacements`: itself, or a file of them.
+/// One entry of `replacements`: a replacement, or the path of a file with some.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Replacement {
@@ -230,13 +230,13 @@ pub struct SortLists {
     pub order_last: Vec<String>,
 }
 
-/// A file that was read, with the way back to its lines.
+/// A parsed kustomization file, with its document for line numbers.
 pub struct ReadFile {
     pub kustomization: Kustomization,
     pub document: Rc<YamlDocument>,
 }
 
-/// Fields that kustomize still knows, and what to write instead.
+/// Deprecated fields, and their replacements.
 const DEPRECATED: [(&str, &str); 6] = [
     ("bases", "resources"),
     ("commonLabels", "labels"),
@@ -246,33 +246,33 @@ const DEPRECATED: [(&str, &str); 6] = [
     ("vars", "replacements"),
 ];
 
-/// Fields that kloop does not carry out, and what helps.
+/// Fields that kloop does not support, and what to do instead.
 const REFUSED: [(&str, &str); 7] = [
     ("openapi", "custom resources are merged field by field here, and their lists are replaced"),
-    ("crds", "names are mended in the fields that kustomize knows by itself"),
+    ("crds", "names are updated in kustomize's built-in fields"),
     ("validators", "run the validator over what `kloop kustomize` prints"),
     ("helmCharts", "run `helm template` into a file, and name that in resources"),
     ("helmGlobals", "run `helm template` into a file, and name that in resources"),
     ("helmChartInflationGenerator", "run `helm template` into a file, and name that in resources"),
-    ("inventory", "`kloop apply --prune` knows what is gone without it"),
+    ("inventory", "`kloop apply --prune` works without it"),
 ];
 
 const COMPONENT: &str = "Component";
 
 impl Kustomization {
-    /// Whether it is part of others, and nothing by itself.
+    /// Whether the file is a component, which cannot be built by itself.
     pub fn is_component(&self) -> bool {
         self.kind == COMPONENT
     }
 }
 
-/// Reads a kustomization file; what is deprecated is told.
+/// Parses a kustomization file. Adds warnings about deprecated fields.
 pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile> {
     let shown = text.shown.display();
-    // kustomize reads its own file as kubectl reads manifests.
+    // Like kubectl for manifests, kustomize reads `yes` and `no` in its own file as booleans.
     let mut documents = documents_with(text, BooleanWords::Many)?;
     let mut document = match documents.len() {
-        0 => return Err(format!("kustomization.yaml is empty\nhint: {shown}: name what it is about in resources")),
+        0 => return Err(format!("kustomization.yaml is empty\nhint: {shown}: list its files in resources")),
         1 => documents.remove(0),
         _ => return Err(format!("invalid Kustomization: {shown}:{}: a second document", documents[1].line)),
     };
@@ -281,12 +281,12 @@ pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile
         format!("\nhint: {shown}:{line}: {text}")
     };
     if let Some((path, line)) = document.duplicates.first() {
-        return Err(format!("invalid Kustomization: {path:?} is given twice{}", hint("", *line, "the second one")));
+        return Err(format!("invalid Kustomization: {path:?} is given twice{}", hint("", *line, "the duplicate")));
     }
     let mut value = document.value.clone();
     let Value::Object(fields) = &mut value else {
         return Err(format!(
-            "invalid Kustomization: it is no map{}",
+            "invalid Kustomization: it is not a map{}",
             hint("", document.line, "expected resources: [...]")
         ));
     };
@@ -301,17 +301,17 @@ pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile
              update your Kustomization automatically."
         ));
     }
-    fields.retain(|field, value| !says_nothing(field, value));
+    fields.retain(|field, value| !has_no_effect(field, value));
     if let Some((field, instead)) = REFUSED.iter().find(|(field, _)| fields.contains_key(*field)) {
         return Err(format!(
-            "invalid Kustomization: kloop does not carry out '{field}'{}",
+            "invalid Kustomization: kloop does not support '{field}'{}",
             hint(field, document.line, instead)
         ));
     }
     let (read, unknown) = loop {
         let mut unknown = Vec::new();
         let read = typed::read::<Kustomization>(&value, &mut |field| unknown.push(field));
-        // As in Go, the case of a field's name does not matter.
+        // As in Go, the case of field names does not matter.
         let renames = unknown.iter().filter_map(|field| {
             let name = field.path.rsplit('.').next()?;
             let known = field.nearest.filter(|known| known.eq_ignore_ascii_case(name))?;
@@ -326,15 +326,15 @@ pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile
     };
     if let Some(field) = unknown.first() {
         let name = field.path.rsplit('.').next().unwrap_or_default();
-        let meant = field.nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
-        let text = format!("there is no field {:?}{meant}", field.path);
+        let suggestion = field.nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
+        let text = format!("there is no field {:?}{suggestion}", field.path);
         return Err(format!(
             "invalid Kustomization: json: unknown field {name:?}{}",
             hint(&field.path, document.line, &text)
         ));
     }
     let kustomization = read.map_err(|error| {
-        let text = format!("the value of {:?} is not of its type", error.path);
+        let text = format!("the value of {:?} has the wrong type", error.path);
         format!("invalid Kustomization: {}{}", error.message, hint(&error.path, document.line, &text))
     })?;
     check_version(&kustomization)
@@ -343,7 +343,8 @@ pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile
     Ok(ReadFile { kustomization, document: Rc::new(document) })
 }
 
-/// Renames the field at a path such as `patches[0].Path`, unless there is one of the new name; whether it did.
+/// Renames the field at a path such as `patches[0].Path`, unless the new name exists. Returns
+/// whether it did.
 fn rename(value: &mut Value, path: &str, name: &str) -> bool {
     let (parent, old) = path.rsplit_once('.').unwrap_or(("", path));
     let pointer: String = parent
@@ -360,13 +361,13 @@ fn rename(value: &mut Value, path: &str, name: &str) -> bool {
     true
 }
 
-/// A field that changes nothing: the name of the file's own, and what would be refused if it were not empty.
-fn says_nothing(field: &str, value: &Value) -> bool {
+/// Whether a field has no effect: the file's own metadata, and empty unsupported fields.
+fn has_no_effect(field: &str, value: &Value) -> bool {
     let is_empty = value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
     field == "metadata" || (is_empty && REFUSED.iter().any(|(refused, _)| *refused == field))
 }
 
-/// The documents of a file that a kustomization names: `yes` and `n` are texts there.
+/// Parses a file that the kustomization names. There, `yes` and `n` are texts.
 pub fn documents(text: &FileText) -> BuildResult<Vec<YamlDocument>> {
     documents_with(text, BooleanWords::Two)
 }
@@ -396,7 +397,7 @@ fn check_version(file: &Kustomization) -> BuildResult {
     Ok(())
 }
 
-/// In Go's JSON `null` is as good as nothing.
+/// Removes null values: in Go's JSON, `null` equals a missing value.
 fn without_nulls(fields: &mut Map<String, Value>) {
     fields.retain(|_, value| !value.is_null());
     for value in fields.values_mut() {

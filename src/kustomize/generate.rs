@@ -1,4 +1,5 @@
-//! `configMapGenerator` and `secretGenerator`: ConfigMaps and Secrets of literals, files and files of variables.
+//! `configMapGenerator` and `secretGenerator`: ConfigMaps and Secrets from literals, files and env
+//! files.
 
 use super::BuildResult;
 use super::file::{GeneratorEntry, GeneratorOptions};
@@ -17,10 +18,11 @@ pub enum GeneratedKind {
     Secret,
 }
 
-/// Long base64 is broken into lines of so many letters.
+/// Length of the lines of long base64 text.
 const LINE: usize = 70;
 
-/// Generates one object, and adds it to those that are there: anew, merged into one of them or in its place.
+/// Generates one object, and adds it to the resources, merges it into an existing one, or replaces
+/// that.
 pub fn add(
     resources: &mut BuildResources,
     (files, root): (&dyn FileAccess, &KustomizationRoot),
@@ -37,23 +39,23 @@ pub fn add(
     let mut made = BuildResource::new(object(files, root, make, generator, general)?, origin);
     made.hashed = !(generator.options.disable_name_suffix_hash || general.disable_name_suffix_hash);
     let id = made.id();
-    let matches = resources.all_of(&id);
+    let matches = resources.indexes_of(&id);
     match (generator.behavior.as_str(), &matches[..]) {
         ("merge" | "replace", []) => Err(format!("id {id} does not exist; cannot merge or replace")),
         (behavior @ ("merge" | "replace"), [at]) => {
-            take_over(&mut made, &resources.0[*at], behavior == "merge");
+            keep_parts_of(&mut made, &resources.0[*at], behavior == "merge");
             resources.0[*at] = made;
             Ok(())
         }
         ("merge" | "replace", _) => Err(format!("found multiple objects that could accept merge of {id}")),
-        // As in kustomize, any other word means `create`.
+        // As in kustomize, any other behavior means `create`.
         (_, []) => resources.add(made),
         _ => Err(format!("id {id} exists; behavior must be merge or replace")),
     }
 }
 
-/// Copies the parts of a replaced object that a generated one keeps.
-fn take_over(made: &mut BuildResource, old: &BuildResource, merge: bool) {
+/// Copies the parts of a replaced object that the generated one keeps.
+fn keep_parts_of(made: &mut BuildResource, old: &BuildResource, merge: bool) {
     let metadata = [&["metadata", "labels"][..], &["metadata", "annotations"]];
     let data = [&["data"][..], &["binaryData"]];
     for path in metadata.into_iter().chain(data.into_iter().filter(|_| merge)) {
@@ -61,7 +63,7 @@ fn take_over(made: &mut BuildResource, old: &BuildResource, merge: bool) {
         both.extend(made.object.value_at(path).and_then(Value::as_object).cloned().unwrap_or_default());
         made.object.set(path, both);
     }
-    // A merged resource keeps its origin.
+    // A merged object keeps its origin.
     let origin = &["metadata", "annotations", ORIGIN];
     if let Some(own) = old.object.text(origin).filter(|_| merge) {
         made.object.set(origin, own);
@@ -96,7 +98,7 @@ fn object(
     }
     let mut body = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
     for (field, map) in [("data", data), ("binaryData", binary)] {
-        // A Secret has `data` even if it is empty.
+        // A Secret has `data`, even if it is empty.
         if !map.is_empty() || (make == GeneratedKind::Secret && field == "data") {
             body[field] = map.into();
         }
@@ -123,7 +125,7 @@ fn object(
     Ok(Object(body))
 }
 
-/// All entries: files of variables first, then literals, then files.
+/// Returns all entries: from env files, then literals, then files.
 fn pairs(
     files: &dyn FileAccess,
     root: &KustomizationRoot,
@@ -152,20 +154,20 @@ fn pairs(
     Ok(pairs)
 }
 
-/// The variable of a line; lines without one are empty or comments.
+/// Parses a line of an env file; `None` for empty lines and comments.
 fn variable(line: &str) -> Option<(String, Vec<u8>)> {
     let line = line.trim_start();
     let (key, value) = line.split_once('=').unwrap_or((line, ""));
     (!line.is_empty() && !line.starts_with('#')).then(|| (key.to_owned(), value.into()))
 }
 
-/// Without quotes around it, if they are a pair.
+/// Removes a pair of quotes around a value.
 fn unquoted(value: &str) -> &str {
     let without = |quote: char| value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote));
     without('"').or_else(|| without('\'')).unwrap_or(value)
 }
 
-/// `key=path`, or a path whose last part is the key.
+/// Splits `key=path`. The default key is the path's last part.
 fn named_file(source: &str) -> BuildResult<(&str, &str)> {
     match source.split_once('=') {
         Some(("", path)) => Err(format!("key name for file path {path} missing")),
@@ -189,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_read_as_kustomize_reads_them() {
+    fn sources_are_parsed_like_kustomize() {
         for (line, expected) in [
             ("a=1", Some(("a", "1"))),
             ("  a=b=c ", Some(("a", "b=c "))),
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn long_base64_has_lines() {
+    fn long_base64_is_split_into_lines() {
         assert_eq!(encoded(b"abc"), "YWJj");
         let long = encoded(&[0; 60]);
         assert_eq!(long, format!("{}\n{}\n", "A".repeat(70), "A".repeat(10)));

@@ -1,4 +1,5 @@
-//! The end of a generated name: a hash of the content, so that whatever refers to it changes with it.
+//! The suffix of a generated name: a hash of the content, so that references change with the
+//! content.
 
 use super::resource::BuildResource;
 use crate::go::json::to_json;
@@ -6,18 +7,18 @@ use crate::object::Object;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-/// So much of the hash is in a name.
+/// Number of characters of the hash in a name.
 const LENGTH: usize = 10;
 
-/// Gives generated objects their whole names.
+/// Appends the hash to the names of generated objects.
 pub fn add(resources: &mut [BuildResource]) {
     for resource in resources.iter_mut().filter(|resource| resource.hashed) {
         resource.rename(&format!("{}-{}", resource.object.name(), content_hash(&resource.object)));
     }
 }
 
-/// The hash of a ConfigMap's or Secret's content, exactly as kustomize makes it: of the JSON that Go writes, with what might read as
-/// a bad word replaced. The name counts as empty.
+/// Returns the hash of a ConfigMap's or Secret's content like kustomize: of Go's JSON with an empty
+/// name. Some characters are replaced, so that the hash spells no bad words.
 fn content_hash(object: &Object) -> String {
     let part = |name: &str| object.value_at(&[name]).cloned().unwrap_or_else(|| "".into());
     let mut encoded = json!({"kind": object.kind(), "name": "", "data": part("data")});
@@ -50,8 +51,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_are_kustomizes() {
-        // The first is of a recorded conversation, the others are of kustomize's own tests.
+    fn hashes_equal_those_of_kustomize() {
+        // The first is from a recorded conversation, the others are from kustomize's own tests.
         for (object, expected) in [
             (json!({"kind": "ConfigMap", "metadata": {"name": "gen"}, "data": {"a": "1", "b": "two"}}), "5m9tg7g54f"),
             (json!({"kind": "ConfigMap"}), "6ct58987ht"),

@@ -7,7 +7,8 @@ const STABLE: &[&str] = &["v1"];
 const BETA: &[&str] = &["v1beta1"];
 const BOTH: &[&str] = &["v1", "v1beta1"];
 
-/// Cluster-scoped kinds by group and versions, as the OpenAPI document in kustomize has them (Kubernetes 1.21).
+/// Cluster-scoped kinds with group and versions, from the OpenAPI document in kustomize (Kubernetes
+/// 1.21).
 const CLUSTER_SCOPED: [(&str, &[&str], &[&str]); 12] = [
     ("", STABLE, &["ComponentStatus", "Namespace", "Node", "NodeProxyOptions", "PersistentVolume"]),
     ("admissionregistration.k8s.io", BOTH, &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]),
@@ -23,7 +24,7 @@ const CLUSTER_SCOPED: [(&str, &[&str], &[&str]); 12] = [
     ("storage.k8s.io", BOTH, &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"]),
 ];
 
-/// Identity of an object, now or before a layer changed it.
+/// Identity of an object, current or before a layer changed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceId {
     pub group: String,
@@ -34,7 +35,7 @@ pub struct ResourceId {
 }
 
 impl ResourceId {
-    /// Returns an object's present identity.
+    /// Returns an object's current identity.
     pub fn from_object(object: &Object) -> ResourceId {
         let (group, version) = object.api_version().rsplit_once('/').unwrap_or(("", object.api_version()));
         let [group, version, kind, name, namespace] =
@@ -42,15 +43,15 @@ impl ResourceId {
         ResourceId { group, version, kind, name, namespace }
     }
 
-    /// Whether kustomize knows that the kind is in no namespace. It takes all other kinds to be in one, newer cluster-scoped
-    /// kinds of Kubernetes, too.
+    /// Whether kustomize treats the kind as cluster-scoped. It treats all other kinds as
+    /// namespaced, including newer cluster-scoped kinds of Kubernetes.
     pub fn is_cluster_scoped(&self) -> bool {
         CLUSTER_SCOPED.iter().any(|(group, versions, kinds)| {
             *group == self.group && versions.contains(&self.version.as_str()) && kinds.contains(&self.kind.as_str())
         })
     }
 
-    /// The namespace that counts; nothing for what is in none.
+    /// The effective namespace; `None` for cluster-scoped kinds.
     pub fn place(&self) -> Option<&str> {
         if self.is_cluster_scoped() {
             return None;
@@ -58,7 +59,7 @@ impl ResourceId {
         Some(if self.namespace.is_empty() { "default" } else { &self.namespace })
     }
 
-    /// Whether both mean the same object: without a namespace is in `default`.
+    /// Whether both identify the same object. An empty namespace equals `default`.
     pub fn is_same(&self, other: &ResourceId) -> bool {
         let parts = |id: &ResourceId| [&id.name, &id.kind, &id.group, &id.version].map(Clone::clone);
         parts(self) == parts(other) && self.place() == other.place()
@@ -80,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_object_without_a_namespace_is_in_the_default_one() {
+    fn empty_namespace_equals_default() {
         let id = |api_version: &str, kind: &str, namespace: &str| {
             ResourceId::from_object(&Object(
                 json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "n", "namespace": namespace}}),

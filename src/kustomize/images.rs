@@ -1,4 +1,4 @@
-//! `images`: another name, tag or digest for the images of a name, wherever containers are.
+//! `images`: changes name, tag or digest of images.
 
 use super::BuildResult;
 use super::file::{FieldSpec, ImageEntry};
@@ -6,11 +6,11 @@ use super::resource::BuildResource;
 use regex::Regex;
 use serde_json::Value;
 
-/// Changes the images that a rule is about, those in more fields among them.
+/// Changes the images that match a rule, in containers and in the fields of `more`.
 pub fn set(resources: &mut [BuildResource], rule: &ImageEntry, more: &[FieldSpec]) -> BuildResult {
     let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@[a-zA-Z][a-zA-Z0-9]*:[a-zA-Z0-9_.{{}}-]*)?$", rule.name);
     let pattern =
-        Regex::new(&pattern).map_err(|error| format!("images: {:?} is no pattern of a name: {error}", rule.name))?;
+        Regex::new(&pattern).map_err(|error| format!("images: {:?} is not a valid pattern: {error}", rule.name))?;
     let change = |image: &mut Value| {
         if let Some(text) = image.as_str().filter(|text| pattern.is_match(text)) {
             *image = changed(text, rule).into();
@@ -23,7 +23,7 @@ pub fn set(resources: &mut [BuildResource], rule: &ImageEntry, more: &[FieldSpec
     Ok(())
 }
 
-/// Finds the images of containers and image volumes, however deep they are.
+/// Calls `change` on the images of containers and image volumes at any depth.
 fn visit(value: &mut Value, change: &dyn Fn(&mut Value)) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| visit(item, change)),
@@ -45,7 +45,7 @@ fn visit(value: &mut Value, change: &dyn Fn(&mut Value)) {
     }
 }
 
-/// A new tag or digest takes the place of both.
+/// Returns the changed image. A new tag or digest replaces both the old tag and the old digest.
 fn changed(image: &str, rule: &ImageEntry) -> String {
     let (name, tag, digest) = split(image);
     let name = if rule.new_name.is_empty() { name } else { &rule.new_name };
@@ -58,7 +58,7 @@ fn changed(image: &str, rule: &ImageEntry) -> String {
     format!("{name}{}{}", with(":", &tag), with("@", digest))
 }
 
-/// Name, tag and digest of an image; the host in front may have a colon of its own.
+/// Splits an image into name, tag and digest. The host may contain a colon.
 fn split(image: &str) -> (&str, &str, &str) {
     let (rest, digest) = image.split_once('@').unwrap_or((image, ""));
     let host = rest.find('/').unwrap_or(0);

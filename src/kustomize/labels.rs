@@ -1,4 +1,5 @@
-//! `labels`, `commonLabels` and `commonAnnotations`: the same for all objects, and on request for their pods and selectors.
+//! `labels`, `commonLabels` and `commonAnnotations`: added to all objects, and optionally to pod
+//! templates and selectors.
 
 use super::field::{BuiltinField, put};
 use super::file::{FieldSpec, LabelEntry};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 
 const OWN: BuiltinField = BuiltinField::created("", "metadata/labels");
 
-/// Labels of what a workload makes.
+/// Labels of the templates of workloads.
 const TEMPLATES: [BuiltinField; 8] = [
     BuiltinField::created("ReplicationController", "spec/template/metadata/labels"),
     BuiltinField::created("Deployment", "spec/template/metadata/labels"),
@@ -40,9 +41,9 @@ const SELECTORS: [BuiltinField; 12] = [
     BuiltinField::created("Service", "spec/selector"),
 ];
 
-/// Kinds whose templates have affinity terms with selectors.
-const NEAR: [&str; 2] = ["Deployment", "StatefulSet"];
-const NEARBY: [&str; 5] = [
+/// Kinds whose pod templates have affinity terms with selectors.
+const AFFINITY_KINDS: [&str; 2] = ["Deployment", "StatefulSet"];
+const AFFINITY_SELECTORS: [&str; 5] = [
     "spec/template/spec/affinity/podAffinity/preferredDuringSchedulingIgnoredDuringExecution/podAffinityTerm/labelSelector/matchLabels",
     "spec/template/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution/labelSelector/matchLabels",
     "spec/template/spec/affinity/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution/podAffinityTerm/labelSelector/matchLabels",
@@ -75,22 +76,23 @@ pub fn add(resources: &mut [BuildResource], label: &LabelEntry, rules: &Rules) {
         for field in label.fields.iter().chain(&rules.labels).chain(templates).chain(selecting) {
             field.for_each_value(object, &mut |value| put(value, &label.pairs));
         }
-        let mut on = |field: &BuiltinField, wanted: bool| {
+        let mut put_if = |field: &BuiltinField, wanted: bool| {
             if wanted {
                 field.for_each_value(object, &mut |value| put(value, &label.pairs));
             }
         };
-        on(&OWN, true);
-        TEMPLATES.iter().for_each(|field| on(field, selectors || label.include_templates));
-        on(&CLAIMS, selectors || label.include_volume_claim_templates);
-        SELECTORS.iter().for_each(|field| on(field, selectors));
-        for kind in NEAR {
-            NEARBY.iter().for_each(|path| on(&BuiltinField::existing(kind, path), selectors));
+        put_if(&OWN, true);
+        TEMPLATES.iter().for_each(|field| put_if(field, selectors || label.include_templates));
+        put_if(&CLAIMS, selectors || label.include_volume_claim_templates);
+        SELECTORS.iter().for_each(|field| put_if(field, selectors));
+        for kind in AFFINITY_KINDS {
+            AFFINITY_SELECTORS.iter().for_each(|path| put_if(&BuiltinField::existing(kind, path), selectors));
         }
     }
 }
 
-/// Turns values of an object's own annotations that are no text into text, as kustomize does with what it reads.
+/// Converts annotation values that are not strings to strings, as kustomize does for objects that
+/// it reads.
 pub fn annotations_to_text(object: &mut Object, origin: &Origin) {
     let is_text = |value: &Value| value.is_string();
     let Some(Value::Object(values)) = object.value_at(&["metadata", "annotations"]) else { return };
@@ -98,7 +100,7 @@ pub fn annotations_to_text(object: &mut Object, origin: &Origin) {
         return;
     }
     let text = |(key, value): (&String, &Value)| {
-        let path = [&origin.inside, "metadata", "annotations", key].into_iter().filter(|part| !part.is_empty());
+        let path = [&origin.path_prefix, "metadata", "annotations", key].into_iter().filter(|part| !part.is_empty());
         let path = path.map(|part| part.to_owned()).collect::<Vec<_>>().join(".");
         let text = match value {
             Value::String(text) => text.clone(),
@@ -112,7 +114,7 @@ pub fn annotations_to_text(object: &mut Object, origin: &Origin) {
     object.set(&["metadata", "annotations"], texts);
 }
 
-/// Adds labels or annotations at these fields.
+/// Adds labels or annotations in these fields.
 pub fn put_at(resources: &mut [BuildResource], pairs: &BTreeMap<String, String>, fields: &[FieldSpec]) {
     for resource in resources.iter_mut().filter(|_| !pairs.is_empty()) {
         fields.iter().for_each(|field| field.for_each_value(&mut resource.object, &mut |value| put(value, pairs)));

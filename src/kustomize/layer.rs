@@ -1,8 +1,8 @@
-//! One kustomization: gathers what it names, and does to that what it says, in kustomize's order.
+//! One kustomization: collects its resources, and transforms them in kustomize's order.
 
 use super::file::{self, FieldSpec, GeneratorEntry, GeneratorOptions, Kustomization, ResourceSelector};
 use super::generate::{self, GeneratedKind};
-use super::namespace::How;
+use super::namespace::NamespaceOptions;
 use super::resource::{BuildResource, BuildResources, ORIGIN, Origin};
 use super::root::{FileAccess, FileText, FoundPath, KustomizationRoot};
 use super::rules::Rules;
@@ -13,16 +13,16 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// So deep may kustomizations stand on each other.
+/// Maximum depth of nested kustomizations.
 const DEEPEST: usize = 64;
 
-/// The version that kubectl 1.36 carries.
+/// The version of kustomize in kubectl 1.36.
 const MANAGED_BY: &str = "kustomize-v5.8.1";
 
-/// The text of the annotation [`ORIGIN`] begins so for an object that was read from a file.
+/// Start of the annotation [`ORIGIN`] for an object from a file.
 const ORIGIN_PATH: &str = "path: ";
 
-/// A kustomization that was read.
+/// A parsed kustomization.
 pub struct Layer<'f> {
     files: &'f dyn FileAccess,
     root: KustomizationRoot,
@@ -47,7 +47,7 @@ impl<'f> Layer<'f> {
         Ok(Layer { files, root, file: read.kustomization, document: read.document, shown, at, depth: 0 })
     }
 
-    /// Adds what it names to what is there, and changes all of that.
+    /// Adds this layer's resources to the given ones, and transforms all of them.
     pub fn accumulate(
         &mut self,
         mut resources: BuildResources,
@@ -58,44 +58,46 @@ impl<'f> Layer<'f> {
         let mut counts = (0, 0);
         for (field, path) in named {
             let count = if field == "bases" { &mut counts.1 } else { &mut counts.0 };
-            self.resource(&mut resources, path, warnings)
-                .map_err(|why| self.hinted(format!("accumulating resources: {why}"), &format!("{field}[{count}]")))?;
+            self.resource(&mut resources, path, warnings).map_err(|why| {
+                self.with_hint(format!("accumulating resources: {why}"), &format!("{field}[{count}]"))
+            })?;
             *count += 1;
         }
         for (at, path) in self.file.configurations.iter().enumerate() {
             let rules = self.root.read(self.files, path).and_then(|text| Rules::read(&text));
-            resources.1.merge(rules.map_err(|why| self.hinted(why, &format!("configurations[{at}]")))?);
+            resources.1.merge(rules.map_err(|why| self.with_hint(why, &format!("configurations[{at}]")))?);
         }
         self.generate(&mut resources)?;
         self.run_generators(&mut resources, warnings)?;
         for (at, path) in self.file.components.iter().enumerate() {
-            resources = self
-                .component(resources, path, warnings)
-                .map_err(|why| self.hinted(format!("accumulating components: {why}"), &format!("components[{at}]")))?;
+            resources = self.component(resources, path, warnings).map_err(|why| {
+                self.with_hint(format!("accumulating components: {why}"), &format!("components[{at}]"))
+            })?;
         }
         self.transform(&mut resources, warnings)?;
         for (field, config) in self.plugins("transformers", &self.file.transformers, warnings)? {
             plugins::transform(&mut resources, (self.files, &self.root), &config)
-                .map_err(|why| self.hinted(why, &field))?;
+                .map_err(|why| self.with_hint(why, &field))?;
         }
-        vars::add(&mut resources, &self.file.vars).map_err(|why| self.hinted(why, "vars"))?;
+        vars::add(&mut resources, &self.file.vars).map_err(|why| self.with_hint(why, "vars"))?;
         Ok(resources)
     }
 
     fn run_generators(&self, resources: &mut BuildResources, warnings: &mut Vec<String>) -> BuildResult {
         for (field, config) in self.plugins("generators", &self.file.generators, warnings)? {
-            let (kind, generator) = plugins::generator(&config).map_err(|why| self.hinted(why, &field))?;
+            let (kind, generator) = plugins::generator(&config).map_err(|why| self.with_hint(why, &field))?;
             let make = if kind == "SecretGenerator" { GeneratedKind::Secret } else { GeneratedKind::ConfigMap };
             let file = config.object.annotation(ORIGIN).and_then(|text| text.strip_prefix(ORIGIN_PATH));
             let generator = self.with_origin(&generator, make, file.map(str::trim_end), config.object.name());
             let how = (&generator, &GeneratorOptions::default());
             generate::add(resources, (self.files, &self.root), make, how, config.origin.clone())
-                .map_err(|why| self.hinted(format!("merging from generator: {why}"), &field))?;
+                .map_err(|why| self.with_hint(format!("merging from generator: {why}"), &field))?;
         }
         Ok(())
     }
 
-    /// The configurations of plugins: of a file, of the kustomization of a folder, or written where the path would stand.
+    /// Returns the configurations of plugins. An entry is a file, a folder with a kustomization, or
+    /// an inline document.
     fn plugins(
         &self,
         field: &str,
@@ -114,16 +116,16 @@ impl<'f> Layer<'f> {
                 }
                 false => self.resource(&mut configs, entry, warnings),
             }
-            .map_err(|why| self.hinted(why, &field))?;
+            .map_err(|why| self.with_hint(why, &field))?;
             found.extend(configs.0.into_iter().map(|config| (field.clone(), config)));
         }
         Ok(found)
     }
 
-    /// A file of objects, or the kustomization of a folder.
+    /// Adds the objects of a file, or of the kustomization in a folder.
     fn resource(&self, resources: &mut BuildResources, path: &str, warnings: &mut Vec<String>) -> BuildResult {
         if path.is_empty() {
-            return Err("an empty name".to_owned());
+            return Err("an empty path".to_owned());
         }
         let found = self.root.find(self.files, path).map_err(|why| match why.starts_with("evalsymlink") {
             true => format!(
@@ -148,7 +150,7 @@ impl<'f> Layer<'f> {
         }
     }
 
-    /// A component works on what is already there.
+    /// Applies a component, which transforms the existing resources.
     fn component(
         &self,
         resources: BuildResources,
@@ -167,7 +169,7 @@ impl<'f> Layer<'f> {
     fn enter(&self, path: &str, warnings: &mut Vec<String>) -> BuildResult<Layer<'f>> {
         let root = self.root.enter(self.files, path)?;
         if self.depth == DEEPEST {
-            return Err(format!("kustomizations stand on each other more than {DEEPEST} deep"));
+            return Err(format!("kustomizations are nested more than {DEEPEST} deep"));
         }
         let at = root.at.display().to_string();
         let mut layer = Layer::load(self.files, root, warnings)
@@ -187,7 +189,7 @@ impl<'f> Layer<'f> {
             let (value, line) = (document.value.take(), document.line);
             let document = Rc::new(document);
             let (shown, at) = (text.shown.clone(), text.at.clone());
-            let origin = Origin { shown, at, document, inside: String::new(), line };
+            let origin = Origin { shown, at, document, path_prefix: String::new(), line };
             self.object(resources, value, origin, path)?;
         }
         Ok(())
@@ -207,25 +209,26 @@ impl<'f> Layer<'f> {
         if object.kind().ends_with("List") && object.0["items"].is_array() {
             let Value::Array(items) = object.0["items"].take() else { return Ok(()) };
             return items.into_iter().enumerate().try_for_each(|(at, item)| {
-                self.object(resources, item, Origin { inside: format!("items[{at}]"), ..origin.clone() }, path)
+                self.object(resources, item, Origin { path_prefix: format!("items[{at}]"), ..origin.clone() }, path)
             });
         }
         if object.name().is_empty() {
             let what = format!("missing metadata.name in object {} {}", object.api_version(), object.kind());
-            return Err(refuse(&what, "names are what kustomize knows objects by"));
+            return Err(refuse(&what, "kustomize identifies objects by name"));
         }
-        patch::without_empty_annotations(&mut object);
+        patch::remove_empty_annotations(&mut object);
         labels::annotations_to_text(&mut object, &origin);
-        if self.tells_origin() {
+        if self.records_origin() {
             object.set(
                 &["metadata", "annotations", ORIGIN],
-                format!("{ORIGIN_PATH}{}\n", self.root.way_to(path).display()),
+                format!("{ORIGIN_PATH}{}\n", self.root.path_from_top_to(path).display()),
             );
         }
         resources.add(BuildResource::new(object, origin))
     }
 
-    /// A generator that says, if it is asked to, which file configures it: this kustomization unless it is another.
+    /// With `originAnnotations`, adds an annotation with the file that configures the generator:
+    /// `file`, or this kustomization.
     fn with_origin(
         &self,
         generator: &GeneratorEntry,
@@ -234,13 +237,13 @@ impl<'f> Layer<'f> {
         name: &str,
     ) -> GeneratorEntry {
         let mut generator = generator.clone();
-        if self.tells_origin() {
-            let own = self.root.way_to(&self.file_name()).display().to_string();
+        if self.records_origin() {
+            let this_file = self.root.path_from_top_to(&self.file_name()).display().to_string();
             let kind = if make == GeneratedKind::Secret { "SecretGenerator" } else { "ConfigMapGenerator" };
             let name = if name.is_empty() { String::new() } else { format!("  name: {name}\n") };
             let text = format!(
                 "configuredIn: {}\nconfiguredBy:\n  apiVersion: builtin\n  kind: {kind}\n{name}",
-                file.unwrap_or(&own)
+                file.unwrap_or(&this_file)
             );
             generator.options.annotations.insert(ORIGIN.to_owned(), text);
         }
@@ -251,7 +254,7 @@ impl<'f> Layer<'f> {
         self.at.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    fn tells_origin(&self) -> bool {
+    fn records_origin(&self) -> bool {
         self.file.build_metadata.iter().any(|option| option == "originAnnotations")
     }
 
@@ -262,18 +265,18 @@ impl<'f> Layer<'f> {
         ];
         for (field, make, generators) in all {
             for (at, generator) in generators.iter().enumerate() {
-                let inside = format!("{field}[{at}]");
+                let path_prefix = format!("{field}[{at}]");
                 let origin = Origin {
                     shown: self.shown.clone(),
                     at: self.at.clone(),
                     document: self.document.clone(),
-                    line: self.document.line_of(&inside).unwrap_or(self.document.line),
-                    inside: inside.clone(),
+                    line: self.document.line_of(&path_prefix).unwrap_or(self.document.line),
+                    path_prefix: path_prefix.clone(),
                 };
                 let generator = self.with_origin(generator, make, None, "");
                 let how = (&generator, &self.file.generator_options);
                 generate::add(resources, (self.files, &self.root), make, how, origin)
-                    .map_err(|why| self.hinted(format!("merging from generator: {why}"), &inside))?;
+                    .map_err(|why| self.with_hint(format!("merging from generator: {why}"), &path_prefix))?;
             }
         }
         Ok(())
@@ -284,20 +287,20 @@ impl<'f> Layer<'f> {
         let rules = resources.1.clone();
         for (at, entry) in file.patches_strategic_merge.iter().enumerate() {
             patch::apply_strategic(resources, files, root, entry)
-                .map_err(|why| self.hinted(why, &format!("patchesStrategicMerge[{at}]")))?;
+                .map_err(|why| self.with_hint(why, &format!("patchesStrategicMerge[{at}]")))?;
         }
         for (at, entry) in file.patches.iter().enumerate() {
             let field = format!("patches[{at}]");
-            let found = patch::apply(resources, files, root, entry).map_err(|why| self.hinted(why, &field))?;
+            let found = patch::apply(resources, files, root, entry).map_err(|why| self.with_hint(why, &field))?;
             if !found && !entry.options.allow_no_target_match {
-                warnings.push(self.unmatched(&field, entry.target.as_ref()));
+                warnings.push(self.unmatched_warning(&field, entry.target.as_ref()));
             }
         }
         if !file.namespace.is_empty() {
-            let how = How { fields: &rules.namespace, ..How::default() };
-            namespace::set(resources, &file.namespace, &how).map_err(|why| self.hinted(why, "namespace"))?;
+            let how = NamespaceOptions { fields: &rules.namespace, ..NamespaceOptions::default() };
+            namespace::set(resources, &file.namespace, &how).map_err(|why| self.with_hint(why, "namespace"))?;
         }
-        let named = |more: &[FieldSpec]| [&[FieldSpec::of_all(affix::NAME)], more].concat();
+        let named = |more: &[FieldSpec]| [&[FieldSpec::for_all_kinds(affix::NAME)], more].concat();
         affix::add_prefix(&mut resources.0, &file.name_prefix, &named(&rules.name_prefix));
         affix::add_suffix(&mut resources.0, &file.name_suffix, &named(&rules.name_suffix));
         file.labels.iter().for_each(|label| labels::add(&mut resources.0, label, &rules));
@@ -305,26 +308,26 @@ impl<'f> Layer<'f> {
         labels::annotate(&mut resources.0, &file.common_annotations, &rules);
         for (at, entry) in file.patches_json.iter().enumerate() {
             let field = format!("patchesJson6902[{at}]");
-            let found = patch::apply_json(resources, files, root, entry).map_err(|why| self.hinted(why, &field))?;
+            let found = patch::apply_json(resources, files, root, entry).map_err(|why| self.with_hint(why, &field))?;
             if !found {
-                warnings.push(self.unmatched(&field, entry.target.as_ref()));
+                warnings.push(self.unmatched_warning(&field, entry.target.as_ref()));
             }
         }
         for (at, wanted) in file.replicas.iter().enumerate() {
             replicas::set(&mut resources.0, wanted, &rules.replicas)
-                .map_err(|why| self.hinted(why, &format!("replicas[{at}]")))?;
+                .map_err(|why| self.with_hint(why, &format!("replicas[{at}]")))?;
         }
         for rule in file.images.iter().chain(&file.image_tags) {
-            images::set(&mut resources.0, rule, &rules.images).map_err(|why| self.hinted(why, "images"))?;
+            images::set(&mut resources.0, rule, &rules.images).map_err(|why| self.with_hint(why, "images"))?;
         }
         for (at, entry) in file.replacements.iter().enumerate() {
             replacements::apply(&mut resources.0, files, root, entry)
-                .map_err(|why| self.hinted(why, &format!("replacements[{at}]")))?;
+                .map_err(|why| self.with_hint(why, &format!("replacements[{at}]")))?;
         }
         self.record_resources(resources)
     }
 
-    /// `buildMetadata`, as far as it is about all objects.
+    /// Applies the options of `buildMetadata` that concern all objects.
     fn record_resources(&self, resources: &mut BuildResources) -> BuildResult {
         for option in &self.file.build_metadata {
             match option.as_str() {
@@ -333,18 +336,18 @@ impl<'f> Layer<'f> {
                 }),
                 "originAnnotations" => {}
                 option => {
-                    let why = format!("kloop does not carry out {option:?} of buildMetadata");
-                    return Err(self.hinted(why, "buildMetadata"));
+                    let why = format!("kloop does not support {option:?} in buildMetadata");
+                    return Err(self.with_hint(why, "buildMetadata"));
                 }
             }
         }
         Ok(())
     }
 
-    /// The warning about a patch whose target finds no object.
-    fn unmatched(&self, field: &str, target: Option<&ResourceSelector>) -> String {
-        let target = target.map(described).unwrap_or_default();
-        format!("Warning: {}: the patch changes nothing: no object is {target}", self.place(field))
+    /// Returns the warning about a patch whose target matches no object.
+    fn unmatched_warning(&self, field: &str, target: Option<&ResourceSelector>) -> String {
+        let target = target.map(describe_target).unwrap_or_default();
+        format!("Warning: {}: the patch changes nothing: no object matches {target}", self.place(field))
     }
 
     /// Returns file and line of a field of the kustomization.
@@ -353,14 +356,14 @@ impl<'f> Layer<'f> {
         format!("{}:{line}", self.shown.display())
     }
 
-    /// Adds file and line to an error, unless an inner step already did.
-    fn hinted(&self, why: String, field: &str) -> String {
+    /// Adds file and line to an error, unless it already has them.
+    fn with_hint(&self, why: String, field: &str) -> String {
         if why.contains("\nhint: ") { why } else { format!("{why}\nhint: {}: {field}", self.place(field)) }
     }
 }
 
-/// A target in words.
-fn described(target: &ResourceSelector) -> String {
+/// Describes a target in words.
+fn describe_target(target: &ResourceSelector) -> String {
     let parts = [
         ("group", &target.group),
         ("version", &target.version),
@@ -370,6 +373,6 @@ fn described(target: &ResourceSelector) -> String {
         ("labels", &target.label_selector),
         ("annotations", &target.annotation_selector),
     ];
-    let said = parts.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name} {text}"));
-    said.collect::<Vec<_>>().join(", ")
+    let words = parts.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name} {text}"));
+    words.collect::<Vec<_>>().join(", ")
 }

@@ -1,8 +1,9 @@
-//! Builds what a kustomization says, as kustomize v5 does: files in, objects out.
+//! Builds a kustomization like kustomize v5: files in, objects out.
 //!
-//! Knows: the kustomization file ([`mod@file`]), how its layers stack up ([`layer`]), and one file for each thing that a layer does to
-//! the objects below it. Never: touches a file itself, for [`FileAccess`] are given; sends an object anywhere.
-//! A field that kloop does not support is refused by its name, never ignored. Start reading at [`build`].
+//! Knows: the kustomization file ([`mod@file`]), the layers ([`layer`]), and one file for each
+//! transformation of a layer. Never: opens a file itself (callers pass [`FileAccess`]), sends an
+//! object anywhere.
+//! Unsupported fields are refused by name, never ignored. Start reading at [`build`].
 
 mod affix;
 mod field;
@@ -36,16 +37,16 @@ use root::KustomizationRoot;
 /// Result of a step; the error is in kubectl's words.
 pub type BuildResult<T = ()> = Result<T, String>;
 
-/// Objects with this annotation are for other tools, and are not part of what is built.
+/// Objects with this annotation are for other tools, and are left out of the result.
 const LOCAL: &str = "config.kubernetes.io/local-config";
 
-/// Builds what the kustomization in a folder says. What is deprecated in it is told in `warnings`.
+/// Builds the kustomization in a folder. Adds warnings about deprecated fields.
 pub fn build(files: &dyn FileAccess, folder: &str, warnings: &mut Vec<String>) -> BuildResult<Vec<BuildResource>> {
     let root = KustomizationRoot::first(files, folder)?;
     let mut top = layer::Layer::load(files, root, warnings)?;
     let BuildResources(mut built, rules) = top.accumulate(BuildResources::default(), warnings)?;
     hash::add(&mut built);
-    references::mend(&mut built, &rules.name_reference)?;
+    references::update(&mut built, &rules.name_reference)?;
     vars::resolve(&mut built, &rules)?;
     built.retain(|resource| resource.object.annotation(LOCAL).is_none_or(|value| value == "false"));
     order::arrange(&mut built, top.file.sort_options.as_ref())?;

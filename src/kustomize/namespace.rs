@@ -1,4 +1,4 @@
-//! `namespace`: one namespace for everything that is in one.
+//! `namespace`: sets the namespace of all namespaced objects.
 
 use super::BuildResult;
 use super::field::BuiltinField;
@@ -19,44 +19,46 @@ const FIELDS: [BuiltinField; 3] = [
     },
 ];
 
-/// The field that is set by itself.
+/// The field that [`set`] changes first.
 const OWN: &str = "metadata/namespace";
 
 /// Options for setting a namespace.
 #[derive(Default)]
-pub struct How<'a> {
-    /// More fields that name it.
+pub struct NamespaceOptions<'a> {
+    /// Additional fields with a namespace.
     pub fields: &'a [FieldSpec],
-    /// Whether the fields that kustomize knows by itself are left as they are.
+    /// Whether kustomize's built-in fields are left unchanged.
     pub only_these: bool,
-    /// Whether what is in a namespace stays there.
+    /// Whether objects that have a namespace keep it.
     pub unset_only: bool,
-    /// The subjects of bindings that get this namespace: `allServiceAccounts`, `none`, else the accounts that every namespace has.
+    /// The ServiceAccount subjects of bindings that get this namespace: `allServiceAccounts`,
+    /// `none`, or by default the account `default`.
     pub subjects: &'a str,
 }
 
-/// Puts everything into a namespace; a Namespace among the objects is then that one.
-pub fn set(resources: &mut BuildResources, namespace: &str, how: &How<'_>) -> BuildResult {
+/// Sets the namespace of all namespaced objects, and renames Namespace objects to it.
+pub fn set(resources: &mut BuildResources, namespace: &str, options: &NamespaceOptions<'_>) -> BuildResult {
     for at in 0..resources.0.len() {
         let resource = &mut resources.0[at];
-        resource.remember();
-        let stays = how.unset_only && !resource.object.namespace().is_empty();
-        if !resource.id().is_cluster_scoped() && !stays {
+        resource.record_id();
+        let keeps_namespace = options.unset_only && !resource.object.namespace().is_empty();
+        if !resource.id().is_cluster_scoped() && !keeps_namespace {
             resource.object.set(&["metadata", "namespace"], namespace);
         }
         let mut put = |value: &mut Value| {
-            if !how.unset_only || value.as_str().is_none_or(str::is_empty) {
+            if !options.unset_only || value.as_str().is_none_or(str::is_empty) {
                 *value = namespace.into();
             }
         };
         let is_namespace = resource.id().is_cluster_scoped();
-        let is_meant = |field: &&BuiltinField| !how.only_these && (is_namespace || field.kind != "Namespace");
-        FIELDS.iter().filter(is_meant).for_each(|field| field.for_each_value(&mut resource.object, &mut put));
-        how.fields
+        let applies = |field: &&BuiltinField| !options.only_these && (is_namespace || field.kind != "Namespace");
+        FIELDS.iter().filter(applies).for_each(|field| field.for_each_value(&mut resource.object, &mut put));
+        options
+            .fields
             .iter()
             .filter(|field| field.path != OWN)
             .for_each(|field| field.for_each_value(&mut resource.object, &mut put));
-        accounts(&mut resource.object, how.subjects, &mut put);
+        set_subject_namespaces(&mut resource.object, options.subjects, &mut put);
         let id = resource.id();
         let same = resources.0.iter().filter(|other| other.object.name() == id.name && other.id().is_same(&id));
         if same.count() > 1 {
@@ -66,8 +68,8 @@ pub fn set(resources: &mut BuildResources, namespace: &str, how: &How<'_>) -> Bu
     Ok(())
 }
 
-/// Bindings of the account that every namespace has mean the one of this namespace; on request those of all accounts, or of none.
-fn accounts(object: &mut Object, subjects: &str, put: &mut dyn FnMut(&mut Value)) {
+/// Sets the namespace of a binding's ServiceAccount subjects, as selected by `subjects`.
+fn set_subject_namespaces(object: &mut Object, subjects: &str, put: &mut dyn FnMut(&mut Value)) {
     if !["RoleBinding", "ClusterRoleBinding"].contains(&object.kind()) || subjects == "none" {
         return;
     }

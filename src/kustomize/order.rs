@@ -1,4 +1,4 @@
-//! The order of what is built: what others need first, unless the kustomization says otherwise.
+//! The order of the built objects: dependencies first, unless `sortOptions` says otherwise.
 
 use super::BuildResult;
 use super::file::SortOptions;
@@ -33,7 +33,7 @@ const FIRST: [&str; 22] = [
 /// Kinds that come last.
 const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// Arranges the objects. Without options it is kustomize's "legacy" order, which kubectl uses.
+/// Sorts the objects. Without options, uses kustomize's "legacy" order like kubectl.
 pub fn arrange(resources: &mut [BuildResource], options: Option<&SortOptions>) -> BuildResult {
     let order = options.map_or("legacy", |options| options.order.as_str());
     let lists = options.and_then(|options| options.legacy_sort_options.as_ref());
@@ -54,7 +54,8 @@ pub fn arrange(resources: &mut [BuildResource], options: Option<&SortOptions>) -
     }
 }
 
-/// By kind first, then by group, version and kind, namespace and name; what is empty sorts as kustomize writes it.
+/// Returns the sort key: kind, then group, version and kind, namespace and name. Empty parts sort
+/// as kustomize writes them.
 fn key(resource: &BuildResource, first: &[String], last: &[String]) -> (usize, String, String) {
     let id = resource.id();
     let place = |list: &[String]| list.iter().rposition(|kind| *kind == id.kind);

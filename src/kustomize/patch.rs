@@ -1,4 +1,5 @@
-//! Patches: strategic merges and JSON patches (RFC 6902), for the object that they name or for all that a target finds.
+//! Patches: strategic merges and JSON patches (RFC 6902), for the object that they name or for all
+//! objects of a target.
 
 use super::BuildResult;
 use super::file::{self, PatchEntry, PatchOptions, ResourceSelector};
@@ -13,13 +14,13 @@ use serde_json::Value;
 
 /// Parsed patch.
 enum PatchChange {
-    /// Strategic merges, each of which looks like a part of an object.
+    /// Strategic merges, each in the form of a partial object.
     Merge(Vec<Object>),
     /// The operations of a JSON patch.
     Operations(Value),
 }
 
-/// Carries out one entry of `patches`. False when its target finds nothing.
+/// Applies one entry of `patches`. Returns false if its target matches no object.
 pub fn apply(
     resources: &mut BuildResources,
     files: &dyn FileAccess,
@@ -34,7 +35,7 @@ pub fn apply(
             return Err(format!("must specify a target for patch {}", entry.patch.trim()));
         }
         (PatchChange::Operations(operations), Some(chosen)) => {
-            chosen.into_iter().try_for_each(|at| operate(&mut resources.0[at], &operations))?;
+            chosen.into_iter().try_for_each(|at| apply_operations(&mut resources.0[at], &operations))?;
         }
         (PatchChange::Merge(patches), None) => {
             for patch in patches {
@@ -52,7 +53,7 @@ pub fn apply(
     Ok(found)
 }
 
-/// Carries out one entry of `patchesStrategicMerge`: a file, or the patch itself.
+/// Applies one entry of `patchesStrategicMerge`: a file, or an inline patch.
 pub fn apply_strategic(
     resources: &mut BuildResources,
     files: &dyn FileAccess,
@@ -65,7 +66,7 @@ pub fn apply_strategic(
     apply(resources, files, root, &entry).map(drop)
 }
 
-/// Carries out one entry of `patchesJson6902`. False when its target finds nothing.
+/// Applies one entry of `patchesJson6902`. Returns false if its target matches no object.
 pub fn apply_json(
     resources: &mut BuildResources,
     files: &dyn FileAccess,
@@ -84,7 +85,7 @@ pub fn apply_json(
     apply(resources, files, root, entry)
 }
 
-/// Reads what a patch says, from its file or from itself.
+/// Reads a patch from its file or from the entry.
 fn read(files: &dyn FileAccess, root: &KustomizationRoot, entry: &PatchEntry) -> BuildResult<PatchChange> {
     let text = match (entry.path.as_str(), entry.patch.trim()) {
         ("", "") => return Err("must specify one of patch and path".into()),
@@ -104,11 +105,11 @@ fn read(files: &dyn FileAccess, root: &KustomizationRoot, entry: &PatchEntry) ->
         [..] if values.iter().all(Value::is_object) => Ok(PatchChange::Merge(values.into_iter().map(Object).collect())),
         _ => Err(format!("unable to parse SM or JSON patch from [{}]", what())),
     }
-    .and_then(|change| named(change, entry))
+    .and_then(|change| require_identity(change, entry))
 }
 
-/// A patch that names its own object needs a name and a kind.
-fn named(change: PatchChange, entry: &PatchEntry) -> BuildResult<PatchChange> {
+/// Requires a name and a kind in a patch without a target.
+fn require_identity(change: PatchChange, entry: &PatchEntry) -> BuildResult<PatchChange> {
     if let (PatchChange::Merge(patches), None) = (&change, &entry.target) {
         for (field, value) in patches.iter().flat_map(|patch| [("kind", patch.kind()), ("metadata.name", patch.name())])
         {
@@ -122,23 +123,23 @@ fn named(change: PatchChange, entry: &PatchEntry) -> BuildResult<PatchChange> {
 }
 
 fn find(resources: &BuildResources, target: &ResourceSelector) -> BuildResult<Vec<usize>> {
-    let wanted = TargetPattern::new(target)?;
-    Ok((0..resources.0.len()).filter(|at| wanted.selects(&resources.0[*at])).collect())
+    let pattern = TargetPattern::new(target)?;
+    Ok((0..resources.0.len()).filter(|at| pattern.selects(&resources.0[*at])).collect())
 }
 
-/// Merges a patch. Who the object is changes only where the patch may do that.
+/// Merges a patch. The object's identity changes only if the options allow it.
 fn merge_into(resource: &mut BuildResource, patch: &Object, options: &PatchOptions) -> BuildResult {
     let (id, api_version) = (resource.id(), resource.object.api_version().to_owned());
     if options.allow_name_change || options.allow_kind_change {
-        resource.remember();
+        resource.record_id();
     }
     let schema = merge_rules::schema_for(&api_version, &id.kind);
-    without_left_out_values(resource, schema);
+    remove_fields_without_value(resource, schema);
     let mut patch = patch.0.clone();
     remove_merge_directives(&mut patch);
     let merged = merge::overlay(&resource.object.0, &patch, schema).map_err(|error| error.to_string())?;
     resource.object = Object(merged);
-    without_empty_annotations(&mut resource.object);
+    remove_empty_annotations(&mut resource.object);
     if resource.object.0.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(());
     }
@@ -156,7 +157,8 @@ fn merge_into(resource: &mut BuildResource, patch: &Object, options: &PatchOptio
     Ok(())
 }
 
-/// Removes `$patch: merge`, which asks for nothing else than is done anyway: kustomize takes it where Kubernetes' own merge refuses it.
+/// Removes `$patch: merge`, which is the default. kustomize accepts it, but Kubernetes' own merge
+/// refuses it.
 fn remove_merge_directives(patch: &mut Value) {
     match patch {
         Value::Object(map) => {
@@ -170,27 +172,28 @@ fn remove_merge_directives(patch: &mut Value) {
     }
 }
 
-/// Removes fields such as `image:` without a value. kustomize's merge does the same, but keeps `image: null`.
-fn without_left_out_values(resource: &mut BuildResource, schema: Option<merge::MergeSchemaRef>) {
+/// Removes fields without a value, such as `image:`. Like kustomize's merge, this keeps
+/// `image: null`.
+fn remove_fields_without_value(resource: &mut BuildResource, schema: Option<merge::MergeSchemaRef>) {
     let (object, origin) = (&mut resource.object.0, &resource.origin);
-    let inside = if origin.inside.is_empty() { String::new() } else { format!("{}.", origin.inside) };
-    let nulls = merge::null_fields(object, schema).into_iter().map(|path| format!("{inside}{path}")).collect();
+    let path_prefix = if origin.path_prefix.is_empty() { String::new() } else { format!("{}.", origin.path_prefix) };
+    let nulls = merge::null_fields(object, schema).into_iter().map(|path| format!("{path_prefix}{path}")).collect();
     let left_out = origin.document.without_value(nulls);
     if !left_out.is_empty() {
-        let paths = left_out.iter().map(|path| path[inside.len()..].to_owned()).collect();
+        let paths = left_out.iter().map(|path| path[path_prefix.len()..].to_owned()).collect();
         merge::remove_fields(object, &paths, "");
     }
 }
 
-fn operate(resource: &mut BuildResource, operations: &Value) -> BuildResult {
-    resource.remember();
+fn apply_operations(resource: &mut BuildResource, operations: &Value) -> BuildResult {
+    resource.record_id();
     let patched = patch::json_patch(&resource.object.0, operations);
     let patched = patched.map_err(|error| format!("the JSON patch does not fit {}: {error}", resource.id()))?;
     if !patched.is_object() {
-        return Err(format!("the JSON patch leaves no object of {}", resource.id()));
+        return Err(format!("after the JSON patch, {} is not an object", resource.id()));
     }
     resource.object = Object(patched);
-    without_empty_annotations(&mut resource.object);
+    remove_empty_annotations(&mut resource.object);
     Ok(())
 }
 
@@ -201,8 +204,8 @@ fn finish(resources: &mut BuildResources) -> BuildResult {
     patched.into_iter().filter(is_there).try_for_each(|resource| resources.add(resource))
 }
 
-/// Removes annotations that are empty or null; labels stay so. kustomize does the same.
-pub fn without_empty_annotations(object: &mut Object) {
+/// Removes empty or null annotations, but not labels, as kustomize does.
+pub fn remove_empty_annotations(object: &mut Object) {
     let is_empty = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
     if object.value_at(&["metadata", "annotations"]).is_some_and(is_empty) {
         object.unset(&["metadata", "annotations"]);

@@ -6,24 +6,24 @@ use serde_json::{Map, Value};
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldStep {
-    /// A key of a map, or the number of an element.
+    /// A key of a map, or the index of an element.
     Name(String),
-    /// The elements of a list whose field has a value: `[name=web]`.
+    /// The elements of a list with this value in a field: `[name=web]`.
     Where(String, String),
     /// Every element or entry.
     Each,
 }
 
-/// The steps of a path; dots in brackets or after a backslash part nothing.
+/// Splits a path into steps at dots, except in brackets and after a backslash.
 pub fn parse(path: &str) -> Vec<FieldStep> {
-    let (mut names, mut name, mut inside) = (Vec::new(), String::new(), false);
+    let (mut names, mut name, mut path_prefix) = (Vec::new(), String::new(), false);
     let mut letters = path.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
             '\\' if letters.peek() == Some(&'.') => name.extend(letters.next()),
-            '.' if !inside => names.push(std::mem::take(&mut name)),
+            '.' if !path_prefix => names.push(std::mem::take(&mut name)),
             letter => {
-                inside = (inside || letter == '[') && letter != ']';
+                path_prefix = (path_prefix || letter == '[') && letter != ']';
                 name.push(letter);
             }
         }
@@ -33,15 +33,15 @@ pub fn parse(path: &str) -> Vec<FieldStep> {
 }
 
 fn step(name: &str) -> FieldStep {
-    let inside = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    match (name, inside.and_then(|inside| inside.split_once('='))) {
+    let path_prefix = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    match (name, path_prefix.and_then(|path_prefix| path_prefix.split_once('='))) {
         ("*", _) => FieldStep::Each,
         (_, Some((key, value))) => FieldStep::Where(key.to_owned(), value.to_owned()),
-        _ => FieldStep::Name(inside.unwrap_or(name).to_owned()),
+        _ => FieldStep::Name(path_prefix.unwrap_or(name).to_owned()),
     }
 }
 
-/// The first value at a path.
+/// Returns the first value at a path.
 pub fn first<'a>(value: &'a Value, path: &[FieldStep]) -> Option<&'a Value> {
     let Some((step, rest)) = path.split_first() else { return Some(value) };
     match (step, value) {
@@ -56,7 +56,8 @@ pub fn first<'a>(value: &'a Value, path: &[FieldStep]) -> Option<&'a Value> {
     }
 }
 
-/// Does something to every value at a path; what is missing is made where that is asked for. Gives how many there were.
+/// Calls `change` on every value at a path; `create` creates missing fields. Returns the number of
+/// values.
 pub fn visit_values(
     value: &mut Value,
     path: &[FieldStep],
@@ -105,7 +106,7 @@ fn item_has(item: &Value, key: &str, wanted: &str) -> bool {
     item.get(key).is_some_and(|value| text(value) == wanted)
 }
 
-/// A value as it would be written in a text.
+/// Returns a value as text.
 pub fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -116,7 +117,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_have_steps() {
+    fn paths_are_split_into_steps() {
         let name = |text: &str| FieldStep::Name(text.into());
         for (path, expected) in [
             ("metadata.name", vec![name("metadata"), name("name")]),
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_changed_where_a_path_leads() {
+    fn values_at_a_path_are_changed() {
         let list = json!({"a": [{"name": "x", "v": 1}, {"name": "y", "v": 2}]});
         for (value, path, create, expected) in [
             (list.clone(), "a.[name=y].v", false, json!({"a": [{"name": "x", "v": 1}, {"name": "y", "v": 0}]})),

@@ -1,11 +1,11 @@
-//! `generators` and `transformers`: the plugins that are built into kustomize, each with a configuration of its own.
+//! `generators` and `transformers`: kustomize's built-in plugins, each with its own configuration.
 
 use super::affix::{self, NAME};
 use super::file::{
     FieldSpec, GeneratorEntry, ImageEntry, PatchEntry, PatchOptions, Replacement, ReplicasEntry, ResourceSelector,
     SortOptions,
 };
-use super::namespace::{self, How};
+use super::namespace::{self, NamespaceOptions};
 use super::resource::{BuildResource, BuildResources};
 use super::root::{FileAccess, KustomizationRoot};
 use super::{BuildResult, hash, images, labels, order, patch, replacements, replicas};
@@ -14,10 +14,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The API version of plugins that are built in.
+/// The API version of built-in plugins.
 const BUILTIN: &str = "builtin";
 
-/// Configuration of all transformers in one type: each reads its own part.
+/// The configurations of all transformers in one type; each transformer reads its own fields.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Plugin {
@@ -43,21 +43,21 @@ struct Plugin {
     sort_options: Option<SortOptions>,
 }
 
-/// The generator that a configuration is of: its kind and what it says.
+/// Returns a generator's kind and entry from its configuration.
 pub fn generator(config: &BuildResource) -> BuildResult<(String, GeneratorEntry)> {
     let kind = builtin(config)?;
     if !["ConfigMapGenerator", "SecretGenerator"].contains(&kind) {
         return Err(unknown(config));
     }
     let read: GeneratorEntry = read(config)?;
-    // The name of the configuration stands in for one that the generator does not have.
+    // The configuration's name and namespace are the defaults.
     let or = |own: &str, other: &str| if own.is_empty() { other.to_owned() } else { own.to_owned() };
     let name = or(&read.name, config.object.name());
     let namespace = or(&read.namespace, config.object.namespace());
     Ok((kind.to_owned(), GeneratorEntry { name, namespace, ..read }))
 }
 
-/// Does what the configuration of a transformer says.
+/// Applies a transformer with its configuration.
 pub fn transform(
     resources: &mut BuildResources,
     (files, root): (&dyn FileAccess, &KustomizationRoot),
@@ -71,7 +71,7 @@ pub fn transform(
         "PrefixTransformer" => affix::add_prefix(all, &plugin.prefix, fields),
         "SuffixTransformer" => affix::add_suffix(all, &plugin.suffix, fields),
         "PrefixSuffixTransformer" => {
-            let names = [FieldSpec::of_all(NAME)];
+            let names = [FieldSpec::for_all_kinds(NAME)];
             let fields = if fields.is_empty() { &names } else { fields };
             affix::add_prefix(all, &plugin.prefix, fields);
             affix::add_suffix(all, &plugin.suffix, fields);
@@ -83,7 +83,7 @@ pub fn transform(
         "HashTransformer" => hash::add(all),
         "SortOrderTransformer" => order::arrange(all, plugin.sort_options.as_ref())?,
         "NamespaceTransformer" => {
-            let how = How {
+            let how = NamespaceOptions {
                 fields,
                 only_these: true,
                 unset_only: plugin.unset_only,
@@ -104,7 +104,7 @@ pub fn transform(
             patches.into_iter().try_for_each(|entry| patch::apply_strategic(resources, files, root, entry))?;
         }
         "ReplacementTransformer" => {
-            plugin.replacements.iter().try_for_each(|one| replacements::apply(all, files, root, one))?;
+            plugin.replacements.iter().try_for_each(|entry| replacements::apply(all, files, root, entry))?;
         }
         _ => return Err(unknown(config)),
     }
@@ -117,8 +117,8 @@ fn builtin(config: &BuildResource) -> BuildResult<&str> {
 
 fn unknown(config: &BuildResource) -> String {
     format!(
-        "kloop does not carry out the plugin {} of {}\nhint: {}:{}: of plugins only the generators and transformers that are \
-         built into kustomize are carried out; put what others make into a file, and name that in resources",
+        "kloop does not support the plugin {} of {}\nhint: {}:{}: only the generators and transformers that are \
+         built into kustomize are supported; write the output of other plugins to a file, and list that in resources",
         config.object.kind(),
         config.object.api_version(),
         config.origin.shown.display(),
@@ -126,21 +126,21 @@ fn unknown(config: &BuildResource) -> String {
     )
 }
 
-/// Reads a map of texts; `true` and `1` are as good as text there.
+/// Deserializes a map of strings. Booleans and numbers are converted to strings.
 fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let values = BTreeMap::<String, Value>::deserialize(deserializer)?;
     let read = |(key, value)| match value {
         Value::String(text) => Ok((key, text)),
         Value::Bool(_) | Value::Number(_) => Ok((key, value.to_string())),
-        value => Err(D::Error::custom(format!("{key}: expected a text, not {value}"))),
+        value => Err(D::Error::custom(format!("{key}: expected a string, not {value}"))),
     };
     values.into_iter().map(read).collect()
 }
 
-/// A configuration's fields; what is not known is passed over, as by kustomize.
+/// Deserializes a configuration. Like kustomize, ignores unknown fields.
 fn read<T: DeserializeOwned>(config: &BuildResource) -> BuildResult<T> {
     let Value::Object(fields) = &config.object.0 else { return Err(unknown(config)) };
-    // In Go the case of a field's name does not matter: `FieldSpecs` is as good as `fieldSpecs`.
+    // In Go, the case of field names does not matter: `FieldSpecs` equals `fieldSpecs`.
     let lower = |name: &str| name.chars().take(1).flat_map(char::to_lowercase).chain(name.chars().skip(1)).collect();
     let fields = fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (lower(name), value.clone()));
     serde_json::from_value(Value::Object(fields.collect()))

@@ -1,4 +1,4 @@
-//! Names in other objects: whoever refers to an object whose name has changed is told the new one.
+//! References by name: updates them when the referenced object has been renamed.
 
 use super::BuildResult;
 use super::field::{BuiltinField, names, visit_path};
@@ -92,27 +92,27 @@ const OTHERS: [(&str, BuiltinField); 39] = [
     ("ValidatingAdmissionPolicy", BuiltinField::existing("ValidatingAdmissionPolicyBinding", "spec/policyName")),
 ];
 
-/// Writes the names that objects have now to where others know them by an earlier one.
-pub fn mend(resources: &mut [BuildResource], more: &[NameReference]) -> BuildResult {
+/// Replaces former names of objects with their current names in all references.
+pub fn update(resources: &mut [BuildResource], more: &[NameReference]) -> BuildResult {
     let named = RenamedObjects::new(resources);
     for resource in resources {
         let referrer = Referrer::new(resource);
-        let mut unclear = None;
-        let mut mend = |kind: &str, value: &mut Value| {
-            unclear = unclear.take().or(named.mend(&referrer, kind, value).err());
+        let mut error = None;
+        let mut update = |kind: &str, value: &mut Value| {
+            error = error.take().or(named.update(&referrer, kind, value).err());
         };
         let object = &mut resource.object;
         let spec = PODS.iter().find(|(kind, _)| *kind == object.kind()).map(|(_, spec)| spec);
         for ((kind, path), spec) in OF_PODS.iter().flat_map(|of| spec.map(|spec| (of, spec))) {
-            visit_path(&mut object.0, &names(&format!("{spec}/{path}")), false, &mut |value| mend(kind, value));
+            visit_path(&mut object.0, &names(&format!("{spec}/{path}")), false, &mut |value| update(kind, value));
         }
         for (kind, field) in &OTHERS {
-            field.for_each_value(object, &mut |value| mend(kind, value));
+            field.for_each_value(object, &mut |value| update(kind, value));
         }
         for (kind, field) in more.iter().flat_map(|of| of.field_specs.iter().map(|field| (&of.kind, field))) {
-            field.for_each_value(object, &mut |value| mend(kind, value));
+            field.for_each_value(object, &mut |value| update(kind, value));
         }
-        if let Some(why) = unclear {
+        if let Some(why) = error {
             return Err(format!("updating name references of {}: {why}", resource.id()));
         }
     }
@@ -122,7 +122,7 @@ pub fn mend(resources: &mut [BuildResource], more: &[NameReference]) -> BuildRes
 /// An object that others may refer to.
 struct ReferralCandidate {
     now: ResourceId,
-    /// Kinds that it was of, and the name and the place that it then had.
+    /// Former identities.
     before: Vec<ResourceId>,
     prefixes: Vec<String>,
     suffixes: Vec<String>,
@@ -142,7 +142,7 @@ impl Referrer {
     }
 }
 
-/// Objects whose names have changed, by the names that they had.
+/// Renamed objects by their former names.
 struct RenamedObjects(HashMap<String, Vec<ReferralCandidate>>);
 
 impl RenamedObjects {
@@ -166,8 +166,8 @@ impl RenamedObjects {
         RenamedObjects(named)
     }
 
-    /// Mends a name, or the name (and namespace) in a map that says more about whom it means.
-    fn mend(&self, referrer: &Referrer, kind: &str, value: &mut Value) -> BuildResult {
+    /// Updates a name, or the name (and namespace) in a map that may also contain the kind.
+    fn update(&self, referrer: &Referrer, kind: &str, value: &mut Value) -> BuildResult {
         match value {
             Value::String(name) => {
                 if let Some(found) = self.find(referrer, kind, name, None)? {
@@ -182,7 +182,7 @@ impl RenamedObjects {
                 let Some(found) = self.find(referrer, kind, name, text("namespace"))? else { return Ok(()) };
                 let (name, namespace) = (found.now.name.clone(), found.now.namespace.clone());
                 map.insert("name".to_owned(), name.into());
-                if !namespace.is_empty() && SAYS_NAMESPACE.contains(&kind) {
+                if !namespace.is_empty() && WITH_NAMESPACE.contains(&kind) {
                     map.insert("namespace".to_owned(), namespace.into());
                 }
             }
@@ -191,7 +191,8 @@ impl RenamedObjects {
         Ok(())
     }
 
-    /// The one object that a name means, if it means one: of the same namespace first, then of the same layers.
+    /// Returns the object that a name refers to, if any. Prefers the same namespace, then the same
+    /// layers.
     fn find(
         &self,
         referrer: &Referrer,
@@ -210,8 +211,8 @@ impl RenamedObjects {
             self.0.get(name).into_iter().flatten().filter(is_kind).filter(is_near).collect();
         if found.len() > 1 {
             let shares = |candidate: &&ReferralCandidate| {
-                ends_alike(&candidate.prefixes, &referrer.prefixes)
-                    && ends_alike(&candidate.suffixes, &referrer.suffixes)
+                has_same_outer_layers(&candidate.prefixes, &referrer.prefixes)
+                    && has_same_outer_layers(&candidate.suffixes, &referrer.suffixes)
             };
             found.retain(shares);
         }
@@ -227,11 +228,11 @@ impl RenamedObjects {
     }
 }
 
-/// Kinds whose namespace stands beside their name where they are referred to.
-const SAYS_NAMESPACE: [&str; 2] = ["ServiceAccount", "Service"];
+/// Kinds whose references contain a namespace beside the name.
+const WITH_NAMESPACE: [&str; 2] = ["ServiceAccount", "Service"];
 
-/// Whether the outermost of two stacks of layers are the same.
-fn ends_alike(a: &[String], b: &[String]) -> bool {
+/// Whether the outer layers of two objects are the same: the shorter list is the end of the longer.
+fn has_same_outer_layers(a: &[String], b: &[String]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     if short.is_empty() { long.is_empty() } else { long.ends_with(short) }
 }
@@ -246,8 +247,8 @@ mod tests {
         for (a, b, expected) in
             [("", "", true), ("a", "", false), ("a b", "b", true), ("a b", "a", false), ("a b", "a b", true)]
         {
-            assert_eq!(ends_alike(&list(a), &list(b)), expected, "{a:?} {b:?}");
-            assert_eq!(ends_alike(&list(b), &list(a)), expected, "{b:?} {a:?}");
+            assert_eq!(has_same_outer_layers(&list(a), &list(b)), expected, "{a:?} {b:?}");
+            assert_eq!(has_same_outer_layers(&list(b), &list(a)), expected, "{b:?} {a:?}");
         }
     }
 }

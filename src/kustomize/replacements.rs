@@ -1,4 +1,4 @@
-//! `replacements`: values that are copied from one object's field into fields of others.
+//! `replacements`: copies values from a field of one object to fields of others.
 
 use super::BuildResult;
 use super::file::{self, FieldOptions, Replacement, ReplacementSource, ReplacementTarget, ResourceSelector};
@@ -10,10 +10,10 @@ use crate::kinds::typed;
 use crate::object::yaml::MAX_BYTES;
 use serde_json::Value;
 
-/// The field that is meant where none is named.
+/// The default field.
 const NAME: &str = "metadata.name";
 
-/// Carries out one entry, or those of the file that it names.
+/// Applies one entry, or those in the file that it names.
 pub fn apply(
     resources: &mut [BuildResource],
     files: &dyn FileAccess,
@@ -29,7 +29,7 @@ pub fn apply(
     read(files, root, &entry.path)?.iter().try_for_each(|entry| replace(resources, entry))
 }
 
-/// A file of one replacement or a list of them.
+/// Reads a file with one replacement or a list of them.
 fn read(files: &dyn FileAccess, root: &KustomizationRoot, name: &str) -> BuildResult<Vec<Replacement>> {
     let text = root.read(files, name)?;
     let mut read = Vec::new();
@@ -59,26 +59,26 @@ fn replace(resources: &mut [BuildResource], entry: &Replacement) -> BuildResult 
     if entry.targets.is_empty() {
         return Err("replacements must specify a source and at least one target".to_owned());
     }
-    // Copied into itself again and again, a value would double every time.
+    // Repeatedly copied into itself, a value would double every time.
     if value.to_string().len() > MAX_BYTES {
         return Err(format!("the value of a replacement is larger than {MAX_BYTES} bytes"));
     }
-    entry.targets.iter().try_for_each(|aim| put(resources, &value, aim))
+    entry.targets.iter().try_for_each(|target| put(resources, &value, target))
 }
 
-/// The value of the only object that a source means.
+/// Returns the value of the single object that a source selects.
 fn value_of(resources: &[BuildResource], source: &ReplacementSource) -> BuildResult<Value> {
     let ReplacementSource { group, version, kind, name, namespace, field_path, options } = source;
     let [group, version, kind, name, namespace] = [group, version, kind, name, namespace].map(Clone::clone);
-    let said =
+    let selector =
         [&kind, &name, &namespace].into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join("/");
     let wanted =
         TargetPattern::new(&ResourceSelector { group, version, kind, name, namespace, ..ResourceSelector::default() })?;
-    let found: Vec<&BuildResource> = resources.iter().filter(|resource| wanted.was_ever(resource)).collect();
+    let found: Vec<&BuildResource> = resources.iter().filter(|resource| wanted.selects_ever(resource)).collect();
     let resource = match found[..] {
         [only] => only,
-        [] => return Err(format!("nothing selected by {said}:{field_path}")),
-        _ => return Err(format!("multiple matches for selector {said}:{field_path}")),
+        [] => return Err(format!("nothing selected by {selector}:{field_path}")),
+        _ => return Err(format!("multiple matches for selector {selector}:{field_path}")),
     };
     let field = if field_path.is_empty() { NAME } else { field_path };
     let value = path::first(&resource.object.0, &path::parse(field)).filter(|value| !value.is_null());
@@ -92,26 +92,26 @@ fn value_of(resources: &[BuildResource], source: &ReplacementSource) -> BuildRes
     part.map(Value::from).ok_or_else(|| format!("options.index {} is out of bounds for value {text}", options.index))
 }
 
-fn put(resources: &mut [BuildResource], value: &Value, aim: &ReplacementTarget) -> BuildResult {
-    let Some(select) = &aim.select else { return Err("target must specify resources to select".to_owned()) };
+fn put(resources: &mut [BuildResource], value: &Value, target: &ReplacementTarget) -> BuildResult {
+    let Some(select) = &target.select else { return Err("target must specify resources to select".to_owned()) };
     let wanted = TargetPattern::new(select)?;
-    let rejected: Vec<TargetPattern> = aim.reject.iter().map(TargetPattern::new).collect::<Result<_, _>>()?;
-    let usual = [NAME.to_owned()];
-    let fields = if aim.field_paths.is_empty() { &usual[..] } else { &aim.field_paths };
+    let rejected: Vec<TargetPattern> = target.reject.iter().map(TargetPattern::new).collect::<Result<_, _>>()?;
+    let default_fields = [NAME.to_owned()];
+    let fields = if target.field_paths.is_empty() { &default_fields[..] } else { &target.field_paths };
     for resource in resources {
-        if !wanted.was_ever(resource) || rejected.iter().any(|rejected| rejected.was_ever(resource)) {
+        if !wanted.selects_ever(resource) || rejected.iter().any(|rejected| rejected.selects_ever(resource)) {
             continue;
         }
-        // The old name is remembered when a replacement changes the name.
-        resource.remember();
+        // Record the old identity, because a replacement may change the name.
+        resource.record_id();
         for field in fields {
             let steps = path::parse(field);
-            if aim.options.create && steps.contains(&FieldStep::Each) {
+            if target.options.create && steps.contains(&FieldStep::Each) {
                 return Err("cannot support create option in a multi-value target".to_owned());
             }
-            let change = &mut |at: &mut Value| set(at, value, &aim.options);
-            if path::visit_values(&mut resource.object.0, &steps, aim.options.create, change)? == 0 {
-                let or_create = if aim.options.create { "or create " } else { "" };
+            let change = &mut |at: &mut Value| set(at, value, &target.options);
+            if path::visit_values(&mut resource.object.0, &steps, target.options.create, change)? == 0 {
+                let or_create = if target.options.create { "or create " } else { "" };
                 return Err(format!(
                     "unable to find {or_create}field \"{field}\" in replacement target {}",
                     resource.id()
@@ -122,7 +122,8 @@ fn put(resources: &mut [BuildResource], value: &Value, aim: &ReplacementTarget) 
     Ok(())
 }
 
-/// Sets a value, or the part of it that the options mean. What was a text stays one, and what was a number, too.
+/// Sets a value, or the part of it selected by the options. Strings stay strings, and numbers stay
+/// numbers if possible.
 fn set(at: &mut Value, value: &Value, options: &FieldOptions) -> BuildResult {
     let value = match options.delimiter.as_str() {
         "" => value.clone(),

@@ -1,4 +1,4 @@
-//! The objects of a build, with what has to be remembered of each until the end.
+//! The objects of a build, with their history.
 
 use super::BuildResult;
 use super::id::ResourceId;
@@ -11,42 +11,42 @@ use std::rc::Rc;
 /// The annotation that `originAnnotations` adds.
 pub const ORIGIN: &str = "config.kubernetes.io/origin";
 
-/// File in which an object was written.
+/// The file of an object, and the place in it.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The file, as the user would name it.
+    /// The file's path as the user would write it.
     pub shown: PathBuf,
-    /// Path of the file.
+    /// The file's path.
     pub at: PathBuf,
-    /// The document of the file.
+    /// The document in the file.
     pub document: Rc<YamlDocument>,
     /// The object's path in the document: an item of a list, or a generator in a kustomization.
-    pub inside: String,
-    /// The line where it starts, from 1.
+    pub path_prefix: String,
+    /// The line where the object starts, from 1.
     pub line: usize,
 }
 
 /// An object of a build.
 #[derive(Clone, Debug)]
 pub struct BuildResource {
-    /// As it is so far.
+    /// The object's current version.
     pub object: Object,
-    /// Its origin.
+    /// The object's origin.
     pub origin: Origin,
-    /// Its identity before each change of its name or namespace, the oldest first.
+    /// The identities before each change of name or namespace, oldest first.
     pub before: Vec<ResourceId>,
-    /// The prefixes that its name was given, the innermost first.
+    /// The prefixes added to the name, innermost first.
     pub prefixes: Vec<String>,
-    /// The same of suffixes.
+    /// The suffixes added to the name, innermost first.
     pub suffixes: Vec<String>,
-    /// Whether its name ends in the hash of its content.
+    /// Whether the hash of the content is appended to the name.
     pub hashed: bool,
-    /// Variables whose values are here: names, and the fields' paths.
+    /// Variables with values in this object: names, and the paths of the fields.
     pub vars: Vec<(String, String)>,
 }
 
 impl BuildResource {
-    /// As it was read or generated.
+    /// Creates a resource that has not been changed yet.
     pub fn new(object: Object, origin: Origin) -> BuildResource {
         BuildResource {
             object,
@@ -59,42 +59,42 @@ impl BuildResource {
         }
     }
 
-    /// Returns its present identity.
+    /// Returns the current identity.
     pub fn id(&self) -> ResourceId {
         ResourceId::from_object(&self.object)
     }
 
-    /// Returns its original identity.
+    /// Returns the original identity.
     pub fn first_id(&self) -> ResourceId {
         self.before.first().cloned().unwrap_or_else(|| self.id())
     }
 
-    /// Whether it is, or ever was, of this name.
-    pub fn answers_to(&self, id: &ResourceId) -> bool {
+    /// Whether this is the current or a former identity.
+    pub fn had_id(&self, id: &ResourceId) -> bool {
         self.before.iter().any(|before| before.is_same(id)) || self.id().is_same(id)
     }
 
-    /// Remembers who it is, before that changes.
-    pub fn remember(&mut self) {
+    /// Records the current identity before a change.
+    pub fn record_id(&mut self) {
         let id = self.id();
         if self.before.last() != Some(&id) {
             self.before.push(id);
         }
     }
 
-    /// Gives it another name.
+    /// Renames the object.
     pub fn rename(&mut self, name: &str) {
-        self.remember();
+        self.record_id();
         self.object.set(&["metadata", "name"], name);
     }
 }
 
-/// Objects in the order in which they came, and the rules that the layers below have given for those above.
+/// Objects in order of appearance, and the rules from lower layers for higher ones.
 #[derive(Default)]
 pub struct BuildResources(pub Vec<BuildResource>, pub Rules);
 
 impl BuildResources {
-    /// Adds one; no two are the same.
+    /// Adds an object. Fails if its identity is taken.
     pub fn add(&mut self, resource: BuildResource) -> BuildResult {
         let id = resource.id();
         let known = self.0.iter().find(|known| known.object.name() == id.name && known.id().is_same(&id));
@@ -102,7 +102,7 @@ impl BuildResources {
             let place =
                 |resource: &BuildResource| format!("{}:{}", resource.origin.shown.display(), resource.origin.line);
             return Err(format!(
-                "may not add resource with an already registered id: {id}\nhint: {}: it was first given at {}",
+                "may not add resource with an already registered id: {id}\nhint: {}: it was first defined at {}",
                 place(&resource),
                 place(known)
             ));
@@ -111,20 +111,20 @@ impl BuildResources {
         Ok(())
     }
 
-    /// Adds what another layer made.
+    /// Adds the resources of another layer.
     pub fn add_all(&mut self, other: BuildResources) -> BuildResult {
         self.1.merge(other.1);
         other.0.into_iter().try_for_each(|resource| self.add(resource))
     }
 
-    /// All that are or were of this name.
-    pub fn all_of(&self, id: &ResourceId) -> Vec<usize> {
-        (0..self.0.len()).filter(|at| self.0[*at].answers_to(id)).collect()
+    /// Returns the indexes of all objects with this current or former identity.
+    pub fn indexes_of(&self, id: &ResourceId) -> Vec<usize> {
+        (0..self.0.len()).filter(|at| self.0[*at].had_id(id)).collect()
     }
 
-    /// The only one that is or was of this name, for a patch.
+    /// Returns the index of the only object with this current or former identity, for a patch.
     pub fn find_single(&self, id: &ResourceId) -> BuildResult<usize> {
-        let why = match self.all_of(id)[..] {
+        let why = match self.indexes_of(id)[..] {
             [only] => return Ok(only),
             [] => "no matches for Id",
             _ => "multiple matches for Id",

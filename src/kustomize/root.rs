@@ -1,47 +1,47 @@
-//! Files of a kustomization: names relative to its folder, and limits on which paths they may reach.
+//! Files of a kustomization: paths relative to its folder, and limits on the reachable paths.
 
 use super::BuildResult;
 use std::path::{Component, Path, PathBuf};
 
-/// The files that a build may ask for.
+/// Access to files for a build.
 pub trait FileAccess {
-    /// Resolves an absolute path, following links; the error is in the system's words.
+    /// Resolves an absolute path including links. The error is the system's.
     fn find(&self, path: &Path) -> Result<FoundPath, String>;
-    /// The content of a file that was found.
+    /// Reads a file.
     fn read(&self, path: &Path) -> Result<Vec<u8>, String>;
-    /// A path as it is from the root of the file system.
+    /// Returns an absolute path.
     fn absolute(&self, path: &Path) -> PathBuf;
-    /// Whether a kustomization may read files beside its folder.
+    /// Whether a kustomization may read files outside its folder.
     fn unrestricted(&self) -> bool {
         false
     }
 }
 
-/// The file or folder at an absolute path without links.
+/// A file or folder, as an absolute path without links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundPath {
     /// A folder.
     Folder(PathBuf),
-    /// Anything else.
+    /// A path that is not a folder.
     File(PathBuf),
 }
 
 /// The folder of a kustomization.
 #[derive(Clone)]
 pub struct KustomizationRoot {
-    /// Absolute and without links.
+    /// Absolute path without links.
     pub at: PathBuf,
-    /// As the user would name it.
+    /// Path as the user would write it.
     pub shown: PathBuf,
-    /// From the folder that is built; empty there.
-    way: PathBuf,
-    /// The folders of the kustomizations that lead here.
+    /// Path from the folder that is built; empty for that folder.
+    path_from_top: PathBuf,
+    /// The folders of the kustomizations that include this one.
     above: Vec<PathBuf>,
 }
 
 /// A file that was read.
 pub struct FileText {
-    /// As the user would name it.
+    /// Path as the user would write it.
     pub shown: PathBuf,
     /// Its path.
     pub at: PathBuf,
@@ -49,21 +49,21 @@ pub struct FileText {
     pub bytes: Vec<u8>,
 }
 
-/// The names that a kustomization file may have.
+/// The possible names of a kustomization file.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 impl KustomizationRoot {
-    /// The folder that the user named.
+    /// Opens the folder that the user named.
     pub fn first(files: &dyn FileAccess, folder: &str) -> BuildResult<KustomizationRoot> {
         if is_remote(folder) {
             return Err(remote(folder));
         }
         let at = files.absolute(Path::new(folder));
         let at = confirmed(files, &at, folder)?;
-        Ok(KustomizationRoot { at, shown: normal(Path::new(folder)), way: PathBuf::new(), above: Vec::new() })
+        Ok(KustomizationRoot { at, shown: normal(Path::new(folder)), path_from_top: PathBuf::new(), above: Vec::new() })
     }
 
-    /// The folder of a base or a component.
+    /// Opens the folder of a base or a component.
     pub fn enter(&self, files: &dyn FileAccess, path: &str) -> BuildResult<KustomizationRoot> {
         if Path::new(path).is_absolute() {
             return Err(format!("new root '{path}' cannot be absolute"));
@@ -78,15 +78,20 @@ impl KustomizationRoot {
             ));
         }
         let above = std::iter::once(&self.at).chain(&self.above).cloned().collect();
-        Ok(KustomizationRoot { at, shown: normal(&self.shown.join(path)), way: self.way_to(path), above })
+        Ok(KustomizationRoot {
+            at,
+            shown: normal(&self.shown.join(path)),
+            path_from_top: self.path_from_top_to(path),
+            above,
+        })
     }
 
-    /// A path from here, as it is from the folder that is built.
-    pub fn way_to(&self, path: &str) -> PathBuf {
-        normal(&self.way.join(path))
+    /// Converts a path relative to this folder to one relative to the folder that is built.
+    pub fn path_from_top_to(&self, path: &str) -> PathBuf {
+        normal(&self.path_from_top.join(path))
     }
 
-    /// The kustomization file of the folder.
+    /// Reads the folder's kustomization file.
     pub fn kustomization(&self, files: &dyn FileAccess) -> BuildResult<FileText> {
         let is_file = |name: &&&str| matches!(files.find(&self.at.join(name)), Ok(FoundPath::File(_)));
         let found: Vec<&&str> = NAMES.iter().filter(is_file).collect();
@@ -110,7 +115,7 @@ impl KustomizationRoot {
         files.find(&full).map_err(|why| format!("evalsymlink failure on '{shown}' : {why}"))
     }
 
-    /// A file that the kustomization names.
+    /// Reads a file that the kustomization names.
     pub fn read(&self, files: &dyn FileAccess, path: &str) -> BuildResult<FileText> {
         let at = match self.find(files, path)? {
             FoundPath::File(at) => at,
@@ -136,7 +141,7 @@ fn confirmed(files: &dyn FileAccess, full: &Path, named: &str) -> BuildResult<Pa
     }
 }
 
-/// Whether a name means something that has to be fetched: a repository or an address.
+/// Whether a path is remote: a repository or a URL.
 fn is_remote(path: &str) -> bool {
     let hosts = ["github.com/", "gitlab.com/", "bitbucket.org/", "git@", "git::"];
     path.contains("://") || path.contains("?ref=") || hosts.iter().any(|host| path.starts_with(host))
@@ -146,7 +151,7 @@ fn remote(path: &str) -> String {
     format!("'{path}' is remote: kloop reads no manifests over the network; download it first")
 }
 
-/// Without `.` and with `..` carried out where that needs no look at the files.
+/// Removes `.` and resolves `..` as far as possible without the file system.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -166,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_made_plain() {
+    fn paths_are_normalized() {
         for (path, expected) in [
             ("a/./b/../c", "a/c"),
             ("../a", "../a"),
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn remote_root_is_known_by_its_name() {
+    fn remote_paths_are_recognized() {
         for path in ["https://example.com/a.yaml", "github.com/a/b//c?ref=v1", "git@github.com:a/b", "../a?ref=1"] {
             assert!(is_remote(path), "{path}");
         }

@@ -1,4 +1,4 @@
-//! `configurations`: more fields for the transformers, beside those that kustomize knows by itself.
+//! `configurations`: additional fields for the transformers.
 
 use super::BuildResult;
 use super::file::{self, FieldSpec, Var};
@@ -6,7 +6,7 @@ use super::root::FileText;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// More fields, by the transformer that is to change them.
+/// Additional fields for each transformer.
 #[derive(Deserialize, Default, Clone)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rules {
@@ -26,7 +26,7 @@ pub struct Rules {
     pub vars: Vec<Var>,
 }
 
-/// A kind, and the fields of others that name its objects.
+/// A kind, and the fields of other kinds that refer to it by name.
 #[derive(Deserialize, Default, Clone)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NameReference {
@@ -35,13 +35,14 @@ pub struct NameReference {
 }
 
 impl Rules {
-    /// Reads a file of rules. As in kustomize, what is not known is passed over, and the case of names does not matter.
+    /// Parses a file of rules. As in kustomize, unknown fields are ignored, and the case of names
+    /// does not matter.
     pub fn read(text: &FileText) -> BuildResult<Rules> {
         let mut rules = Rules::default();
         for document in file::documents(text)? {
             let value = with_known_names(document.value);
             let read: Rules = serde_json::from_value(value)
-                .map_err(|error| format!("{}: these are no fields of transformers: {error}", text.shown.display()))?;
+                .map_err(|error| format!("{}: invalid transformer configuration: {error}", text.shown.display()))?;
             rules.merge(read);
         }
         Ok(rules)
@@ -62,7 +63,7 @@ impl Rules {
             (&mut self.replicas, other.replicas),
         ];
         for (mine, more) in lists {
-            // A field that is there already is changed once.
+            // Do not change a field twice.
             let known = |list: &[FieldSpec], one: &FieldSpec| {
                 let parts = |spec: &FieldSpec| [&spec.group, &spec.version, &spec.kind, &spec.path].map(Clone::clone);
                 list.iter().any(|other| parts(other) == parts(one))
@@ -78,7 +79,7 @@ impl Rules {
     }
 }
 
-/// Names of fields that files write in another case.
+/// Field names in their canonical case.
 const NAMES: [&str; 13] = [
     "namePrefix",
     "nameSuffix",

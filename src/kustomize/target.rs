@@ -7,7 +7,7 @@ use super::resource::BuildResource;
 use crate::object::Selector;
 use regex::Regex;
 
-/// A target that can be looked for: its texts are patterns of the whole.
+/// A target whose texts are regular expressions that match whole values.
 pub struct TargetPattern {
     group: Option<Regex>,
     version: Option<Regex>,
@@ -19,7 +19,7 @@ pub struct TargetPattern {
 }
 
 impl TargetPattern {
-    /// Understands a target.
+    /// Compiles a target.
     pub fn new(target: &ResourceSelector) -> BuildResult<TargetPattern> {
         let selector = |text: &str| Selector::parse(text).map_err(|error| error.to_string());
         Ok(TargetPattern {
@@ -33,20 +33,21 @@ impl TargetPattern {
         })
     }
 
-    /// Whether an object is meant: name and namespace may be those it has, or those it had at first.
+    /// Whether the target selects an object. Name and namespace may be the current or the original
+    /// ones.
     pub fn selects(&self, resource: &BuildResource) -> bool {
         let (now, first) = (resource.id(), resource.first_id());
         self.is_of_kind(&now)
             && (fits(self.name.as_ref(), &first.name) || fits(self.name.as_ref(), &now.name))
             && (self.is_in(&first) || self.is_in(&now))
-            && self.is_marked(resource)
+            && self.has_labels(resource)
     }
 
-    /// The same with any name that it ever had.
-    pub fn was_ever(&self, resource: &BuildResource) -> bool {
+    /// Like [`TargetPattern::selects`], with the current and all former identities.
+    pub fn selects_ever(&self, resource: &BuildResource) -> bool {
         let mut ids = resource.before.iter().cloned().chain([resource.id()]);
         let is = |id: ResourceId| self.is_of_kind(&id) && fits(self.name.as_ref(), &id.name) && self.is_in(&id);
-        ids.any(is) && self.is_marked(resource)
+        ids.any(is) && self.has_labels(resource)
     }
 
     fn is_of_kind(&self, id: &ResourceId) -> bool {
@@ -59,7 +60,7 @@ impl TargetPattern {
         self.namespace.as_ref().is_none_or(|pattern| id.place().is_some_and(|place| pattern.is_match(place)))
     }
 
-    fn is_marked(&self, resource: &BuildResource) -> bool {
+    fn has_labels(&self, resource: &BuildResource) -> bool {
         self.labels.matches(|key| resource.object.label(key))
             && self.annotations.matches(|key| resource.object.annotation(key))
     }
@@ -69,7 +70,7 @@ fn pattern(text: &str) -> BuildResult<Option<Regex>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let refuse = |error: regex::Error| format!("{text:?} is no regular expression: {error}");
+    let refuse = |error: regex::Error| format!("{text:?} is not a regular expression: {error}");
     Regex::new(&format!("^(?:{text})$")).map(Some).map_err(refuse)
 }
 

@@ -1,4 +1,4 @@
-//! Kustomizations in a few lines each, and what they build.
+//! Small kustomizations, and the expected results.
 
 use super::{FileAccess, FoundPath, build};
 use crate::object::yaml;
@@ -28,7 +28,7 @@ impl FileAccess for Memory {
     }
 }
 
-/// Files of a text: `== name` starts one.
+/// Parses files from a text: `== name` starts one.
 fn files(text: &str) -> Memory {
     let parts = text.split("== ").skip(1).filter_map(|part| part.split_once('\n'));
     Memory(parts.map(|(name, text)| (Path::new("/k").join(name), text.to_owned())).collect())
@@ -45,7 +45,7 @@ fn built_of(text: &str, folder: &str) -> (Result<String, String>, Vec<String>) {
     (text, warnings)
 }
 
-/// A base with most of what refers to others.
+/// A base with most kinds of references.
 const BASE: &str = "\
 == base/kustomization.yaml
 resources: [web.yaml]
@@ -85,22 +85,23 @@ fn deployment(over: &str) -> serde_json::Value {
     let text = format!("{BASE}== over/kustomization.yaml\nresources: [../base]\n{over}");
     let mut warnings = Vec::new();
     let built = build(&files(&text), "over", &mut warnings).unwrap();
-    built.into_iter().find(|one| one.object.kind() == "Deployment").unwrap().object.0
+    built.into_iter().find(|resource| resource.object.kind() == "Deployment").unwrap().object.0
 }
 
 #[test]
-fn names_and_whatever_refers_to_them_change_together() {
+fn names_and_references_change_together() {
     let text = format!("{BASE}== over/kustomization.yaml\nresources: [../base]\nnamePrefix: p-\nnameSuffix: -s\n");
     let built = built(&text).unwrap();
     let names: Vec<&str> =
         built.lines().filter_map(|line| line.trim_start_matches([' ', '-']).strip_prefix("name: p-")).collect();
     let (conf, key) = ("conf-s-h29d89cmmt", "key-s-ftgtgc4t9f");
-    // The objects in the order of their kinds, each with what it refers to: the pods to both and once more, the Ingress to the Service.
+    // The objects in the order of their kinds, each with its references: the pods refer to both and
+    // one again, the Ingress to the Service.
     assert_eq!(names, [conf, key, "web-s", "web-s", conf, key, conf, "web-s", "web-s"], "{built}");
 }
 
 #[test]
-fn a_layer_changes_what_it_says() {
+fn layer_applies_its_transformers() {
     for (over, path, expected) in [
         (
             "labels: [{pairs: {l: x}, fields: [{kind: Deployment, path: spec/more, create: true}, {kind: Job, path: spec}]}]",
@@ -161,7 +162,7 @@ fn a_layer_changes_what_it_says() {
             "/spec/paused",
             "true",
         ),
-        // The fields that a patch names come first, as in kustomize.
+        // As in kustomize, the fields of a patch come first.
         (
             "patches: [{target: {kind: Deployment}, patch: '{kind: X, metadata: {name: other}, spec: {template: {spec: {containers: [{name: web, env: [{name: C, value: c}, {name: B, value: x}]}]}}}}'}]",
             "/spec/template/spec/containers/0/env",
@@ -200,11 +201,11 @@ fn a_layer_changes_what_it_says() {
 }
 
 #[test]
-fn generated_objects_meet_those_that_are_there() {
+fn generators_create_merge_or_replace() {
     let data = |over: &str| {
         let text = format!("{BASE}== over/kustomization.yaml\nresources: [../base]\n{over}");
         let built = build(&files(&text), "over", &mut Vec::new())?;
-        let map = built.into_iter().find(|one| one.object.kind() == "ConfigMap").unwrap().object;
+        let map = built.into_iter().find(|resource| resource.object.kind() == "ConfigMap").unwrap().object;
         assert!(map.name().starts_with("conf-") && map.name().len() == "conf-".len() + 10, "{}", map.name());
         Ok::<_, String>(map.0["data"].to_string())
     };
@@ -236,7 +237,7 @@ fn errors_name_their_file_and_field() {
     for (over, expected, line) in [
         (
             "resources: [../base]\npatches: [{target: {kind: Deployment}, patch: '[{op: replace, path: \"\", value: 1}]'}]",
-            "the JSON patch leaves no object of Deployment.v1.apps/web.[noNs]",
+            "after the JSON patch, Deployment.v1.apps/web.[noNs] is not an object",
             2,
         ),
         (
@@ -258,8 +259,8 @@ fn errors_name_their_file_and_field() {
         ("resources: [../base]\nreplicas: [{name: x, count: 1}]", "resource with name x does not match", 2),
         ("resources: [../base]\nnamePrefx: a", "unknown field \"namePrefx\"", 2),
         ("resources: [../base]\ncommonLabels: {a: 1}", "cannot unmarshal number", 2),
-        ("resources: [../base]\nhelmCharts: [{name: a}]", "kloop does not carry out 'helmCharts'", 2),
-        ("resources: [../base]\ncrds: [a.json]", "kloop does not carry out 'crds'", 2),
+        ("resources: [../base]\nhelmCharts: [{name: a}]", "kloop does not support 'helmCharts'", 2),
+        ("resources: [../base]\ncrds: [a.json]", "kloop does not support 'crds'", 2),
         ("resources: [../base]\nsortOptions: {order: up}", "'sortOptions.order' must be one of [fifo, legacy]", 0),
         ("components: [../base]", "expected kind 'Component' for path '/k/base' but got 'Kustomization'", 1),
         ("kind: Kustomisation", "kind should be Kustomization or Component", 0),
@@ -281,12 +282,16 @@ fn errors_name_their_file_and_field() {
 }
 
 #[test]
-fn a_patch_may_delete_or_replace_a_whole_object() {
+fn patch_may_delete_or_replace_an_object() {
     let kinds = |patch: &str| {
         let text =
             format!("{BASE}== over/kustomization.yaml\nresources: [../base]\nvars: []\npatches:\n- patch: '{patch}'\n");
         let built = build(&files(&text), "over", &mut Vec::new()).unwrap();
-        built.iter().map(|one| format!("{} {}", one.object.kind(), one.object.0["spec"])).collect::<Vec<_>>().join("; ")
+        built
+            .iter()
+            .map(|resource| format!("{} {}", resource.object.kind(), resource.object.0["spec"]))
+            .collect::<Vec<_>>()
+            .join("; ")
     };
     let ingress = "apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web}";
     assert!(!kinds(&format!("{{$patch: delete, {ingress}}}")).contains("Ingress"));
@@ -310,14 +315,14 @@ patches:
 }
 
 #[test]
-fn a_target_that_finds_nothing_is_told() {
+fn target_without_objects_gives_a_warning() {
     let over = "patches: [{target: {kind: Job}, patch: '[]'}, {target: {kind: Job}, patch: '[]', options: {allowNoTargetMatch: true}}]";
     let (_, warnings) = built_of(&format!("{BASE}== over/kustomization.yaml\nresources: [../base]\n{over}\n"), "over");
-    assert_eq!(warnings, ["Warning: over/kustomization.yaml:2: the patch changes nothing: no object is kind Job"]);
+    assert_eq!(warnings, ["Warning: over/kustomization.yaml:2: the patch changes nothing: no object matches kind Job"]);
 }
 
 #[test]
-fn deprecated_fields_are_warned_of() {
+fn deprecated_fields_give_warnings() {
     let text = format!("{BASE}== over/kustomization.yaml\nbases: [../base]\ncommonLabels: {{a: b}}\n");
     let (_, warnings) = built_of(&text, "over");
     let fields: Vec<_> = warnings.iter().filter_map(|warning| warning.split('\'').nth(1)).collect();
@@ -330,7 +335,7 @@ fn deprecated_fields_are_warned_of() {
 }
 
 #[test]
-fn a_component_works_on_what_is_there() {
+fn component_transforms_existing_objects() {
     let text = format!(
         "{BASE}== over/kustomization.yaml\nresources: [../base]\ncomponents: [../part]\n\
          == part/kustomization.yaml\napiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nreplicas: [{{name: web, count: 7}}]\n"
@@ -339,7 +344,7 @@ fn a_component_works_on_what_is_there() {
 }
 
 #[test]
-fn the_same_base_twice_is_told_apart_by_its_layers() {
+fn references_stay_within_their_layers() {
     let text = format!(
         "{BASE}== over/kustomization.yaml\nresources: [../a, ../b]\nnamePrefix: o-\n\
          == a/kustomization.yaml\nresources: [../base]\nnamePrefix: a-\n\
@@ -355,7 +360,7 @@ fn the_same_base_twice_is_told_apart_by_its_layers() {
 }
 
 #[test]
-fn bindings_know_accounts_in_their_namespace() {
+fn binding_subjects_get_the_namespace() {
     let text = "\
 == over/kustomization.yaml
 resources: [a.yaml]
@@ -393,7 +398,7 @@ subjects:
 }
 
 #[test]
-fn words_are_texts_and_only_true_and_false_are_not() {
+fn only_true_and_false_are_booleans() {
     let data = |of: &str, patch: &str| {
         let text = format!(
             "== over/kustomization.yaml\nresources: [a.yaml]\npatches: [{{target: {{kind: ConfigMap}}, path: p.yaml}}]\n\
@@ -411,14 +416,14 @@ fn words_are_texts_and_only_true_and_false_are_not() {
     ] {
         assert_eq!(data(of, patch), expected, "{of} {patch}");
     }
-    // The kustomization itself is read as kubectl reads manifests.
+    // The kustomization itself is parsed like kubectl parses manifests.
     let hashless = "configMapGenerator: [{name: plain, literals: [a=yes], options: {disableNameSuffixHash: yes}}]";
     let built = built(&format!("== over/kustomization.yaml\n{hashless}\n")).unwrap();
     assert!(built.contains("name: plain\n") && built.contains("a: \"yes\"\n"), "{built}");
 }
 
 #[test]
-fn annotations_that_are_all_gone_are_gone_themselves() {
+fn empty_annotations_are_removed() {
     let metadata = |patch: &str| {
         let text = format!(
             "== over/kustomization.yaml\nresources: [a.yaml]\npatches: [{{target: {{kind: ConfigMap}}, patch: '{patch}'}}]\n\
@@ -436,7 +441,7 @@ fn annotations_that_are_all_gone_are_gone_themselves() {
 }
 
 #[test]
-fn origins_are_told_from_where_the_build_began() {
+fn origins_are_relative_to_the_built_folder() {
     let text = "\
 == x/over/kustomization.yaml
 resources: [../mid, own.yaml]

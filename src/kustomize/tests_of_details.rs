@@ -1,4 +1,4 @@
-//! Details in which kustomizations of real projects showed differences from kubectl.
+//! Regression tests from kustomizations of real projects.
 
 use super::tests::built;
 

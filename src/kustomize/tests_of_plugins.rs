@@ -2,7 +2,8 @@
 
 use super::tests::built;
 
-/// An operator as scaffolds make them: its webhook is named by fields that only a configuration knows.
+/// An operator as scaffolded projects define it: only a configuration declares the fields that name
+/// its webhook.
 const OPERATOR: &str = "\
 == base/kustomization.yaml
 resources: [all.yaml]
@@ -51,7 +52,7 @@ fn configurations_add_fields_to_every_transformer() {
 }
 
 #[test]
-fn variables_hold_names_as_they_are_in_the_end() {
+fn variables_use_final_names() {
     let over = "== over/kustomization.yaml\nresources: [../base]\nnameSuffix: '-1'\nvars:\n- name: HOOKS\n  objref: {apiVersion: v1, kind: \
                 Service, name: hooks}\n";
     let text = built(&format!("{OPERATOR}{over}")).unwrap();
@@ -71,7 +72,7 @@ fn transformed(config: &str) -> Result<String, String> {
 }
 
 #[test]
-fn builtin_transformers_change_what_their_configuration_names() {
+fn builtin_transformers_follow_their_configuration() {
     let fields = "fieldSpecs: [{kind: Deployment, path: metadata/name}]";
     let cases = [
         (format!("kind: PrefixTransformer\nmetadata: {{name: t}}\nprefix: my-\n{fields}"), "name: my-web\n", "name: my-conf\n"),
@@ -109,7 +110,7 @@ fn builtin_transformers_change_what_their_configuration_names() {
 #[test]
 fn other_plugins_are_refused_by_name() {
     let refused = transformed("kind: IAMPolicyGenerator\nmetadata: {name: t}").unwrap_err();
-    assert!(refused.contains("kloop does not carry out the plugin IAMPolicyGenerator of builtin"), "{refused}");
+    assert!(refused.contains("kloop does not support the plugin IAMPolicyGenerator of builtin"), "{refused}");
     assert!(refused.contains("change.yaml:1"), "{refused}");
 }
 

@@ -1,4 +1,4 @@
-//! `vars`: values of fields, which stand as `$(NAME)` in other fields.
+//! `vars`: values of fields that replace `$(NAME)` in other fields.
 
 use super::BuildResult;
 use super::field::{names, visit_path};
@@ -11,7 +11,7 @@ use crate::object::Object;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Path of the pod spec in the kinds whose containers may name variables.
+/// Path of the pod spec in the kinds whose containers may use variables.
 const PODS: [(&str, &str); 7] = [
     ("Pod", "spec"),
     ("Deployment", "spec/template/spec"),
@@ -25,7 +25,7 @@ const PODS: [(&str, &str); 7] = [
 /// Fields of containers.
 const OF_CONTAINERS: [&str; 4] = ["args", "command", "env/value", "volumeMounts/mountPath"];
 
-/// Fields of other kinds; of all when the kind is empty.
+/// Fields of other kinds; of all kinds if the kind is empty.
 const OTHERS: [(&str, &str); 10] = [
     ("Deployment", "spec/template/metadata/annotations"),
     ("Ingress", "spec/rules/host"),
@@ -39,16 +39,17 @@ const OTHERS: [(&str, &str); 10] = [
     ("", "metadata/annotations"),
 ];
 
-/// The field that is meant when none is named.
+/// The default field.
 const NAME: &str = "metadata.name";
 
-/// Adds a layer's variables: each is noted at the object that it is about, by the name that the object has now or had.
+/// Adds a layer's variables. Each is recorded at the object that it refers to by its current or a
+/// former name.
 pub fn add(resources: &mut BuildResources, vars: &[Var]) -> BuildResult {
     for var in vars {
         if resources.1.vars.iter().any(|known| known.name == var.name) {
             return Err(format!("var '{}' already encountered", var.name));
         }
-        let found: Vec<usize> = (0..resources.0.len()).filter(|at| is_meant(&resources.0[*at], var)).collect();
+        let found: Vec<usize> = (0..resources.0.len()).filter(|at| is_referenced(&resources.0[*at], var)).collect();
         if found.len() > 1 {
             let many = found.len();
             return Err(format!("found {many} resId matches for var {} (unable to disambiguate)", var.name));
@@ -62,21 +63,21 @@ pub fn add(resources: &mut BuildResources, vars: &[Var]) -> BuildResult {
     Ok(())
 }
 
-fn is_meant(resource: &BuildResource, var: &Var) -> bool {
-    let of = &var.objref;
-    let (group, version) = match of.api_version.rsplit_once('/') {
+fn is_referenced(resource: &BuildResource, var: &Var) -> bool {
+    let reference = &var.objref;
+    let (group, version) = match reference.api_version.rsplit_once('/') {
         Some((group, version)) => (group, version),
-        None if of.api_version.is_empty() => (of.group.as_str(), of.version.as_str()),
-        None => ("", of.api_version.as_str()),
+        None if reference.api_version.is_empty() => (reference.group.as_str(), reference.version.as_str()),
+        None => ("", reference.api_version.as_str()),
     };
     let is = |id: &ResourceId| {
-        let is_place = of.namespace.is_empty() || id.place().is_none_or(|place| place == of.namespace);
-        id.kind == of.kind && id.name == of.name && id.group == group && id.version == version && is_place
+        let is_place = reference.namespace.is_empty() || id.place().is_none_or(|place| place == reference.namespace);
+        id.kind == reference.kind && id.name == reference.name && id.group == group && id.version == version && is_place
     };
     resource.before.iter().any(is) || is(&resource.id())
 }
 
-/// Writes the values to where the variables stand.
+/// Replaces the variables with their values.
 pub fn resolve(resources: &mut [BuildResource], rules: &Rules) -> BuildResult {
     if rules.vars.is_empty() {
         return Ok(());
@@ -107,12 +108,15 @@ pub fn resolve(resources: &mut [BuildResource], rules: &Rules) -> BuildResult {
     Ok(())
 }
 
-/// The fields of an object that may name variables.
+/// The fields of an object that may contain variables.
 fn paths(object: &Object) -> Vec<String> {
     let kind = object.kind();
-    let mut paths: Vec<String> =
-        OTHERS.iter().filter(|(of, _)| of.is_empty() || *of == kind).map(|(_, path)| (*path).to_owned()).collect();
-    if let Some((_, spec)) = PODS.iter().find(|(of, _)| *of == kind) {
+    let mut paths: Vec<String> = OTHERS
+        .iter()
+        .filter(|(reference, _)| reference.is_empty() || *reference == kind)
+        .map(|(_, path)| (*path).to_owned())
+        .collect();
+    if let Some((_, spec)) = PODS.iter().find(|(reference, _)| *reference == kind) {
         let containers = ["containers", "initContainers"];
         let fields = containers.iter().flat_map(|list| OF_CONTAINERS.map(|field| format!("{spec}/{list}/{field}")));
         paths.extend(fields);
@@ -121,7 +125,7 @@ fn paths(object: &Object) -> Vec<String> {
     paths
 }
 
-/// The value at a path such as `spec.ports[0].port`, a text or a number.
+/// Returns the string or number at a path such as `spec.ports[0].port`.
 fn value_at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     let mut value = value;
     for part in path.split('.') {
@@ -140,7 +144,7 @@ fn value_at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     (!value.is_object() && !value.is_array()).then_some(value)
 }
 
-/// Expands a text, or the texts of a map.
+/// Expands a text, or the texts in a map.
 fn expand_in(value: &mut Value, values: &HashMap<String, Value>) {
     match value {
         Value::String(text) => *value = expand(text, values),
@@ -151,17 +155,18 @@ fn expand_in(value: &mut Value, values: &HashMap<String, Value>) {
     }
 }
 
-/// Replaces each `$(NAME)` that is known; `$$` stands for a dollar sign. A text that is nothing but one variable gets its type, too.
+/// Replaces each known `$(NAME)`; `$$` stands for a dollar sign. A text of a single variable takes
+/// over its type.
 fn expand(text: &str, values: &HashMap<String, Value>) -> Value {
-    let only = text.strip_prefix("$(").and_then(|rest| rest.strip_suffix(')'));
-    if let Some(value) = only.and_then(|name| values.get(name)) {
+    let single = text.strip_prefix("$(").and_then(|rest| rest.strip_suffix(')'));
+    if let Some(value) = single.and_then(|name| values.get(name)) {
         return value.clone();
     }
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let name = rest.strip_prefix("$(").and_then(|inside| inside.split_once(')'));
+        let name = rest.strip_prefix("$(").and_then(|path_prefix| path_prefix.split_once(')'));
         match name {
             _ if rest.starts_with("$$") => {
                 out.push('$');
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_by_paths() {
+    fn paths_lead_to_values() {
         let object = json!({"spec": {"ports": [{"port": 80}], "map": {}}});
         assert_eq!(value_at(&object, "spec.ports[0].port"), Some(&json!(80)));
         assert_eq!(value_at(&object, "spec.ports[1].port"), None);

@@ -1,33 +1,36 @@
-//! Aligned columns, as Go's `text/tabwriter` makes them, which every table and description of kubectl goes through.
+//! Aligned columns like those of Go's `text/tabwriter`, which formats kubectl's tables and
+//! descriptions.
 //!
-//! A cell ends with a tab; what follows the last tab of a line belongs to no column and is never padded. Consecutive
-//! lines that have a cell in the same place form a column, as wide as its widest cell; a line without it ends the column.
+//! A cell ends with a tab. Text after a line's last tab belongs to no column and is never padded.
+//! Consecutive lines with a cell in the same place form a column, which is as wide as its widest
+//! cell. A line without that cell ends the column.
 //!
-//! Why not comfy-table: it pads the last cell too, has one width for a whole table where a description has many, counts
-//! display cells where kubectl counts code points, and cannot keep widths from one output to the next as `--watch` does.
+//! comfy-table does not fit: it pads the last cell, and has one width per table column while a
+//! description has several. It counts display cells and not code points, and it cannot keep widths
+//! between outputs, which `--watch` needs.
 
-/// Padding beyond the widest cell, and minimum width.
+/// Padding and minimum width of columns.
 #[derive(Clone, Copy)]
 pub struct ColumnSpacing {
-    /// The least width, padding included.
+    /// The minimum width, including padding.
     pub minimum: usize,
-    /// Blanks after the widest cell.
+    /// Number of blanks after the widest cell.
     pub padding: usize,
 }
 
-/// kubectl's tables.
+/// Spacing of kubectl's tables.
 pub const TABLE: ColumnSpacing = ColumnSpacing { minimum: 6, padding: 3 };
 
-/// kubectl's descriptions.
+/// Spacing of kubectl's descriptions.
 pub const DESCRIPTION: ColumnSpacing = ColumnSpacing { minimum: 0, padding: 2 };
 
-/// Lays out lines of cells separated by tabs.
+/// Aligns lines of tab-separated cells.
 pub fn align(text: &str, spacing: ColumnSpacing) -> String {
     let mut widths = Vec::new();
     align_remembering(text, spacing, &mut widths)
 }
 
-/// The same; columns are never narrower than what is remembered, and what is remembered grows.
+/// Like [`align`], but columns are at least as wide as `remembered`, which is updated.
 pub fn align_remembering(text: &str, spacing: ColumnSpacing, remembered: &mut Vec<usize>) -> String {
     let lines: Vec<Vec<&str>> =
         text.split_inclusive('\n').map(|line| line.trim_end_matches('\n').split('\t').collect()).collect();
@@ -46,13 +49,14 @@ struct TableLayout<'a> {
     lines: Vec<Vec<&'a str>>,
     spacing: ColumnSpacing,
     remembered: &'a mut Vec<usize>,
-    /// Widths of the columns that the lines at hand are in.
+    /// Widths of the columns of the current lines.
     open: Vec<usize>,
     out: String,
 }
 
 impl TableLayout<'_> {
-    /// Lays out lines that share the open columns: finds the runs of lines that have a further one.
+    /// Lays out lines that share the open columns, and finds the runs of lines with a further
+    /// column.
     fn block(&mut self, from: usize, to: usize) {
         let column = self.open.len();
         let (mut written, mut at) = (from, from);
@@ -79,8 +83,8 @@ impl TableLayout<'_> {
     fn width(&mut self, column: usize, from: usize, to: usize) -> usize {
         let cells = self.lines[from..to].iter().map(|line| line[column].chars().count());
         let widest = cells.max().unwrap_or(0) + self.spacing.padding;
-        let known = self.remembered.get(column).copied().unwrap_or(0);
-        let width = widest.max(self.spacing.minimum).max(known);
+        let remembered_width = self.remembered.get(column).copied().unwrap_or(0);
+        let width = widest.max(self.spacing.minimum).max(remembered_width);
         if self.spacing.minimum > 0 {
             self.remembered.resize(self.remembered.len().max(column + 1), 0);
             self.remembered[column] = width;
@@ -107,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables() {
+    fn table_columns_are_padded() {
         let cases = [
             ("NAME\tAGE\nalpha\t1m\n", "NAME    AGE\nalpha   1m\n"),
             ("b\t1\t5s\n", "b     1     5s\n"),
@@ -120,17 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_have_columns_that_end() {
+    fn description_columns_end_with_their_lines() {
         let text = "Name:\tx\nLonger Name:\ty\nHeading:\n  A:\tb\nFar Away:\tz\n";
         let expected = "Name:         x\nLonger Name:  y\nHeading:\n  A:       b\nFar Away:  z\n";
         assert_eq!(align(text, DESCRIPTION), expected);
-        // An inner column belongs only to the lines that have it.
+        // An inner column applies only to the lines that have it.
         let text = "Port:\tweb\t80\nTarget:\tlong value here\nPort:\traw\t81\n";
         assert_eq!(align(text, DESCRIPTION), "Port:    web  80\nTarget:  long value here\nPort:    raw  81\n");
     }
 
     #[test]
-    fn widths_are_kept() {
+    fn remembered_widths_are_kept() {
         let mut widths = Vec::new();
         assert_eq!(align_remembering("abcdefgh\tx\n", TABLE, &mut widths), "abcdefgh   x\n");
         assert_eq!(align_remembering("a\tx\n", TABLE, &mut widths), "a          x\n");

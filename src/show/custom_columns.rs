@@ -5,7 +5,7 @@ use crate::go::fmt;
 use crate::go::jsonpath::JsonPathTemplate;
 use serde_json::Value;
 
-/// Columns that the user chose.
+/// The columns of `-o custom-columns`.
 #[derive(Clone, Debug)]
 pub struct UserColumns {
     columns: Vec<(String, JsonPathTemplate)>,
@@ -13,7 +13,7 @@ pub struct UserColumns {
 }
 
 impl UserColumns {
-    /// Reads `HEADER:PATH,HEADER:PATH`.
+    /// Parses `HEADER:PATH,HEADER:PATH`.
     pub fn parse(spec: &str, no_headers: bool) -> Result<UserColumns, String> {
         if spec.is_empty() {
             return Err("custom-columns format specified but no custom columns given".into());
@@ -22,7 +22,7 @@ impl UserColumns {
         Ok(UserColumns { columns: columns?, headers_due: !no_headers })
     }
 
-    /// Reads a file of two lines, the headers above their paths.
+    /// Parses a file of two lines: the headers, and their paths.
     pub fn parse_file(text: &str, no_headers: bool) -> Result<UserColumns, String> {
         let mut lines = text.lines();
         let headers: Vec<&str> = lines.next().ok_or("template was empty")?.split_whitespace().collect();
@@ -38,7 +38,7 @@ impl UserColumns {
         Ok(UserColumns { columns: columns?, headers_due: !no_headers })
     }
 
-    /// The rows of some objects; the headers come before the first ones.
+    /// Formats the rows of some objects. The first call also prints the headers.
     pub fn print(&mut self, objects: &[&Value]) -> Result<String, String> {
         let mut text = String::new();
         if std::mem::take(&mut self.headers_due) {
@@ -73,7 +73,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rows() {
+    fn rows_follow_the_headers() {
         let alpha = json!({"metadata": {"name": "alpha", "labels": {"b": "2", "a": "1"}}, "spec": {"containers": [{"image": "x:1"}, {"image": "y:2"}]}});
         let beta = json!({"metadata": {"name": "beta"}, "spec": {"n": 7, "containers": [{"image": "z"}]}});
         let spec = "NAME:.metadata.name,L:metadata.labels,IMGS:{.spec.containers[*].image},N:.spec.n";
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals() {
+    fn malformed_columns_are_refused() {
         let refuse = |spec| UserColumns::parse(spec, false).unwrap_err();
         assert_eq!(refuse(""), "custom-columns format specified but no custom columns given");
         assert_eq!(refuse("X"), "unexpected custom-columns spec: X, expected <header>:<json-path-expr>");

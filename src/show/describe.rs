@@ -1,4 +1,4 @@
-//! A description as text.
+//! Descriptions of objects as text.
 
 use super::{columns, escape};
 use crate::kinds::Kind;
@@ -17,5 +17,5 @@ pub fn render(description: &Describe) -> String {
     columns::align(&escape::text(description.raw()), columns::DESCRIPTION)
 }
 
-/// Between the descriptions of two objects.
+/// Text between the descriptions of two objects.
 pub const SEPARATOR: &str = "\n\n";

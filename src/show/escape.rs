@@ -2,12 +2,12 @@
 //! screen or hide text. kubectl escapes only ESC and CR (CVE-2021-25743); kloop escapes C0, C1, DEL and bidirectional
 //! marks.
 
-/// Text for a description: tabs and newlines are its layout and stay.
+/// Escapes text for a description. Keeps tabs and newlines, which are its layout.
 pub fn text(text: &str) -> String {
     escaped(text, |letter| matches!(letter, '\n' | '\t'))
 }
 
-/// Text for one cell: cut at its first line's end, and no tab either.
+/// Escapes text for one cell: only its first line, without tabs.
 pub fn cell(text: &str) -> String {
     match text.find(['\n', '\r', '\u{c}']) {
         Some(end) => format!("{}...", escaped(&text[..end], |_| false)),
@@ -15,8 +15,8 @@ pub fn cell(text: &str) -> String {
     }
 }
 
-/// A piece of a program's output: colours (SGR) stay, every other sequence and control becomes visible. Line ends, tabs and returns,
-/// by which progress is shown, stay too.
+/// Escapes a piece of a program's output. Colour sequences (SGR), newlines, tabs and carriage
+/// returns are kept; other control characters and sequences become visible.
 pub fn output(piece: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(piece.len());
     let mut at = 0;
@@ -32,7 +32,7 @@ pub fn output(piece: &[u8]) -> Vec<u8> {
             (0x1b, _) => out.extend_from_slice(b"^["),
             (b'\n' | b'\t' | b'\r', _) => out.push(*byte),
             (0..0x20 | 0x7f, _) => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
-            // The C1 controls in UTF-8; CSI is one of them.
+            // The C1 controls in UTF-8, among them CSI.
             (0xc2, Some(next @ 0x80..0xa0)) => {
                 out.extend_from_slice(format!("\\u{next:04x}").as_bytes());
                 at += 1;
@@ -44,7 +44,7 @@ pub fn output(piece: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The length of the colour sequence that the text begins with; 0 when it begins otherwise.
+/// The length of the colour sequence at the start of the text, or 0.
 fn colour(text: &[u8]) -> usize {
     let Some(inside) = text.strip_prefix(b"\x1b[") else { return 0 };
     let length = inside.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b';' | b':')).count();
@@ -59,7 +59,7 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> String {
     for letter in text.chars() {
         match letter {
             letter if keep(letter) || !is_unsafe(letter) => out.push(letter),
-            // As kubectl has it.
+            // As kubectl does.
             '\u{1b}' => out.push_str("^["),
             '\r' => out.push_str("\\r"),
             '\n' => out.push_str("\\n"),
@@ -71,7 +71,7 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// Controls, and the invisible marks that change the order in which text is shown.
+/// Whether a character is a control, or an invisible mark that changes the order of text.
 fn is_unsafe(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_keeps_its_colours_and_nothing_else() {
+    fn output_keeps_colours_and_no_other_sequences() {
         let cases = [
             ("\u{1b}[1;31mred\u{1b}[0m\u{1b}[m", "\u{1b}[1;31mred\u{1b}[0m\u{1b}[m"),
             ("\u{1b}[2J\u{1b}]0;title\u{7}", "^[[2J^[]0;title\\x07"),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_unsafe_passes() {
+    fn unsafe_characters_are_escaped() {
         let cases = [
             ("plain ünïcode 日本", "plain ünïcode 日本"),
             ("\u{1b}[31mred", "^[[31mred"),

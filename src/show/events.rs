@@ -1,4 +1,4 @@
-//! The rows of `kubectl events`.
+//! The table of `kubectl events`.
 
 use super::table::{Table, TableRow};
 use crate::kinds::view::body::BodyRead;
@@ -6,7 +6,7 @@ pub use crate::kinds::view::events::sort;
 use crate::kinds::view::{Column, events};
 use crate::object::{Object, Time};
 
-/// The table, oldest first.
+/// Returns the table of events, oldest first.
 pub fn table(events: &mut [Object], now: Time) -> Table<'_> {
     events::sort(events);
     let columns = ["Last Seen", "Type", "Reason", "Object", "Message"].map(Column::text).to_vec();

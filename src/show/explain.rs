@@ -1,22 +1,22 @@
-//! `explain`: a kind's or a field's schema as text, laid out as kubectl does.
+//! `explain`: formats the schema of a kind or a field like kubectl.
 //!
-//! Start reading at [`explain`]. It knows nothing of where a schema comes from: built-in kinds and custom ones look alike.
+//! Start reading at [`explain`]. Schemas of built-in and custom kinds are treated alike.
 
 use super::schema::KindSchemas;
 use serde_json::Value;
 
-/// Descriptions are wrapped so that they and what stands before them fit into 80 columns.
+/// Width of wrapped descriptions, so that they fit into 80 columns with their margin.
 const WIDTH: usize = 76;
 /// Maximum number of enum values to list for a field in a list of fields.
 const ENUM_LIMIT: usize = 4;
 
 /// The field to explain.
 pub struct ExplainRequest<'a> {
-    /// `apps`, empty for the core group.
+    /// The group, such as `apps`; empty for the core group.
     pub group: &'a str,
-    /// `v1`.
+    /// The version, such as `v1`.
     pub version: &'a str,
-    /// `Deployment`.
+    /// The kind, such as `Deployment`.
     pub kind: &'a str,
     /// The kind's schema.
     pub schema: &'a Value,
@@ -26,35 +26,35 @@ pub struct ExplainRequest<'a> {
     pub recursive: bool,
 }
 
-/// The answer: its text, and what is wrong, which kubectl says only after it has named the kind.
+/// The result: text, and possibly an error, which kubectl prints after the text.
 pub struct ExplainText {
-    /// For standard output.
+    /// Text for standard output.
     pub text: String,
-    /// Why there is no more text than the kind.
+    /// The error that ended the text early.
     pub error: Option<String>,
 }
 
 /// Explains a kind or one of its fields.
-pub fn explain(schemas: &KindSchemas, question: &ExplainRequest<'_>) -> ExplainText {
-    let ExplainRequest { group, version, kind, .. } = question;
+pub fn explain(schemas: &KindSchemas, request: &ExplainRequest<'_>) -> ExplainText {
+    let ExplainRequest { group, version, kind, .. } = request;
     let group = if group.is_empty() { String::new() } else { format!("GROUP:      {group}\n") };
     let mut text = format!("{group}KIND:       {kind}\nVERSION:    {version}\n\n");
-    let mut field = question.schema;
-    for name in question.path {
+    let mut field = request.schema;
+    for name in request.path {
         let Some(next) = find(schemas, field, name) else {
-            let last = question.path.last().copied().unwrap_or_default();
+            let last = request.path.last().copied().unwrap_or_default();
             return ExplainText { text, error: Some(format!("field {last:?} does not exist")) };
         };
         field = next;
     }
-    if let Some(name) = question.path.last() {
+    if let Some(name) = request.path.last() {
         text.push_str(&format!("FIELD: {name} <{}>\n{}\n\n", type_of(schemas, field), enum_below(field)));
     }
     let mut description = String::new();
     describe(schemas, field, &mut description);
     let description = if description.is_empty() { "<empty>" } else { &description };
     text.push_str(&format!("DESCRIPTION:\n{}\n", indent(4, &wrap(WIDTH, description))));
-    let mut list = FieldList { schemas, recursive: question.recursive, seen: Vec::new(), text: String::new() };
+    let mut list = FieldList { schemas, recursive: request.recursive, seen: Vec::new(), text: String::new() };
     list.fields(field, 1);
     if !list.text.is_empty() {
         text.push_str(&format!("FIELDS:\n{}", list.text));
@@ -63,11 +63,11 @@ pub fn explain(schemas: &KindSchemas, question: &ExplainRequest<'_>) -> ExplainT
     ExplainText { text, error: None }
 }
 
-/// The schema that a schema stands for: a list's elements and a map's values are asked in place of list and map.
+/// Returns the schemas of a list's elements and of a map's values, and those in `allOf`.
 fn inner(schema: &Value) -> impl Iterator<Item = &Value> {
     let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
-    let one = |name| schema.get(name).filter(|inner| inner.is_object());
-    one("items").into_iter().chain(one("additionalProperties")).chain(parts)
+    let part = |name| schema.get(name).filter(|inner| inner.is_object());
+    part("items").into_iter().chain(part("additionalProperties")).chain(parts)
 }
 
 fn find<'a>(schemas: &'a KindSchemas, schema: &'a Value, name: &str) -> Option<&'a Value> {
@@ -76,7 +76,7 @@ fn find<'a>(schemas: &'a KindSchemas, schema: &'a Value, name: &str) -> Option<&
     own.or_else(|| inner(schema).find_map(|inner| find(schemas, inner, name)))
 }
 
-/// The description of a field, then of its type.
+/// Appends the description of a field, followed by that of its type.
 fn describe(schemas: &KindSchemas, schema: &Value, text: &mut String) {
     if let Some(own) = schema.get("description").and_then(Value::as_str).filter(|own| !own.is_empty()) {
         text.push_str(own);
@@ -87,7 +87,7 @@ fn describe(schemas: &KindSchemas, schema: &Value, text: &mut String) {
     }
 }
 
-/// `[]Container`, `map[string]string`, `Object`.
+/// Returns the type's name: `[]Container`, `map[string]string`, `Object`.
 fn type_of(schemas: &KindSchemas, schema: &Value) -> String {
     if let Some(items) = schema.get("items") {
         return format!("[]{}", type_of(schemas, items));
@@ -102,7 +102,7 @@ fn type_of(schemas: &KindSchemas, schema: &Value) -> String {
     own(target).unwrap_or_else(|| name.unwrap_or("Object").to_owned())
 }
 
-/// The values that a field may have.
+/// Returns the values of an enum.
 fn enum_of(schema: &Value) -> Vec<String> {
     let text = |value: &Value| match value.as_str() {
         Some("") => "\"\"".to_owned(),
@@ -123,7 +123,7 @@ fn enum_below(schema: &Value) -> String {
 struct FieldList<'a> {
     schemas: &'a KindSchemas,
     recursive: bool,
-    /// The types that the list is inside of: a type that holds itself is listed once.
+    /// The types around the list. A recursive type is listed only once.
     seen: Vec<&'a str>,
     text: String,
 }
@@ -175,7 +175,7 @@ fn indent(by: usize, text: &str) -> String {
     format!("{margin}{}", text.replace('\n', &format!("\n{margin}")))
 }
 
-/// Breaks lines between words; blanks where no line is broken stay as they are, as do words that are too long.
+/// Wraps lines between words. Keeps blanks inside lines, and words that are too long.
 fn wrap(width: usize, text: &str) -> String {
     text.split('\n').map(|line| wrap_line(width, line)).collect::<Vec<_>>().join("\n")
 }
@@ -222,22 +222,24 @@ mod tests {
     }
 
     #[test]
-    fn many_values_are_cut_in_lists_and_whole_alone() {
+    fn long_enums_are_shortened_in_lists_only() {
         let schema = json!({ "properties": { "mode": { "type": "string", "enum": ["", "a", "b", "c", "d"] } } });
         let ask = |path: &[&str]| {
-            let question =
+            let request =
                 ExplainRequest { group: "", version: "v1", kind: "X", schema: &schema, path, recursive: true };
-            explain(&KindSchemas::built_in(), &question).text
+            explain(&KindSchemas::built_in(), &request).text
         };
         assert!(ask(&[]).contains("  mode\t<string>\n  enum: \"\", a, b, c, ....\n"), "{}", ask(&[]));
         assert!(ask(&["mode"]).contains("FIELD: mode <string>\nENUM:\n    \"\"\n    a\n    b\n    c\n    d\n\n"));
     }
 
     #[test]
-    fn a_type_inside_itself_ends() {
+    fn recursive_type_is_listed_once() {
         let schemas = KindSchemas::built_in();
-        let schema = schemas.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").expect("known");
-        let question = ExplainRequest { group: "", version: "", kind: "", schema, path: &[], recursive: true };
-        assert!(explain(&schemas, &question).text.lines().count() < 2_000);
+        let schema = schemas
+            .kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+            .expect("schema of CustomResourceDefinition");
+        let request = ExplainRequest { group: "", version: "", kind: "", schema, path: &[], recursive: true };
+        assert!(explain(&schemas, &request).text.lines().count() < 2_000);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// One document, `---` first.
+/// Formats one document, starting with `---`.
 pub fn to_kyaml(value: &Value) -> String {
     let mut out = String::from("---\n");
     write(&mut out, value, 0);
@@ -53,7 +53,7 @@ fn indent(out: &mut String, level: usize) {
     out.extend(std::iter::repeat_n("  ", level));
 }
 
-/// Keys that no YAML reader takes for anything but text stay bare.
+/// Writes a key. Keys that every YAML parser reads as text have no quotes.
 fn write_key(out: &mut String, key: &str) {
     const WORDS: [&str; 11] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"];
     let starts_plain = key.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
@@ -65,7 +65,8 @@ fn write_key(out: &mut String, key: &str) {
     }
 }
 
-/// Text in double quotes; several lines stand below each other, each newline written out.
+/// Writes text in double quotes. Several lines are written on separate lines, with explicit
+/// newlines.
 fn write_text(out: &mut String, text: &str, level: usize) {
     if !text.contains('\n') {
         return write_quoted(out, text);
@@ -76,7 +77,7 @@ fn write_text(out: &mut String, text: &str, level: usize) {
         let is_last = lines.peek().is_none();
         if !(is_last && line.is_empty()) {
             indent(out, level + 1);
-            // Leading blanks are folded away unless the first one is escaped.
+            // YAML removes leading blanks unless the first one is escaped.
             out.push(if line.starts_with([' ', '\t']) { '\\' } else { ' ' });
             escape(out, line);
             out.push_str(if is_last { "\\\n" } else { "\\n\\\n" });
@@ -112,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn layout() {
+    fn values_have_kyaml_layout() {
         let value = json!({"a": {"x/y": "1", "no": 2, "m": "l1\n  l2\n"}, "list": [{"b": true}, {"c": null}], "empty": [], "words": ["p", "q"]});
         let expected = concat!(
             "---\n{\n  a: {\n    m: \"\\\n       l1\\n\\\n      \\  l2\\n\\\n      \",\n    \"no\": 2,\n    x/y: \"1\",\n  },\n",

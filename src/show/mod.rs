@@ -2,7 +2,8 @@
 //!
 //! Knows: layout ([`table`], [`describe`], both over [`columns`]), escaping for terminals ([`escape`]), and kubectl's
 //! formats.
-//! Never: knows a particular kind (its columns and sections come from `kinds::view`), or prints: it returns text.
+//! Never: knows a particular kind (its columns and sections come from `kinds::view`), or prints: it
+//! returns text.
 //! Start reading at [`table`].
 
 pub mod columns;

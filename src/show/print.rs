@@ -1,4 +1,4 @@
-//! The output formats of `-o`, other than tables.
+//! The output formats of `-o`, except for tables.
 //!
 //! [`OutputFormat::parse`] parses the argument of `-o` and reports errors in kubectl's words; a [`ObjectPrinter`] turns objects
 //! into text. The caller reads the files that a format names.
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 /// Output format.
 #[derive(Clone, Debug)]
 pub enum OutputFormat {
-    /// A table, with the wide columns or without.
+    /// A table, optionally with the wide columns.
     Table {
         /// `-o wide`.
         wide: bool,
     },
-    /// `pod/web`.
+    /// The resource and the name, such as `pod/web`.
     Name,
     /// JSON.
     Json,
@@ -31,15 +31,15 @@ pub enum OutputFormat {
     Kyaml,
     /// A JSONPath template and its source.
     JsonPath(JsonPathTemplate, String),
-    /// A JSONPath template, its results as a JSON list.
+    /// A JSONPath template whose results are printed as a JSON list.
     JsonPathAsJson(JsonPathTemplate, String),
-    /// Columns that the user chose.
+    /// The columns of `-o custom-columns`.
     CustomColumns(UserColumns),
     /// A Go template and its source.
     GoTemplate(GoTemplate, String),
 }
 
-/// The flags that go with `-o`.
+/// The flags that affect `-o`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OutputFlags<'a> {
     /// `--template`.
@@ -48,11 +48,12 @@ pub struct OutputFlags<'a> {
     pub missing_keys: MissingKeys,
     /// `--no-headers`, for custom columns.
     pub no_headers: bool,
-    /// Whether the command prints tables, and so accepts `wide` and custom columns: `get` and few others.
+    /// Whether the command prints tables, and therefore accepts `wide` and custom columns: `get`
+    /// and a few others.
     pub tables: bool,
 }
 
-/// Formats that every command knows.
+/// Formats that every command supports.
 const ANYWHERE: [&str; 10] = [
     "go-template",
     "go-template-file",
@@ -67,7 +68,7 @@ const ANYWHERE: [&str; 10] = [
 ];
 
 impl OutputFormat {
-    /// Reads the value of `-o`; `read` gives the text of a file that it names.
+    /// Parses the value of `-o`. `read` returns the content of a file that the value names.
     pub fn parse(
         output: &str,
         flags: OutputFlags<'_>,
@@ -122,7 +123,7 @@ fn go_template(source: &str, flags: OutputFlags<'_>) -> Result<OutputFormat, Str
     Ok(OutputFormat::GoTemplate(template, source.to_owned()))
 }
 
-/// The formats that a command knows, with those of tables or without.
+/// The formats that a command supports; `tables` adds those of tables.
 pub fn formats(tables: bool) -> Vec<String> {
     let mut known: Vec<&str> = [&ANYWHERE[..], &["yaml"]].concat();
     if tables {
@@ -136,7 +137,7 @@ fn unknown(output: &str, tables: bool) -> String {
     unsuitable(output, &formats(tables))
 }
 
-/// Refuses `-o name` where what is printed has no name.
+/// Returns the error of `-o name` for results without a name.
 pub fn unnamed() -> String {
     let named: Vec<String> = formats(false).into_iter().filter(|format| format != "name").collect();
     unsuitable("name", &named)
@@ -156,17 +157,17 @@ pub struct ObjectPrinter {
 }
 
 impl ObjectPrinter {
-    /// A printer; `managed_fields` is `--show-managed-fields`.
+    /// Creates a printer; `managed_fields` is `--show-managed-fields`.
     pub fn new(format: OutputFormat, managed_fields: bool) -> ObjectPrinter {
         ObjectPrinter { format, managed_fields, documents: 0 }
     }
 
-    /// One that has printed so many documents already.
+    /// Continues after a number of printed documents.
     pub fn continuing(self, documents: usize) -> ObjectPrinter {
         ObjectPrinter { documents, ..self }
     }
 
-    /// One object.
+    /// Formats one object.
     pub fn object(&mut self, object: &Value) -> Result<String, String> {
         match &mut self.format {
             OutputFormat::CustomColumns(columns) => columns.print(&[object]),
@@ -174,7 +175,7 @@ impl ObjectPrinter {
         }
     }
 
-    /// Several objects as one `List`, or each by itself where a format has no lists.
+    /// Formats several objects as one `List`, or separately if the format has no lists.
     pub fn list(&mut self, objects: Vec<Value>) -> Result<String, String> {
         match &mut self.format {
             OutputFormat::CustomColumns(columns) => columns.print(&objects.iter().collect::<Vec<_>>()),
@@ -190,7 +191,7 @@ impl ObjectPrinter {
     pub fn event(&mut self, event: &str, object: &Value) -> Result<String, String> {
         match &self.format {
             OutputFormat::Json | OutputFormat::Yaml | OutputFormat::Kyaml => {
-                // kubectl leaves managedFields in here.
+                // kubectl does not remove managedFields from these.
                 let managed_fields = std::mem::replace(&mut self.managed_fields, true);
                 let text = self.value(&json!({"type": event, "object": object}));
                 self.managed_fields = managed_fields;
@@ -235,12 +236,12 @@ impl ObjectPrinter {
     }
 }
 
-/// Objects as a `kind: List`.
+/// Wraps objects in a `kind: List`.
 pub fn list(objects: Vec<Value>) -> Value {
     json!({"apiVersion": "v1", "items": objects, "kind": "List", "metadata": {"resourceVersion": ""}})
 }
 
-/// `pod/web`, `deployment.apps/web`.
+/// Returns `pod/web` or `deployment.apps/web`.
 pub fn name(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]).to_lowercase());
@@ -251,7 +252,7 @@ pub fn name(object: &Value) -> String {
     }
 }
 
-/// The same of an object.
+/// Like [`name`], for an [`Object`].
 pub fn name_of(object: &Object) -> String {
     name(&object.0)
 }
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_documents() {
+    fn lists_and_documents_are_separated() {
         let mut yaml = ObjectPrinter::new(OutputFormat::Yaml, false);
         assert!(yaml.object(&pod()).unwrap().starts_with("apiVersion"));
         assert!(yaml.object(&pod()).unwrap().starts_with("---\napiVersion"));
@@ -308,12 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_for_commands_that_print_them() {
+    fn table_formats_need_a_command_with_tables() {
         assert!(OutputFormat::parse("wide", OutputFlags::default(), &mut |_| Ok(String::new())).is_err());
     }
 
     #[test]
-    fn a_refused_key_shows_template_and_object() {
+    fn missing_key_error_shows_template_and_object() {
         let flags = OutputFlags { missing_keys: MissingKeys::Refuse, ..OutputFlags::default() };
         let format = OutputFormat::parse("jsonpath={.data.zz}{\"\\n\"}", flags, &mut |_| Ok(String::new())).unwrap();
         let error =

@@ -1,4 +1,4 @@
-//! OpenAPI schemas of the built-in kinds, which the API serves and `explain` shows.
+//! OpenAPI schemas of the built-in kinds, for the API and `explain`.
 //!
 //! They come from `k8s-openapi`, packed by the test in `tests/schema.rs`, and are unpacked only when needed.
 
@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use serde_json::{Map, Value, json};
 use std::io::Read;
 
-/// The schemas, packed: half a megabyte that no other command has to pay for.
+/// The compressed schemas, half a megabyte. They are decompressed only when needed.
 const PACKED: &[u8] = include_bytes!("schema.json.gz");
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -18,12 +18,12 @@ const IMAGE: &str = "dev.kloop.v1alpha1.Image";
 pub struct KindSchemas(Value);
 
 impl KindSchemas {
-    /// Unpacks them.
+    /// Decompresses the schemas.
     pub fn built_in() -> KindSchemas {
         let mut text = String::new();
         let unpacked = GzDecoder::new(PACKED).read_to_string(&mut text);
         let mut all: Value = unpacked.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
-        // Our own kind is written as a schema to begin with.
+        // kloop's own kind is written as a schema.
         let mut schema: Value = serde_json::from_str(image::SCHEMA).unwrap_or_default();
         schema["properties"]["metadata"]["$ref"] = json!(format!("#/$defs/{OBJECT_META}"));
         all["definitions"][IMAGE] = schema;
@@ -31,17 +31,17 @@ impl KindSchemas {
         KindSchemas(all)
     }
 
-    /// The schema of a built-in kind in one version.
+    /// Returns the schema of a built-in kind in one version.
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Value> {
         self.definition(self.0["kinds"][format!("{api_version}/{kind}")].as_str()?)
     }
 
-    /// The name of the schema of a built-in kind in one version.
+    /// Returns the name of the schema of a built-in kind in one version.
     pub fn name(&self, api_version: &str, kind: &str) -> Option<&str> {
         self.0["kinds"][format!("{api_version}/{kind}")].as_str()
     }
 
-    /// Collects every schema that this one refers to, and those that they refer to.
+    /// Collects every schema that this one refers to, directly or indirectly.
     pub fn reach(&self, schema: &Value, found: &mut Map<String, Value>) {
         if let Some(name) =
             schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.rsplit('/').next())
@@ -58,19 +58,19 @@ impl KindSchemas {
         }
     }
 
-    /// The schema that a reference names.
+    /// Returns the schema that a reference names.
     pub fn follow(&self, schema: &Value) -> Option<&Value> {
         let reference = schema.get("$ref")?.as_str()?;
         self.definition(reference.rsplit('/').next()?)
     }
 
-    /// A schema by its name.
+    /// Returns a schema by name.
     pub fn definition(&self, name: &str) -> Option<&Value> {
         self.0["definitions"].get(name)
     }
 
-    /// The schema of a custom resource's kind in one version, or in the one that is stored: what the definition says, and
-    /// the fields that every object has.
+    /// Returns the schema of a custom kind in one version, or in the stored version: the
+    /// definition's schema, and the fields that every object has.
     pub fn custom(&self, definition: &Value, version: Option<&str>) -> Option<(String, Value)> {
         let versions = definition["spec"]["versions"].as_array()?;
         let wanted = |known: &&Value| match version {
@@ -82,7 +82,7 @@ impl KindSchemas {
         if !schema.is_object() {
             schema = json!({ "type": "object" });
         }
-        // Any kind's will do: all objects describe these two in the same words.
+        // ConfigMap stands for any kind: the schemas of these fields are the same for all.
         let usual = self.kind("v1", "ConfigMap")?;
         for field in ["apiVersion", "kind"] {
             schema["properties"][field] = usual["properties"][field].clone();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_has_a_schema() {
         fn check(schemas: &KindSchemas, schema: &Value, lost: &mut Vec<String>) {
             if schema.get("$ref").is_some_and(Value::is_string) && schemas.follow(schema).is_none() {
                 lost.push(schema["$ref"].to_string());

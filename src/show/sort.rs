@@ -13,15 +13,15 @@ pub struct SortBy {
 }
 
 impl SortBy {
-    /// Reads a path, `.metadata.name` or `{.metadata.name}`.
+    /// Parses a path, `.metadata.name` or `{.metadata.name}`.
     pub fn parse(path: &str) -> Result<SortBy, String> {
         let path = jsonpath::relaxed(path)?;
         let template = JsonPathTemplate::parse(&path)?;
         Ok(SortBy { path, template })
     }
 
-    /// Sorts; those without the field come first. Refused when no object has it: a table is then shown as if there were
-    /// none, the other formats show the error, as kubectl has it.
+    /// Sorts the objects; those without the field come first. Fails if no object has the field. As
+    /// in kubectl, a table is then shown unsorted, and the other formats show the error.
     pub fn sort(&self, objects: &mut [Object]) -> Result<(), String> {
         let keys: Result<Vec<Option<Value>>, String> = objects.iter().map(|object| self.key(object)).collect();
         let keys = keys?;
@@ -68,7 +68,7 @@ fn rank(value: Option<&Value>) -> u8 {
     }
 }
 
-/// Two quantities by amount, other texts as people count: `web-2` before `web-10`.
+/// Compares two quantities by amount, and other text naturally: `web-2` before `web-10`.
 fn texts(left: &str, right: &str) -> Ordering {
     match (Quantity::parse(left), Quantity::parse(right)) {
         (Ok(left), Ok(right)) => left.partial_cmp(&right).unwrap_or(Ordering::Equal),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn orders() {
+    fn values_are_sorted() {
         let cases = [
             (vec![json!("web-10"), json!("web-2"), json!("web-1")], vec![2, 1, 0]),
             (vec![json!(3), json!(1), json!(2)], vec![1, 2, 0]),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_nothing_has() {
+    fn path_that_no_object_has_is_refused() {
         let mut objects = vec![Object(json!({})), Object(json!({}))];
         let error = SortBy::parse(".spec.zzz").unwrap().sort(&mut objects).unwrap_err();
         assert_eq!(error, "couldn't find any field with path \"{.spec.zzz}\" in the list of objects");

@@ -1,7 +1,7 @@
-//! Tables as `get` prints them.
+//! Tables as printed by `get`.
 //!
-//! [`TablePrinter`] lays out one table after another: several kinds with a blank line between, or, watching, one row at a time
-//! in the columns that the earlier rows had.
+//! [`TablePrinter`] prints one table after another: several kinds with a blank line in between, or
+//! single rows of a watch in the columns of the earlier rows.
 
 use super::{columns, escape};
 use crate::kinds::Kind;
@@ -41,7 +41,7 @@ impl<'a> Table<'a> {
         Table { columns: view.columns.to_vec(), rows: objects.iter().map(row).collect() }
     }
 
-    /// Removes the columns that Kubernetes does not have: what the API serves is as Kubernetes serves it.
+    /// Removes kloop's own columns, because the API serves tables with Kubernetes' columns.
     pub fn remove_own_columns(&mut self) {
         let is_kept: Vec<bool> = self.columns.iter().map(|column| !column.own).collect();
         for row in &mut self.rows {
@@ -51,7 +51,7 @@ impl<'a> Table<'a> {
         self.columns.retain(|column| !column.own);
     }
 
-    /// Name and age alone, as `--server-print=false` shows every kind.
+    /// Returns a table with only name and age, as `--server-print=false` shows every kind.
     pub fn plain(objects: &'a [Object], now: Time) -> Table<'a> {
         Table::from_view(&generic::VIEW, objects, now)
     }
@@ -60,15 +60,15 @@ impl<'a> Table<'a> {
 /// Table settings.
 #[derive(Clone, Debug, Default)]
 pub struct TableOptions {
-    /// Without the line of names.
+    /// Omits the line of column names.
     pub no_headers: bool,
-    /// With the columns of `-o wide`.
+    /// Adds the columns of `-o wide`.
     pub wide: bool,
-    /// With all labels as the last column.
+    /// Adds all labels as the last column.
     pub show_labels: bool,
-    /// With a column for each of these labels.
+    /// Adds a column for each of these labels.
     pub label_columns: Vec<String>,
-    /// With the namespace first: `--all-namespaces`.
+    /// Adds the namespace as the first column: `--all-namespaces`.
     pub with_namespace: bool,
 }
 
@@ -77,23 +77,23 @@ pub struct TableOptions {
 pub struct TablePrinter {
     options: TableOptions,
     widths: Vec<usize>,
-    /// The kind that was printed last, once something was.
+    /// The kind of the last printed table, if any.
     last_kind: Option<String>,
 }
 
 impl TablePrinter {
-    /// A printer that has printed nothing yet.
+    /// Creates a printer.
     pub fn new(options: TableOptions) -> TablePrinter {
         TablePrinter { options, ..TablePrinter::default() }
     }
 
-    /// The next rows. `kind` is `pod` or `deployment.apps`: another one than before starts a new table; it stands before
-    /// the names when `prefix` is set. Nothing at all comes of a table without rows.
+    /// Formats the next rows. `kind` is `pod` or `deployment.apps`; a change of the kind starts a
+    /// new table. With `prefix`, the kind precedes the names. A table without rows yields no text.
     pub fn print(&mut self, table: &Table<'_>, kind: &str, prefix: bool) -> String {
         self.lines(table, kind, prefix, None)
     }
 
-    /// The same with what happened to the objects first: `--output-watch-events`.
+    /// Like [`TablePrinter::print`], with the event in the first column: `--output-watch-events`.
     pub fn print_event(&mut self, event: &str, table: &Table<'_>, kind: &str, prefix: bool) -> String {
         self.lines(table, kind, prefix, Some(event))
     }
@@ -138,7 +138,7 @@ impl TablePrinter {
 
     fn row(&self, table: &Table<'_>, row: &TableRow<'_>, prefix: Option<&str>, event: Option<&str>) -> Vec<String> {
         let mut cells = Vec::new();
-        // As wide as the longest from the start, since later ones come one by one.
+        // Wide enough for the longest event, because later rows are printed separately.
         cells.extend(event.map(|event| format!("{event:<8}")));
         cells.extend(self.options.with_namespace.then(|| escape::cell(row.object.map_or("", Object::namespace))));
         let shown = table.columns.iter().zip(&row.cells).filter(|(column, _)| self.shows(column));
@@ -161,7 +161,7 @@ fn push_line(text: &mut String, cells: Vec<String>) {
     text.push('\n');
 }
 
-/// `a=b,c=d`, or `<none>`.
+/// Returns `a=b,c=d` or `<none>`.
 fn labels(object: Option<&Object>) -> String {
     let labels: Vec<String> =
         object.into_iter().flat_map(Object::labels).map(|(key, value)| format!("{key}={value}")).collect();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_watch_keep_their_columns() {
+    fn watch_rows_keep_their_columns() {
         let maps = [map("three", json!({})), map("b", json!({"x/k": "v", "z": "1"}))];
         let mut printer = TablePrinter::new(TableOptions { show_labels: true, ..TableOptions::default() });
         let first = Table::for_kind(&config_map::KIND, &maps[..1], now());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rows_no_output() {
+    fn table_without_rows_prints_nothing() {
         assert_eq!(
             TablePrinter::new(TableOptions::default()).print(&Table::for_kind(&pod::KIND, &[], now()), "pod", false),
             ""

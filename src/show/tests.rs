@@ -35,9 +35,10 @@ impl CaseObjects {
     fn answer(&self, command: &str) -> Result<String, String> {
         let (command, format) = command.split_once(" -o ").unwrap_or((command, ""));
         let mut words = command.split(' ');
-        let (verb, about) = (words.next().unwrap_or_default(), words.next().expect("KIND or KIND/NAME"));
+        let (verb, about) = (words.next().unwrap_or_default(), words.next().expect("case: missing KIND or KIND/NAME"));
         let (kinds, name) = about.split_once('/').map_or((about, None), |(kind, name)| (kind, Some(name)));
-        let kinds: Vec<&Kind> = kinds.split(',').map(|kind| kinds::by_name(kind).expect("a known kind")).collect();
+        let kinds: Vec<&Kind> =
+            kinds.split(',').map(|kind| kinds::by_name(kind).expect("case: unknown kind")).collect();
         let flags: Vec<&str> = words.collect();
         let found = |kind: &&Kind| -> Vec<Object> {
             self.all(kind).filter(|object| name.is_none_or(|name| object.name() == name)).cloned().collect()

@@ -3,18 +3,18 @@
 use super::columns::{TABLE, align};
 use crate::world::usage::Usage;
 
-/// One pod.
+/// Usage of a pod.
 pub struct PodUsage {
-    /// Its namespace.
+    /// The pod's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The pod's name.
     pub name: String,
-    /// Its containers, by name.
+    /// Usage of each container, by name.
     pub containers: Vec<(String, Usage)>,
 }
 
 impl PodUsage {
-    /// Sum of its containers' usage.
+    /// Returns the sum of the containers' usage.
     pub fn usage(&self) -> Usage {
         self.containers.iter().fold(Usage::default(), |mut sum, (_, usage)| {
             sum.add(*usage);
@@ -23,29 +23,29 @@ impl PodUsage {
     }
 }
 
-/// One node; without usage when nothing is known.
+/// Usage of a node.
 pub struct NodeUsage {
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Usage.
+    /// The usage; `None` if it is unknown.
     pub usage: Option<Usage>,
     /// Capacity.
     pub capacity: Usage,
 }
 
-/// Sort order of rows: by a resource, highest first, else by name.
+/// Sort order of rows: by a resource in descending order, or by name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum UsageSort {
-    /// The name.
+    /// By name.
     Name,
-    /// CPU.
+    /// By CPU.
     Cpu,
-    /// Memory.
+    /// By memory.
     Memory,
 }
 
 impl UsageSort {
-    /// As `--sort-by` names it.
+    /// Parses the value of `--sort-by`.
     pub fn parse(text: &str) -> Option<UsageSort> {
         [("", UsageSort::Name), ("cpu", UsageSort::Cpu), ("memory", UsageSort::Memory)]
             .into_iter()
@@ -62,23 +62,23 @@ impl UsageSort {
     }
 }
 
-/// Settings for pods.
+/// Settings for the table of pods.
 pub struct UsageOptions {
-    /// Without the line of names.
+    /// Omits the line of column names.
     pub no_headers: bool,
-    /// With the namespace first.
+    /// Adds the namespace as the first column.
     pub with_namespace: bool,
-    /// A row for each container.
+    /// Prints a row for each container.
     pub containers: bool,
-    /// With what all use together.
+    /// Adds the sum of all rows.
     pub sum: bool,
-    /// With what is swapped out.
+    /// Adds swap usage.
     pub swap: bool,
     /// The order of rows.
     pub order: UsageSort,
 }
 
-/// The table of pods.
+/// Formats the table of pods.
 pub fn pods(mut pods: Vec<PodUsage>, options: &UsageOptions) -> String {
     let name = |pod: &PodUsage| match options.with_namespace {
         true => format!("{}\0{}", pod.namespace, pod.name),
@@ -121,10 +121,10 @@ pub fn pods(mut pods: Vec<PodUsage>, options: &UsageOptions) -> String {
     align(&lines.concat(), TABLE)
 }
 
-/// The table of nodes.
+/// Formats the table of nodes.
 pub fn nodes(mut nodes: Vec<NodeUsage>, order: UsageSort, no_headers: bool, swap: bool) -> String {
     order.sort(&mut nodes, |node| node.name.clone(), |node| node.usage.unwrap_or_default());
-    // Those of which nothing is known come last.
+    // Nodes without known usage come last.
     nodes.sort_by_key(|node| node.usage.is_none());
     let mut lines = Vec::new();
     if !no_headers {
@@ -182,12 +182,12 @@ mod tests {
             pod("b", "web", &[("side", usage(1, 30)), ("main", usage(250, 2))]),
             pod("a", "zoo", &[("main", usage(3, 1024))]),
         ];
-        // The last cell is padded too; what it is padded with does not show here.
+        // The last cell is padded, too; the comparison ignores that.
         pods(all, &options).lines().map(|line| line.trim_end().to_owned()).collect()
     }
 
     #[test]
-    fn pods_as_kubectl_shows_them() {
+    fn pod_table_is_that_of_kubectl() {
         let plain = || UsageOptions {
             no_headers: false,
             with_namespace: false,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_as_kubectl_shows_them() {
+    fn node_table_is_that_of_kubectl() {
         let node = |name: &str, usage| NodeUsage { name: name.into(), usage, capacity: self::usage(2000, 1000) };
         let text = nodes(vec![node("a", None), node("b", Some(usage(500, 120)))], UsageSort::Name, false, false);
         let expected = [

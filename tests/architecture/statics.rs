@@ -10,7 +10,7 @@ use super::syntax::{Static, StaticKind};
 /// The statics that change, by file and name, each with the reason why it is none of what a function is given.
 const CHANGING: [(&str, &str, &str); 17] = [
     ("src/apiserver/env.rs", "STORE", "random numbers of the system, fetched in batches"),
-    ("src/cli/kustomize.rs", "TOLD", "the warnings printed last, so that `--watch` prints them once"),
+    ("src/cli/kustomize.rs", "PRINTED", "the warnings printed last, so that `--watch` prints them once"),
     ("src/cli/log_writer.rs", "SINK", "the one thread that writes to standard output"),
     ("src/kinds/custom/pattern.rs", "COMPILED", "a cache: a pattern's text gives the same program at any time"),
     ("src/object/key.rs", "KNOWN", "an interner: a name gives the same `Resource` at any time"),

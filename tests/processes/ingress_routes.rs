@@ -179,7 +179,7 @@ fn a_pod_on_the_machines_network_meets_a_node_port() {
          command: [python3, -c, {script}], ports: [{{containerPort: {port}}}]}}]}}}}"
     ));
     let told = format!("port {port}: it is the node port of service/web");
-    let next = format!("let it listen at another port than {port}, or give service/web another node port");
+    let next = format!("let the program listen on another port than {port}, or give service/web another node port");
     cluster.until("it is explained", || {
         let why = cluster.run(&["why", "pod/late"], "").out;
         why.contains(&told) && why.contains(&next)
@@ -244,7 +244,7 @@ fn a_port_that_the_machine_has_is_explained() {
         ));
     }
     for (name, told) in [
-        ("alone", "the program itself may listen there twice"),
+        ("alone", "the program itself may bind it twice"),
         ("both", " of container first of pod default/both listens there at 127."),
     ] {
         cluster.until("it is explained", || cluster.run(&["why", &format!("pod/{name}")], "").out.contains(told));

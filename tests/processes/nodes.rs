@@ -20,7 +20,7 @@ fn added_nodes_run_pods_or_pretend_to() {
     assert!(is_alive(pid), "a real one runs a process here");
     assert!(cluster.pids("sim").is_empty(), "a simulated one runs nothing");
     let said = cluster.ok("node stop more --kill");
-    assert_eq!(said, "node/more stopped, and the processes of 1 pods with it\n");
+    assert_eq!(said, "node/more stopped; killed the processes of 1 pods\n");
     cluster.until("its process is gone", || !is_alive(pid));
     let said = cluster.kloop("why pod/more");
     assert!(said.code == 1 && said.out.ends_with("next: kloop node start more\n"), "{said:?}");

@@ -97,7 +97,7 @@ fn recipes_are_listed_with_their_programs_and_begin_image_objects() {
     assert!(made("{.spec.entrypoint[2]}").contains("initdb"));
     let unknown = cluster.kloop("image set x --from nosuch");
     assert!(
-        unknown.code == 1 && unknown.err.contains("there is no recipe \"nosuch\"; those that there are: busybox, "),
+        unknown.code == 1 && unknown.err.contains("there is no recipe \"nosuch\"; the recipes are: busybox, "),
         "{}",
         unknown.err
     );

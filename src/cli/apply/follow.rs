@@ -1,5 +1,6 @@
-//! `kloop apply --watch`: the cluster follows its manifests, as GitOps has it. What changes in the files is applied a moment later, and what
-//! was changed by hand goes back with the next look. What cannot be read or applied is told, and tried again: nothing is pruned meanwhile.
+//! `kloop apply --watch`: keeps the cluster in line with its manifests (GitOps). Changed files are
+//! applied shortly after the change; manual changes are undone every `--interval`. A failure is
+//! reported and tried again; nothing is pruned meanwhile.
 
 use super::{Args, apply_once, prune};
 use crate::apiserver::rules::names::key_of;
@@ -11,57 +12,58 @@ use std::path::{Path, PathBuf};
 /// Flags of following.
 #[derive(clap::Args)]
 pub struct FollowFlags {
-    /// Watch the files, such as a checkout of a repository, and apply them again when they change. With --prune, objects that are taken
-    /// out of them are deleted.
+    /// Watch the files, such as a checkout of a repository, and apply them again when they change.
+    /// With --prune, objects that are removed from the files are deleted.
     #[arg(long)]
     pub watch: bool,
-    /// With --watch: time between complete applies, which undo manual changes even when no file has changed; zero
-    /// for never.
+    /// With --watch: time between complete applies, which undo manual changes even when no file has
+    /// changed; zero disables them.
     #[arg(long, default_value = "3m", value_name = "DURATION")]
     interval: String,
 }
 
-/// As long as it would take: nobody waits for so long.
+/// A hundred years, for an interval of zero.
 const NEVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Applies again and again, until it is interrupted.
+/// Applies the manifests again and again, until it is interrupted.
 pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
     args.check(context)?;
     let interval = flags::duration("interval", &args.follow.interval)?.unwrap_or(NEVER);
-    let mut folders = watched(args)?;
-    let mut before: Option<Vec<Object>> = None;
-    let mut said = String::new();
+    let mut folders = watched_folders(args)?;
+    let mut last_applied: Option<Vec<Object>> = None;
+    let mut last_failure = String::new();
     loop {
         // A change may add folders to a kustomization or remove some.
-        folders = watched(args).unwrap_or(folders);
-        // The watch comes first: what changes while it is applied is seen afterwards.
-        let touched = DebouncedWatch::watch(&folders, args.files.recursive);
-        match apply_once(args, context, before.is_some()) {
+        folders = watched_folders(args).unwrap_or(folders);
+        // Start the watch before applying, so that no change is missed in between.
+        let watch = DebouncedWatch::watch(&folders, args.files.recursive);
+        match apply_once(args, context, last_applied.is_some()) {
             Ok(applied) => {
-                said.clear();
-                let gone = before.replace(applied).unwrap_or_default();
-                prune_rest(args, context, &gone, before.as_deref().unwrap_or_default())?;
+                last_failure.clear();
+                let before = last_applied.replace(applied).unwrap_or_default();
+                prune_removed(args, context, &before, last_applied.as_deref().unwrap_or_default())?;
             }
             Err(failure @ (Failure::BrokenPipe | Failure::Open(_) | Failure::Machine(..))) => return Err(failure),
             Err(failure) => {
-                tell_once(context, &failure, &mut said);
-                before.get_or_insert_default();
+                print_once(context, &failure, &mut last_failure);
+                last_applied.get_or_insert_default();
             }
         }
-        touched.wait(interval);
+        watch.wait(interval);
         context.reopen()?;
     }
 }
 
-/// Deletes objects that were applied before and are in no file any more, of any kind and namespace; kubectl's pruning
-/// knows only common kinds, in the namespaces that are still named.
-fn prune_rest(args: &Args, context: &mut CommandContext, before: &[Object], now: &[Object]) -> CliResult {
+/// Deletes objects that the previous apply had and this one has not, of any kind and in any
+/// namespace. kubectl's pruning covers only common kinds, in the namespaces that the manifests
+/// still name.
+fn prune_removed(args: &Args, context: &mut CommandContext, before: &[Object], now: &[Object]) -> CliResult {
     if !args.pruning.prune {
         return Ok(());
     }
     let dry_run = args.change.dry_run(context)?;
-    let gone = before.iter().filter(|object| !now.iter().any(|kept| kept.uid() == object.uid()));
-    for object in gone {
+    let removed = before.iter().filter(|object| !now.iter().any(|kept| kept.uid() == object.uid()));
+    for object in removed {
         let Some(kind) = context.kinds().by_kind(object.api_version(), object.kind()) else { continue };
         let current = context.read_view(|txn| txn.get(&key_of(kind, object)))?;
         if current.is_some_and(|current| current.uid() == object.uid() && current.deletion().is_none()) {
@@ -72,7 +74,7 @@ fn prune_rest(args: &Args, context: &mut CommandContext, before: &[Object], now:
 }
 
 /// Returns the folders to watch for changes of the manifests.
-fn watched(args: &Args) -> CliResult<Vec<PathBuf>> {
+fn watched_folders(args: &Args) -> CliResult<Vec<PathBuf>> {
     if args.files.kustomize.is_empty() {
         return args.files.filenames.iter().map(|name| folder(name)).collect();
     }
@@ -84,7 +86,7 @@ fn watched(args: &Args) -> CliResult<Vec<PathBuf>> {
     }
 }
 
-/// Returns the folder to watch for a file name.
+/// Returns the folder to watch for a manifest path.
 fn folder(name: &str) -> CliResult<PathBuf> {
     let path = Path::new(name);
     if name == "-" || name.contains("://") {
@@ -100,11 +102,11 @@ fn folder(name: &str) -> CliResult<PathBuf> {
     Ok(parent.unwrap_or(Path::new(".")).to_owned())
 }
 
-/// Reports a repeated failure only once.
-fn tell_once(context: &mut CommandContext, failure: &Failure, said: &mut String) {
+/// Prints a failure, unless it is the same as the last one.
+fn print_once(context: &mut CommandContext, failure: &Failure, last_failure: &mut String) {
     let text = failure.to_string();
-    if text != *said {
+    if text != *last_failure {
         context.print_notice(&text);
-        *said = text;
+        *last_failure = text;
     }
 }

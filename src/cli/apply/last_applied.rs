@@ -1,4 +1,5 @@
-//! `kloop apply view-last-applied` and `set-last-applied`: the annotation that remembers what was applied.
+//! `kloop apply view-last-applied` and `set-last-applied`: the last-applied-configuration
+//! annotation.
 
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::update::UpdatePart;
@@ -57,12 +58,12 @@ pub struct SetLastAppliedArgs {
     write: WriteFlags,
     #[command(flatten)]
     print: PrintFlags,
-    /// Will create the annotation where the object has none.
+    /// Will create 'last-applied-configuration' annotations if current objects doesn't have one.
     #[arg(long)]
     create_annotation: bool,
 }
 
-/// Runs one of them.
+/// Runs one of the verbs.
 pub fn run(verb: LastAppliedVerb, context: &mut CommandContext) -> CliResult {
     match verb {
         LastAppliedVerb::ViewLastApplied(args) => view(&args, context),
@@ -91,7 +92,7 @@ fn view(args: &ViewLastAppliedArgs, context: &mut CommandContext) -> CliResult {
             None => String::new(),
         };
         if args.output == "json" {
-            // kubectl indents this one JSON by two blanks.
+            // kubectl indents this JSON by two spaces.
             text = format!("{}\n", serde_json::to_string_pretty(&remembered).unwrap_or_default());
         }
         context.print(&text)?;

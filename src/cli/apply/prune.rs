@@ -1,4 +1,5 @@
-//! `kloop apply --prune`: what an earlier apply made and the manifests do not have any more is deleted.
+//! `kloop apply --prune`: deletes objects that an earlier apply created and the manifests no longer
+//! contain.
 
 use super::Args;
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -29,7 +30,7 @@ pub struct PruneFlags {
     selector: Option<String>,
 }
 
-/// Kinds that are pruned unless a list of others is given. kubectl: `GetRESTMappings`.
+/// Kinds that are pruned without `--prune-allowlist`. kubectl: `GetRESTMappings`.
 const DEFAULT: [&str; 16] = [
     "core/v1/ConfigMap",
     "core/v1/Endpoints",
@@ -50,7 +51,7 @@ const DEFAULT: [&str; 16] = [
 ];
 
 impl PruneFlags {
-    /// Refuses a prune of everything that was not asked for with `--all`.
+    /// Requires `--all` or a selector for `--prune`, and not both.
     pub fn check(&self, kinds: &KindRegistry) -> CliResult {
         if self.prune && !self.all && self.selector.is_none() {
             return Err(Failure::plain(
@@ -64,7 +65,7 @@ impl PruneFlags {
         self.kinds(kinds).map(drop)
     }
 
-    /// The labels that manifests and pruned objects have to have.
+    /// The label selector for manifests and pruned objects.
     pub fn labels(&self) -> CliResult<Option<Selector>> {
         let parsed = self.selector.as_deref().map(Selector::parse).transpose();
         parsed.map_err(|error| Failure::plain(error.to_string()))
@@ -77,7 +78,7 @@ impl PruneFlags {
     }
 }
 
-/// The kind of `GROUP/VERSION/KIND`.
+/// Returns the kind of `GROUP/VERSION/KIND`.
 fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
     let parts: Vec<&str> = name.split('/').collect();
     let [group, version, word] = parts[..] else {
@@ -90,7 +91,8 @@ fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
         .ok_or_else(|| Failure::plain(format!("no matches for kind {word:?} in version {api_version:?}")))
 }
 
-/// Deletes what was applied before and is not among `applied`, in the namespaces of these.
+/// Deletes objects with a last-applied annotation that are not in `applied`, in the namespaces of
+/// the applied objects.
 pub fn run(args: &Args, context: &mut CommandContext, applied: &[Object], dry_run: DryRun) -> CliResult {
     let wanted = ListSelection { labels: args.pruning.labels()?, fields: None };
     let mut namespaces: Vec<&str> = applied.iter().map(Object::namespace).filter(|name| !name.is_empty()).collect();
@@ -110,7 +112,7 @@ pub fn run(args: &Args, context: &mut CommandContext, applied: &[Object], dry_ru
     Ok(())
 }
 
-/// Deletes one object, and says so.
+/// Deletes one object and prints that.
 pub fn remove(
     args: &Args,
     context: &mut CommandContext,
@@ -134,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_that_is_pruned_is_known() {
+    fn default_kinds_exist() {
         for name in DEFAULT {
             assert_eq!(
                 kind(&KindRegistry::default(), name).map(|kind| kind.kind).ok(),

@@ -1,4 +1,5 @@
-//! `apply --force`: an object that cannot be changed into what the manifest says is deleted and made anew.
+//! `kloop apply --force`: deletes an object that cannot be changed to match its manifest, and
+//! creates it again.
 
 use crate::apiserver::WriteOptions;
 use crate::apiserver::apply::{Applied, ApplyOutcome as Done};
@@ -10,7 +11,7 @@ use crate::kinds::Kind;
 use crate::object::{Key, Object};
 use crate::world::Propagation;
 
-/// Deletes, waits until the object is gone, creates.
+/// Deletes the object, waits until it is gone, and creates it again.
 pub fn recreate(
     context: &mut CommandContext,
     kind: &'static Kind,

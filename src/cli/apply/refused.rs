@@ -1,4 +1,4 @@
-//! A refused patch, framed as kubectl frames it: with the patch, the object and the file.
+//! The error of a refused patch in kubectl's form: with the patch, the object and the file.
 
 use crate::apiserver::apply::three_way;
 use crate::apiserver::rules::names::key_of;
@@ -11,7 +11,8 @@ use crate::managed_fields::last_applied::{LAST_APPLIED, missing_annotation, with
 use crate::object::{Object, Status};
 use serde_json::Value;
 
-/// Tells what was tried. The patch is made once more for it: nobody needs it otherwise.
+/// Adds the patch, the object and the file to the API server's refusal. The patch is computed again
+/// for this.
 pub fn patch(
     context: &mut CommandContext,
     manifest: &Manifest,
@@ -38,30 +39,31 @@ pub fn patch(
     Failure::Api { status, doing, hints }
 }
 
-/// A patch of so many letters is told whole.
-const TOLD: usize = 120;
+/// The longest patch, in bytes, that the message quotes.
+const LONGEST_QUOTE: usize = 120;
 
-/// For a field that nobody knows the API server blames the whole patch, and quotes it: with the annotation in which all of the manifest
-/// stands once more. That is left out, and the rest where it is long: the field is named behind it.
+/// Shortens the error of an unknown field. The API server quotes the whole patch, which contains the
+/// manifest a second time in the last-applied annotation. This removes the annotation, and the whole
+/// quote if it is still long: the error names the field after it.
 fn shortened(status: Status, change: &Value) -> Status {
     let quoted = |patch: &Value| format!("patch: Invalid value: {:?}: ", fmt::plain(patch));
     let Some(why) = status.message.strip_prefix(&quoted(change)).filter(|_| !status.unknown.is_empty()) else {
         return status;
     };
-    let mut rest = change.clone();
+    let mut trimmed = change.clone();
     let is_empty = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
-    if let Some(annotations) = rest.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+    if let Some(annotations) = trimmed.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(LAST_APPLIED);
     }
     for (place, field) in [("/metadata", "annotations"), ("", "metadata")] {
-        if let Some(holder) = rest.pointer_mut(place).and_then(Value::as_object_mut)
+        if let Some(holder) = trimmed.pointer_mut(place).and_then(Value::as_object_mut)
             && holder.get(field).is_some_and(is_empty)
         {
             holder.remove(field);
         }
     }
-    let told = quoted(&rest);
-    let message = if told.len() <= TOLD { format!("{told}{why}") } else { format!("patch: {why}") };
+    let prefix = quoted(&trimmed);
+    let message = if prefix.len() <= LONGEST_QUOTE { format!("{prefix}{why}") } else { format!("patch: {why}") };
     Status { message, ..status }
 }
 
@@ -83,19 +85,22 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_field_that_nobody_knows_is_told_without_the_whole_manifest() {
+    fn unknown_field_error_quotes_no_manifest() {
         let why = "strict decoding error: unknown field \"spec.replcias\"";
-        let told = |change: Value, unknown: bool| {
+        let message_of = |change: Value, unknown: bool| {
             let message = format!("patch: Invalid value: {:?}: {why}", fmt::plain(&change));
             let status = Status::new(Reason::Invalid, message);
             let unknown = unknown.then(|| ("spec.replcias".to_owned(), None)).into_iter().collect();
             shortened(Status { unknown, ..status }, &change).message
         };
         let with = |spec: Value| json!({"metadata": {"annotations": {LAST_APPLIED: "all of it"}}, "spec": spec});
-        let short = told(with(json!({"replcias": 3})), true);
+        let short = message_of(with(json!({"replcias": 3})), true);
         assert_eq!(short, format!("patch: Invalid value: \"map[spec:map[replcias:3]]\": {why}"));
-        let long = told(with(json!({"replcias": 3, "paused": "x".repeat(TOLD)})), true);
+        let long = message_of(with(json!({"replcias": 3, "paused": "x".repeat(LONGEST_QUOTE)})), true);
         assert_eq!(long, format!("patch: {why}"));
-        assert!(told(with(json!({"replcias": 3})), false).contains("all of it"), "another refusal is told whole");
+        assert!(
+            message_of(with(json!({"replcias": 3})), false).contains("all of it"),
+            "other errors are not shortened"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `kloop apply --server-side`: what is applied is merged by who has set which fields, without the note of what was applied last.
+//! `kloop apply --server-side`: merges by field ownership instead of the last-applied annotation.
 
 use super::ApplyFailure;
 use crate::apiserver::apply::Applied;
@@ -37,7 +37,7 @@ are the ways you can resolve this warning:
 See https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts";
 
 impl ServerSide {
-    /// Refuses what does not go together.
+    /// Refuses flags that exclude each other.
     pub fn check(&self, dry_run: DryRun, force: bool) -> CliResult {
         let wrong = match (self.server_side, self.force_conflicts) {
             (false, true) => "--force-conflicts only works with --server-side",
@@ -77,7 +77,7 @@ impl ServerSideApplier {
     }
 }
 
-/// A refusal, with what can be done about it.
+/// Adds kubectl's advice to a refusal.
 fn refused(status: Status, manifest: &Manifest) -> Failure {
     let is_of_managers = status.causes.iter().any(|cause| cause.reason == "FieldManagerConflict");
     if status.reason == Reason::Conflict && is_of_managers {

@@ -1,8 +1,8 @@
-//! The answer to a shell that asks how a command line may go on.
+//! Answers a shell's request to complete a command line.
 //!
-//! `KLOOP_COMPLETE=zsh kloop -- kloop get po` prints one word a line. What goes wrong is answered with no word at all: a
-//! shell in the middle of a line has no place for errors. Words are only offered when no shell would read anything into
-//! them: the names of roles may be `$(reboot)`.
+//! `KLOOP_COMPLETE=zsh kloop -- kloop get po` prints one word a line. Errors print nothing, because
+//! a shell cannot show them while a line is edited. Only words without shell metacharacters are
+//! offered: a role may be named `$(reboot)`.
 
 use super::state::CompletionState;
 use crate::cli::{grammar, help};
@@ -15,31 +15,32 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Answers when a shell asks; none on every other run, which costs one look into the environment.
+/// Answers a completion request. Returns `None` on every other run, at the cost of one look into
+/// the environment.
 pub fn answer() -> Option<ExitCode> {
     let shell = std::env::var_os("KLOOP_COMPLETE").filter(|shell| !shell.is_empty())?;
-    let given: Vec<OsString> = std::env::args_os().skip(1).skip_while(|arg| arg != "--").skip(1).collect();
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).skip_while(|arg| arg != "--").skip(1).collect();
     let shell = shell.to_str().unwrap_or_default();
-    // The reader has closed the pipe and needs no answer.
-    let _ = std::io::stdout().write_all(lines(shell, given).as_bytes());
+    // The reader may have closed the pipe; then it needs no answer.
+    let _ = std::io::stdout().write_all(lines(shell, arguments).as_bytes());
     Some(ExitCode::SUCCESS)
 }
 
-/// The answer to the words up to the cursor, in the form that a shell's script expects.
-fn lines(shell: &str, mut given: Vec<OsString>) -> String {
-    // bash gives the line and the part of its last word that it will replace.
+/// Formats the possible words for the shell's completion script.
+fn lines(shell: &str, mut arguments: Vec<OsString>) -> String {
+    // bash passes the line, and the part of the last word that it will replace.
     let mut drop = 0;
     if shell == "bash" {
-        let (Some(part), Some(line)) = (given.pop(), given.pop()) else { return String::new() };
+        let (Some(part), Some(line)) = (arguments.pop(), arguments.pop()) else { return String::new() };
         let line = line.to_string_lossy();
-        given = line.split_ascii_whitespace().map(OsString::from).collect();
+        arguments = line.split_ascii_whitespace().map(OsString::from).collect();
         if line.ends_with(|letter: char| letter.is_ascii_whitespace()) {
-            given.push(OsString::new());
+            arguments.push(OsString::new());
         }
-        drop = given.last().map_or(0, |word| word.len()).saturating_sub(part.len());
+        drop = arguments.last().map_or(0, |word| word.len()).saturating_sub(part.len());
     }
     let mut text = String::new();
-    for (word, help) in words(given) {
+    for (word, help) in words(arguments) {
         let help = help.filter(|help| !help.is_empty());
         text.push_str(&match (shell, help) {
             ("bash", _) => word.get(drop..).unwrap_or_default().to_owned(),
@@ -53,12 +54,12 @@ fn lines(shell: &str, mut given: Vec<OsString>) -> String {
     text
 }
 
-/// The words that may stand where the last one stands, with their help.
+/// Returns the possible values of the last word, with their help.
 fn words(line: Vec<OsString>) -> Vec<(String, Option<String>)> {
     let Some(index) = line.len().checked_sub(1).filter(|index| *index > 0) else { return Vec::new() };
     let before = &line[..index];
     let is_new = line[index].is_empty();
-    let mut command = ask_state(grammar::command(), before);
+    let mut command = add_completers(grammar::command(), before);
     let folder = std::env::current_dir().ok();
     let found = complete(&mut command, line, index, folder.as_deref()).unwrap_or_default();
     let text = |help: &StyledStr| help.to_string().lines().next().unwrap_or_default().to_owned();
@@ -67,19 +68,21 @@ fn words(line: Vec<OsString>) -> Vec<(String, Option<String>)> {
         .filter_map(|word| Some((word.get_value().to_str()?.to_owned(), word.get_help().map(text))))
         .filter(|(word, _)| is_plain(word))
         .collect();
-    // Flags are offered only to who begins one, as kubectl does.
+    // Offer flags only after a dash, as kubectl does.
     words.retain(|(word, _)| !is_new || !word.starts_with('-'));
     words
 }
 
-/// Whether a word means itself to every shell: no blank, quote, expansion, control character or other surprise.
+/// Whether every shell takes the word literally: it has no blank, quote, expansion or control
+/// character.
 fn is_plain(word: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@+%".contains(letter);
     !word.is_empty() && !word.starts_with(['=', '%', '+']) && word.chars().all(plain)
 }
 
-/// The command line's grammar, its values completed from the catalogue and the state that the words before name.
-fn ask_state(command: Command, before: &[OsString]) -> Command {
+/// Adds completers to the command line's grammar. They read the state that the preceding words
+/// name.
+fn add_completers(command: Command, before: &[OsString]) -> Command {
     let matches = command.clone().ignore_errors(true).try_get_matches_from(before).ok();
     let (mut path, mut last) = (String::new(), matches.as_ref());
     while let Some((verb, inner)) = last.and_then(ArgMatches::subcommand) {
@@ -99,13 +102,14 @@ fn ask_state(command: Command, before: &[OsString]) -> Command {
 
 /// Returns the completer for an argument of a verb; `None` for free text.
 fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option<ArgValueCompleter> {
-    let listed =
-        |list: Vec<String>| Some(ArgValueCompleter::new(move |word: &OsStr| offer(word, list.iter().cloned())));
+    let listed = |list: Vec<String>| {
+        Some(ArgValueCompleter::new(move |word: &OsStr| matching_candidates(word, list.iter().cloned())))
+    };
     let texts = |list: &[&str]| listed(list.iter().map(|text| (*text).to_owned()).collect());
     let state = Arc::clone(state);
     let ask = |ask: fn(&CompletionState, &str) -> Vec<String>| {
         Some(ArgValueCompleter::new(move |word: &OsStr| {
-            offer(word, ask(&state, word.to_str().unwrap_or_default()).into_iter())
+            matching_candidates(word, ask(&state, word.to_str().unwrap_or_default()).into_iter())
         }))
     };
     match (argument, verb.split(' ').next().unwrap_or_default()) {
@@ -131,13 +135,13 @@ fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option
     }
 }
 
-/// The commands and topics that `kloop help` knows.
+/// The arguments of `kloop help`: commands and topics.
 fn help_words() -> Vec<String> {
     let verbs: Vec<String> = grammar::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     verbs.into_iter().chain(help::topics::ALL.iter().map(|topic| topic.name.to_owned())).collect()
 }
 
-fn offer(word: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
+fn matching_candidates(word: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
     let Some(word) = word.to_str() else { return Vec::new() };
     all.filter(|candidate| candidate.starts_with(word)).map(CompletionCandidate::new).collect()
 }
@@ -146,14 +150,14 @@ fn offer(word: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandi
 mod tests {
     use super::*;
 
-    fn offered(shell: &str, given: &[&str]) -> String {
-        let lines = lines(shell, given.iter().map(OsString::from).collect());
+    fn offered(shell: &str, arguments: &[&str]) -> String {
+        let lines = lines(shell, arguments.iter().map(OsString::from).collect());
         lines.lines().map(|line| format!("{} ", line.split('\t').next().unwrap_or_default())).collect()
     }
 
     #[test]
     fn words_are_those_that_may_stand_there() {
-        for (given, expected) in [
+        for (arguments, expected) in [
             (&["kloop", "appl"][..], "apply "),
             (&["kloop", "get", "deploy"], "deployments "),
             (&["kloop", "get", "pods,job"], "pods,jobs "),
@@ -168,7 +172,7 @@ mod tests {
             (&["kloop"], ""),
             (&[], ""),
         ] {
-            assert_eq!(offered("fish", given), expected, "{given:?}");
+            assert_eq!(offered("fish", arguments), expected, "{arguments:?}");
         }
     }
 

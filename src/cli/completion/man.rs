@@ -1,4 +1,5 @@
-//! Manual pages, made from the grammar of the command line: `kloop.1` and one page for each command.
+//! Writes manual pages from the grammar of the command line: `kloop.1` and one page for each
+//! command.
 
 use crate::cli::{CliResult, CommandContext, Failure, grammar};
 use anyhow::Context as _;
@@ -6,7 +7,8 @@ use clap::Command;
 use clap_mangen::Man;
 use std::path::Path;
 
-/// Prints `kloop.1`, or writes all pages into a folder and names it. Fails when the folder cannot be made or written.
+/// Prints `kloop.1`, or writes all pages into `folder` and prints its name. Fails when the folder
+/// cannot be created or written.
 pub fn write(folder: Option<&Path>, context: &mut CommandContext) -> CliResult {
     let Some(folder) = folder else {
         let mut page = Vec::new();
@@ -20,7 +22,8 @@ pub fn write(folder: Option<&Path>, context: &mut CommandContext) -> CliResult {
     context.print(&format!("manual pages written to {}\n", folder.display()))
 }
 
-/// The grammar without the `help` that clap adds to each command with subcommands: it needs no pages.
+/// The grammar without the `help` command that clap adds to commands with subcommands: it needs no
+/// page.
 fn without_help(command: Command) -> Command {
     command.disable_help_subcommand(true).mut_subcommands(without_help)
 }

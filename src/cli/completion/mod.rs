@@ -1,6 +1,7 @@
-//! `kloop completion`: what a shell needs to complete kloop's command lines.
+//! `kloop completion`: scripts that complete kloop's command lines in a shell.
 //!
-//! The scripts in `completions/` only ask: [`mod@answer`] tells them the words, some of which stand in the cluster's file.
+//! The scripts in `completions/` ask [`mod@answer`] for the words, some of which are names from the
+//! state file.
 //! `kloop completion man` makes manual pages from the same grammar.
 
 mod answer;
@@ -21,7 +22,8 @@ const SCRIPTS: [(&str, &str); 3] = [
 
 /// Output shell completion code for the specified shell (bash, zsh or fish).
 ///
-/// With `man` instead of a shell it prints the manual page kloop.1, or writes the pages of all commands into a folder.
+/// With `man` instead of a shell, prints the manual page kloop.1, or writes the pages of all
+/// commands into a folder.
 #[derive(clap::Args)]
 #[command(
     override_usage = "(SHELL | man [FOLDER])",

@@ -1,4 +1,4 @@
-//! Names from the cluster's state file for completion. The file is only read, and never created.
+//! Reads names from the cluster's state file for completion. Never creates the file.
 
 use crate::apiserver::{Api, custom};
 use crate::cli::context::state_path;
@@ -10,7 +10,7 @@ use crate::store::OpenMode;
 use clap::ArgMatches;
 use std::path::PathBuf;
 
-/// Options in the words before the cursor.
+/// Options and arguments before the cursor.
 #[derive(Default)]
 pub struct CompletionState {
     path: Option<PathBuf>,
@@ -19,7 +19,8 @@ pub struct CompletionState {
 }
 
 impl CompletionState {
-    /// Takes from the innermost verb's matches which cluster and namespace are meant, and what is named already.
+    /// Reads the state file's path, the namespace and the names before the cursor from the
+    /// innermost verb's matches.
     pub fn from_matches(matches: Option<&ArgMatches>) -> CompletionState {
         let Some(matches) = matches else { return CompletionState::default() };
         let words = matches.try_get_many::<String>("words").ok().flatten();
@@ -30,7 +31,7 @@ impl CompletionState {
         }
     }
 
-    /// TYPE, then names; or TYPE/NAME.
+    /// Completes TYPE, then names; or TYPE/NAME.
     pub fn targets(&self, word: &str) -> Vec<String> {
         if word.contains('/') || self.words.iter().any(|word| word.contains('/')) {
             return self.pairs(word);
@@ -45,7 +46,7 @@ impl CompletionState {
         }
     }
 
-    /// Names of pods, or TYPE/NAME; then the containers of the pod that was named.
+    /// Completes names of pods, or TYPE/NAME; then the containers of the named pod.
     pub fn pods(&self, word: &str) -> Vec<String> {
         match (word.contains('/'), self.words.is_empty()) {
             (true, _) => self.pairs(word),
@@ -54,12 +55,12 @@ impl CompletionState {
         }
     }
 
-    /// All types.
+    /// Completes types.
     pub fn types(&self) -> Vec<String> {
         self.kinds().all().map(|kind| kind.resource.plural().to_owned()).collect()
     }
 
-    /// The kinds of the cluster.
+    /// Returns the cluster's kinds.
     fn kinds(&self) -> KindRegistry {
         custom::kinds_in(&state_path(self.path.as_ref()))
     }
@@ -71,18 +72,18 @@ impl CompletionState {
         self.names(name).into_iter().map(|known| format!("{name}/{known}")).collect()
     }
 
-    /// The names of a type's objects in the namespace that is meant.
+    /// Returns the names of a type's objects in the selected namespace.
     pub fn names(&self, name: &str) -> Vec<String> {
         let Some(kind) = self.kinds().by_name(name) else { return Vec::new() };
         self.keys(kind).into_iter().map(|key| key.name.to_string()).collect()
     }
 
-    /// All namespaces.
+    /// Returns the names of all namespaces.
     pub fn namespaces(&self) -> Vec<String> {
         self.names("namespaces")
     }
 
-    /// The images of pods, and those that are known anyway.
+    /// Returns the images of pods and kloop's built-in images.
     pub fn images(&self) -> Vec<String> {
         let pods = self.open().and_then(|api| {
             let (kind, wanted) = (&kinds::pod::KIND, Default::default());
@@ -98,7 +99,7 @@ impl CompletionState {
         images
     }
 
-    /// The containers of the pod that was named.
+    /// Returns the container names of the named pod.
     pub fn containers(&self) -> Vec<String> {
         let Some(word) = self.words.first() else { return Vec::new() };
         let name = word.rsplit('/').next().unwrap_or(word);
@@ -119,8 +120,8 @@ impl CompletionState {
     }
 
     fn namespace(&self) -> String {
-        let asked = self.namespace.clone().filter(|name| !name.is_empty());
-        asked.unwrap_or_else(|| default_namespace(&state_path(self.path.as_ref())))
+        let requested = self.namespace.clone().filter(|name| !name.is_empty());
+        requested.unwrap_or_else(|| default_namespace(&state_path(self.path.as_ref())))
     }
 
     fn open(&self) -> Option<Api> {
@@ -128,7 +129,7 @@ impl CompletionState {
     }
 }
 
-/// `pods`, `deployments`; after a comma the next one.
+/// Completes `pods` or `deployments`; after a comma, the next type.
 fn types(kinds: &KindRegistry, word: &str) -> Vec<String> {
     let (first, _) = word.rsplit_once(',').map_or(("", word), |(first, last)| (&word[..=first.len()], last));
     let mut names: Vec<&str> = kinds.all().map(|kind| kind.resource.plural()).collect();

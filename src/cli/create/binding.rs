@@ -5,7 +5,7 @@ use crate::cli::set::subject::BindingSubjects;
 use crate::cli::{CliResult, CommandContext, Failure};
 use serde_json::json;
 
-/// Flags of both.
+/// Flags of both generators.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -46,8 +46,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let mut containers: Vec<Value> = Vec::new();
     for image in &args.image {
-        let taken: Vec<String> = containers.iter().filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect();
-        let mut container = json!({"image": image, "name": container_name(image, &taken), "resources": {}});
+        let used_names: Vec<String> =
+            containers.iter().filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect();
+        let mut container = json!({"image": image, "name": container_name(image, &used_names), "resources": {}});
         if !args.command.is_empty() {
             container["command"] = args.command.clone().into();
         }
@@ -68,8 +69,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.generate.create(context, body, Some("deployment"))
 }
 
-/// The last part of an image's name without tag and digest, as a name of its own.
-fn container_name(image: &str, taken: &[String]) -> String {
+/// Returns a container name from an image: its last part without tag and digest, made unique.
+fn container_name(image: &str, used_names: &[String]) -> String {
     let last = image.rsplit('/').next().unwrap_or(image);
     let bare = last.split(['@', ':']).next().unwrap_or(last);
     let sane: String = bare
@@ -77,7 +78,7 @@ fn container_name(image: &str, taken: &[String]) -> String {
         .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
         .collect();
     let sane = sane.trim_matches('-').to_owned();
-    let free = |name: &String| !taken.contains(name);
+    let free = |name: &String| !used_names.contains(name);
     let numbered = (1..).map(|number| format!("{sane}-{number}"));
     std::iter::once(sane.clone()).chain(numbered).find(free).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `kloop create -f`: new objects, from manifests.
+//! `kloop create -f`: creates objects from manifests.
 
 use crate::apiserver::create::create;
 use crate::apiserver::{FieldValidation, Transaction};
@@ -25,7 +25,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     let validation = args.make.validate.parse()?;
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "create")?;
     let options = context.options(validation, dry_run);
-    // Failures are told in the order of the manifests.
+    // Report failures in the order of the manifests.
     let (mut ready, mut refused, mut needs_plane) = (Vec::new(), Vec::new(), None);
     for (place, manifest) in manifests.iter().enumerate() {
         match sent(&args, context, manifest, validation, dry_run) {
@@ -35,15 +35,15 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     }
     if dry_run == DryRun::Client {
         for (place, _, kind, object) in ready {
-            let told = args.make.change.print_change(context, kind, &object, "created", dry_run);
-            refused.extend(told.err().map(|failure| (place, failure)));
+            let result = args.make.change.print_change(context, kind, &object, "created", dry_run);
+            refused.extend(result.err().map(|failure| (place, failure)));
         }
     } else {
         let write = |txn: &mut dyn Transaction, (_, _, kind, object): &(_, _, &'static Kind, _)| {
             create(txn, kind, object, &options)
         };
         let ended = context.write_each(options.dry_run, ready, write, |context, (place, manifest, kind, _), done| {
-            let told = match done {
+            let result = match done {
                 Ok(done) => {
                     context.warn(&done.warnings);
                     needs_plane = needs_plane.or(Some(kind).filter(|kind| control_plane::is_needed_for(kind)));
@@ -51,11 +51,11 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
                 }
                 Err(status) => Err(manifest.refusal("creating", status)),
             };
-            refused.extend(told.err().map(|failure| (place, failure)));
+            refused.extend(result.err().map(|failure| (place, failure)));
         });
         failures.extend(ended.err());
         if let Some(kind) = needs_plane {
-            control_plane::tell_hint_for(kind, dry_run, context)?;
+            control_plane::print_hint_for(kind, dry_run, context)?;
         }
     }
     refused.sort_by_key(|(place, _)| *place);
@@ -72,9 +72,10 @@ fn sent(
     dry_run: DryRun,
 ) -> CliResult<(&'static Kind, Object)> {
     let (kind, key) = targets::locate_for(context, manifest, dry_run)?;
-    let mut object = targets::placed(manifest, kind, &key);
+    let mut object = targets::prepare_object(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;
-    // As kubectl: a version in a manifest means nothing for an object that is new. What is sent to nobody is shown as written.
+    // As in kubectl, a resourceVersion in the manifest of a new object has no effect.
+    // `--dry-run=client` prints it as written.
     if dry_run != DryRun::Client {
         object.unset(&["metadata", "resourceVersion"]);
     }

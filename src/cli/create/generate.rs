@@ -23,7 +23,7 @@ pub struct GeneratorFlags {
 }
 
 impl GeneratorFlags {
-    /// The one name; `verb` is `create configmap`.
+    /// The name argument. `verb` is for the error, for example `create configmap`.
     pub fn name(&self, verb: &str) -> CliResult<&str> {
         match &self.names[..] {
             [name] => Ok(name),
@@ -31,8 +31,8 @@ impl GeneratorFlags {
         }
     }
 
-    /// Creates the object. `what` goes into the message of a refusal, `failed to create WHAT: ...`; without one the refusal is
-    /// told as it is.
+    /// Creates the object. `what` completes the error `failed to create WHAT: ...`; without it, the
+    /// API server's error is returned unchanged.
     pub fn create(&self, context: &mut CommandContext, body: Value, what: Option<&str>) -> CliResult {
         let done = self.making.create(context, body, "created");
         done.map_err(|failure| match (failure, what) {
@@ -44,7 +44,7 @@ impl GeneratorFlags {
     }
 }
 
-/// Flags of every verb that makes an object of flags.
+/// Flags of every verb that builds an object from flags.
 #[derive(clap::Args)]
 pub struct CreateFlags {
     #[command(flatten)]
@@ -52,13 +52,13 @@ pub struct CreateFlags {
 }
 
 impl CreateFlags {
-    /// Creates the object and says `service/web <word>`, or prints it.
+    /// Creates the object and prints `service/web <word>`, or prints the object.
     pub fn create(&self, context: &mut CommandContext, body: Value, word: &str) -> CliResult {
         let dry_run = self.dry_run(context)?;
         let object = self.commit(context, Object(body), dry_run)?;
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
         self.make.change.print_change(context, kind, &object, word, dry_run)?;
-        control_plane::tell_hint_for(kind, dry_run, context)
+        control_plane::print_hint_for(kind, dry_run, context)
     }
 
     /// Parses `--dry-run`.
@@ -66,7 +66,7 @@ impl CreateFlags {
         self.make.change.dry_run(context)
     }
 
-    /// Creates the object and says nothing.
+    /// Creates the object and prints nothing.
     pub fn create_quietly(&self, context: &mut CommandContext, body: Value) -> CliResult<Object> {
         let dry_run = self.dry_run(context)?;
         self.commit(context, Object(body), dry_run)
@@ -74,7 +74,7 @@ impl CreateFlags {
 
     fn commit(&self, context: &mut CommandContext, mut object: Object, dry_run: DryRun) -> CliResult<Object> {
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(object) };
-        // A manifest for later keeps quiet about a namespace that nobody asked for.
+        // With `--dry-run=client`, the manifest has a namespace only if `--namespace` is given.
         if kind.namespaced && (dry_run != DryRun::Client || context.globals.namespace.is_some()) {
             object.set(&["metadata", "namespace"], context.namespace());
         }
@@ -93,7 +93,7 @@ impl CreateFlags {
     }
 }
 
-/// `--overrides`: what the user wants otherwise than the generator made it.
+/// `--overrides`: changes to the generated object.
 #[derive(clap::Args)]
 pub struct Overrides {
     /// An inline JSON override for the generated object.
@@ -105,7 +105,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// The object with them.
+    /// Returns the object with the overrides.
     pub fn apply(&self, body: Value) -> CliResult<Value> {
         let Some(text) = &self.overrides else { return Ok(body) };
         let language = match self.override_type.as_str() {

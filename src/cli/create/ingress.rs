@@ -76,7 +76,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 struct IngressRuleArg {
     host: String,
     path: Value,
-    /// The secret, empty for the controller's own certificate.
+    /// The secret's name; empty for the controller's default certificate.
     tls: Option<String>,
 }
 
@@ -112,7 +112,7 @@ fn backend(text: &str) -> Option<Value> {
     Some(json!({"service": {"name": name, "port": port}}))
 }
 
-/// One rule a host, in order of the first mention.
+/// Groups the rules by host, in order of first mention.
 fn by_host(rules: &[IngressRuleArg]) -> Vec<Value> {
     let mut hosts: Vec<(&str, Vec<Value>)> = Vec::new();
     for rule in rules {

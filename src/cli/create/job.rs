@@ -53,7 +53,7 @@ fn job(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec, "status": {}})
 }
 
-/// The spec of a Job that runs one container.
+/// Returns the spec of a Job that runs one container.
 pub fn job_spec(name: &str, image: &str, command: &[String], restart: &str) -> Value {
     let mut container = json!({"image": image, "name": name, "resources": {}});
     if !command.is_empty() {

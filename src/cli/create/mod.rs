@@ -1,6 +1,8 @@
-//! `kloop create`: new objects, from manifests ([`files`]) or from flags (one generator per file).
+//! `kloop create`: creates objects from manifests ([`files`]) or from flags (one generator per
+//! file).
 //!
-//! Knows: the generators ([`Generator`]) and what they share ([`generate`]). Start reading at [`Generator`].
+//! Knows: the generators ([`Generator`]) and their common part ([`generate`]). Start reading at
+//! [`Generator`].
 
 mod binding;
 mod configmap;

@@ -5,7 +5,7 @@ use crate::cli::{CliResult, CommandContext, Failure, key_changes, targets};
 use crate::kinds::KindRegistry;
 use serde_json::{Map, Value, json};
 
-/// Flags of both.
+/// Flags of both generators.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub struct Args {
     aggregation_rule: Vec<String>,
 }
 
-/// Verbs of resources that Kubernetes knows.
+/// Kubernetes' standard verbs.
 const KNOWN: [&str; 16] = [
     "*",
     "get",
@@ -96,7 +96,7 @@ fn rules(args: &Args, context: &mut CommandContext, kind: &str) -> CliResult<Vec
         let warnings: Vec<String> = odd.map(|verb| format!("'{verb}' is not a standard resource verb")).collect();
         context.warn(&warnings);
     }
-    groups.sort_by(|one, other| one.0.cmp(&other.0));
+    groups.sort_by(|left, right| left.0.cmp(&right.0));
     let mut rules = Vec::new();
     for (group, resources) in groups {
         let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
@@ -109,7 +109,7 @@ fn rules(args: &Args, context: &mut CommandContext, kind: &str) -> CliResult<Vec
     Ok(rules)
 }
 
-/// The group and the resource, with its subresource, that a word names.
+/// Parses `RESOURCE.GROUP/SUBRESOURCE` into the group, and the resource with its subresource.
 fn resource(kinds: &KindRegistry, text: &str) -> CliResult<(String, String)> {
     if text == "*" {
         return Ok(("*".into(), "*".into()));

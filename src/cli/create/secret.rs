@@ -150,7 +150,7 @@ fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliRes
         "" => String::new(),
         email => format!("\"email\":{},", text(email)),
     };
-    // Written by hand for the order of its fields, which is kubectl's.
+    // Written by hand to keep kubectl's order of fields.
     let config = format!(
         "{{\"auths\":{{{}:{{\"username\":{},\"password\":{},{email}\"auth\":{}}}}}}}",
         text(&args.docker_server),

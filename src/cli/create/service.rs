@@ -111,7 +111,7 @@ fn create_service(args: ServiceFlags, context: &mut CommandContext, kind: &str) 
     args.generate.create(context, body, Some(&format!("{kind} service")))
 }
 
-/// `80:8080`, `443`, `80:http`. What follows a second colon is ignored, as kubectl does.
+/// Parses `80:8080`, `443` or `80:http`. Ignores text after a second colon, as kubectl does.
 fn port(text: &str) -> CliResult<Value> {
     let mut parts = text.split(':');
     let port = parts.next().unwrap_or_default();
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn ports_are_read_and_refused_as_kubectl_does() {
         let charset = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
-        let told = |text: &str| match port(text) {
+        let result = |text: &str| match port(text) {
             Ok(port) => port["targetPort"].to_string(),
             Err(failure) => failure.to_string().replace("error: ", ""),
         };
@@ -158,7 +158,7 @@ mod tests {
             ("a:80", "strconv.ParseUint: parsing \"a\": invalid syntax"),
             (":80", "strconv.ParseUint: parsing \"\": invalid syntax"),
         ] {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(result(text), expected, "{text}");
         }
     }
 }

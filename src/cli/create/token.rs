@@ -1,4 +1,4 @@
-//! `kloop create token`: what a service account shows to an API that asks who calls. kloop's asks nobody.
+//! `kloop create token`: always refused. kloop's API does not use tokens of service accounts.
 
 use crate::apiserver::read;
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -29,5 +29,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         Failure::Api { status, .. } => Failure::plain(format!("failed to create token: {status}")),
         failure => failure,
     })?;
-    Err(Failure::plain("failed to create token: kloop issues no tokens, as its API asks nobody for one"))
+    Err(Failure::plain(
+        "failed to create token: kloop issues no tokens, because its API does not use tokens of service accounts",
+    ))
 }

@@ -1,6 +1,8 @@
-//! `kloop debug`: a container more beside those of a pod, a copy of a pod with something changed, or a pod on a node.
+//! `kloop debug`: adds an ephemeral container to a pod, makes a changed copy of a pod, or starts a
+//! pod on a node.
 //!
-//! Start reading at [`run`]; `shape` makes the containers and pods, `profile` gives them what a kind of debugging needs.
+//! Start reading at [`run`]; `shape` builds the containers and pods, `profile` sets what a
+//! debugging profile requires.
 
 mod profile;
 mod shape;
@@ -21,8 +23,8 @@ use serde_json::{Map, Value, json};
 /// Debug cluster resources using interactive debugging containers.
 ///
 /// 'debug' provides automation for common debugging tasks for cluster objects identified by resource and name. Pods will be used
-/// by default if no resource is specified. A container is added to a running pod, or with --copy-to a copy of it is made in which
-/// something is different; of a node it is a pod with the host's files at /host.
+/// by default if no resource is specified. A container is added to a running pod, or to a changed
+/// copy of it with --copy-to. For a node, a pod is started that has the host's files at /host.
 #[derive(clap::Args)]
 #[command(
     override_usage = "(POD | TYPE[[.VERSION].GROUP]/NAME) [ -- COMMAND [args...] ]",
@@ -136,7 +138,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             }
         };
         if args.attach.unwrap_or(args.stdin) && !container.is_empty() {
-            stand_before(&args, pods, &pod, &container, context)?;
+            attach_when_started(&args, pods, &pod, &container, context)?;
         }
     }
     Ok(())
@@ -203,7 +205,7 @@ fn add(args: &Args, pods: &'static Kind, pod: &Object, context: &mut CommandCont
     Ok((reply.into_object(), name))
 }
 
-/// Makes a copy of a pod with a container more, or one changed.
+/// Makes a copy of a pod with one more container, or with a changed one.
 fn copy(args: &Args, pods: &'static Kind, pod: &Object, context: &mut CommandContext) -> CliResult<(Object, String)> {
     let images = key_changes::parse(&args.set_image, "image", false)?.set;
     let (mut copied, name) = shape::copy(args, pod, &images, context)?;
@@ -225,7 +227,7 @@ fn create_debug_pod(pods: &'static Kind, pod: Object, context: &mut CommandConte
     Ok(reply.into_object())
 }
 
-/// `--custom`: what the user wants otherwise than the profile made it.
+/// `--custom`: the user's changes to the container that the profile made.
 fn customize(args: &Args, pods: &Kind, pod: &mut Object, container: &str, list: &str) -> CliResult {
     let Some(path) = &args.custom else { return Ok(()) };
     let unread = |error: String| {
@@ -240,7 +242,7 @@ fn customize(args: &Args, pods: &Kind, pod: &mut Object, container: &str, list: 
     let documents = yaml::documents(&text).map_err(|error| invalid(error.to_string()))?;
     let mut custom: Map<String, Value> = match documents.into_iter().next().map(|document| document.value) {
         Some(Value::Object(custom)) => custom,
-        _ => return Err(invalid("it is no map".into())),
+        _ => return Err(invalid("it is not a map".into())),
     };
     if ["name", "command", "image", "lifecycle", "volumeDevices"].iter().any(|field| custom.contains_key(*field)) {
         let text = "name, command, image, lifecycle and volume devices are not modifiable via custom profile";
@@ -252,9 +254,15 @@ fn customize(args: &Args, pods: &Kind, pod: &mut Object, container: &str, list: 
     Ok(())
 }
 
-/// Attaches to the new container once it runs; of one that has ended already only its words are left.
-fn stand_before(args: &Args, pods: &Kind, pod: &Object, container: &str, context: &mut CommandContext) -> CliResult {
-    let patience = Deadline::with_control_plane(context, None)?;
+/// Attaches to the new container once it runs, or prints its output if it has ended.
+fn attach_when_started(
+    args: &Args,
+    pods: &Kind,
+    pod: &Object,
+    container: &str,
+    context: &mut CommandContext,
+) -> CliResult {
+    let deadline = Deadline::with_control_plane(context, None)?;
     let key = key_of(pods, pod);
     let pod = loop {
         let found = context.read_view(|txn| read::get(txn, &key))?;
@@ -267,7 +275,12 @@ fn stand_before(args: &Args, pods: &Kind, pod: &Object, container: &str, context
         let waits_for = state.and_then(|state| state["waiting"]["message"].as_str()).filter(|_| !args.quiet);
         let warning = waits_for.map(|message| format!("container {container}: {message}"));
         context.warn(warning.as_slice());
-        patience.wait();
+        deadline.wait();
     };
-    attach::meet(&pod, container, SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet }, context)
+    attach::attach_from_start(
+        &pod,
+        container,
+        SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet },
+        context,
+    )
 }

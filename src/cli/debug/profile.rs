@@ -1,11 +1,11 @@
-//! Profiles: what a kind of debugging needs of a container and its pod (KEP-1441).
+//! Debugging profiles (KEP-1441): the settings of the debug container and its pod.
 
 use super::Args;
 use crate::cli::{CliResult, Failure};
 use crate::object::Object;
 use serde_json::{Map, Value, json};
 
-/// The parts of the original that a copy keeps.
+/// The parts of the original pod that a copy keeps.
 #[derive(clap::Args)]
 pub struct CopyOptions {
     /// If true, keep the original pod annotations. (This flag only works when used with '--copy-to')
@@ -31,17 +31,17 @@ pub struct CopyOptions {
 /// Target and method of debugging.
 #[derive(Clone, Copy, PartialEq)]
 pub enum DebugStyle {
-    /// A pod, by one more container in it.
+    /// An ephemeral container in the pod.
     Ephemeral,
-    /// A pod, by a copy.
+    /// A copy of the pod.
     Copy,
-    /// A node.
+    /// A pod on the node.
     Node,
 }
 
 const PROFILES: [&str; 6] = ["legacy", "general", "baseline", "restricted", "netadmin", "sysadmin"];
 
-/// Refuses a profile that nobody knows.
+/// Refuses an unknown profile.
 pub fn check(profile: &str) -> CliResult {
     match PROFILES.contains(&profile) {
         true => Ok(()),
@@ -49,7 +49,7 @@ pub fn check(profile: &str) -> CliResult {
     }
 }
 
-/// Gives a container, and its pod, what the profile says.
+/// Applies a profile to a container and its pod.
 pub fn apply(args: &Args, pod: &mut Object, container: &str, style: DebugStyle) {
     let profile = args.profile.as_str();
     if style == DebugStyle::Copy {
@@ -108,7 +108,8 @@ fn add_capabilities(fields: &mut Map<String, Value>, names: &[&str]) {
     context["capabilities"]["add"] = all.into();
 }
 
-/// Takes away what a copy is not to have: by its labels it would belong to somebody, by its probes it would be ended.
+/// Removes labels, so that no controller adopts the copy, and probes, so that the kubelet does not
+/// restart its containers, unless flags keep them.
 fn trim(keep: &CopyOptions, pod: &mut Object, only_labels: bool) {
     if !keep.keep_labels {
         pod.unset(&["metadata", "labels"]);
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn profiles_give_what_a_kind_of_debugging_needs() {
+    fn profiles_set_the_security_context() {
         let table = [
             ("legacy", json!(null)),
             ("general", json!({"capabilities": {"add": ["SYS_PTRACE"]}})),
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_loses_what_would_make_it_somebodys() {
+    fn copy_loses_labels_and_probes() {
         let pod = json!({
             "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
             "spec": {"initContainers": [{"name": "i"}], "containers": [{"name": "c", "livenessProbe": {}, "startupProbe": {}}]},

@@ -1,4 +1,4 @@
-//! The containers and pods that debugging adds, before a profile is applied to them.
+//! Builds the containers and pods for debugging, before a profile is applied to them.
 
 use super::Args;
 use crate::apiserver::api::random;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Values of `--image-pull-policy`.
 pub const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 
-/// Adds an ephemeral container; its name.
+/// Adds an ephemeral container and returns its name.
 pub fn add_ephemeral(args: &Args, pod: &mut Object, context: &mut CommandContext) -> CliResult<String> {
     let name = name(args, pod, context)?;
     let mut container = json!({"name": name, "terminationMessagePolicy": "File"});
@@ -24,7 +24,7 @@ pub fn add_ephemeral(args: &Args, pod: &mut Object, context: &mut CommandContext
     Ok(name)
 }
 
-/// A pod on a node, and its container's name.
+/// Returns a pod for a node, and its container's name.
 pub fn for_node(args: &Args, node: &str, context: &mut CommandContext) -> CliResult<(Object, String)> {
     let container = args.container.clone().unwrap_or_else(|| "debugger".into());
     let pod = names::generate(&format!("node-debugger-{node}-"), random());
@@ -48,7 +48,8 @@ pub fn for_node(args: &Args, node: &str, context: &mut CommandContext) -> CliRes
     Ok((pod, container))
 }
 
-/// A copy of a pod with a container more, or one changed; its name, empty when only images are.
+/// Returns a copy of a pod, and the name of its added or changed container; the name is empty if
+/// only images change.
 pub fn copy(
     args: &Args,
     pod: &Object,
@@ -125,16 +126,16 @@ fn fill(args: &Args, container: &mut Value) -> CliResult {
     Ok(())
 }
 
-/// The name that is asked for, or a new one.
+/// Returns the container name of `--container`, or generates one.
 fn name(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult<String> {
     if let Some(name) = &args.container {
         return Ok(name.clone());
     }
     let lists = ["containers", "initContainers", "ephemeralContainers"];
-    let taken =
+    let is_used =
         |name: &String| lists.iter().any(|list| pod.items(&["spec", list]).iter().any(|one| one["name"] == **name));
     let mut name = names::generate("debugger-", random());
-    while taken(&name) {
+    while is_used(&name) {
         name = names::generate("debugger-", random());
     }
     if !args.quiet {

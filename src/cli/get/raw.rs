@@ -1,11 +1,11 @@
-//! `kloop get --raw`: the answer of the REST API to a path, without any server.
+//! `kloop get --raw`: answers a request to the REST API without a server.
 
 use super::Args;
 use crate::cli::deadline::Deadline;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::serve::{self, ActiveWatch, AnswerBody, ApiRequest};
 
-/// Asks, and prints what comes back as it is.
+/// Handles the request, and prints the answer unchanged.
 pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
     if !args.which.is_empty() || !args.which.files.is_empty() {
         return Err(Failure::plain("arguments may not be passed when --raw is specified"));
@@ -36,8 +36,10 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
         AnswerBody::Log(logs) => {
             logs.into_iter().try_for_each(|piece| context.print(&String::from_utf8_lossy(&piece?)))
         }
-        AnswerBody::Proxied(target) => Err(Failure::plain(format!("--raw opens no connection: ask {}", target.place))),
-        // Only a request over a connection asks for them.
+        AnswerBody::Proxied(target) => {
+            Err(Failure::plain(format!("--raw does not proxy requests: send the request to {}", target.place)))
+        }
+        // Only requests over a connection have such an answer.
         AnswerBody::Streams(_) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `kloop get -w`: first what there is, then every change as a row.
+//! `kloop get -w`: prints the existing objects, then every change as a row.
 
 use super::{Args, OutputFormat};
 use crate::apiserver::read;
@@ -25,16 +25,16 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
             _ => return Err(Failure::plain("you may only specify a single resource type")),
         },
     };
-    let mut wanted = targets::list_selection(&args.which.select, kind)?;
+    let mut selection = targets::list_selection(&args.which.select, kind)?;
     if let Some(name) = &name {
-        wanted.fields = FieldSelector::parse(&format!("metadata.name={name}")).ok();
+        selection.fields = FieldSelector::parse(&format!("metadata.name={name}")).ok();
     }
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| kind.namespaced && !args.all_namespaces);
     let mut show = WatchPrinter::new(args, format, kind);
     let mut revision = context.api()?.read(|snapshot| snapshot.revision())?;
     if !args.watch_only {
-        let objects = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
+        let objects = context.read_view(|txn| read::list(txn, kind, namespace, &selection))?;
         if objects.is_empty() && name.is_some() {
             return Err(crate::object::Status::not_found(kind.resource, name.as_deref().unwrap_or_default()).into());
         }
@@ -43,7 +43,7 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
     }
     let timeout = context.globals.request_timeout()?;
     let patience = Deadline::new(context, timeout)?;
-    let watched = WatchSelection { kind, namespace, wanted: &wanted };
+    let watched = WatchSelection { kind, namespace, wanted: &selection };
     loop {
         let (events, last) = {
             let snapshot = context.api()?.store().read().map_err(|error| Failure::plain(error.to_string()))?;
@@ -59,7 +59,7 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
     }
 }
 
-/// Prints rows or objects as they come.
+/// Prints the watched objects as rows or in another format.
 struct WatchPrinter {
     kind: &'static Kind,
     tables: table::TablePrinter,
@@ -83,12 +83,12 @@ impl WatchPrinter {
         match &mut self.objects {
             Some(printer) => {
                 for object in objects {
-                    let one = if self.events {
+                    let text_of_object = if self.events {
                         printer.event(event.word(), &object.0)?
                     } else {
                         printer.object(&object.0)?
                     };
-                    text.push_str(&one);
+                    text.push_str(&text_of_object);
                 }
             }
             None if objects.is_empty() => {}

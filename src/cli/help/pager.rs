@@ -3,22 +3,24 @@
 use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
 
-/// The pager that is used when `$PAGER` names none: it ends at once when the text fits the screen, and leaves it there.
+/// The pager without `$PAGER`: it exits immediately if the text fits on the screen, and leaves the
+/// text there.
 const DEFAULT: &str = "less -FRX";
 
-/// Shows `text` in a pager. Returns false when it was not shown: standard output is no terminal, or no pager runs.
+/// Shows `text` in a pager. Returns false if standard output is no terminal, or no pager can run.
 pub fn show(text: &str) -> bool {
     if !std::io::stdout().is_terminal() {
         return false;
     }
-    let asked = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
-    run(asked.as_deref().unwrap_or(DEFAULT), text)
+    let requested = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
+    run(requested.as_deref().unwrap_or(DEFAULT), text)
 }
 
-/// Runs a pager's command line in a shell and feeds it. Exit codes above 125 mean that the shell found no such program.
+/// Runs a pager's command line in a shell, with `text` as input. The shell's exit codes above 125
+/// mean that it found no such program.
 fn run(pager: &str, text: &str) -> bool {
     let Ok(mut child) = Command::new("sh").args(["-c", pager]).stdin(Stdio::piped()).spawn() else { return false };
-    // A reader who quits before the end closes the pipe, which is no failure.
+    // A user who quits early closes the pipe, which is no failure.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
     child.wait().is_ok_and(|status| status.code().is_some_and(|code| code < 126))
 }

@@ -8,7 +8,6 @@ use strsim::jaro_winkler;
 pub struct Topic {
     /// The word that asks for it, which is the name of its file.
     pub name: &'static str,
-    /// The page, in Markdown.
     pub text: &'static str,
 }
 
@@ -42,7 +41,7 @@ pub static ALL: &[Topic] = &topics! {
 };
 
 impl Topic {
-    /// The topic of this name.
+    /// Returns the topic with this name.
     pub fn find(name: &str) -> Option<&'static Topic> {
         ALL.iter().find(|topic| topic.name == name)
     }
@@ -54,7 +53,7 @@ impl Topic {
     }
 }
 
-/// The words that resemble one that nothing is called, best first, at most three.
+/// Returns at most three known words that resemble an unknown one, most similar first.
 pub fn similar<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<(f64, &str)> = known.map(|name| (jaro_winkler(word, name), name)).collect();
     found.retain(|(likeness, name)| *likeness > 0.85 || (word.len() > 2 && name.starts_with(word)));

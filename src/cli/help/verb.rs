@@ -1,4 +1,4 @@
-//! `kloop help`: the page of a command or of a topic.
+//! `kloop help`: prints the page of a command or of a topic.
 
 use super::topics::{ALL, Topic, similar};
 use super::{VerbGroups, page, pager, subcommands};
@@ -24,7 +24,7 @@ pub struct Args {
     words: Vec<String>,
 }
 
-/// Runs the verb; `groups` are the headings of the first page.
+/// Runs the verb; `groups` are the headings of the main page.
 pub fn run(args: Args, groups: VerbGroups, context: &mut CommandContext) -> CliResult {
     let mut grammar = grammar::command();
     grammar.build();
@@ -44,7 +44,7 @@ pub fn run(args: Args, groups: VerbGroups, context: &mut CommandContext) -> CliR
     context.print(&page(&path, verb, groups))
 }
 
-/// The error about a word that names neither a command nor a topic, with the names that resemble it.
+/// The error for a word that names neither a command nor a topic, with similar names.
 fn unknown(words: &[String], word: &str, verb: &Command, is_first: bool) -> Failure {
     let topics = ALL.iter().map(|topic| topic.name).filter(|_| is_first);
     let near = similar(word, subcommands(verb).map(Command::get_name).chain(topics));

@@ -1,4 +1,5 @@
-//! `kloop image list`: Image objects, recipes of common images, and whether their programs are on this machine.
+//! `kloop image list`: lists Image objects and recipes of common images, and whether their programs
+//! are installed.
 
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::PrintFlags;
@@ -12,15 +13,15 @@ use crate::runtime::image::{Environment, programs};
 use crate::show::print::{ObjectPrinter, OutputFormat};
 use crate::show::table::{self, Table};
 
-/// The label of recipes, which are compiled in.
+/// The label of built-in recipes.
 const LABEL: &str = "kloop.dev/built-in";
-/// The column before which the program is shown.
+/// Index of the column that PROGRAM precedes.
 const ENTRYPOINT: usize = 2;
 
 /// List Image objects and the recipes of common images.
 ///
-/// Recipes come last and have no age. Image objects take precedence over them. PROGRAM is where the image's program was found on the PATH
-/// of this command, or the Debian package to install.
+/// Recipes come last and have no age. Image objects take precedence over them. PROGRAM is the path
+/// of the image's program on the PATH of this command, or the Debian package to install.
 #[derive(clap::Args)]
 #[command(
     override_usage = "",
@@ -63,7 +64,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
-/// The file that the program of an image is.
+/// Returns the path of an image's program.
 fn program(image: &Object, path: &str) -> String {
     let Ok(image) = typed::view::<Image>(image) else { return "<unknown>".into() };
     let spec = image.spec;
@@ -81,7 +82,7 @@ fn program(image: &Object, path: &str) -> String {
     }
 }
 
-/// A recipe as the object that would say the same.
+/// Returns a recipe as an Image object.
 fn object(recipe: &Recipe) -> Object {
     let mut object = recipe.object.clone();
     object.set(&["metadata", "labels", LABEL], "true");

@@ -1,6 +1,6 @@
-//! Verbs about images: what is known of them, what one is on this machine, and how to say it.
+//! Verbs about images: list them, show how an image is resolved, and set its program.
 //!
-//! Knows: how Image objects and built-in images are found. Start reading at [`resolve`](mod@resolve).
+//! Knows: Image objects and built-in images. Start reading at [`resolve`](mod@resolve).
 
 mod list;
 mod resolve;
@@ -9,7 +9,7 @@ mod set;
 use super::{CliResult, CommandContext};
 use clap::Subcommand;
 
-/// Manage which programs the images of containers are on this machine.
+/// Manage which programs container images stand for on this machine.
 ///
 /// Nothing is pulled. An image is looked for in this order: the Image object with the most specific pattern that fits it; the
 /// recipe of a common image such as postgres, nginx or busybox; a path such as ./server or /usr/bin/server; and the program on PATH

@@ -1,4 +1,5 @@
-//! `kloop image resolve`: what an image is on this machine, by which rule, and what else was tried.
+//! `kloop image resolve`: shows the program of an image, the rule that found it, and the other
+//! rules that were tried.
 
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -8,7 +9,8 @@ use crate::kubelet::image;
 use crate::runtime::image::{Environment, ImageQuery, find, programs};
 use crate::show::describe::render;
 
-/// Show which program an image is on this machine, by which rule, and what else was tried.
+/// Show the program of an image on this machine, the rule that found it, and the other rules that
+/// were tried.
 ///
 /// Programs are searched on the PATH of this command; for pods, on that of kloop reconcile. Relative paths are relative to the
 /// current folder, as they are to the folder of a manifest.
@@ -38,21 +40,21 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     {
         return Err(Failure::plain(format!("couldn't parse image name {:?}: {why}", args.image)));
     }
-    context.may_be_new();
+    context.allow_new_cluster();
     let objects = context.read_view(|txn| read::list(txn, &KIND, None, &ListSelection::default()))?;
     let object = image::best_match(objects.iter(), &args.image);
     let environment = Environment::of_this_process();
     let path = programs::search_path(object.as_ref().map(|image| image.path()).unwrap_or_default(), environment.path());
-    let brought = object.as_ref().map(|image| image.start(&image.env().collect::<Vec<_>>()));
+    let image_start = object.as_ref().map(|image| image.start(&image.env().collect::<Vec<_>>()));
     let here = std::env::current_dir().ok();
-    let asked = ImageQuery {
+    let query = ImageQuery {
         image: &args.image,
-        object: brought.as_ref(),
+        object: image_start.as_ref(),
         manifest_dir: here.as_deref().and_then(|folder| folder.to_str()),
         path: &path,
         args: &args.args,
     };
-    let (found, mut tried) = find(&asked);
+    let (found, mut tried) = find(&query);
     let mut out = Describe::new();
     out.field(0, "Image", &args.image);
     let failed = if found.is_none() { tried.pop() } else { None };
@@ -66,7 +68,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             if let Some(folder) = &found.folder {
                 out.field(0, "Working Dir", folder);
             }
-            if let Some(build) = brought.as_ref().and_then(|image| image.build.as_ref()) {
+            if let Some(build) = image_start.as_ref().and_then(|image| image.build.as_ref()) {
                 out.heading(0, "Build");
                 out.field(1, "Command", view_words(&build.command.iter().map(String::as_str).collect::<Vec<_>>()));
                 out.field(1, "Working Dir", build.folder.as_deref().unwrap_or("<none>"));

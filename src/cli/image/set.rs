@@ -1,4 +1,4 @@
-//! `kloop image set`: an Image object made of flags, or changed by them.
+//! `kloop image set`: creates or changes an Image object.
 
 use crate::apiserver::create::create;
 use crate::cli::change::change;
@@ -12,10 +12,10 @@ use crate::object::{Key, Object};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Set which program an image is on this machine.
+/// Set which program an image stands for on this machine.
 ///
-/// Writes the Image object of that name, or changes what the flags name when it is there already. An empty value removes a field.
-/// Words are split as a shell splits them.
+/// Creates the Image object with that name, or changes the fields that the flags name. An empty
+/// value removes a field. Values are split into words like in a shell.
 #[derive(clap::Args)]
 #[command(
     override_usage = "PATTERN [--from=RECIPE] [--entrypoint=WORDS] [--command=WORDS] [--env=KEY=VALUE] [--user=USER]",
@@ -39,22 +39,24 @@ pub struct Args {
     /// PATTERN: an image, with * for any text.
     #[arg(value_name = "PATTERN")]
     pattern: String,
-    /// Name of the object. The default is the last part of the pattern, with preceding parts where that name is taken.
+    /// Name of the object. The default is the last part of the pattern, with preceding parts if
+    /// that name is taken.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Begin with this recipe: its name, or an image that it is about. Other flags change what it says.
+    /// Start with this recipe: its name, or an image that it applies to. Other flags override its
+    /// fields.
     #[arg(long, value_name = "RECIPE")]
     from: Option<String>,
     /// The program and its first arguments.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     entrypoint: Option<String>,
-    /// The arguments of a container that has none.
+    /// The arguments for a container without any.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     command: Option<String>,
     /// A variable, KEY=VALUE; may be given several times. Other variables stay as they are.
     #[arg(short, long, value_name = "KEY=VALUE")]
     env: Vec<String>,
-    /// The folder to start in.
+    /// The working directory.
     #[arg(long, value_name = "FOLDER")]
     working_dir: Option<String>,
     /// The user that containers run as, when kloop runs as root.
@@ -66,7 +68,8 @@ pub struct Args {
     /// host for containers that read and change the machine's files, or private.
     #[arg(long, value_name = "WHICH")]
     filesystem: Option<String>,
-    /// The command that is run once before the first start; a line with operators of a shell is given to sh -c.
+    /// The command to run once before the first start; a line with shell operators is passed to sh
+    /// -c.
     #[arg(long, value_name = "WORDS")]
     build: Option<String>,
     /// Files whose change restarts the containers; may be given several times.
@@ -78,19 +81,19 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    context.may_be_new();
+    context.allow_new_cluster();
     let dry_run = args.change.dry_run(context)?;
     if let Err(why) = pattern::parse(&args.pattern) {
         return Err(Failure::plain(format!("invalid pattern {:?}: {why}", args.pattern)));
     }
     let fields = args.fields()?;
     if fields.is_empty() {
-        let why = "say what the image is: at least one of --from, --entrypoint, --command, --env, --working-dir, --user, --port, \
+        let why = "nothing to set: give at least one of --from, --entrypoint, --command, --env, --working-dir, --user, --port, \
                    --filesystem, --build and --watch is required";
         return Err(Failure::Usage("image set".into(), why.into()));
     }
-    let (name, known) = args.place(context)?;
-    if let Some(object) = known {
+    let (name, existing) = args.place(context)?;
+    if let Some(object) = existing {
         let target = Target { kind: &KIND, object };
         let reply = change(context, &target, dry_run, |object| {
             args.fill(object, &fields);
@@ -111,24 +114,26 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 impl Args {
-    /// The object's name, and the object when it is there. One that was named for another pattern is left alone.
+    /// Returns the object's name, and the object if it exists. Skips names that belong to another
+    /// pattern, unless --name is given.
     fn place(&self, context: &mut CommandContext) -> CliResult<(String, Option<Object>)> {
         let names = self.name.clone().map_or_else(|| names_of(&self.pattern), |name| vec![name]);
         for name in names {
             let key = Key::new(KIND.resource, "", &name);
-            let known = context.read_view(|txn| Ok(crate::apiserver::read::get(txn, &key).ok()))?;
+            let existing = context.read_view(|txn| Ok(crate::apiserver::read::get(txn, &key).ok()))?;
             let is_free = |object: &Object| object.items(&["spec", "patterns"]).contains(&json!(self.pattern));
-            if self.name.is_some() || known.as_ref().is_none_or(is_free) {
-                return Ok((name, known));
+            if self.name.is_some() || existing.as_ref().is_none_or(is_free) {
+                return Ok((name, existing));
             }
         }
         Err(Failure::plain(format!(
-            "the names for {:?} belong to other Image objects: give one with --name",
+            "every name for {:?} is taken by another Image object: choose a name with --name",
             self.pattern
         )))
     }
 
-    /// Returns the fields that the flags set; null removes one. `env` by name is added to the variables that there are.
+    /// Returns the fields that the flags set; null removes a field. The variables in `env` are
+    /// merged by name.
     fn fields(&self) -> CliResult<Vec<(&'static str, Value)>> {
         let mut fields = self.recipe_fields()?;
         let mut words = |field: &'static str, flag: &str, text: &Option<String>| -> CliResult {
@@ -169,12 +174,12 @@ impl Args {
         Ok(fields)
     }
 
-    /// The fields of the recipe that it begins with.
+    /// The fields of the recipe of `--from`.
     fn recipe_fields(&self) -> CliResult<Vec<(&'static str, Value)>> {
         let Some(name) = &self.from else { return Ok(Vec::new()) };
         let recipe = recipe::named(name).ok_or_else(|| {
             let names: Vec<&str> = recipe::builtin_recipes().iter().map(|recipe| recipe.name).collect();
-            Failure::plain(format!("there is no recipe {name:?}; those that there are: {}", names.join(", ")))
+            Failure::plain(format!("there is no recipe {name:?}; the recipes are: {}", names.join(", ")))
         })?;
         let spec = recipe.object.0["spec"].as_object().into_iter().flatten();
         let fields =
@@ -184,7 +189,7 @@ impl Args {
 
     fn fill(&self, object: &mut Object, fields: &[(&str, Value)]) {
         let patterns = object.items(&["spec", "patterns"]).to_vec();
-        if !patterns.iter().any(|known| known == &self.pattern) {
+        if !patterns.iter().any(|existing| existing == &self.pattern) {
             object.set(&["spec", "patterns"], [patterns, vec![json!(self.pattern)]].concat());
         }
         for (field, value) in fields {
@@ -204,7 +209,8 @@ impl Args {
 }
 
 impl Args {
-    /// Whether an argument of the program is a file of this folder, which it then has to start in.
+    /// Whether an argument of the program is a file in this folder, so that the program has to
+    /// start in it.
     fn names_files(&self, here: &Path) -> bool {
         let lines = [self.entrypoint.as_deref(), self.command.as_deref()];
         let words = lines.into_iter().flatten().flat_map(|line| split(line).unwrap_or_default());
@@ -214,20 +220,20 @@ impl Args {
     }
 }
 
-/// Sets variables by name, and leaves the others as they are.
+/// Sets variables by name, and leaves the others unchanged.
 fn set_variables(object: &mut Object, variables: &Map<String, Value>) {
     let mut env = object.items(&["spec", "env"]).to_vec();
     for (name, value) in variables {
         let new = json!({"name": name, "value": value});
-        match env.iter_mut().find(|known| known["name"] == **name) {
-            Some(known) => *known = new,
+        match env.iter_mut().find(|existing| existing["name"] == **name) {
+            Some(existing) => *existing = new,
             None => env.push(new),
         }
     }
     object.set(&["spec", "env"], env);
 }
 
-/// `team/my_api:dev` is named `my-api-dev`, or `team-my-api-dev` where that is taken.
+/// Returns candidate names: for `team/my_api:dev`, `my-api-dev` and then `team-my-api-dev`.
 fn names_of(pattern: &str) -> Vec<String> {
     let text = pattern.split('@').next().unwrap_or(pattern).to_ascii_lowercase();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.';
@@ -242,7 +248,7 @@ fn names_of(pattern: &str) -> Vec<String> {
     if names.is_empty() { vec!["any".to_owned()] } else { names }
 }
 
-/// Whether a line means something to a shell that words alone do not.
+/// Whether a line contains shell syntax other than plain words.
 fn needs_shell(text: &str) -> bool {
     let mut quote = None;
     text.chars().any(|letter| {
@@ -256,7 +262,7 @@ fn needs_shell(text: &str) -> bool {
     })
 }
 
-/// Words as a shell splits them: blanks between, quotes around, a backslash before what is meant as it is.
+/// Splits words like a shell: at blanks, with quotes and backslashes.
 fn split(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut letters = text.chars();

@@ -32,7 +32,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let mark = MarkKind { noun: "annotation", field: "annotations", parse, taken, done: |_, _| "annotated" };
+    let mark = MarkKind { noun: "annotation", field: "annotations", parse, conflict_error, done: |_, _| "annotated" };
     super::run(&args.flags, context, &mark)
 }
 
@@ -49,8 +49,8 @@ fn parse(words: &[String]) -> CliResult<KeyChanges> {
     )))
 }
 
-fn taken(taken: &[(&str, &str)]) -> String {
+fn conflict_error(conflicts: &[(&str, &str)]) -> String {
     let texts: Vec<String> =
-        taken.iter().map(|(key, value)| format!("'{key}' already has a value ({value})")).collect();
+        conflicts.iter().map(|(key, value)| format!("'{key}' already has a value ({value})")).collect();
     format!("--overwrite is false but found the following declared annotation(s): {}", texts.join("; "))
 }

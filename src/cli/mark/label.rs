@@ -39,7 +39,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let mark = MarkKind { noun: "label", field: "labels", parse, taken, done };
+    let mark = MarkKind { noun: "label", field: "labels", parse, conflict_error, done };
     super::run(&args.flags, context, &mark)
 }
 
@@ -61,8 +61,8 @@ fn parse(words: &[String]) -> CliResult<KeyChanges> {
     Ok(parsed)
 }
 
-fn taken(taken: &[(&str, &str)]) -> String {
-    let texts: Vec<String> = taken
+fn conflict_error(conflicts: &[(&str, &str)]) -> String {
+    let texts: Vec<String> = conflicts
         .iter()
         .map(|(key, value)| format!("'{key}' already has a value ({value}), and --overwrite is false"))
         .collect();

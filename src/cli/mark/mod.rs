@@ -1,6 +1,7 @@
-//! Labels and annotations: what `kloop label` and `kloop annotate` share.
+//! Common parts of `kloop label` and `kloop annotate`.
 //!
-//! Knows: their flags, and the way from words to changed objects ([`run`]). What differs is a [`MarkKind`].
+//! Knows: their flags, and how arguments change objects ([`run`]). [`MarkKind`] contains the
+//! differences.
 
 pub mod annotate;
 pub mod label;
@@ -46,13 +47,13 @@ struct MarkFlags {
 struct MarkKind {
     /// `label`.
     noun: &'static str,
-    /// Their map in the metadata.
+    /// The field of `metadata`.
     field: &'static str,
-    /// Reads the pairs.
+    /// Parses the pairs.
     parse: fn(&[String]) -> CliResult<KeyChanges>,
-    /// Says what is wrong with keys that have other values already; nothing when none has.
-    taken: fn(&[(&str, &str)]) -> String,
-    /// Returns the result's text, from the pairs and whether the object changed.
+    /// Returns the error for keys that already have other values.
+    conflict_error: fn(&[(&str, &str)]) -> String,
+    /// Returns the printed word, from the pairs and whether the object changed.
     done: fn(&KeyChanges, bool) -> &'static str,
 }
 
@@ -108,7 +109,7 @@ fn mark_object(
     let mut missing = Vec::new();
     let reply = change(context, target, dry_run_here, |object| {
         if !flags.overwrite {
-            refuse_taken(object, mark, pairs)?;
+            refuse_conflicts(object, mark, pairs)?;
         }
         missing = edit(object, mark.field, pairs);
         if let Some(version) = &flags.resource_version {
@@ -125,17 +126,17 @@ fn mark_object(
     flags.change.print_change(context, target.kind, &reply.object, word, dry_run)
 }
 
-fn refuse_taken(object: &Object, mark: &MarkKind, pairs: &KeyChanges) -> CliResult {
+fn refuse_conflicts(object: &Object, mark: &MarkKind, pairs: &KeyChanges) -> CliResult {
     let other = |(key, value): &(String, String)| {
         let now = object.text(&["metadata", mark.field, key])?;
         (now != value).then(|| (key.clone(), now.to_owned()))
     };
-    let taken: Vec<(String, String)> = pairs.set.iter().filter_map(other).collect();
-    let taken: Vec<(&str, &str)> = taken.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    if taken.is_empty() { Ok(()) } else { Err(Failure::plain((mark.taken)(&taken))) }
+    let conflicts: Vec<(String, String)> = pairs.set.iter().filter_map(other).collect();
+    let conflicts: Vec<(&str, &str)> = conflicts.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    if conflicts.is_empty() { Ok(()) } else { Err(Failure::plain((mark.conflict_error)(&conflicts))) }
 }
 
-/// Sets and removes; gives the keys that were to be removed and are not there.
+/// Sets and removes keys. Returns the keys to remove that do not exist.
 fn edit(object: &mut Object, field: &str, pairs: &KeyChanges) -> Vec<String> {
     for (key, value) in &pairs.set {
         object.set(&["metadata", field, key], value.as_str());

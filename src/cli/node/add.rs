@@ -1,4 +1,4 @@
-//! `kloop node add`: one more node, beside the one that this machine is.
+//! `kloop node add`: adds a node beside the one for this machine.
 
 use super::taint;
 use crate::apiserver::WriteOptions;
@@ -14,8 +14,9 @@ use serde_json::Value;
 
 /// Add a node that runs its pods on this machine, or simulates them.
 ///
-/// The scheduler uses the given capacity, which may be more than this machine has; the default is the machine's. A simulated node
-/// starts no processes: its pods are Running immediately, or as their annotations kloop.dev/simulate-exit, -ready and -crash say.
+/// The scheduler uses the given capacity, which may exceed this machine's; the default is the
+/// machine's. A simulated node starts no processes: its pods are Running immediately, or behave as
+/// their annotations kloop.dev/simulate-exit, -ready and -crash say.
 #[derive(clap::Args)]
 #[command(
     override_usage = "NODE [--cpu=4] [--memory=8Gi] [--simulated]",
@@ -63,7 +64,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         capacity.memory = amount("memory", memory)?.value();
     }
     capacity.pods = u32::try_from(args.pods).map_err(|_| {
-        Failure::plain(format!("invalid argument \"{}\" for \"--pods\" flag: it counts pods", args.pods))
+        Failure::plain(format!("invalid argument \"{}\" for \"--pods\" flag: it must be a number of pods", args.pods))
     })?;
     let runtime = if args.simulated { SIMULATED } else { LOCAL };
     let mut node = additional(&capacity, runtime, context.now());
@@ -75,7 +76,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         node.set(&["spec", "taints"], taints);
     }
     let kind = &kinds::node::KIND;
-    // As nodes that join do: nobody has written them by hand.
+    // As for nodes that register themselves, no field manager is recorded.
     let options = WriteOptions { dry_run: dry_run == DryRun::Server, ..WriteOptions::default() };
     let reply = context.api()?.write(options.dry_run, |txn| create(txn, kind, &node, &options))?;
     args.change.print_change(context, kind, &reply.object, "added", dry_run)

@@ -1,10 +1,10 @@
-//! `kloop cordon` and `uncordon`: whether a node takes new pods.
+//! `kloop cordon` and `uncordon`: set whether a node accepts new pods.
 
 use super::{cordon_one, find};
 use crate::cli::flags::WriteFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 
-/// Flags of both.
+/// Flags of both verbs.
 #[derive(clap::Args)]
 pub struct Args {
     /// NODE.
@@ -17,7 +17,7 @@ pub struct Args {
     write: WriteFlags,
 }
 
-/// Runs the verb: cordons, or uncordons.
+/// Cordons or uncordons the nodes.
 pub fn run(args: Args, context: &mut CommandContext, cordon: bool) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
     let verb = if cordon { "cordon" } else { "uncordon" };

@@ -1,4 +1,4 @@
-//! `kloop drain`: cordons nodes and moves their pods away, as far as disruption budgets allow.
+//! `kloop drain`: cordons nodes and evicts their pods within the limits of disruption budgets.
 
 use super::{cordon_one, find};
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -70,10 +70,10 @@ pub struct Args {
     chunk_size: i64,
 }
 
-/// Message after the timeout.
+/// Error after the timeout.
 const REACHED: &str = "global timeout reached";
 
-/// The pause before a refused eviction is tried again.
+/// The wait before a refused eviction is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Runs the verb.
@@ -93,7 +93,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             context.print_line(&format!("node/{name} drained{}", dry_run.suffix()))?;
             continue;
         }
-        let why = together(&errors);
+        let why = join_errors(&errors);
         context
             .print_notice(&format!("error: unable to drain node {name:?} due to error: {why}, continuing command..."));
         failed.push((name, errors));
@@ -105,26 +105,26 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     for (name, _) in &failed {
         context.print_notice(&format!(" {name}"));
     }
-    // For one node, each cause is a line; for several, each node is.
+    // For a single node, each error is a line; for several nodes, each node is.
     match &failed[..] {
         [(_, errors)] if args.disable_eviction && errors[0].starts_with(REACHED) => {
             context.print_notice(&format!("error: {}", errors[0]));
         }
         [(_, errors)] => errors.iter().for_each(|error| context.print_notice(error)),
-        several => several.iter().for_each(|(_, errors)| context.print_notice(&together(errors))),
+        several => several.iter().for_each(|(_, errors)| context.print_notice(&join_errors(errors))),
     }
     Err(Failure::Code(1))
 }
 
-/// Several errors as one text, in the form of Kubernetes' aggregates.
-fn together(errors: &[String]) -> String {
+/// Joins errors into one text like Kubernetes' aggregates.
+fn join_errors(errors: &[String]) -> String {
     match errors {
-        [one] => one.clone(),
+        [error] => error.clone(),
         several => format!("[{}]", several.join(", ")),
     }
 }
 
-/// Moves the pods of one node away; the errors that stand against it.
+/// Evicts the pods of one node. Returns the errors.
 fn drain(
     args: &Args,
     context: &mut CommandContext,
@@ -132,35 +132,35 @@ fn drain(
     timeout: Option<Duration>,
     dry_run: DryRun,
 ) -> CliResult<Vec<String>> {
-    let chosen = chosen(args, context, node)?;
-    if !chosen.errors.is_empty() {
-        return Ok(chosen.errors);
+    let selection = select_pods(args, context, node)?;
+    if !selection.errors.is_empty() {
+        return Ok(selection.errors);
     }
-    if !chosen.warnings.is_empty() {
-        context.warn(&[chosen.warnings.join("; ")]);
+    if !selection.warnings.is_empty() {
+        context.warn(&[selection.warnings.join("; ")]);
     }
-    let errors = remove(args, context, chosen.pods, timeout, dry_run)?;
+    let errors = remove(args, context, selection.pods, timeout, dry_run)?;
     if !errors.is_empty() {
-        tell_pending(args, context, node, &together(&errors))?;
+        print_pending(args, context, node, &join_errors(&errors))?;
     }
     Ok(errors)
 }
 
 /// Prints the pods that remain on a node that could not be drained.
-fn tell_pending(args: &Args, context: &mut CommandContext, node: &str, error: &str) -> CliResult {
-    let left = chosen(args, context, node)?;
-    if !left.pods.is_empty() {
+fn print_pending(args: &Args, context: &mut CommandContext, node: &str, error: &str) -> CliResult {
+    let remaining = select_pods(args, context, node)?;
+    if !remaining.pods.is_empty() {
         context.print_notice(&format!("There are pending pods in node {node:?} when an error occurred: {error}"));
-        left.pods.iter().for_each(|pod| context.print_notice(&format!("pod/{}", pod.name())));
+        remaining.pods.iter().for_each(|pod| context.print_notice(&format!("pod/{}", pod.name())));
     }
-    if !left.errors.is_empty() {
-        let errors = together(&left.errors);
+    if !remaining.errors.is_empty() {
+        let errors = join_errors(&remaining.errors);
         context.print_notice(&format!("Following errors occurred while getting the list of pods to delete:\n{errors}"));
     }
     Ok(())
 }
 
-fn chosen(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<DrainSelection> {
+fn select_pods(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<DrainSelection> {
     let pods = pods_of(args, context, node)?;
     DrainSelection::from_pods(args, context, pods)
 }
@@ -169,12 +169,12 @@ fn pods_of(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<V
     let wrong = |error: &dyn std::fmt::Display| Failure::plain(error.to_string());
     let labels = args.pod_selector.as_deref().map(Selector::parse).transpose().map_err(|error| wrong(&error))?;
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
-    let wanted = ListSelection { labels, fields: Some(fields) };
+    let selection = ListSelection { labels, fields: Some(fields) };
     let pods = &kinds::pod::KIND;
-    context.read_view(|txn| read::list(txn, pods, None, &wanted))
+    context.read_view(|txn| read::list(txn, pods, None, &selection))
 }
 
-/// Pods to evict, and the obstacles.
+/// Pods to evict, with warnings and errors.
 #[derive(Default)]
 struct DrainSelection {
     pods: Vec<Object>,
@@ -184,64 +184,64 @@ struct DrainSelection {
 
 /// Result of one of kubectl's pod filters.
 enum DrainFilterResult {
-    /// It goes.
-    Goes,
-    /// It goes, with a warning.
-    Warned(String),
-    /// It stays, with a warning.
-    Stays(Option<&'static str>),
-    /// It must not be touched.
+    /// Evict the pod.
+    Evict,
+    /// Evict the pod, with a warning.
+    EvictWithWarning(String),
+    /// Skip the pod, possibly with a warning.
+    Skip(Option<&'static str>),
+    /// The pod prevents the drain.
     Refused(String),
 }
 
 impl DrainSelection {
     fn from_pods(args: &Args, context: &mut CommandContext, pods: Vec<Object>) -> CliResult<DrainSelection> {
-        let mut chosen = DrainSelection::default();
+        let mut selection = DrainSelection::default();
         let (mut warnings, mut errors) = (Vec::new(), Vec::new());
         for pod in pods {
             let name = format!("{}/{}", pod.namespace(), pod.name());
             match filter_pod(args, context, &pod)? {
-                DrainFilterResult::Goes => chosen.pods.push(pod),
-                DrainFilterResult::Warned(warning) => {
+                DrainFilterResult::Evict => selection.pods.push(pod),
+                DrainFilterResult::EvictWithWarning(warning) => {
                     add_notice(&mut warnings, warning, name);
-                    chosen.pods.push(pod);
+                    selection.pods.push(pod);
                 }
-                DrainFilterResult::Stays(warning) => {
+                DrainFilterResult::Skip(warning) => {
                     warning.into_iter().for_each(|text| add_notice(&mut warnings, text.into(), name.clone()))
                 }
                 DrainFilterResult::Refused(error) => add_notice(&mut errors, error, name),
             }
         }
-        let told = |(what, names): (String, Vec<String>)| format!("{what}: {}", names.join(", "));
-        chosen.warnings = warnings.into_iter().map(told).collect();
-        chosen.errors = errors.into_iter().map(told).map(|text| format!("cannot delete {text}")).collect();
-        Ok(chosen)
+        let message = |(what, names): (String, Vec<String>)| format!("{what}: {}", names.join(", "));
+        selection.warnings = warnings.into_iter().map(message).collect();
+        selection.errors = errors.into_iter().map(message).map(|text| format!("cannot delete {text}")).collect();
+        Ok(selection)
     }
 }
 
-/// Adds a pod's name to those of which the same is said.
-fn add_notice(said: &mut Vec<(String, Vec<String>)>, what: String, name: String) {
-    match said.iter_mut().find(|(known, _)| *known == what) {
+/// Adds a pod's name to a message.
+fn add_notice(notices: &mut Vec<(String, Vec<String>)>, what: String, name: String) {
+    match notices.iter_mut().find(|(known, _)| *known == what) {
         Some((_, names)) => names.push(name),
-        None => said.push((what, vec![name])),
+        None => notices.push((what, vec![name])),
     }
 }
 
-/// The filters of kubectl in their order: the first that keeps a pod ends it, the last that warns is heard
-/// (`pkg/drain/filters.go`).
+/// Applies kubectl's filters in their order (`pkg/drain/filters.go`). The first filter that skips
+/// or refuses a pod decides; otherwise the last warning counts.
 fn filter_pod(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<DrainFilterResult> {
     let ended = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
     let skip = args.skip_wait_for_delete_timeout;
     if pod.annotation(MIRROR).is_some() || is_late(pod, skip, context) {
-        return Ok(DrainFilterResult::Stays(None));
+        return Ok(DrainFilterResult::Skip(None));
     }
     let owner = pod.controller();
-    let mut judged = DrainFilterResult::Goes;
+    let mut result = DrainFilterResult::Evict;
     if let Some(owner) = owner.as_ref().filter(|owner| owner.kind == "DaemonSet" && !ended) {
         let key = Key::new(Resource("daemonsets.apps"), pod.namespace(), &owner.name);
         if context.read_view(|txn| txn.exists(&key))? {
             return Ok(match args.ignore_daemonsets {
-                true => DrainFilterResult::Stays(Some("ignoring DaemonSet-managed Pods")),
+                true => DrainFilterResult::Skip(Some("ignoring DaemonSet-managed Pods")),
                 false => {
                     DrainFilterResult::Refused("DaemonSet-managed Pods (use --ignore-daemonsets to ignore)".into())
                 }
@@ -251,38 +251,39 @@ fn filter_pod(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
         if !args.force {
             return Ok(DrainFilterResult::Refused(missing));
         }
-        judged = DrainFilterResult::Warned(missing);
+        result = DrainFilterResult::EvictWithWarning(missing);
     }
     if ended {
-        return Ok(DrainFilterResult::Goes);
+        return Ok(DrainFilterResult::Evict);
     }
     if pod.items(&["spec", "volumes"]).iter().any(|volume| volume.get("emptyDir").is_some()) {
         if !args.delete_emptydir_data {
             let text = "Pods with local storage (use --delete-emptydir-data to override)";
             return Ok(DrainFilterResult::Refused(text.into()));
         }
-        judged = DrainFilterResult::Goes;
+        result = DrainFilterResult::Evict;
     }
     Ok(match (owner, args.force) {
-        (Some(_), _) => judged,
-        (None, true) => DrainFilterResult::Warned("deleting Pods that declare no controller".into()),
+        (Some(_), _) => result,
+        (None, true) => DrainFilterResult::EvictWithWarning("deleting Pods that declare no controller".into()),
         (None, false) => DrainFilterResult::Refused("Pods that declare no controller (use --force to override)".into()),
     })
 }
 
-/// Whether a pod is marked for deletion for longer than is to be waited.
+/// Whether a pod was marked for deletion longer than `skip` seconds ago.
 fn is_late(pod: &Object, skip: i64, context: &CommandContext) -> bool {
     pod.deletion().is_some_and(|at| skip > 0 && context.now().duration_since(at).as_secs() > skip)
 }
 
-/// A pod on its way.
+/// A pod that is being evicted.
 struct PodToEvict {
     pod: Object,
-    /// When it is tried again. None once it was accepted.
+    /// Time of the next attempt; `None` once the eviction was accepted.
     retry: Option<Instant>,
 }
 
-/// Evicts all, trying again what is refused for now, and waits until all are gone; the errors of those that do not go.
+/// Evicts all pods, repeats evictions that are refused for now, and waits until the pods are gone.
+/// Returns the errors.
 fn remove(
     args: &Args,
     context: &mut CommandContext,
@@ -298,43 +299,43 @@ fn remove(
         }
         return Ok(Vec::new());
     }
-    let patience = Deadline::with_control_plane(context, timeout.filter(|timeout| !timeout.is_zero()))?;
+    let deadline = Deadline::with_control_plane(context, timeout.filter(|timeout| !timeout.is_zero()))?;
     let now = Instant::now();
-    let mut going: Vec<PodToEvict> = pods.into_iter().map(|pod| PodToEvict { pod, retry: Some(now) }).collect();
+    let mut pending: Vec<PodToEvict> = pods.into_iter().map(|pod| PodToEvict { pod, retry: Some(now) }).collect();
     let mut errors = Vec::new();
     loop {
         let mut tried = Vec::new();
-        for one in going {
-            if one.retry.is_none_or(|at| at > Instant::now()) {
-                tried.push(one);
+        for entry in pending {
+            if entry.retry.is_none_or(|at| at > Instant::now()) {
+                tried.push(entry);
                 continue;
             }
-            match remove_one(args, context, &one.pod)? {
-                EvictionTry::Accepted => tried.push(PodToEvict { retry: None, ..one }),
-                EvictionTry::Later => tried.push(PodToEvict { retry: Some(Instant::now() + RETRY), ..one }),
+            match remove_one(args, context, &entry.pod)? {
+                EvictionTry::Accepted => tried.push(PodToEvict { retry: None, ..entry }),
+                EvictionTry::Later => tried.push(PodToEvict { retry: Some(Instant::now() + RETRY), ..entry }),
                 EvictionTry::Never(error) => errors.push(error),
             }
         }
-        going = tried;
-        going = still_there(args, context, going)?;
-        if going.is_empty() {
+        pending = tried;
+        pending = remaining_pods(args, context, pending)?;
+        if pending.is_empty() {
             return Ok(errors);
         }
-        if !patience.wait() {
-            errors.extend(late(args, &going, timeout.unwrap_or_default()));
+        if !deadline.wait() {
+            errors.extend(timeout_errors(args, &pending, timeout.unwrap_or_default()));
             return Ok(errors);
         }
     }
 }
 
-/// Messages after the timeout: one for each evicted pod, or one for all deleted ones.
-fn late(args: &Args, going: &[PodToEvict], timeout: Duration) -> Vec<String> {
+/// Errors after the timeout: one for each pod, or a single one with `--disable-eviction`.
+fn timeout_errors(args: &Args, pending: &[PodToEvict], timeout: Duration) -> Vec<String> {
     let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
     let reached = format!("{REACHED}: {}", time::format_duration(timeout));
     if args.disable_eviction {
         return vec![reached];
     }
-    let told = |PodToEvict { pod, retry }: &PodToEvict| match retry {
+    let message = |PodToEvict { pod, retry }: &PodToEvict| match retry {
         Some(_) => format!("error when evicting pods/{:?} -n {:?}: {reached}", pod.name(), pod.namespace()),
         None => format!(
             "error when waiting for pod {:?} in namespace {:?} to terminate: {reached}",
@@ -342,17 +343,17 @@ fn late(args: &Args, going: &[PodToEvict], timeout: Duration) -> Vec<String> {
             pod.namespace()
         ),
     };
-    going.iter().map(told).collect()
+    pending.iter().map(message).collect()
 }
 
-/// Result of one attempt.
+/// Result of one attempt to evict a pod.
 enum EvictionTry {
     Accepted,
     Later,
     Never(String),
 }
 
-/// Evicts, or deletes, one pod.
+/// Evicts a pod, or deletes it with `--disable-eviction`.
 fn remove_one(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<EvictionTry> {
     let Some(kind) = crate::kinds::by_name("pods") else { return Ok(EvictionTry::Accepted) };
     let (name, namespace) = (pod.name(), pod.namespace());
@@ -381,25 +382,25 @@ fn remove_one(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
     })
 }
 
-/// Those that are not gone yet; says of the others that they are, or that they are waited for no longer.
-fn still_there(args: &Args, context: &mut CommandContext, going: Vec<PodToEvict>) -> CliResult<Vec<PodToEvict>> {
-    let mut still = Vec::new();
-    for one in going {
-        let key = Key::new(Resource("pods"), one.pod.namespace(), one.pod.name());
-        let now = context.read_view(|txn| txn.get(&key))?.filter(|now| now.uid() == one.pod.uid());
+/// Returns the pods that still exist. Prints which are gone, and which are no longer waited for.
+fn remaining_pods(args: &Args, context: &mut CommandContext, pending: Vec<PodToEvict>) -> CliResult<Vec<PodToEvict>> {
+    let mut remaining = Vec::new();
+    for entry in pending {
+        let key = Key::new(Resource("pods"), entry.pod.namespace(), entry.pod.name());
+        let now = context.read_view(|txn| txn.get(&key))?.filter(|now| now.uid() == entry.pod.uid());
         let skip = args.skip_wait_for_delete_timeout;
         match now {
             Some(now) if is_late(&now, skip, context) => {
-                let name = one.pod.name();
+                let name = entry.pod.name();
                 context
                     .print_line(&format!("pod {name:?} has DeletionTimestamp older than {skip} seconds, skipping"))?;
             }
-            Some(_) => still.push(one),
+            Some(_) => remaining.push(entry),
             None => {
                 let word = if args.disable_eviction { "deleted" } else { "evicted" };
-                context.print_line(&format!("pod/{} {word}", one.pod.name()))?;
+                context.print_line(&format!("pod/{} {word}", entry.pod.name()))?;
             }
         }
     }
-    Ok(still)
+    Ok(remaining)
 }

@@ -1,6 +1,7 @@
 //! Verbs about nodes: cordon, uncordon, taint, drain, and `kloop node`, which adds, stops, starts and removes them.
 //!
-//! Knows: how they find nodes, and what cordoning is. Start reading at [`cordon`](mod@cordon).
+//! Knows: how these verbs find nodes, and how a node is cordoned. Start reading at
+//! [`cordon`](mod@cordon).
 
 mod add;
 pub mod cordon;
@@ -62,7 +63,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
-/// The nodes of these names, or of a selector.
+/// Finds the nodes with these names, or of a selector.
 fn find(
     context: &mut CommandContext,
     verb: &str,
@@ -79,8 +80,8 @@ fn find(
         }
         ([], Some(selector)) => {
             let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
-            let wanted = ListSelection { labels: Some(labels), fields: None };
-            let nodes = context.read_view(|txn| read::list(txn, kind, None, &wanted))?;
+            let selection = ListSelection { labels: Some(labels), fields: None };
+            let nodes = context.read_view(|txn| read::list(txn, kind, None, &selection))?;
             return Ok((nodes.into_iter().map(|object| Target { kind, object }).collect(), Vec::new()));
         }
         _ => {}
@@ -100,7 +101,7 @@ fn is_cordoned(node: &Object) -> bool {
     node.value_at(&["spec", "unschedulable"]).is_some_and(|value| value == true)
 }
 
-/// Makes a node refuse new pods, or take them again; says what was done.
+/// Cordons or uncordons a node, and prints the result.
 fn cordon_one(context: &mut CommandContext, target: &Target, cordon: bool, dry_run: DryRun) -> CliResult {
     let reply = change(context, target, dry_run, |node| {
         if is_cordoned(node) != cordon {

@@ -1,4 +1,4 @@
-//! `kloop node remove`: takes a node out of the cluster; its pods are collected after it.
+//! `kloop node remove`: deletes a node; the pod garbage collector deletes its pods.
 
 use super::find;
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -6,7 +6,8 @@ use crate::apiserver::rules::names::key_of;
 use crate::cli::flags::WriteFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 
-/// Remove a node from the cluster. Its pods are deleted when the loss is noticed; drain the node first to move them.
+/// Remove a node from the cluster. Its pods are deleted by garbage collection; drain the node first
+/// to move them.
 ///
 /// This machine's own node is registered again by the next reconcile, unless --no-local-node is set.
 #[derive(clap::Args)]
@@ -31,8 +32,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     for target in &found {
         let key = key_of(target.kind, &target.object);
         let is_dry = dry_run != Default::default();
-        let gone = context.api()?.write(is_dry, |txn| delete(txn, target.kind, &key, &DeleteOptions::default()));
-        match gone {
+        let deleted = context.api()?.write(is_dry, |txn| delete(txn, target.kind, &key, &DeleteOptions::default()));
+        match deleted {
             Ok(_) => context.print_line(&format!("node/{} removed{}", target.object.name(), dry_run.suffix()))?,
             Err(status) => failures.push(status.into()),
         }

@@ -1,4 +1,4 @@
-//! `kloop node stop` and `start`: a node whose heartbeats end, and come back.
+//! `kloop node stop` and `start`: end and resume a node's heartbeats.
 
 use super::find;
 use crate::apiserver::read::{self, ListSelection};
@@ -13,8 +13,8 @@ use crate::runtime::{folder, reap_dead_shim};
 
 /// Stop a node: it sends no heartbeats, and its pods are not managed.
 ///
-/// The cluster notices as it would notice a machine that was cut off: after 50 seconds the node is NotReady, after five minutes its
-/// pods are evicted. Their processes keep running unless --kill is set.
+/// The control plane reacts as to an unreachable machine: after 50 seconds the node is NotReady,
+/// after five minutes its pods are evicted. Their processes keep running unless --kill is set.
 #[derive(clap::Args)]
 #[command(
     override_usage = "NODE",
@@ -63,8 +63,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let name = target.object.name();
         match stopped {
             Ok(_) if args.kill && dry_run == Default::default() => {
-                let ended = kill(context, name)?;
-                context.print_line(&format!("node/{name} stopped, and the processes of {ended} pods with it"))?;
+                let killed = kill(context, name)?;
+                context.print_line(&format!("node/{name} stopped; killed the processes of {killed} pods"))?;
             }
             Ok(_) if already => context.print_line(&format!("node/{name} already stopped{}", dry_run.suffix()))?,
             Ok(_) => context.print_line(&format!("node/{name} stopped{}", dry_run.suffix()))?,
@@ -95,13 +95,13 @@ pub fn start(args: StartArgs, context: &mut CommandContext) -> CliResult {
     Failure::from_failures(failures)
 }
 
-/// Ends what runs of the pods on a node. Gives how many pods had anything.
+/// Kills the processes of a node's pods. Returns the number of pods that had any.
 fn kill(context: &mut CommandContext, node: &str) -> CliResult<usize> {
     let wrong = |error: &dyn std::fmt::Display| Failure::from(Status::new(Reason::BadRequest, error.to_string()));
     let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
     let kind = &kinds::pod::KIND;
-    let wanted = ListSelection { labels: None, fields: Some(fields) };
-    let pods = context.read_view(|txn| read::list(txn, kind, None, &wanted))?;
+    let selection = ListSelection { labels: None, fields: Some(fields) };
+    let pods = context.read_view(|txn| read::list(txn, kind, None, &selection))?;
     let home = context.api()?.store().home().to_owned();
     let holders = pods.iter().filter_map(|pod| folder::holder(&folder::pod(&home, pod.local_uid())));
     Ok(holders.map(reap_dead_shim::end_shim).count())

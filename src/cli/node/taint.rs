@@ -1,4 +1,4 @@
-//! `kloop taint`: what keeps pods away from a node.
+//! `kloop taint`: adds and removes the taints of nodes.
 
 use crate::cli::change::change;
 use crate::cli::dry_run::DryRun;
@@ -42,12 +42,12 @@ pub struct Args {
     overwrite: bool,
 }
 
-/// One taint that is to be there, or to be gone.
+/// A taint to add or to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TaintChange {
     key: String,
     value: String,
-    /// Empty, in a removal, for every effect.
+    /// In a removal, empty for every effect.
     effect: String,
 }
 
@@ -101,7 +101,7 @@ impl TaintChanges {
     }
 }
 
-/// The taint that `KEY=VALUE:EFFECT` asks for, as it stands in a node's spec.
+/// Parses `KEY=VALUE:EFFECT` into a taint as in a node's spec.
 pub fn read(text: &str) -> CliResult<Value> {
     let parsed = TaintChange::parse(text).map_err(|text| Failure::Usage("node add".into(), text))?;
     Ok(parsed.to_value())
@@ -121,7 +121,7 @@ impl TaintChange {
         Ok(TaintChange { key: key.into(), value: value.into(), effect: effect.into() })
     }
 
-    /// The same key, and the same effect or any.
+    /// Whether the key is equal, and the effect is equal or not given.
     fn covers(&self, taint: &Value) -> bool {
         taint["key"] == self.key.as_str() && (self.effect.is_empty() || taint["effect"] == self.effect.as_str())
     }
@@ -154,25 +154,25 @@ fn taint_node(
 
 fn edit(node: &mut Object, changes: &TaintChanges, overwrite: bool) -> CliResult {
     let mut taints = node.items(&["spec", "taints"]).to_vec();
-    for gone in &changes.remove {
+    for removed in &changes.remove {
         let before = taints.len();
-        taints.retain(|taint| !gone.covers(taint));
+        taints.retain(|taint| !removed.covers(taint));
         if taints.len() == before {
-            let effect = if gone.effect.is_empty() { String::new() } else { format!(":{}", gone.effect) };
-            return Err(Failure::plain(format!("taint \"{}{effect}\" not found", gone.key)));
+            let effect = if removed.effect.is_empty() { String::new() } else { format!(":{}", removed.effect) };
+            return Err(Failure::plain(format!("taint \"{}{effect}\" not found", removed.key)));
         }
     }
-    let mut taken: Vec<&str> = Vec::new();
+    let mut conflicts: Vec<&str> = Vec::new();
     for new in &changes.add {
-        if taints.iter().any(|taint| new.covers(taint)) && !taken.contains(&new.key.as_str()) {
-            taken.push(&new.key);
+        if taints.iter().any(|taint| new.covers(taint)) && !conflicts.contains(&new.key.as_str()) {
+            conflicts.push(&new.key);
         }
     }
-    if !overwrite && !taken.is_empty() {
+    if !overwrite && !conflicts.is_empty() {
         return Err(Failure::plain(format!(
             "node {} already has {} taint(s) with same effect(s) and --overwrite is false",
             node.name(),
-            taken.join(", ")
+            conflicts.join(", ")
         )));
     }
     let kept = taints.iter().filter(|taint| !changes.add.iter().any(|new| new.covers(taint))).cloned();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_replaces_one_of_its_key_and_effect_only_when_told() {
+    fn overwrite_is_needed_to_replace_a_taint() {
         let mut node =
             Object(json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}));
         let changes = parse("a=b:NoSchedule").unwrap();

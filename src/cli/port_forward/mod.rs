@@ -1,4 +1,4 @@
-//! `kloop port-forward`: a port of a pod at a port of this machine; no control plane needs to run.
+//! `kloop port-forward`: forwards ports of this machine to a pod. This needs no control plane.
 
 mod ports;
 
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::timeout;
 
-/// So often it is looked whether there is still somebody to forward to.
+/// Interval at which the forwarded object is checked.
 const LOOK: Duration = Duration::from_millis(250);
 
 const PODS: Resource = Resource("pods");
@@ -31,9 +31,10 @@ const PODS: Resource = Resource("pods");
 ///
 /// Use resource type/name such as deployment/mydeployment to select a pod. Resource type defaults to 'pod' if omitted.
 ///
-/// If there are multiple pods matching the criteria, a pod will be selected automatically. Each connection goes to the pod that is
-/// there at that moment. The forwarding session outlives restarts of containers; it ends when the pod that was named is gone, and for
-/// other types goes over to another pod.
+/// If there are multiple pods matching the criteria, a pod will be selected automatically. Each
+/// connection goes to the best pod at that time. The forwarding session outlives restarts of
+/// containers. It ends when a pod that was named is gone; for other types it continues with another
+/// pod.
 #[derive(clap::Args)]
 #[command(
     override_usage = "TYPE/NAME [LOCAL_PORT:]REMOTE_PORT [...[LOCAL_PORT_N:]REMOTE_PORT_N]",
@@ -72,7 +73,7 @@ struct Target {
     api: Api,
     kind: &'static Kind,
     key: Key,
-    /// Another object that takes the name is not what was meant.
+    /// Distinguishes the object from a later one of the same name.
     uid: String,
 }
 
@@ -87,14 +88,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     };
     let pod = one_pod::find(name, &args.pod_running_timeout, context)?;
     let target = Target::find(name, context)?;
-    let asked = target.parse_ports(words, &pod)?;
+    let requested = target.parse_ports(words, &pod)?;
     let phase = pod.text(&["status", "phase"]).unwrap_or_default();
     if phase != "Running" {
         let text = format!("unable to forward port because pod is not running. Current status={phase}");
         return Err(Failure::plain(text));
     }
     let addresses = addresses(&args.address)?;
-    let pairs = asked.iter().map(|(word, numbers)| Ok((word.clone(), ports::pair(numbers)?)));
+    let pairs = requested.iter().map(|(word, numbers)| Ok((word.clone(), ports::pair(numbers)?)));
     let pairs = pairs.collect::<CliResult<Vec<_>>>()?;
     let plain = |error: io::Error| Failure::plain(io_error_text(error));
     let interrupt = interrupt().map_err(plain)?;
@@ -102,15 +103,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     LocalSet::new().block_on(&runtime, forward(Rc::new(target), pairs, addresses, interrupt))
 }
 
-/// Something to read when somebody has typed Ctrl-C.
+/// Returns a socket that becomes readable on Ctrl-C.
 fn interrupt() -> io::Result<UnixStream> {
-    let (told, tell) = UnixStream::pair()?;
-    told.set_nonblocking(true)?;
-    signal_hook::low_level::pipe::register(SIGINT, tell)?;
-    Ok(told)
+    let (reader, writer) = UnixStream::pair()?;
+    reader.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGINT, writer)?;
+    Ok(reader)
 }
 
-/// Local address to listen on. `localhost` is two addresses, of which one is enough.
+/// Local address to listen on. For `localhost`, one of its two addresses is enough.
 struct LocalAddress {
     at: IpAddr,
     is_one_of_two: bool,
@@ -124,7 +125,7 @@ fn addresses(words: &[String]) -> CliResult<Vec<LocalAddress>> {
             word => vec![word.parse().map_err(|_| Failure::plain(format!("{word} is not a valid IP")))?],
         };
         let is_one_of_two = found.len() > 1;
-        // The same twice would be in its own way.
+        // Skip duplicates, because the second listener would fail.
         for at in found {
             match places.iter_mut().find(|known| known.at == at) {
                 Some(known) => known.is_one_of_two |= is_one_of_two,
@@ -132,7 +133,7 @@ fn addresses(words: &[String]) -> CliResult<Vec<LocalAddress>> {
             }
         }
     }
-    places.sort_by_key(|place| place.at.to_string());
+    places.sort_by_key(|address_of| address_of.at.to_string());
     Ok(places)
 }
 
@@ -158,26 +159,26 @@ async fn forward(
     }
     let interrupt =
         tokio::net::UnixStream::from_std(interrupt).map_err(|error| Failure::plain(io_error_text(error)))?;
-    let outcome = target.lost(&interrupt).await;
+    let outcome = target.wait_until_lost(&interrupt).await;
     open.iter().for_each(JoinHandle::abort);
     outcome
 }
 
-/// Listens at a port of all places; what kubectl says when that cannot be.
-async fn listen(asked: &PortPair, places: &[LocalAddress]) -> Result<Vec<(SocketAddr, TcpListener)>, String> {
+/// Listens on a port at all addresses. Errors have kubectl's words.
+async fn listen(requested: &PortPair, places: &[LocalAddress]) -> Result<Vec<(SocketAddr, TcpListener)>, String> {
     let (mut open, mut errors, mut is_vital) = (Vec::new(), Vec::new(), false);
-    // Whether one of the two was asked for, and whether one was had.
+    // Whether `localhost` was requested, and whether one of its addresses could be opened.
     let (mut of_two, mut one_of_two) = (false, false);
-    let mut port = asked.local;
-    for place in places {
-        let wanted = SocketAddr::new(place.at, port);
-        of_two |= place.is_one_of_two;
+    let mut port = requested.local;
+    for address_of in places {
+        let wanted = SocketAddr::new(address_of.at, port);
+        of_two |= address_of.is_one_of_two;
         match TcpListener::bind(wanted).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
             Ok((here, listener)) => {
-                // All of them get the port that the first one was given.
+                // All addresses use the port that the first one got.
                 port = here.port();
-                print_line(&format!("Forwarding from {here} -> {}", asked.remote));
-                one_of_two |= place.is_one_of_two;
+                print_line(&format!("Forwarding from {here} -> {}", requested.remote));
+                one_of_two |= address_of.is_one_of_two;
                 open.push((here, listener));
             }
             Err(error) => {
@@ -186,7 +187,7 @@ async fn listen(asked: &PortPair, places: &[LocalAddress]) -> Result<Vec<(Socket
                     "unable to create listener: Error listen {family} {wanted}: bind: {}",
                     io_error_text(error)
                 ));
-                is_vital |= !place.is_one_of_two;
+                is_vital |= !address_of.is_one_of_two;
             }
         }
     }
@@ -200,7 +201,7 @@ fn serve(target: &Rc<Target>, word: &str, remote: u16, here: SocketAddr, listene
     let (target, word) = (target.clone(), word.to_owned());
     let places = move |_| {
         print_line(&format!("Handling connection for {}", here.port()));
-        ready(target.place(&word).into_iter().collect())
+        ready(target.address_of(&word).into_iter().collect())
     };
     let failed = move |why: &str| {
         let _ = writeln!(io::stderr(), "an error occurred forwarding {} -> {remote}: {why}", here.port());
@@ -208,12 +209,12 @@ fn serve(target: &Rc<Target>, word: &str, remote: u16, here: SocketAddr, listene
     spawn_local(relay::serve(listener, places, failed))
 }
 
-/// The client that read the output may be gone; the connections go on.
+/// Prints a line. Ignores errors, because connections continue without a reader of the output.
 fn print_line(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Whether nothing can be forwarded any more to the object with this uid. A state that cannot be read at the moment says nothing.
+/// Whether forwarding to the object with this uid has to end. An unreadable state does not count.
 fn is_lost(found: &Result<Object, Status>, uid: &str) -> bool {
     match found {
         Ok(object) => {
@@ -229,58 +230,58 @@ impl Target {
         let (kind, name) = one_pod::named(context.kinds(), name)?;
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);
         let mut target = Target { api: context.take_api()?, kind, key, uid: String::new() };
-        target.uid = target.named()?.uid().to_owned();
+        target.uid = target.read_required()?.uid().to_owned();
         Ok(target)
     }
 
-    fn named(&self) -> CliResult<Object> {
-        Ok(self.named_now()?)
+    fn read_required(&self) -> CliResult<Object> {
+        Ok(self.read_object()?)
     }
 
-    /// The ports that these words name, of this pod: the remote one as it was written, and both as numbers, if such they are.
+    /// Returns the pairs of ports: the remote one as written, and both as text with names replaced.
     fn parse_ports(&self, words: &[String], pod: &Object) -> CliResult<Vec<(String, (String, String))>> {
         let service = self.service()?;
-        let meant = TargetPorts { service: service.as_ref(), pod };
+        let ports = TargetPorts { service: service.as_ref(), pod };
         let words = words.iter().map(|word| ports::words(word)).collect::<CliResult<Vec<_>>>()?;
-        words.iter().try_for_each(|words| meant.check_protocol(words.remote))?;
-        words.iter().map(|words| Ok((words.remote.to_owned(), meant.numbers(words)?))).collect()
+        words.iter().try_for_each(|words| ports.check_protocol(words.remote))?;
+        words.iter().map(|words| Ok((words.remote.to_owned(), ports.numbers(words)?))).collect()
     }
 
     fn service(&self) -> CliResult<Option<Object>> {
-        (self.kind.kind == "Service").then(|| self.named()).transpose()
+        (self.kind.kind == "Service").then(|| self.read_required()).transpose()
     }
 
-    /// Waits until somebody has typed Ctrl-C, which is as it should be; or until what was named is gone, or is a pod that has ended.
-    async fn lost(&self, interrupt: &tokio::net::UnixStream) -> CliResult {
+    /// Waits for Ctrl-C, which is no error, or until the object is gone or is a pod that has ended.
+    async fn wait_until_lost(&self, interrupt: &tokio::net::UnixStream) -> CliResult {
         while timeout(LOOK, interrupt.readable()).await.is_err() {
-            if is_lost(&self.named_now(), &self.uid) {
+            if is_lost(&self.read_object(), &self.uid) {
                 return Err(Failure::plain("lost connection to pod"));
             }
         }
         Ok(())
     }
 
-    fn named_now(&self) -> Result<Object, Status> {
+    fn read_object(&self) -> Result<Object, Status> {
         self.api.read_view(|txn| read::get(txn, &self.key))
     }
 
-    /// A pod that runs and belongs to what was named: rather one that stays than one that ends, and of those the likeliest.
+    /// Returns the best running pod of the object. Prefers pods that are not terminating.
     fn running(&self) -> CliResult<Option<Object>> {
-        let named = self.named()?;
-        let mut pods = match (kinds::by_resource(PODS), targets::selector_of(self.kind, &named)) {
+        let read_required = self.read_required()?;
+        let mut pods = match (kinds::by_resource(PODS), targets::selector_of(self.kind, &read_required)) {
             (Some(pods), labels @ Some(_)) => {
                 let wanted = ListSelection { labels, fields: None };
                 self.api.read_view(|txn| read::list(txn, pods, Some(&self.key.namespace), &wanted))?
             }
-            _ => vec![named],
+            _ => vec![read_required],
         };
         pods.retain(|pod| pod.text(&["status", "phase"]) == Some("Running"));
         let rank = |pod: &Object| (pod.deletion().is_some(), one_pod::rank(pod, RestartRank::Few));
         Ok(pods.into_iter().min_by_key(rank))
     }
 
-    /// Returns the current address behind the port.
-    fn place(&self, word: &str) -> Option<SocketAddr> {
+    /// Returns the current address of the remote port.
+    fn address_of(&self, word: &str) -> Option<SocketAddr> {
         let (service, pod) = (self.service().ok()?, self.running().ok()??);
         let port = TargetPorts { service: service.as_ref(), pod: &pod }.remote(word).ok()?.parse().ok()?;
         Some(SocketAddr::new(pod.text(&["status", "podIP"])?.parse().ok()?, port))
@@ -293,7 +294,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_that_is_gone_is_lost_one_that_is_ending_is_not() {
+    fn deleted_pod_is_lost_but_terminating_pod_is_not() {
         let pod = |uid: &str, phase: &str| {
             Ok(Object(
                 json!({"kind": "Pod", "metadata": {"uid": uid, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": phase}}),
@@ -308,17 +309,17 @@ mod tests {
             (refused(Reason::NotFound), true),
             (refused(Reason::InternalError), false),
         ];
-        for (found, lost) in table {
-            assert_eq!(is_lost(&found, "u"), lost, "{found:?}");
+        for (found, wait_until_lost) in table {
+            assert_eq!(is_lost(&found, "u"), wait_until_lost, "{found:?}");
         }
     }
 
     #[test]
-    fn addresses_to_listen_at() {
+    fn listen_addresses_are_parsed() {
         let read = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             let found = addresses(&words).map_err(|failure| failure.to_string())?;
-            Ok::<_, String>(found.iter().map(|place| place.at.to_string()).collect::<Vec<_>>().join(" "))
+            Ok::<_, String>(found.iter().map(|address_of| address_of.at.to_string()).collect::<Vec<_>>().join(" "))
         };
         assert_eq!(read(&["localhost"]), Ok("127.0.0.1 ::1".into()));
         assert_eq!(read(&["localhost", "10.1.2.3", "127.0.0.1"]), Ok("10.1.2.3 127.0.0.1 ::1".into()));

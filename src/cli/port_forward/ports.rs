@@ -1,20 +1,20 @@
-//! The ports that `port-forward` names, read as kubectl reads them: names become numbers by what the Service and the pod say, and only
-//! then it is looked whether the numbers can be ports.
+//! Parses the ports of `port-forward` like kubectl: names become numbers through the Service and
+//! the pod, and only then the numbers are checked.
 //!
-//! Never: listens, or asks for an object.
+//! Never: listens, or reads objects.
 
 use crate::cli::{CliResult, Failure};
 use crate::object::Object;
 use serde_json::Value;
 
-/// One pair of ports as it is written.
+/// A pair of ports as written.
 pub struct PortArgument<'a> {
     local: &'a str,
     /// A number, or the name of a port.
     pub remote: &'a str,
 }
 
-/// A port of this machine, 0 for any, and the pod's port that it leads to.
+/// A port of this machine (0 for any), and the pod's port that it leads to.
 #[derive(Debug, PartialEq)]
 pub struct PortPair {
     pub local: u16,
@@ -30,7 +30,7 @@ pub fn words(word: &str) -> CliResult<PortArgument<'_>> {
     }
 }
 
-/// Ports of the target: the Service's, where one was named, and those of the pod behind it.
+/// Ports of the target: the Service's, if a Service is forwarded, and those of the pod.
 #[derive(Clone, Copy)]
 pub struct TargetPorts<'a> {
     /// The Service.
@@ -40,42 +40,42 @@ pub struct TargetPorts<'a> {
 }
 
 impl TargetPorts<'_> {
-    /// A pair as text, its names replaced.
+    /// Returns a pair as text, with names replaced by numbers.
     pub fn numbers(&self, words: &PortArgument<'_>) -> CliResult<(String, String)> {
         let PortArgument { local, remote } = *words;
         if remote.is_empty() && self.service.is_none() {
             return Err(Failure::plain("remote port cannot be empty"));
         }
         let here = self.named(remote)?;
-        // The one number of `svc/web https` is the Service's port, that of `pod/web https` the pod's.
+        // In `svc/web https`, the local port is the Service's; in `pod/web https`, it is the pod's.
         let local = if local == remote { here } else { local.to_owned() };
         Ok((local, self.remote(remote)?))
     }
 
-    /// The pod's port that is meant.
+    /// Returns the pod's port.
     pub fn remote(&self, word: &str) -> CliResult<String> {
         let number = self.named(word)?;
         let Some(service) = self.service else { return Ok(number) };
-        let port = service.items(&["spec", "ports"]).iter().find(|one| one["port"].as_i64() == number.parse().ok());
+        let port = service.items(&["spec", "ports"]).iter().find(|port| port["port"].as_i64() == number.parse().ok());
         let missing = || Failure::plain(format!("Service {} does not have a service port {number}", service.name()));
         match &port.ok_or_else(missing)?["targetPort"] {
             _ if service.text(&["spec", "clusterIP"]) == Some("None") => Ok(number),
-            Value::String(name) => self.of_pod(name),
+            Value::String(name) => self.port_of_pod(name),
             Value::Number(target) if target.as_u64() != Some(0) => Ok(target.to_string()),
             _ => Ok(number),
         }
     }
 
-    /// Refuses a port that is there for datagrams alone.
+    /// Refuses a port that is only declared for UDP.
     pub fn check_protocol(&self, word: &str) -> CliResult {
         let number = self.named(word)?;
         let ports: Vec<(&Value, &str)> = match self.service {
-            Some(service) => service.items(&["spec", "ports"]).iter().map(|one| (one, "port")).collect(),
-            None => container_ports(self.pod).map(|one| (one, "containerPort")).collect(),
+            Some(service) => service.items(&["spec", "ports"]).iter().map(|port| (port, "port")).collect(),
+            None => container_ports(self.pod).map(|port| (port, "containerPort")).collect(),
         };
         let has = |protocol: &str| {
-            let of = |one: &Value| one["protocol"].as_str().unwrap_or("TCP") == protocol;
-            ports.iter().any(|(one, field)| one[*field].as_i64() == number.parse().ok() && of(one))
+            let has_protocol = |port: &Value| port["protocol"].as_str().unwrap_or("TCP") == protocol;
+            ports.iter().any(|(port, field)| port[*field].as_i64() == number.parse().ok() && has_protocol(port))
         };
         if has("UDP") && !has("TCP") {
             return Err(Failure::plain(format!("UDP protocol is not supported for {word}")));
@@ -83,21 +83,21 @@ impl TargetPorts<'_> {
         Ok(())
     }
 
-    /// A port's number: as it is written, or that of the port with this name.
+    /// Returns a port's number, which may be given by name.
     fn named(&self, word: &str) -> CliResult<String> {
         if let Ok(number) = word.parse::<i64>() {
             return Ok(if self.service.is_some() { number.to_string() } else { word.to_owned() });
         }
-        let Some(service) = self.service else { return self.of_pod(word) };
-        let found = service.items(&["spec", "ports"]).iter().find(|one| name_of(one) == word);
+        let Some(service) = self.service else { return self.port_of_pod(word) };
+        let found = service.items(&["spec", "ports"]).iter().find(|port| name_of(port) == word);
         let missing = || Failure::plain(format!("Service '{}' does not have a named port '{word}'", service.name()));
-        found.map(|one| one["port"].to_string()).ok_or_else(missing)
+        found.map(|port| port["port"].to_string()).ok_or_else(missing)
     }
 
-    fn of_pod(&self, name: &str) -> CliResult<String> {
-        let found = container_ports(self.pod).find(|one| name_of(one) == name);
+    fn port_of_pod(&self, name: &str) -> CliResult<String> {
+        let found = container_ports(self.pod).find(|port| name_of(port) == name);
         let missing = || Failure::plain(format!("Pod '{}' does not have a named port '{name}'", self.pod.name()));
-        found.map(|one| one["containerPort"].to_string()).ok_or_else(missing)
+        found.map(|port| port["containerPort"].to_string()).ok_or_else(missing)
     }
 }
 
@@ -107,10 +107,10 @@ fn name_of(port: &Value) -> &str {
 
 fn container_ports(pod: &Object) -> impl Iterator<Item = &Value> {
     let containers = pod.items(&["spec", "containers"]).iter();
-    containers.flat_map(|one| one["ports"].as_array().into_iter().flatten())
+    containers.flat_map(|container| container["ports"].as_array().into_iter().flatten())
 }
 
-/// The numbers of a pair, if both can be ports.
+/// Parses the numbers of a pair.
 pub fn pair((local, remote): &(String, String)) -> CliResult<PortPair> {
     let local = if local.is_empty() { 0 } else { number("local", local)? };
     match number("remote", remote)? {
@@ -147,17 +147,17 @@ mod tests {
         let pod = Object(json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"ports": [
             {"name": "http", "containerPort": 8080}, {"name": "talk", "containerPort": 9000, "protocol": "UDP"},
         ]}]}}));
-        let meant = TargetPorts { service, pod: &pod };
+        let ports = TargetPorts { service, pod: &pod };
         let read = || {
             let words = words(word)?;
-            meant.check_protocol(words.remote)?;
-            pair(&meant.numbers(&words)?)
+            ports.check_protocol(words.remote)?;
+            pair(&ports.numbers(&words)?)
         };
         read().map(|pair| (pair.local, pair.remote)).map_err(|failure| failure.to_string().replace("error: ", ""))
     }
 
     #[test]
-    fn the_ports_of_a_pod() {
+    fn ports_of_a_pod_are_resolved() {
         let parsing = |which: &str, word: &str, why: &str| {
             Err(format!("error parsing {which} port '{word}': strconv.ParseUint: parsing \"{word}\": {why}"))
         };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ports_of_a_service() {
+    fn ports_of_a_service_are_resolved() {
         let table = [
             ("80", Ok((80, 8080))),
             ("web", Ok((80, 8080))),
@@ -204,6 +204,6 @@ mod tests {
             assert_eq!(read(word, Some(&service(&json!({})))), expected, "{word}");
         }
         let headless = service(&json!({"clusterIP": "None"}));
-        assert_eq!(read("82", Some(&headless)), Ok((82, 82)), "nothing stands before the pods");
+        assert_eq!(read("82", Some(&headless)), Ok((82, 82)), "a headless Service has no port of its own");
     }
 }

@@ -1,4 +1,4 @@
-//! `kloop rollout history`: the revisions of a workload, or one of them.
+//! `kloop rollout history`: prints the revisions of a workload, or one of them.
 
 use super::revisions::{self, CHANGE_CAUSE, WorkloadRevision, described};
 use super::{for_each_workload, group_kind};
@@ -42,9 +42,10 @@ fn print_history(args: &Args, context: &mut CommandContext, target: &Target) -> 
         let kind = group_kind(target);
         return Err(Failure::plain(format!("no history viewer has been implemented for {kind:?}")));
     };
-    let wanted = revisions.iter().find(|revision| revision.number == args.revision);
+    let requested = revisions.iter().find(|revision| revision.number == args.revision);
     if let Some(mut printer) = args.print.printer()? {
-        let shown = if args.revision > 0 { wanted.into_iter().collect() } else { revisions.iter().collect::<Vec<_>>() };
+        let shown =
+            if args.revision > 0 { requested.into_iter().collect() } else { revisions.iter().collect::<Vec<_>>() };
         for revision in shown {
             let text = printer.object(&revision.object.0)?;
             context.print(&text)?;
@@ -52,7 +53,7 @@ fn print_history(args: &Args, context: &mut CommandContext, target: &Target) -> 
         return Ok(());
     }
     let name = context.name_of(target.kind, &target.object);
-    let text = match (args.revision, wanted) {
+    let text = match (args.revision, requested) {
         _ if revisions.is_empty() => format!("{name} \nNo rollout history found.\n"),
         (0, _) => format!("{name} \n{}\n", table(&revisions)),
         (_, Some(revision)) => format!("{name} with revision #{}\n{}\n", args.revision, template(revision)),
@@ -70,7 +71,7 @@ fn table(revisions: &[WorkloadRevision]) -> String {
     columns::align(&text, columns::DESCRIPTION)
 }
 
-/// The template, with the cause of the revision among its annotations.
+/// The template, with the revision's change cause among its annotations.
 fn template(revision: &WorkloadRevision) -> String {
     let mut template = Object(revision.template.clone());
     if let Some(cause) = revision.change_cause() {

@@ -1,6 +1,6 @@
-//! `kloop rollout`: the rollouts of Deployments, StatefulSets and DaemonSets.
+//! `kloop rollout`: manages rollouts of Deployments, StatefulSets and DaemonSets.
 //!
-//! Knows: what the verbs below it share. Start reading at [`RolloutVerb`].
+//! Knows: the common parts of its verbs. Start reading at [`RolloutVerb`].
 
 mod history;
 mod pause;
@@ -40,7 +40,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum RolloutVerb {
     History(history::Args),
-    /// Mark the provided resource as paused: its template may change, and no rollout starts.
+    /// Mark the provided resource as paused: changes of its template start no rollout.
     #[command(
         override_usage = "RESOURCE",
         after_help = "\
@@ -73,7 +73,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
-/// Does one thing to each object that a rollout verb is about.
+/// Runs an action on each selected object.
 fn for_each_workload(
     context: &mut CommandContext,
     which: &TargetFlags,
@@ -83,12 +83,12 @@ fn for_each_workload(
     targets::for_each_target(context, &which.scope(), one)
 }
 
-/// Refuses a command that names nothing.
+/// Refuses a command that selects no objects.
 fn required(which: &TargetFlags) -> CliResult {
     if which.is_empty() { Err(Failure::plain("required resource not specified")) } else { Ok(()) }
 }
 
-/// `Service`, `Deployment.apps`.
+/// Returns `Service` or `Deployment.apps`.
 fn group_kind(target: &Target) -> String {
     match target.kind.resource.group() {
         "" => target.kind.kind.to_owned(),
@@ -96,7 +96,7 @@ fn group_kind(target: &Target) -> String {
     }
 }
 
-/// `deployments.apps "web" why`.
+/// Returns the error `deployments.apps "web" why`.
 fn rollout_failure(target: &Target, why: &str) -> Failure {
     Failure::plain(format!("{} {:?} {why}", target.kind.resource, target.object.name()))
 }

@@ -7,7 +7,7 @@ use crate::cli::flags::ChangeFlags;
 use crate::cli::targets::{Target, TargetFlags};
 use crate::cli::{CliResult, CommandContext};
 
-/// Flags of both.
+/// Flags of both verbs.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -16,7 +16,7 @@ pub struct Args {
     change: ChangeFlags,
 }
 
-/// Runs the verb: pauses, or resumes.
+/// Pauses or resumes the Deployments.
 pub fn run(args: Args, context: &mut CommandContext, paused: bool) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
     for_each_workload(context, &args.which, |context, target| set_paused(&args, context, target, paused, dry_run))

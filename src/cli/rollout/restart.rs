@@ -1,4 +1,5 @@
-//! `kloop rollout restart`: a new moment in the template's annotations, so that all pods are replaced.
+//! `kloop rollout restart`: sets a timestamp in the template's annotations, so that all pods are
+//! replaced.
 
 use super::{for_each_workload, rollout_failure};
 use crate::cli::change::change;

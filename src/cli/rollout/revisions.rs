@@ -1,4 +1,5 @@
-//! The revisions that a rollout has left behind: ReplicaSets of a Deployment, ControllerRevisions of the others.
+//! The revisions of a workload: a Deployment's ReplicaSets, or the ControllerRevisions of other
+//! kinds.
 
 use crate::apiserver::rules::names::key_of;
 use crate::cli::targets::Target;
@@ -8,29 +9,29 @@ use crate::kinds::view::{Describe, containers};
 use crate::object::{Object, Resource, merge};
 use serde_json::{Value, json};
 
-/// Annotation that says why a revision came to be.
+/// Annotation with the cause of a revision.
 pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
-/// Label by which a ReplicaSet's pods are told apart.
+/// Label that distinguishes the pods of a Deployment's ReplicaSets.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// One revision.
+/// One revision of a workload.
 pub struct WorkloadRevision {
-    /// Its number, counted up.
+    /// Number, in ascending order.
     pub number: i64,
-    /// The pod template it stands for.
+    /// The pod template.
     pub template: Value,
     /// The ReplicaSet or ControllerRevision.
     pub object: Object,
 }
 
 impl WorkloadRevision {
-    /// Why it came to be.
+    /// Returns the change cause, if it is recorded.
     pub fn change_cause(&self) -> Option<&str> {
         self.object.annotation(CHANGE_CAUSE).filter(|cause| !cause.is_empty())
     }
 }
 
-/// The revisions of a workload by their numbers; none when the kind keeps no revisions.
+/// Returns the revisions of a workload by number; `None` for kinds without revisions.
 pub fn workload_revisions(context: &mut CommandContext, target: &Target) -> CliResult<Option<Vec<WorkloadRevision>>> {
     let resource = match target.kind.resource.0 {
         "deployments.apps" => Resource("replicasets.apps"),
@@ -60,13 +61,13 @@ fn revision(target: &Target, object: Object) -> Option<WorkloadRevision> {
     })
 }
 
-/// The workload as a ControllerRevision, whose data is a patch, makes it.
+/// Restores the workload from a ControllerRevision, whose data is a patch.
 fn restored(target: &Target, revision: &Object) -> Option<Object> {
     let schema = merge_rules::schema_for(&target.kind.api_version(), target.kind.kind)?;
     merge::strategic_merge(&target.object.0, revision.value_at(&["data"])?, schema).ok().map(Object)
 }
 
-/// A template without the label that tells ReplicaSets apart.
+/// Returns a template without the pod-template-hash label.
 pub fn without_hash(template: &Value) -> Value {
     let mut template = Object(template.clone());
     template.unset(&["metadata", "labels", TEMPLATE_HASH]);
@@ -76,7 +77,7 @@ pub fn without_hash(template: &Value) -> Value {
     template.0
 }
 
-/// A template as `rollout` shows it: described, and not aligned.
+/// Describes a template as in the output of `rollout`, without alignment.
 pub fn described(template: &Value) -> String {
     let mut out = Describe::new();
     containers::template(&mut out, template);

@@ -1,4 +1,4 @@
-//! `kloop rollout status`: how far a rollout is, until it is done.
+//! `kloop rollout status`: prints a rollout's progress until it is complete.
 
 use super::{group_kind, required};
 use crate::apiserver::rules::names::key_of;
@@ -48,32 +48,32 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Ok(());
     }
     for target in &found {
-        let patience = Deadline::with_control_plane(context, timeout)?;
-        if let Err(failure) = follow(&args, context, target, &patience) {
+        let deadline = Deadline::with_control_plane(context, timeout)?;
+        if let Err(failure) = follow(&args, context, target, &deadline) {
             failures.push(failure);
         }
     }
     Failure::from_failures(failures)
 }
 
-/// Tells each new state of one rollout until it is done.
-fn follow(args: &Args, context: &mut CommandContext, target: &Target, patience: &Deadline) -> CliResult {
+/// Prints each new state of a rollout until it is complete.
+fn follow(args: &Args, context: &mut CommandContext, target: &Target, deadline: &Deadline) -> CliResult {
     let key = key_of(target.kind, &target.object);
-    let mut told = 0;
+    let mut printed = 0;
     loop {
         let now = context.read_view(|txn| txn.get(&key))?;
         let Some(object) = now.filter(|object| object.uid() == target.object.uid()) else {
             return Err(Failure::plain("object has been deleted"));
         };
-        if object.revision() != told {
-            told = object.revision();
+        if object.revision() != printed {
+            printed = object.revision();
             let RolloutStage { sentence, done } = stage(target, &object, args.revision)?;
             context.print_line(&sentence)?;
             if done || !args.watch {
                 return Ok(());
             }
         }
-        if !patience.wait() {
+        if !deadline.wait() {
             return Err(Failure::plain("timed out waiting for the condition"));
         }
     }
@@ -137,11 +137,11 @@ fn deployment(object: &Object, revision: i64) -> CliResult<RolloutStage> {
     if conditions.iter().any(timed_out) {
         return Err(Failure::plain(format!("deployment {name:?} exceeded its progress deadline")));
     }
-    let (wanted, updated) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "updatedReplicas"));
+    let (desired, updated) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "updatedReplicas"));
     let (all, available) = (status(object, "replicas"), status(object, "availableReplicas"));
     let head = format!("Waiting for deployment {name:?} rollout to finish:");
-    if updated < wanted {
-        return waiting(format!("{head} {updated} out of {wanted} new replicas have been updated..."));
+    if updated < desired {
+        return waiting(format!("{head} {updated} out of {desired} new replicas have been updated..."));
     }
     if all > updated {
         return waiting(format!("{head} {} old replicas are pending termination...", all - updated));
@@ -157,14 +157,14 @@ fn daemon_set(object: &Object) -> CliResult<RolloutStage> {
         return waiting("Waiting for daemon set spec update to be observed...");
     }
     let name = object.name();
-    let (wanted, updated) = (status(object, "desiredNumberScheduled"), status(object, "updatedNumberScheduled"));
+    let (desired, updated) = (status(object, "desiredNumberScheduled"), status(object, "updatedNumberScheduled"));
     let available = status(object, "numberAvailable");
     let head = format!("Waiting for daemon set {name:?} rollout to finish:");
-    if updated < wanted {
-        return waiting(format!("{head} {updated} out of {wanted} new pods have been updated..."));
+    if updated < desired {
+        return waiting(format!("{head} {updated} out of {desired} new pods have been updated..."));
     }
-    if available < wanted {
-        return waiting(format!("{head} {available} of {wanted} updated pods are available..."));
+    if available < desired {
+        return waiting(format!("{head} {available} of {desired} updated pods are available..."));
     }
     done(format!("daemon set {name:?} successfully rolled out"))
 }
@@ -174,17 +174,17 @@ fn stateful_set(object: &Object) -> CliResult<RolloutStage> {
     if observed == 0 || object.generation() > observed {
         return waiting("Waiting for statefulset spec update to be observed...");
     }
-    let (wanted, ready) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "readyReplicas"));
-    if ready < wanted {
-        return waiting(format!("Waiting for {} pods to be ready...", wanted - ready));
+    let (desired, ready) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "readyReplicas"));
+    if ready < desired {
+        return waiting(format!("Waiting for {} pods to be ready...", desired - ready));
     }
     let updated = status(object, "updatedReplicas");
     if let Some(rolling) = object.value_at(&["spec", "updateStrategy", "rollingUpdate"]) {
         let partition = rolling["partition"].as_i64().unwrap_or(0);
-        if updated < wanted - partition {
+        if updated < desired - partition {
             return waiting(format!(
                 "Waiting for partitioned roll out to finish: {updated} out of {} new pods have been updated...",
-                wanted - partition
+                desired - partition
             ));
         }
         return done(format!("partitioned roll out complete: {updated} new pods have been updated..."));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_of_a_deployment() {
+    fn deployment_progress_is_described() {
         let head = "Waiting for deployment \"web\" rollout to finish:";
         for (status, expected, is_done) in [
             (
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_of_a_stateful_set() {
+    fn stateful_set_progress_is_described() {
         let rolling =
             |partition: i64| json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": partition}}});
         let status = |ready: i64, updated: i64| json!({"observedGeneration": 2, "readyReplicas": ready, "updatedReplicas": updated});
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_of_a_daemon_set() {
+    fn daemon_set_progress_is_described() {
         let status = |updated: i64, available: i64| {
             json!({"observedGeneration": 2, "desiredNumberScheduled": 3,
                 "updatedNumberScheduled": updated, "numberAvailable": available})

@@ -1,4 +1,4 @@
-//! `kloop rollout undo`: back to an earlier revision's template.
+//! `kloop rollout undo`: restores the template of an earlier revision.
 
 use super::revisions::{self, WorkloadRevision, described, without_hash};
 use super::{for_each_workload, group_kind};
@@ -35,7 +35,8 @@ pub struct Args {
     to_revision: i64,
 }
 
-/// Annotations that are a Deployment's own, not its revisions'. Kubernetes: `annotationsToSkip`.
+/// Annotations that belong to the Deployment and not to its revisions. Kubernetes:
+/// `annotationsToSkip`.
 const KEPT: [&str; 6] = [
     LAST_APPLIED,
     "deployment.kubernetes.io/revision",
@@ -98,7 +99,7 @@ fn warn_of_apply(context: &mut CommandContext, target: &Target) {
     }
 }
 
-/// The revision asked for; the one before the newest when none was.
+/// Returns the requested revision, or the previous one if `wanted` is zero.
 fn choose<'a>(target: &Target, revisions: &'a [WorkloadRevision], wanted: i64) -> CliResult<&'a WorkloadRevision> {
     let is_deployment = target.kind.resource == "deployments.apps";
     if wanted == 0 {
@@ -114,15 +115,15 @@ fn choose<'a>(target: &Target, revisions: &'a [WorkloadRevision], wanted: i64) -
 
 fn restore_annotations(object: &mut Object, from: &Object) {
     let mut annotations = Map::new();
-    let take = |object: &Object, own: bool, annotations: &mut Map<String, Value>| {
+    let copy_annotations = |object: &Object, is_kept: bool, annotations: &mut Map<String, Value>| {
         for (key, value) in object.pairs(&["metadata", "annotations"]) {
-            if KEPT.contains(&key) == own {
+            if KEPT.contains(&key) == is_kept {
                 annotations.insert(key.to_owned(), value.into());
             }
         }
     };
-    take(object, true, &mut annotations);
-    take(from, false, &mut annotations);
+    copy_annotations(object, true, &mut annotations);
+    copy_annotations(from, false, &mut annotations);
     object.set(&["metadata", "annotations"], annotations);
 }
 
@@ -132,7 +133,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_deployment_keeps_its_own_annotations() {
+    fn deployment_keeps_its_own_annotations() {
         let mut deployment = Object(json!({"metadata": {"annotations": {
             "deployment.kubernetes.io/revision": "3", "kubernetes.io/change-cause": "second"}}}));
         let set = Object(json!({"metadata": {"annotations": {

@@ -100,7 +100,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     })
 }
 
-/// Variables that refer to the keys of a config map or a secret.
+/// Returns variables that refer to the keys of a ConfigMap or a Secret.
 fn references(args: &Args, context: &mut CommandContext, from: &str) -> CliResult<Vec<Value>> {
     let form = || Failure::plain(format!("error parsing --from {from:?}: must be configmap/NAME or secret/NAME"));
     let Targets::Named(named) = targets::parse(context.kinds(), &[from.to_owned()])? else { return Err(form()) };
@@ -125,7 +125,7 @@ fn references(args: &Args, context: &mut CommandContext, from: &str) -> CliResul
     Ok(variables)
 }
 
-/// `k-2` is `K_2`.
+/// Returns a variable's name for a key: `K_2` for `k-2`.
 fn variable_of(key: &str) -> String {
     key.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' }).collect()
 }
@@ -158,7 +158,9 @@ fn list(args: &Args, context: &mut CommandContext, resources: &[String]) -> CliR
         let mut object = target.object.clone();
         pod_spec(target.kind, &mut object, args.setting.local)?;
         let Some(spec) = pod_spec_path(target.kind).and_then(|path| target.object.value_at(path)) else { continue };
-        for container in containers(spec).filter(|one| glob(&args.containers, one["name"].as_str().unwrap_or(""))) {
+        for container in
+            containers(spec).filter(|container| glob(&args.containers, container["name"].as_str().unwrap_or("")))
+        {
             list_one(args, context, target, container)?;
         }
     }
@@ -196,7 +198,7 @@ fn described(source: &Value) -> String {
     }
 }
 
-/// The value that a reference leads to, if it can be told here.
+/// Returns the value of a reference to a ConfigMap or a Secret, if it can be read.
 fn resolved(context: &mut CommandContext, target: &Target, source: &Value) -> Option<String> {
     let get = |context: &mut CommandContext, kind: &str, reference: &Value| -> Option<Object> {
         let resource = kinds::by_name(kind)?.resource;
@@ -218,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_and_names() {
+    fn container_patterns_and_variable_names() {
         for (pattern, name, expected) in
             [("*", "web", true), ("w*", "web", true), ("*b", "web", true), ("w*x", "web", false), ("web", "we", false)]
         {
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_keep_their_places() {
+    fn changed_variables_keep_their_order() {
         let mut container = json!({"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]});
         let container = container.as_object_mut().unwrap();
         let new = [json!({"name": "C", "value": "3"}), json!({"name": "B", "value": "9"})];

@@ -1,4 +1,4 @@
-//! `kloop set image`: new images for containers.
+//! `kloop set image`: sets the images of containers.
 
 use super::{ObjectEdit, SetFlags, SetVerbText, containers_mut, pod_spec};
 use crate::cli::relative::{current_folder, record};
@@ -55,7 +55,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     })
 }
 
-/// Words that name no resource are told about first.
+/// Whether the arguments name no valid resources; this error comes first.
 fn resources_are_wrong(kinds: &KindRegistry, resources: &[String]) -> bool {
     crate::cli::targets::parse(kinds, resources).is_err()
 }

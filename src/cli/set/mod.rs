@@ -1,6 +1,6 @@
-//! `kloop set`: single features of objects that are there.
+//! `kloop set`: changes single features of existing objects.
 //!
-//! Knows: what the verbs below it share ([`SetFlags`], [`pod_spec`]). Start reading at [`SetVerb`].
+//! Knows: the common parts of its verbs ([`SetFlags`], [`pod_spec`]). Start reading at [`SetVerb`].
 
 mod env;
 mod image;
@@ -53,7 +53,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
-/// Flags that all of them take.
+/// Flags of all verbs.
 #[derive(clap::Args)]
 struct SetFlags {
     #[command(flatten)]
@@ -66,7 +66,7 @@ struct SetFlags {
 }
 
 impl SetFlags {
-    /// Refuses flags that do not go together, and a command that names nothing.
+    /// Refuses flags that exclude each other, and a command without resources.
     fn check(&self, resources: &[String], dry_run: DryRun) -> CliResult {
         if self.scope.all && self.scope.select.selector.is_some() {
             return Err(Failure::plain("cannot set --all and --selector at the same time"));
@@ -86,8 +86,8 @@ impl SetFlags {
         Scope { local: self.local, typed: true, ..self.scope.with_arguments(resources) }
     }
 
-    /// Changes each object and says `<name> <what> updated` of those that changed. `edit` may fail; `what` goes into the error
-    /// of a refused write.
+    /// Changes each object and prints `<name> <what> updated` for those that changed. `edit` may
+    /// fail. `what` is also part of the error of a refused write.
     fn update(
         &self,
         context: &mut CommandContext,
@@ -128,10 +128,10 @@ impl SetFlags {
     }
 }
 
-/// Change of an object.
+/// A change of one object.
 type ObjectEdit = Box<dyn FnMut(&mut Object) -> CliResult>;
 
-/// Names of a verb in its messages.
+/// A verb's names in messages.
 #[derive(Clone, Copy)]
 struct SetVerbText {
     /// `deployment.apps/web <image> updated`.
@@ -153,8 +153,8 @@ fn pod_spec_path(kind: &Kind) -> Option<&'static [&'static str]> {
     }
 }
 
-/// The pod spec of an object of a kind that has one. An error names the object as kubectl does: `service/s` in a local file, which has no
-/// resource, and `services/s` in the cluster.
+/// Returns the pod spec of an object. The error names the object as kubectl does: `service/s` in a
+/// local file, `services/s` in the cluster.
 fn pod_spec<'a>(kind: &Kind, object: &'a mut Object, is_local: bool) -> CliResult<&'a mut Value> {
     let place = if is_local { kind.qualified_singular() } else { kind.resource.plural().to_owned() };
     let name = format!("{place}/{}", object.name());
@@ -166,13 +166,13 @@ fn pod_spec<'a>(kind: &Kind, object: &'a mut Object, is_local: bool) -> CliResul
     })
 }
 
-/// The containers of a pod spec, those of `initContainers` last.
+/// Returns the containers of a pod spec, init containers last.
 fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     let lists = ["containers", "initContainers"];
     lists.into_iter().filter_map(|list| spec.get(list)?.as_array()).flatten()
 }
 
-/// The same whose names match, to be changed.
+/// Returns the containers with matching names for modification.
 fn containers_mut(spec: &mut Value, matches: impl Fn(&str) -> bool) -> Vec<&mut serde_json::Map<String, Value>> {
     let Some(spec) = spec.as_object_mut() else { return Vec::new() };
     let mut lists: Vec<(bool, &mut Value)> = spec

@@ -1,4 +1,4 @@
-//! `kloop set resources`: requests and limits of containers.
+//! `kloop set resources`: sets requests and limits of containers.
 
 use super::{ObjectEdit, SetFlags, SetVerbText, containers_mut, pod_spec};
 use crate::cli::{CliResult, CommandContext, Failure, key_changes};
@@ -73,7 +73,7 @@ fn set(resources: &mut Value, field: &str, resource: &str, amount: &str) {
     resources[field][resource] = amount.into();
 }
 
-/// Reads `cpu=100m,memory=64Mi`.
+/// Parses `cpu=100m,memory=64Mi`.
 fn amounts(text: &str) -> CliResult<Vec<(String, String)>> {
     let words: Vec<String> = text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let pairs = key_changes::parse(&words, "resource", false)

@@ -1,4 +1,4 @@
-//! `kloop set selector`: which pods a Service is for.
+//! `kloop set selector`: sets the pod selector of a Service.
 
 use super::{ObjectEdit, SetFlags, SetVerbText};
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -43,7 +43,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     })
 }
 
-/// A Service selects by equality alone.
+/// Parses a selector. Services select only by equality.
 fn pairs(text: &str) -> CliResult<Map<String, Value>> {
     let selector = Selector::parse(text).map_err(|error| Failure::plain(error.to_string()))?;
     let mut pairs = Map::new();

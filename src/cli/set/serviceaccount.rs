@@ -1,4 +1,4 @@
-//! `kloop set serviceaccount`: who a workload's pods are.
+//! `kloop set serviceaccount`: sets the service account of a workload's pods.
 
 use super::{ObjectEdit, SetFlags, SetVerbText, pod_spec};
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -29,7 +29,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let (kind, account) = (target.kind, account.clone());
         let edit: ObjectEdit = Box::new(move |object| {
             let spec = pod_spec(kind, object, is_local)?;
-            // The old name of the field follows the new one: a difference would count as a second wish.
+            // The deprecated field has to equal the new one.
             spec["serviceAccountName"] = account.as_str().into();
             spec["serviceAccount"] = account.as_str().into();
             Ok(())

@@ -1,4 +1,4 @@
-//! `kloop set subject`: whom a role binding is for.
+//! `kloop set subject`: sets the subjects of a role binding.
 
 use super::{ObjectEdit, SetFlags, SetVerbText};
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -39,7 +39,7 @@ pub struct BindingSubjects {
 }
 
 impl BindingSubjects {
-    /// As a binding has them.
+    /// Returns the subjects as in a binding.
     pub fn values(&self) -> CliResult<Vec<Value>> {
         let named =
             |kind: &str, name: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});

@@ -1,7 +1,7 @@
-//! `kloop top`: what pods and nodes use now.
+//! `kloop top`: prints the current resource usage of pods and nodes.
 //!
-//! Knows: which of them are asked for; [`runtime::usage`](crate::runtime::usage) measures, twice, a moment apart. No control plane is
-//! needed for it. Never: keeps a sample.
+//! Knows: which pods and nodes are requested. [`runtime::usage`](crate::runtime::usage) takes two
+//! samples a short time apart. This needs no control plane. Never: stores a sample.
 
 mod node;
 mod pod;
@@ -12,7 +12,7 @@ use crate::show::usage::UsageSort;
 use clap::Subcommand;
 use std::time::Duration;
 
-/// Between the two samples that make a rate.
+/// Time between the two samples of a rate.
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// Display resource (CPU/memory) usage.
@@ -53,8 +53,8 @@ fn order(text: &str) -> CliResult<UsageSort> {
     UsageSort::parse(text).ok_or_else(|| Failure::plain("--sort-by accepts only cpu or memory"))
 }
 
-/// Measures, waits a moment, and measures again; each with its time.
-fn twice<T>(measure: impl Fn() -> T) -> [(Time, T); 2] {
+/// Takes two samples with their times.
+fn sample_twice<T>(measure: impl Fn() -> T) -> [(Time, T); 2] {
     let first = (Time::now(), measure());
     std::thread::sleep(WINDOW);
     [first, (Time::now(), measure())]

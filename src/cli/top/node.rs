@@ -1,7 +1,7 @@
-//! `kloop top node`: what this machine uses; of a node that was added beside it, what its pods use. Of nodes that only pretend nothing is
-//! known.
+//! `kloop top node`: prints the usage of this machine, or of an added node's pods. Simulated nodes
+//! have no usage.
 
-use super::{order, pod, twice};
+use super::{order, pod, sample_twice};
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets;
@@ -61,14 +61,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if !args.names.is_empty() && selects {
         return Err(Failure::plain("only one of NAME or selector can be provided"));
     }
-    let found = found(&args, context)?;
-    if found.is_empty() {
+    let requested_nodes = requested_nodes(&args, context)?;
+    if requested_nodes.is_empty() {
         return Err(Failure::plain("metrics not available yet"));
     }
     let is_added = |node: &&Object| node.annotation(RUNTIME) == Some(LOCAL);
-    let added: Vec<&str> = found.iter().filter(is_added).map(Object::name).collect();
-    let of_nodes = by_pods(&added, context)?;
-    let [(before, first), (after, second)] = twice(usage::of_machine);
+    let added: Vec<&str> = requested_nodes.iter().filter(is_added).map(Object::name).collect();
+    let of_nodes = usage_by_node(&added, context)?;
+    let [(before, first), (after, second)] = sample_twice(usage::of_machine);
     let of_machine =
         first.zip(second).and_then(|(first, second)| Usage::from_samples((before, first), (after, second)));
     let node = |node: &Object| {
@@ -88,11 +88,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             },
         }
     };
-    context.print(&nodes(found.iter().map(node).collect(), order, args.no_headers, args.show_swap))
+    context.print(&nodes(requested_nodes.iter().map(node).collect(), order, args.no_headers, args.show_swap))
 }
 
-/// Usage of these nodes' pods, which run on this machine beside those of other nodes.
-fn by_pods(added: &[&str], context: &mut CommandContext) -> CliResult<BTreeMap<String, Usage>> {
+/// Returns the usage of the pods on added nodes.
+fn usage_by_node(added: &[&str], context: &mut CommandContext) -> CliResult<BTreeMap<String, Usage>> {
     let mut sums: BTreeMap<String, Usage> = added.iter().map(|name| ((*name).to_owned(), Usage::default())).collect();
     let Some(state) = context.existing()?.map(|api| api.store().home().to_owned()).filter(|_| !sums.is_empty()) else {
         return Ok(sums);
@@ -110,12 +110,12 @@ fn by_pods(added: &[&str], context: &mut CommandContext) -> CliResult<BTreeMap<S
     Ok(sums)
 }
 
-fn found(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
+fn requested_nodes(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let kind = &kinds::node::KIND;
     let Some(name) = args.names.first() else {
         let select = SelectFlags { selector: args.selector.clone(), ..SelectFlags::default() };
-        let wanted: ListSelection = targets::list_selection(&select, kind)?;
-        return context.read_view(|txn| read::list(txn, kind, None, &wanted));
+        let selection: ListSelection = targets::list_selection(&select, kind)?;
+        return context.read_view(|txn| read::list(txn, kind, None, &selection));
     };
     let name = name.strip_prefix("node/").or(name.strip_prefix("nodes/")).unwrap_or(name);
     let key = Key::new(kind.resource, "", name);

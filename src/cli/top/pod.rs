@@ -1,6 +1,6 @@
-//! `kloop top pod`: what pods use.
+//! `kloop top pod`: prints the usage of pods.
 
-use super::{order, twice};
+use super::{order, sample_twice};
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets;
@@ -71,11 +71,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain("only one of NAME or selector can be provided"));
     }
     let named = args.names.first().map(|name| name.strip_prefix("pod/").or(name.strip_prefix("pods/")).unwrap_or(name));
-    let found = found(&args, named, context)?;
+    let requested_pods = requested_pods(&args, named, context)?;
     let state = context.existing()?.map(|api| api.store().home().to_owned());
-    let measured = state.map_or(Vec::new(), |state| measure(&state, &found));
+    let measured = state.map_or(Vec::new(), |state| measure(&state, &requested_pods));
     if measured.is_empty() {
-        return nothing(&args, named, &found, context);
+        return explain_empty_result(&args, named, &requested_pods, context);
     }
     let options = UsageOptions {
         no_headers: args.no_headers,
@@ -88,13 +88,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     context.print(&pods(measured, &options))
 }
 
-fn found(args: &Args, named: Option<&str>, context: &mut CommandContext) -> CliResult<Vec<Object>> {
+fn requested_pods(args: &Args, named: Option<&str>, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let kind = &kinds::pod::KIND;
     let namespace = context.namespace().to_owned();
     let Some(name) = named else {
-        let wanted: ListSelection = targets::list_selection(&args.select, kind)?;
+        let selection: ListSelection = targets::list_selection(&args.select, kind)?;
         let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-        return context.read_view(|txn| read::list(txn, kind, namespace, &wanted));
+        return context.read_view(|txn| read::list(txn, kind, namespace, &selection));
     };
     let key = Key::new(kind.resource, &namespace, name);
     let unmeasured =
@@ -105,14 +105,14 @@ fn found(args: &Args, named: Option<&str>, context: &mut CommandContext) -> CliR
     }
 }
 
-/// Usage of the pods that run on this machine.
+/// Measures the pods that run on this machine.
 pub(super) fn measure(state: &Path, pods: &[Object]) -> Vec<PodUsage> {
     let sample =
         || -> Vec<BTreeMap<String, UsageSample>> { pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect() };
-    let [(before, first), (after, second)] = twice(sample);
+    let [(before, first), (after, second)] = sample_twice(sample);
     let rows = pods.iter().zip(first.iter().zip(&second)).map(|(pod, (first, second))| {
         let rate = |(name, later): (&String, &UsageSample)| {
-            // One that has begun meanwhile began with nothing.
+            // A container that started since the first sample counts from zero.
             let earlier = first.get(name).copied().unwrap_or_default();
             Some((name.clone(), Usage::from_samples((before, earlier), (after, later.not_before(earlier)))?))
         };
@@ -122,8 +122,8 @@ pub(super) fn measure(state: &Path, pods: &[Object]) -> Vec<PodUsage> {
     rows.filter(|pod| !pod.containers.is_empty()).collect()
 }
 
-/// Says why nothing is shown, in kubectl's words.
-fn nothing(args: &Args, named: Option<&str>, pods: &[Object], context: &mut CommandContext) -> CliResult {
+/// Prints or returns the reason for an empty result, in kubectl's words.
+fn explain_empty_result(args: &Args, named: Option<&str>, pods: &[Object], context: &mut CommandContext) -> CliResult {
     if let Some(name) = named {
         let namespace = context.namespace();
         let message = format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found");

@@ -5,10 +5,10 @@ use crate::diagnosis::why::{CauseChain, CauseLink, ConvergenceState};
 use crate::show::escape;
 use colored::Colorize;
 
-/// The most names of objects on one line; the others are counted.
+/// Most names of objects on one line; the others are counted.
 const NAMED: usize = 3;
 
-/// A root cause, and the objects that it keeps from being as they were asked for.
+/// A root cause, and the objects that have not converged because of it.
 struct Cause<'a> {
     standing: ConvergenceState,
     link: &'a CauseLink,
@@ -16,7 +16,8 @@ struct Cause<'a> {
     about: Vec<&'a str>,
 }
 
-/// One line for each root cause, those first that are stuck. Without a control plane nothing else matters, and nothing else is said.
+/// Returns one line for each root cause, stuck ones first. A missing control plane is the only
+/// cause, because nothing changes without it.
 pub fn lines(answers: &[CauseChain]) -> String {
     if let Some(plane) = answers.iter().find_map(CauseChain::missing_control_plane) {
         let next = plane.next.clone().unwrap_or_default();
@@ -39,17 +40,17 @@ pub fn lines(answers: &[CauseChain]) -> String {
     causes.iter().map(line).collect()
 }
 
-/// The link on which the others wait: the one that is stuck, else the last one that is on its way.
+/// Returns the link that the others wait for: the stuck one, else the last converging one.
 fn root(answer: &CauseChain) -> Option<&CauseLink> {
-    let on_its_way = || answer.links.iter().rev().find(|link| link.standing == ConvergenceState::Converging);
-    answer.root_cause().or_else(on_its_way).or(answer.links.get(answer.place))
+    let converging = || answer.links.iter().rev().find(|link| link.standing == ConvergenceState::Converging);
+    answer.root_cause().or_else(converging).or(answer.links.get(answer.place))
 }
 
-/// Whether two links tell of one cause. A program that failed by itself is a cause of its own, whatever others say.
+/// Whether two links have the same cause. A failed program is always its own cause.
 fn is_same(one: &CauseLink, other: &CauseLink) -> bool {
-    let said = |link: &CauseLink| (link.seen.clone(), link.wanted.clone(), link.error.clone());
+    let state = |link: &CauseLink| (link.seen.clone(), link.wanted.clone(), link.error.clone());
     let is_program = one.log.is_some() || other.log.is_some();
-    said(one) == said(other) && !is_program && one.by == other.by
+    state(one) == state(other) && !is_program && one.by == other.by
 }
 
 fn line(cause: &Cause<'_>) -> String {
@@ -67,7 +68,7 @@ fn line(cause: &Cause<'_>) -> String {
     format!("{word} {what}: {seen}; {}\n", next.bold())
 }
 
-/// `deployment/a, deployment/b, deployment/c and 2 more`.
+/// Returns `deployment/a, deployment/b, deployment/c and 2 more`.
 fn names(about: &[&str]) -> String {
     let shown = about.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     match about.len().checked_sub(NAMED).filter(|more| *more > 0) {
@@ -84,14 +85,14 @@ mod tests {
         let link = |(what, standing, seen): &(&str, ConvergenceState, &str)| {
             let mut link = CauseLink::default();
             (link.what, link.seen, link.standing) = ((*what).to_owned(), (*seen).to_owned(), *standing);
-            (link.next, link.by) = (Some("mend it".to_owned()), "kubelet");
+            (link.next, link.by) = (Some("fix it".to_owned()), "kubelet");
             link
         };
         CauseChain { about: about.to_owned(), links: links.iter().map(link).collect(), place: 0 }
     }
 
     #[test]
-    fn one_root_cause_is_one_line() {
+    fn objects_with_one_root_cause_share_a_line() {
         use ConvergenceState::{Converging, Stuck};
         let stuck =
             |name: &str| answer(name, &[(name, Converging, "0 ready"), ("container app", Stuck, "no image a:1")]);
@@ -101,13 +102,13 @@ mod tests {
         colored::control::set_override(false);
         assert_eq!(
             lines(&answers),
-            "stuck      deployment/a, deployment/b, deployment/c and 1 more: container app: no image a:1; next: mend it\n\
-             converging deployment/slow: 1 of 2 ready; next: mend it\n"
+            "stuck      deployment/a, deployment/b, deployment/c and 1 more: container app: no image a:1; next: fix it\n\
+             converging deployment/slow: 1 of 2 ready; next: fix it\n"
         );
     }
 
     #[test]
-    fn programs_that_fail_are_causes_of_their_own() {
+    fn failed_programs_are_separate_causes() {
         let of = |name: &str| {
             let mut answer = answer(name, &[("container app", ConvergenceState::Stuck, "CrashLoopBackOff")]);
             answer.links[0].log = Some(("uid".into(), "app".into()));
@@ -117,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_control_plane_it_says_only_that() {
+    fn missing_control_plane_is_the_only_cause() {
         let plane = ("control plane", ConvergenceState::Stuck, "none runs");
         let of = |name: &str| answer(name, &[plane, (name, ConvergenceState::Stuck, "0 ready")]);
         colored::control::set_override(false);
         assert_eq!(
             lines(&[of("deployment/a"), of("pod/b")]),
-            "stuck      control plane: none runs; next: run: mend it\n"
+            "stuck      control plane: none runs; next: run: fix it\n"
         );
     }
 }
