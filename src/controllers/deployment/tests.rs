@@ -88,7 +88,7 @@ fn a_rolling_update_stays_within_its_bounds() {
 }
 
 #[test]
-fn crashes_in_the_middle_change_nothing_in_the_end() {
+fn rollout_converges_after_crashes() {
     for seed in 0..20 {
         let mut cluster = cluster(WEB).seeded(seed);
         cluster.crashes = 6;
@@ -163,7 +163,7 @@ fn a_paused_deployment_scales_but_does_not_roll() {
     assert!(cluster.conditions("deployments.apps", "web").contains("Progressing=True NewReplicaSetAvailable"));
 }
 
-/// As `golden/rollout-stuck` has it: 4 replicas, a template that never gets ready, then 10 replicas.
+/// Follows `golden/rollout-stuck`: 4 replicas, a template that never gets ready, then 10 replicas.
 #[test]
 fn a_stuck_rollout_times_out_and_scales_in_proportion() {
     let mut cluster = cluster(WEB);
@@ -194,7 +194,7 @@ fn a_stuck_rollout_times_out_and_scales_in_proportion() {
 }
 
 #[test]
-fn min_ready_seconds_hold_a_rollout_back() {
+fn min_ready_seconds_delay_a_rollout() {
     let mut cluster = cluster(WEB);
     cluster.patch("deployments.apps", "web", json!({"spec": {"minReadySeconds": 30}}));
     cluster.settle();
@@ -211,7 +211,7 @@ fn min_ready_seconds_hold_a_rollout_back() {
 }
 
 #[test]
-fn a_name_that_is_taken_leads_to_another_hash() {
+fn name_collision_leads_to_another_hash() {
     let mut first = cluster(WEB);
     first.settle();
     let name = first.names("replicasets.apps");
