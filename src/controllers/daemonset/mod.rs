@@ -68,7 +68,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         by_node.entry(placement::node_of(pod)).or_default().push(pod);
     }
     let template = object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
-    let pod = placement::tolerant(from_template(&owner, template));
+    let pod = placement::add_tolerations(from_template(&owner, template));
     let set = DaemonSetState {
         world,
         hash: history.newest_hash(&owner).to_owned(),
@@ -190,7 +190,7 @@ impl<'w> DaemonSetState<'w> {
     fn create_pod_after_failures(&mut self, node: &str, failures: u32) {
         let row = self.owner.row;
         let template = self.object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
-        let mut pod = placement::tied(placement::tolerant(from_template(&self.owner, template)), node);
+        let mut pod = placement::pin_to_node(placement::add_tolerations(from_template(&self.owner, template)), node);
         let generation = self.object.annotation("deprecated.daemonset.template.generation").unwrap_or("1").to_owned();
         pod.set(&["metadata", "labels", REVISION_HASH], self.hash.as_str());
         pod.set(&["metadata", "labels", TEMPLATE_GENERATION], generation);

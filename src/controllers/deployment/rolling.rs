@@ -8,7 +8,7 @@ impl Rollout<'_> {
     /// RollingUpdate: scales up first; scales down in a later plan.
     pub(super) fn roll(&mut self) {
         let Some(new) = self.new else {
-            self.make_new_set();
+            self.create_new_set();
             return;
         };
         if self.grow_new(new) || self.shrink_old(new) {
@@ -32,7 +32,7 @@ impl Rollout<'_> {
             return self.update_progress();
         }
         let Some(new) = self.new else {
-            return self.make_new_set();
+            return self.create_new_set();
         };
         if self.sets[new].replicas != self.spec.replicas {
             self.scale(new, self.spec.replicas);

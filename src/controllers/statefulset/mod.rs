@@ -85,7 +85,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 
 impl<'w> StatefulSetState<'w> {
     fn make_plan(mut self) -> Plan {
-        self.keep_claims();
+        self.update_claim_owners();
         self.act();
         self.clean_up();
         self.count()

@@ -1,4 +1,4 @@
-//! `exec`: a command of the container.
+//! `exec`: runs a command in the container.
 
 use super::HandlerType;
 use crate::kinds::omit::empty;

@@ -1,4 +1,4 @@
-//! `sleep`: a pause, which hooks have and probes do not.
+//! `sleep`: a pause, only for hooks.
 
 use super::HandlerType;
 use crate::kinds::{FieldErrors, FieldPath};
@@ -18,7 +18,7 @@ impl HandlerType for SleepAction {
         }
     }
 
-    /// Descriptions show probes alone.
+    /// Never shown, since descriptions show only probes.
     fn describe(&self) -> String {
         "unknown".into()
     }

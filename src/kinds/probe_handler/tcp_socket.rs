@@ -1,4 +1,4 @@
-//! `tcpSocket`: a connection.
+//! `tcpSocket`: connects to a port.
 
 use super::HandlerType;
 use crate::kinds::omit::empty;

@@ -39,7 +39,7 @@ impl VolumeType for ProjectedVolumeSource {
     }
 }
 
-/// No two files of a volume have the same path. Kubernetes does not count those of tokens.
+/// Refuses duplicate paths of files in a volume. As in Kubernetes, paths of tokens do not count.
 fn check_paths<'s>(
     source: &'s VolumeProjection,
     taken: &mut BTreeSet<&'s str>,
@@ -57,7 +57,7 @@ fn check_paths<'s>(
     }
 }
 
-/// The paths of keys, each with the name of the object that it is in.
+/// The paths of keys, each with the name of its object.
 fn keys<'s>(name: &'s str, items: Option<&'s [KeyToPath]>) -> impl Iterator<Item = (&'s str, &'s str)> {
     items.unwrap_or_default().iter().map(move |item| (item.path.as_str(), name))
 }
