@@ -1,4 +1,5 @@
-//! Mirrors Endpoints that users write into EndpointSlices, which route traffic: one slice for each subset and address family.
+//! Mirrors Endpoints that users write into EndpointSlices, which route traffic: one slice for each subset and address
+//! family.
 //!
 //! Only for Services without a selector; [`super::endpointslice`] handles the others.
 

@@ -153,8 +153,8 @@ fn expectations(world: &World, object: &Object, pods: &[&Arc<Row>]) -> Result<Ex
     Ok(Expectations { expected, desired, unmanaged })
 }
 
-/// Sums the `replicas` of the pods' owners (or their Deployments), and returns whether pods without an owner were left out.
-/// Fails for owners without scale (Kubernetes, "Specifying a Disruption Budget for your Application").
+/// Sums the `replicas` of the pods' owners (or their Deployments), and returns whether pods without an owner were left
+/// out. Fails for owners without scale (Kubernetes, "Specifying a Disruption Budget for your Application").
 fn scale(world: &World, pods: &[&Arc<Row>]) -> Result<(i64, bool), String> {
     let mut replicas: BTreeMap<&str, i64> = BTreeMap::new();
     let mut unmanaged = false;

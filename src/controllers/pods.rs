@@ -13,8 +13,8 @@ pub const BURST: usize = 500;
 /// them.
 pub const BATCH: usize = 64;
 
-/// Whether a plan has the maximum number of writes. These writes make the key due again, so the next plan has the remaining
-/// ones.
+/// Whether a plan has the maximum number of writes. These writes make the key due again, so the next plan has the
+/// remaining ones.
 pub fn is_full(plan: &Plan) -> bool {
     plan.writes.len() >= BURST
 }

@@ -147,7 +147,8 @@ fn await_consumer(world: &World, row: &Row, plan: &mut Plan) {
     plan.wait(message);
 }
 
-/// Sets a volume's phase (Available, Bound or Released), and removes the finalizer of a deleted volume that is not bound.
+/// Sets a volume's phase (Available, Bound or Released), and removes the finalizer of a deleted volume that is not
+/// bound.
 fn sync_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
     let reference = volume.value_at(&["spec", "claimRef"]).filter(|reference| reference.is_object());
     let uid = reference.and_then(|reference| reference["uid"].as_str()).filter(|uid| !uid.is_empty());

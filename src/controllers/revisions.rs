@@ -18,8 +18,8 @@ pub struct History {
     revisions: Vec<Object>,
 }
 
-/// Creates or renumbers the revision of the object's template, so that it is the newest. `None` when its name belongs to
-/// another object's revision; then the caller increments `collisionCount` ([`count_collision`]).
+/// Creates or renumbers the revision of the object's template, so that it is the newest. `None` when its name belongs
+/// to another object's revision; then the caller increments `collisionCount` ([`count_collision`]).
 pub fn sync_revisions(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Option<History> {
     let mut template = Object(object.value_at(&["spec", "template"]).cloned().unwrap_or(Value::Null));
     template.set(&["$patch"], "replace");

@@ -74,7 +74,8 @@ impl Typed for Event {
         omit::empty(&mut self.type_);
     }
 
-    /// Checks that an Event is in the namespace of its object, or in `default` or `kube-system` for a cluster-scoped one.
+    /// Checks that an Event is in the namespace of its object, or in `default` or `kube-system` for a cluster-scoped
+    /// one.
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let own = self.metadata.namespace.as_deref().unwrap_or_default();
         let about = self.involved_object.namespace.as_deref().unwrap_or_default();

@@ -102,7 +102,8 @@ impl FieldErrors {
         self.push(path, "FieldValueTypeInvalid", Self::with_detail(head, detail));
     }
 
-    /// Like [`FieldErrors::invalid`], but with the value as Go prints it, for values whose field order or Go names are visible.
+    /// Like [`FieldErrors::invalid`], but with the value as Go prints it, for values whose field order or Go names are
+    /// visible.
     pub fn invalid_text(&mut self, path: &FieldPath, value: &str, detail: &str) {
         self.push(path, "FieldValueInvalid", Self::with_detail(format!("Invalid value: {value}"), detail));
     }
@@ -139,7 +140,8 @@ impl FieldErrors {
         self.push(path, "FieldValueNotSupported", message);
     }
 
-    /// Like [`FieldErrors::unsupported`], for the few fields (RBAC, policy types) whose supported values Kubernetes does not sort.
+    /// Like [`FieldErrors::unsupported`], for the few fields (RBAC, policy types) whose supported values Kubernetes
+    /// does not sort.
     pub fn unsupported_as_listed(&mut self, path: &FieldPath, value: impl Into<Value>, supported: &[&str]) {
         self.unsupported_text(path, &value.into().to_string(), supported);
     }

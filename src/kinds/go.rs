@@ -1,4 +1,5 @@
-//! Prints values as Go prints internal structs, without JSON names or omitted fields, for the messages of Kubernetes that contain them.
+//! Prints values as Go prints internal structs, without JSON names or omitted fields, for the messages of Kubernetes
+//! that contain them.
 //!
 //! Lays a JSON value out by a table of fields, on one line or indented, and computes the difference of two layouts.
 //! Never: defines a kind's tables. Start reading at [`lay_out`].

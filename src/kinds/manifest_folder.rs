@@ -1,6 +1,7 @@
 //! The annotation with the folder of a pod's manifest, for the kubelet, and its removal from output.
 //!
-//! kloop sets this annotation itself. Dry runs, diffs and the last applied configuration show the object as the user wrote it.
+//! kloop sets this annotation itself. Dry runs, diffs and the last applied configuration show the object as the user
+//! wrote it.
 
 use crate::object::Object;
 use serde_json::{Map, Value};

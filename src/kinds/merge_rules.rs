@@ -1,7 +1,7 @@
 //! Patch strategies and merge keys of built-in kinds.
 //!
-//! Source: the `patchStrategy` and `patchMergeKey` tags of Kubernetes' Go types (1.36). Server-side apply uses other keys; where it
-//! has two keys, kustomize uses both.
+//! Source: the `patchStrategy` and `patchMergeKey` tags of Kubernetes' Go types (1.36). Server-side apply uses other
+//! keys; where it has two keys, kustomize uses both.
 
 use crate::object::merge::schema::{
     ANY, MergeField, MergeSchema, MergeSchemaRef, REPLACE, SET, list, map, retaining, with_second_key,

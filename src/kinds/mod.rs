@@ -1,8 +1,8 @@
 //! The catalogue: every built-in kind of the API, one file each.
 //!
-//! Defines a kind's names and scope ([`Kind`]), its typed form (the types of `k8s-openapi`), defaults, checks, columns and description.
-//! Never: does I/O; a kind's functions map values to values.
-//! Start reading at [`ALL`]; a new kind needs one new file and one line there.
+//! Defines a kind's names and scope ([`Kind`]), its typed form (the types of `k8s-openapi`), defaults, checks, columns
+//! and description. Never: does I/O; a kind's functions map values to values. Start reading at [`ALL`]; a new kind
+//! needs one new file and one line there.
 
 pub mod address;
 pub mod amount;
@@ -134,7 +134,8 @@ pub struct Kind {
     pub warnings: fn(&Object) -> Vec<String>,
     /// Decodes strictly (unknown fields are reported to the callback by path), applies defaults, encodes again.
     pub normalize: Normalize,
-    /// Resets fields that clients may not set, as Kubernetes' PrepareForCreate (`old` is `None`) and PrepareForUpdate do.
+    /// Resets fields that clients may not set, as Kubernetes' PrepareForCreate (`old` is `None`) and PrepareForUpdate
+    /// do.
     pub prepare: fn(&mut Object, Option<&Object>),
     /// Validates an object, on update against its old form.
     pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
@@ -303,7 +304,8 @@ fn fits_kind(known: &Kind, api_version: &str, kind: &str) -> bool {
     known.kind == kind && (known.api_version() == api_version || known.also.contains(&api_version))
 }
 
-/// Finds a kind by a user's text: plural, singular, short name or kind in any case, optionally with `.group` or `.version.group`.
+/// Finds a kind by a user's text: plural, singular, short name or kind in any case, optionally with `.group` or
+/// `.version.group`.
 fn find_by_name(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
     let lower = name.to_ascii_lowercase();
     // Only short names are case-sensitive.

@@ -22,8 +22,8 @@ pub fn deprecated(key: &str) -> Option<&'static str> {
     DEPRECATED.iter().find(|(known, _)| *known == key).map(|(_, message)| *message)
 }
 
-/// Warns of deprecated labels in a term of a node selector, and with `with_values` of invalid label values (in preferred
-/// terms, validation does not check values).
+/// Warns of deprecated labels in a term of a node selector, and with `with_values` of invalid label values (in
+/// preferred terms, validation does not check values).
 pub fn warn_of_term(term: &Value, path: &str, with_values: bool, warnings: &mut Vec<String>) {
     for (index, expression) in term["matchExpressions"].as_array().into_iter().flatten().enumerate() {
         let (at, key) = (format!("{path}.matchExpressions[{index}]"), expression["key"].as_str().unwrap_or_default());

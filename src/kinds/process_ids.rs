@@ -1,12 +1,12 @@
 //! The annotation with the process ids of a pod's containers, which the node sets.
 //!
-//! Kubernetes has no such field. In kloop, containers are processes of this machine, which users inspect with ps, strace and
-//! debuggers.
+//! Kubernetes has no such field. In kloop, containers are processes of this machine, which users inspect with ps,
+//! strace and debuggers.
 
 use crate::object::Object;
 
-/// The annotation: `NAME=PID` for each running container, in the order of the spec, separated by commas. A pod without running
-/// containers does not have it.
+/// The annotation: `NAME=PID` for each running container, in the order of the spec, separated by commas. A pod without
+/// running containers does not have it.
 pub const ANNOTATION: &str = "kloop.dev/pid";
 
 /// The annotation's value; `None` when no container is running.

@@ -1,9 +1,10 @@
 //! The kinds that a cluster serves: built-in ones and custom resources.
 //!
-//! Registries form layers: a transaction, a dry run or a command puts a layer over the cluster's registry. Definitions that it
-//! registers there are dropped with the layer, unless the cluster's registry merges them after the commit.
-//! Never: opens a store. The owner of a registry may set a source of stored definitions, which is read at the first look-up of a
-//! kind that is not built in, since definitions may be large and few commands need them. Start reading at [`KindRegistry`].
+//! Registries form layers: a transaction, a dry run or a command puts a layer over the cluster's registry. Definitions
+//! that it registers there are dropped with the layer, unless the cluster's registry merges them after the commit.
+//! Never: opens a store. The owner of a registry may set a source of stored definitions, which is read at the first
+//! look-up of a kind that is not built in, since definitions may be large and few commands need them. Start reading at
+//! [`KindRegistry`].
 
 use super::{ALL, Kind, custom, find_by_name, fits_kind};
 use crate::object::{Resource, Str};
@@ -48,8 +49,8 @@ impl KindRegistry {
         KindRegistry(Arc::new(Layer { base: Some(self.clone()), ..Layer::default() }))
     }
 
-    /// Registers a definition by its stored text, and keeps the existing kind of an unchanged one. `None` when the definition
-    /// has no served version, or its names conflict with another's.
+    /// Registers a definition by its stored text, and keeps the existing kind of an unchanged one. `None` when the
+    /// definition has no served version, or its names conflict with another's.
     pub fn learn(&self, definition: &str) -> Option<&'static Kind> {
         self.read_source();
         self.insert(definition)

@@ -78,8 +78,8 @@ impl Typed for StatefulSet {
     }
 }
 
-/// Checks the template, including the volumes for its claims (Kubernetes 1.34). An unchanged template that is already stored is
-/// accepted.
+/// Checks the template, including the volumes for its claims (Kubernetes 1.34). An unchanged template that is already
+/// stored is accepted.
 fn check_template(spec: &StatefulSetSpec, old: Option<&StatefulSetSpec>, path: &FieldPath, errors: &mut FieldErrors) {
     let parts = Workload {
         selects_for: "statefulset",

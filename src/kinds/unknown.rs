@@ -1,4 +1,5 @@
-//! Placeholders for unknown kinds, for commands that change a manifest's text without a cluster (`--local`, `--dry-run=client`).
+//! Placeholders for unknown kinds, for commands that change a manifest's text without a cluster (`--local`,
+//! `--dry-run=client`).
 
 use super::{ALL, Kind, UnknownField, typed::DecodeError};
 use crate::object::Resource;

@@ -10,8 +10,8 @@ use serde_json::json;
 /// Port of the Service behind a webhook.
 const HTTPS: i32 = 443;
 
-/// Defines the catalogue's entry, defaults and checks of a webhook configuration: the two kinds have different types with the
-/// same fields. `more` sets the defaults of fields in only one of them, `check` checks them.
+/// Defines the catalogue's entry, defaults and checks of a webhook configuration: the two kinds have different types
+/// with the same fields. `more` sets the defaults of fields in only one of them, `check` checks them.
 macro_rules! configuration {
     ($kind:ident, $resource:literal, $more:expr, $check:expr) => {
         /// The catalogue's entry.

@@ -1,5 +1,5 @@
-//! Server-side apply: sets the fields that a manager applies, removes those that it no longer applies, and reports conflicts with
-//! fields of other managers.
+//! Server-side apply: sets the fields that a manager applies, removes those that it no longer applies, and reports
+//! conflicts with fields of other managers.
 //!
 //! The rules are those of sigs.k8s.io/structured-merge-diff (merge) and k8s.io/apimachinery (managedfields).
 
@@ -156,14 +156,15 @@ fn owners_before(kind: &Kind, live: &Object, now: Time) -> Vec<ManagerEntry> {
     }]
 }
 
-/// Removes fields that this manager applied before from the merged object, unless another manager owns them or this one still applies
-/// them. Fields without an owner were set by the server, and stay.
+/// Removes fields that this manager applied before from the merged object, unless another manager owns them or this one
+/// still applies them. Fields without an owner were set by the server, and stay.
 fn pruned(merged: Value, of: ValueShape, last: &FieldSet, owned: &FieldSet) -> Value {
     let named = |set: &FieldSet| typed::with_named(set, of);
     let all = |value: &Value| named(&typed::fields(value, of).unwrap_or_default());
     let without = |places: &FieldSet| typed::remove_fields(&merged, places, of).unwrap_or_else(|| json!({}));
     let (last, everything) = (named(last), all(&merged));
-    // Removes the applied fields with everything below, then restores owned fields, then fields that this manager never owned.
+    // Removes the applied fields with everything below, then restores owned fields, then fields that this manager never
+    // owned.
     let rest = all(&without(&last));
     let rest = all(&without(&everything.difference(&rest.union(&named(owned)))));
     without(&everything.difference(&rest).intersection(&last))

@@ -32,7 +32,8 @@ pub struct ManagerEntry {
     pub fields: FieldSet,
 }
 
-/// Maximum number of entries of updating managers; the oldest are merged into one (Kubernetes: `DefaultMaxUpdateManagers`).
+/// Maximum number of entries of updating managers; the oldest are merged into one (Kubernetes:
+/// `DefaultMaxUpdateManagers`).
 const MAX_UPDATE_MANAGERS: usize = 10;
 
 /// The manager of the merged entries.
@@ -101,8 +102,8 @@ pub fn are_same(one: &Object, other: &Object) -> bool {
         || timeless(one) == timeless(other)
 }
 
-/// Whether a body requests to drop all managers: a list with one empty entry. An empty list does not, since clients without
-/// support for managed fields send one.
+/// Whether a body requests to drop all managers: a list with one empty entry. An empty list does not, since clients
+/// without support for managed fields send one.
 pub fn drops_managers(body: &Object) -> bool {
     matches!(body.items(&["metadata", "managedFields"]), [only] if only.as_object().is_some_and(|entry| entry.is_empty()))
 }
@@ -152,8 +153,8 @@ pub fn is_applied(object: &Object, path: &[&str]) -> bool {
     read(object).iter().any(|entry| entry.operation == ManagerOperation::Apply && entry.fields.has(path))
 }
 
-/// Migrates managers that updated a field, such as the annotation of client-side apply, to an applier, which then owns their fields.
-/// Returns whether there were any. (k8s.io/client-go/util/csaupgrade)
+/// Migrates managers that updated a field, such as the annotation of client-side apply, to an applier, which then owns
+/// their fields. Returns whether there were any. (k8s.io/client-go/util/csaupgrade)
 pub fn migrate(object: &mut Object, path: &[&str], manager: &str) -> bool {
     let (old, mut rest): (Vec<ManagerEntry>, Vec<ManagerEntry>) = read(object).into_iter().partition(|entry| {
         entry.operation == ManagerOperation::Update && entry.subresource.is_empty() && entry.fields.has(path)

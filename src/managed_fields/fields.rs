@@ -1,8 +1,8 @@
 //! Sets of field paths, such as the fields of one manager, and their operations.
 //!
-//! Kubernetes stores a set as `FieldsV1`, where each step of a path is a text: `f:name` for a field, `k:{"name":"web"}` for an item of a
-//! list by its keys, `v:"x"` for an item of a set. A `.` means that the path itself is in the set, and not only paths below it.
-//! Never: interprets fields. (sigs.k8s.io/structured-merge-diff: fieldpath)
+//! Kubernetes stores a set as `FieldsV1`, where each step of a path is a text: `f:name` for a field, `k:{"name":"web"}`
+//! for an item of a list by its keys, `v:"x"` for an item of a set. A `.` means that the path itself is in the set, and
+//! not only paths below it. Never: interprets fields. (sigs.k8s.io/structured-merge-diff: fieldpath)
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

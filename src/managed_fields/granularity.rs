@@ -1,8 +1,8 @@
 //! Ownership granularity of fields: which lists are maps or sets, and which maps and structs are atomic.
 //!
-//! Built-in kinds have tables by type, custom resources their schemas. An unlisted list is atomic; an unlisted map has an
-//! owner for each field. Source: the API reference of Kubernetes (1.36): `x-kubernetes-list-type`, `-list-map-keys` and
-//! `-map-type` of its OpenAPI. Strategic merge patches have different keys (`kinds::merge_rules`).
+//! Built-in kinds have tables by type, custom resources their schemas. An unlisted list is atomic; an unlisted map has
+//! an owner for each field. Source: the API reference of Kubernetes (1.36): `x-kubernetes-list-type`, `-list-map-keys`
+//! and `-map-type` of its OpenAPI. Strategic merge patches have different keys (`kinds::merge_rules`).
 
 use crate::kinds::Kind;
 use serde_json::Value;
@@ -15,7 +15,8 @@ pub struct StructShape(&'static [(&'static str, FieldShape)]);
 #[derive(Clone, Copy, Debug)]
 pub struct FieldShape {
     form: FieldForm,
-    /// Whether Go embeds the struct by value. It then exists even in an empty object, so setting a field inside does not set it.
+    /// Whether Go embeds the struct by value. It then exists even in an empty object, so setting a field inside does
+    /// not set it.
     in_place: bool,
     /// The type of the map, or of the list's items.
     of: &'static StructShape,
@@ -81,8 +82,8 @@ impl ValueShape {
         matches!(self, ValueShape::BuiltIn(field) if field.in_place)
     }
 
-    /// The type of a field, and whether the type declares the field (entries of a map are not declared). `None` for an unknown field of a
-    /// custom resource; the tables of built-in types are incomplete.
+    /// The type of a field, and whether the type declares the field (entries of a map are not declared). `None` for an
+    /// unknown field of a custom resource; the tables of built-in types are incomplete.
     pub fn field(self, name: &str) -> Option<(ValueShape, bool)> {
         match self {
             ValueShape::BuiltIn(field) => Some((ValueShape::BuiltIn(field.of.field(name)), true)),

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 /// The annotation with the last applied manifest.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Adds the annotation to a manifest: compact JSON of the manifest without that annotation, and a newline. Keeps annotations that are
-/// no map, so that validation refuses them.
+/// Adds the annotation to a manifest: compact JSON of the manifest without that annotation, and a newline. Keeps
+/// annotations that are no map, so that validation refuses them.
 pub fn with_last_applied(manifest: &Object) -> Object {
     let mut modified = manifest.clone();
     match modified.value_at(&["metadata", "annotations"]) {

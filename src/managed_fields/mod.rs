@@ -1,9 +1,9 @@
 //! Field managers: the owner of each field of an object, as recorded in `metadata.managedFields`, and server-side apply.
 //!
-//! [`fields`] defines sets of fields, [`granularity`] which lists and maps have an owner for each part, [`typed`] compares, merges and prunes
-//! objects accordingly, and [`apply`] and [`update`] compute the owners after an apply or another write.
-//! Never: reads or writes a store. Objects that only loops write have no managed fields.
-//! Start reading at [`apply::applied`].
+//! [`fields`] defines sets of fields, [`granularity`] which lists and maps have an owner for each part, [`typed`]
+//! compares, merges and prunes objects accordingly, and [`apply`] and [`update`] compute the owners after an apply or
+//! another write. Never: reads or writes a store. Objects that only loops write have no managed fields. Start reading
+//! at [`apply::applied`].
 
 pub mod apply;
 mod entries;

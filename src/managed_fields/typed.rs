@@ -273,7 +273,8 @@ pub fn remove_fields(value: &Value, places: &FieldSet, of: ValueShape) -> Option
     }
 }
 
-/// Adds the fields on the way to the set's paths, if types declare them (entries of maps and items of lists are not declared).
+/// Adds the fields on the way to the set's paths, if types declare them (entries of maps and items of lists are not
+/// declared).
 pub fn with_named(set: &FieldSet, of: ValueShape) -> FieldSet {
     let mut all = FieldSet::default().with_member(set.member);
     for (step, below) in set.steps() {

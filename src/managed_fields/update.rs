@@ -29,7 +29,8 @@ pub fn created(kind: &Kind, object: &mut Object, manager: &FieldManager, now: Ti
     entries::write(object, entries);
 }
 
-/// Records the writer of a changed object as the owner of the changed fields, unless the object has no recorded managers.
+/// Records the writer of a changed object as the owner of the changed fields, unless the object has no recorded
+/// managers.
 pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&FieldManager>, now: Time) {
     if entries::drops_managers(new) {
         new.unset(&["metadata", "managedFields"]);

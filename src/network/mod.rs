@@ -1,10 +1,9 @@
 //! The network: routes of Services, and DNS names.
 //!
-//! Selects the endpoints of a Service like kube-proxy ([`routes`]), resolves DNS names of Services and pods ([`names`]),
-//! matches requests to Ingresses ([`ingress`]), forwards host ports to pods ([`host_ports`]), and resolves NetworkPolicies
-//! ([`policy`]).
-//! Never: transfers data. Routes are effects; the runtime redirects connections and answers DNS queries.
-//! Start reading at [`LOOP`].
+//! Selects the endpoints of a Service like kube-proxy ([`routes`]), resolves DNS names of Services and pods
+//! ([`names`]), matches requests to Ingresses ([`ingress`]), forwards host ports to pods ([`host_ports`]), and resolves
+//! NetworkPolicies ([`policy`]). Never: transfers data. Routes are effects; the runtime redirects connections and
+//! answers DNS queries. Start reading at [`LOOP`].
 
 mod host_ports;
 pub mod ingress;

@@ -18,7 +18,8 @@ fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
 
 const SERVICES: &str = "services";
 
-/// Values of `appProtocol` for HTTP/2 without TLS: the standard one of Kubernetes, and those of Istio and others for gRPC.
+/// Values of `appProtocol` for HTTP/2 without TLS: the standard one of Kubernetes, and those of Istio and others for
+/// gRPC.
 const H2: [&str; 3] = ["kubernetes.io/h2c", "grpc", "h2c"];
 
 /// Default idle time after which session affinity ends, in seconds.

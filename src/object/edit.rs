@@ -1,7 +1,8 @@
 //! Small changes of a large object, applied to the object or to its text.
 //!
-//! Changes a few places of an object's compact text in one pass and copies the remaining text without decoding it. The result equals
-//! the serialized changed object. For a text in another form than kloop writes, it returns `None`, and the caller changes the object.
+//! Changes a few places of an object's compact text in one pass and copies the remaining text without decoding it. The
+//! result equals the serialized changed object. For a text in another form than kloop writes, it returns `None`, and
+//! the caller changes the object.
 
 use super::Object;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};

@@ -4,8 +4,8 @@ use super::Time;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
-/// Annotation of a mirror pod, which represents a static pod in the API: the hash of the pod's manifest, which its node uses
-/// as uid.
+/// Annotation of a mirror pod, which represents a static pod in the API: the hash of the pod's manifest, which its node
+/// uses as uid.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// An API object, stored as its complete JSON body. Typed forms are decoded from it where needed.

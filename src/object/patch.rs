@@ -1,7 +1,7 @@
 //! JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
 //!
-//! Applies patches within Kubernetes' limits. Never: depends on a kind; [`super::merge`] merges lists by key. Start reading
-//! at [`json_patch()`].
+//! Applies patches within Kubernetes' limits. Never: depends on a kind; [`super::merge`] merges lists by key. Start
+//! reading at [`json_patch()`].
 
 use super::yaml::MAX_DEPTH;
 use json_patch::{AddOperation, Patch, PatchOperation};

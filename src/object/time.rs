@@ -19,8 +19,9 @@ impl fmt::Display for TimeError {
 
 impl std::error::Error for TimeError {}
 
-/// Saturating addition of durations to times. Both can come from a user's object and be as large as 9223372036854775807 seconds.
-/// The result stays between [`EARLIEST`] and the end of year 9999. The operators `+` and `-` of [`Time`] panic instead.
+/// Saturating addition of durations to times. Both can come from a user's object and be as large as 9223372036854775807
+/// seconds. The result stays between [`EARLIEST`] and the end of year 9999. The operators `+` and `-` of [`Time`] panic
+/// instead.
 pub trait Shift {
     /// The time that is `by` later.
     fn later(self, by: SignedDuration) -> Time;

@@ -4,8 +4,8 @@ use super::{Store, StoreRead, StoreResult};
 use std::collections::BTreeMap;
 
 impl Store {
-    /// Returns all problems of the file: those of SQLite's integrity check, wrong checksums, and objects that differ from
-    /// the fold of the log. Reads the complete file.
+    /// Returns all problems of the file: those of SQLite's integrity check, wrong checksums, and objects that differ
+    /// from the fold of the log. Reads the complete file.
     pub fn check(&self) -> StoreResult<Vec<String>> {
         let snapshot = self.read()?;
         let mut wrong: Vec<String> = self.query(|connection| {

@@ -64,8 +64,8 @@ impl Store {
         Ok(passed)
     }
 
-    /// The last revision after which the log has more than `most` bytes; 0 when the complete log has fewer. Reads only lengths, from
-    /// the end.
+    /// The last revision after which the log has more than `most` bytes; 0 when the complete log has fewer. Reads only
+    /// lengths, from the end.
     fn revision_beyond(&self, most: u64) -> StoreResult<u64> {
         let floor = self.read().and_then(|snapshot| snapshot.floor())?;
         self.query(|connection| {

@@ -1,9 +1,9 @@
 //! Durability: which commits survive a power loss.
 //!
-//! SQLite does not sync the WAL at commits (`synchronous = NORMAL`; it syncs only around checkpoints). The store syncs it:
-//! at once for a writer that acknowledges a request, later for a writer that would compute the same result again. One
-//! sync makes all earlier commits of all processes durable. A writer that continues meanwhile syncs on a separate thread
-//! ([`Store::sync_behind`]).
+//! SQLite does not sync the WAL at commits (`synchronous = NORMAL`; it syncs only around checkpoints). The store syncs
+//! it: at once for a writer that acknowledges a request, later for a writer that would compute the same result again.
+//! One sync makes all earlier commits of all processes durable. A writer that continues meanwhile syncs on a separate
+//! thread ([`Store::sync_behind`]).
 
 use super::{CommitError, Store};
 use rustix::fs::{CWD, Mode, OFlags, fdatasync, openat};
@@ -48,8 +48,8 @@ impl Store {
 
     /// Makes all commits durable.
     ///
-    /// After an error every call fails until [`Store::reopen`]: the kernel drops pages that it could not write, so a second sync
-    /// would succeed without effect.
+    /// After an error every call fails until [`Store::reopen`]: the kernel drops pages that it could not write, so a
+    /// second sync would succeed without effect.
     pub fn sync(&mut self) -> Result<(), CommitError> {
         self.check_certain()?;
         if let Some(running) = self.durable.running.take() {
@@ -66,8 +66,8 @@ impl Store {
         Ok(())
     }
 
-    /// Starts a sync on a separate thread without waiting. While one is running, only checks its result. Errors are those of
-    /// [`Store::sync`].
+    /// Starts a sync on a separate thread without waiting. While one is running, only checks its result. Errors are
+    /// those of [`Store::sync`].
     pub fn sync_behind(&mut self) -> Result<(), CommitError> {
         self.check_certain()?;
         if let Some(running) = &self.durable.running {

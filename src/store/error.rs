@@ -302,7 +302,8 @@ pub fn name_holder(pid: Option<u32>) -> String {
     }
 }
 
-/// Whether a process uses the file (its -shm file exists), but its -wal file was removed; SQLite has created an empty one.
+/// Whether a process uses the file (its -shm file exists), but its -wal file was removed; SQLite has created an empty
+/// one.
 fn is_without_wal(path: &Path) -> bool {
     let length = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();

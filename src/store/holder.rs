@@ -1,8 +1,9 @@
 //! Finds the process with the write lock, for messages.
 //!
-//! kloop's writers store their pid in the lock file. Another program, such as `sqlite3`, has a POSIX lock on SQLite's shared memory
-//! file, which `/proc/locks` lists. This code must not open the file: closing it would release this process' own locks. The crate
-//! `procfs` is not used, since it does not distinguish waiting processes from the lock's holder.
+//! kloop's writers store their pid in the lock file. Another program, such as `sqlite3`, has a POSIX lock on SQLite's
+//! shared memory file, which `/proc/locks` lists. This code must not open the file: closing it would release this
+//! process' own locks. The crate `procfs` is not used, since it does not distinguish waiting processes from the lock's
+//! holder.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

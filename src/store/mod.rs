@@ -5,11 +5,13 @@
 //! Never: decodes a body, depends on a kind, or makes decisions.
 //!
 //! Guarantees, each with a test in `tests/store.rs`:
-//! - Every write gets the next revision of one counter. A revision is visible only after its commit, and never reused (except that
-//!   a power loss undoes unsynced commits, [`Txn::commit_unsynced`]).
+//! - Every write gets the next revision of one counter. A revision is visible only after its commit, and never reused
+//!   (except that a power loss undoes unsynced commits, [`Txn::commit_unsynced`]).
 //! - The objects are always the fold of the log, also after compaction.
-//! - A successful [`Txn::commit`] survives a kill and a power loss. A commit with an unknown outcome returns an error that says so.
-//! - Reading the log from a retained revision returns every later entry once, in order; from before the floor it is refused.
+//! - A successful [`Txn::commit`] survives a kill and a power loss. A commit with an unknown outcome returns an error
+//!   that says so.
+//! - Reading the log from a retained revision returns every later entry once, in order; from before the floor it is
+//!   refused.
 //! - A file that is no safe kloop database is refused and stays unchanged, byte for byte.
 //!
 //! Start reading at [`Store`], then [`StoreRead`] for queries and [`Txn`] for changes.
@@ -90,8 +92,8 @@ impl Store {
         self.place.dir()
     }
 
-    /// The folder for the cluster's other files: pods, locks, the epoch. The folder of a file with the name `state.db`, else a
-    /// folder named after the file.
+    /// The folder for the cluster's other files: pods, locks, the epoch. The folder of a file with the name `state.db`,
+    /// else a folder named after the file.
     pub fn home(&self) -> &Path {
         self.place.home()
     }

@@ -23,18 +23,20 @@ pub enum OpenMode {
     Existing,
 }
 
-/// The first SQLite version without the WAL-reset race, in which two writers can corrupt a database (sqlite.org/wal.html).
+/// The first SQLite version without the WAL-reset race, in which two writers can corrupt a database
+/// (sqlite.org/wal.html).
 const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// Time that a reader waits for rare, short operations of SQLite: recovery of the WAL, the last connection's checkpoint.
+/// Time that a reader waits for rare, short operations of SQLite: recovery of the WAL, the last connection's
+/// checkpoint.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Length of the WAL above which it is truncated explicitly, since continuous readers prevent SQLite from doing it.
 pub(super) const LONG_WAL: u64 = 32 << 20;
 
-/// Settings of a connection. `synchronous = NORMAL`: [`Store::sync`] syncs commits (without it, a power loss undid up to 919
-/// acknowledged rows). The WAL is copied back every 16 MiB, and truncated to that length. The cache of 32 MiB avoids reading pages
-/// of indexes repeatedly, since keys are accessed in random order.
+/// Settings of a connection. `synchronous = NORMAL`: [`Store::sync`] syncs commits (without it, a power loss undid up
+/// to 919 acknowledged rows). The WAL is copied back every 16 MiB, and truncated to that length. The cache of 32 MiB
+/// avoids reading pages of indexes repeatedly, since keys are accessed in random order.
 const SETTINGS: &str = "
     PRAGMA synchronous = NORMAL;
     PRAGMA mmap_size = 0;
@@ -96,12 +98,12 @@ impl Store {
         }
     }
 
-    /// Reopens the file after a commit with an unknown outcome, and makes that outcome final: afterwards the transaction
-    /// is either stored or never will be.
+    /// Reopens the file after a commit with an unknown outcome, and makes that outcome final: afterwards the
+    /// transaction is either stored or never will be.
     ///
-    /// Reading is not enough: frames of a failed commit stay in the WAL until the next commit overwrites them, and a crash before
-    /// that would restore them. So this makes a commit. Before that it truncates the WAL, since after a failed sync the WAL on the
-    /// disk may have a gap, which would hide later frames.
+    /// Reading is not enough: frames of a failed commit stay in the WAL until the next commit overwrites them, and a
+    /// crash before that would restore them. So this makes a commit. Before that it truncates the WAL, since after a
+    /// failed sync the WAL on the disk may have a gap, which would hide later frames.
     pub fn reopen(&mut self, patience: Duration) -> Result<(), OpenError> {
         let path = self.path().to_owned();
         *self = Store::open(&path, OpenMode::Existing)?;
@@ -160,7 +162,8 @@ fn connect(place: &StorePath) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Makes query plans independent of bound values; otherwise SQLite prepares a cached statement again for each new value.
+/// Makes query plans independent of bound values; otherwise SQLite prepares a cached statement again for each new
+/// value.
 fn keep_query_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);

@@ -81,9 +81,9 @@ pub(super) const STEPS: &[&str] = &[
 /// The schema version of this program.
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
-/// Settings before the first table, which cannot change later without rewriting the file. A body of a few kB fits a page of
-/// 16 KiB, which was smallest and fastest in measurements. Incremental vacuum allows compaction to return space without
-/// rewriting the file.
+/// Settings before the first table, which cannot change later without rewriting the file. A body of a few kB fits a
+/// page of 16 KiB, which was smallest and fastest in measurements. Incremental vacuum allows compaction to return space
+/// without rewriting the file.
 pub(super) const BEFORE_TABLES: &str = "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL;";
 
 /// The schema version of a file.

@@ -291,8 +291,8 @@ fn query_rows_until<T>(
     })
 }
 
-/// Reads live objects until their bodies reach a number of bytes; `rest` follows FROM. Reports damage for an object whose log row
-/// is missing or belongs to another object.
+/// Reads live objects until their bodies reach a number of bytes; `rest` follows FROM. Reports damage for an object
+/// whose log row is missing or belongs to another object.
 fn objects(store: &Store, rest: &str, params: impl Params, bytes: usize) -> StoreResult<Vec<StoredObject>> {
     // The left join includes objects without a body, and prevents SQLite from reversing the join.
     let question = format!(
@@ -333,7 +333,8 @@ fn entry(store: &Store, row: LogRow) -> StoreResult<LogEntry> {
     Ok(LogEntry { revision: row.change.stored().revision, change: row.change, previous, actor: row.actor, at })
 }
 
-/// Returns the body before an entry. `None` after a deletion, and if it was compacted, which happens only below the floor.
+/// Returns the body before an entry. `None` after a deletion, and if it was compacted, which happens only below the
+/// floor.
 fn body_before(store: &Store, row: &LogRow) -> StoreResult<Option<Str>> {
     if row.previous == 0 {
         return Ok(None);

@@ -16,8 +16,8 @@ use tracing::debug_span;
 /// Time after which a waiting writer reports that it waits.
 const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
-/// A write transaction. Its writes are visible to itself at once, and to others after [`Txn::commit`]. Dropping it without a
-/// commit rolls it back.
+/// A write transaction. Its writes are visible to itself at once, and to others after [`Txn::commit`]. Dropping it
+/// without a commit rolls it back.
 pub struct Txn<'a> {
     store: &'a mut Store,
     /// `None` in memory. Released after the end of the transaction.

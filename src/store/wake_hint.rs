@@ -1,9 +1,9 @@
 //! Wake-ups: notifies other processes of a write.
 //!
-//! Every commit opens a sidecar file for writing and closes it, and `notify` watches that file. Events of the database's
-//! own files come too early (the WAL is written before its commit is readable) or not at all. The sidecar's content and
-//! times do not change, because the next commit would have to wait for the disk. Hints may be late, repeated or lost, so
-//! a watcher always reads the log.
+//! Every commit opens a sidecar file for writing and closes it, and `notify` watches that file. Events of the
+//! database's own files come too early (the WAL is written before its commit is readable) or not at all. The sidecar's
+//! content and times do not change, because the next commit would have to wait for the disk. Hints may be late,
+//! repeated or lost, so a watcher always reads the log.
 
 use super::state_path::StorePath;
 use super::{OpenMode, Store};
@@ -62,8 +62,9 @@ impl WakeHint {
         self.touched.recv_timeout(timeout).is_ok()
     }
 
-    /// Calls `wake` from a thread at each hint about the store at `path`. This includes the process's own commits, unless
-    /// the file cannot be watched (a common limit is 128 watches per user) and is polled instead, every 1 to 50 ms.
+    /// Calls `wake` from a thread at each hint about the store at `path`. This includes the process's own commits,
+    /// unless the file cannot be watched (a common limit is 128 watches per user) and is polled instead, every 1 to 50
+    /// ms.
     pub fn spawn(path: &Path, wake: impl Fn() + Send + 'static) -> Option<HintWatch> {
         let place = StorePath::from_path(path).ok()?;
         let wake = Arc::new(Mutex::new(wake));

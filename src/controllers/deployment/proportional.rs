@@ -1,5 +1,5 @@
-//! Proportional scaling (as in Kubernetes): a Deployment that is paused or in the middle of a rollout distributes a change of
-//! `replicas` over its running sets by their size, which limits the risk of the new template.
+//! Proportional scaling (as in Kubernetes): a Deployment that is paused or in the middle of a rollout distributes a
+//! change of `replicas` over its running sets by their size, which limits the risk of the new template.
 
 use super::Rollout;
 use std::cmp::Reverse;

@@ -270,7 +270,8 @@ impl<'w> JobState<'w> {
         }
     }
 
-    /// Whether a pod counts as failed. A pod that is being deleted does so at once, unless replacements wait for its end.
+    /// Whether a pod counts as failed. A pod that is being deleted does so at once, unless replacements wait for its
+    /// end.
     fn counts_as_failed(&self, pod: &Row) -> bool {
         let failed = pod.pod().is_some_and(|pod| pod.phase == Phase::Failed);
         failed || (pod.is_deleting() && !self.spec.replace_only_failed && !has_succeeded(pod))

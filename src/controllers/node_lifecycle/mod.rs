@@ -1,5 +1,6 @@
-//! Nodes without heartbeats: sets their conditions to Unknown, adds taints, and evicts pods that do not tolerate the taints, node
-//! after node. When no node has a heartbeat, no pod is evicted, because then the control plane itself is cut off.
+//! Nodes without heartbeats: sets their conditions to Unknown, adds taints, and evicts pods that do not tolerate the
+//! taints, node after node. When no node has a heartbeat, no pod is evicted, because then the control plane itself is
+//! cut off.
 //!
 //! One loop does what Kubernetes splits over the node lifecycle, taint eviction and TTL controllers.
 

@@ -52,7 +52,8 @@ pub(super) fn claim_names(owner: &Owner, set: &Object, ordinal: i64) -> Vec<Stri
     templates.map(|template| claim_name(owner, &template["metadata"]["name"], ordinal)).collect()
 }
 
-/// The claims of an ordinal. They outlive their pod; with `whenDeleted: Delete` they are deleted with the set (KEP-1847).
+/// The claims of an ordinal. They outlive their pod; with `whenDeleted: Delete` they are deleted with the set
+/// (KEP-1847).
 pub(super) fn claims(owner: &Owner, set: &Object, ordinal: i64) -> Vec<Object> {
     let go_along = set.text(&["spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"]) == Some("Delete");
     let claim = |template: &Value| {

@@ -1,8 +1,8 @@
 //! StatefulSets keep pods with stable names, storage and an order: `db-0`, `db-1`, ... each created when the previous
 //! ones are ready.
 //!
-//! `identity` creates a pod and its claims, `claims` sets owners of claims, `tally` counts for the status. Start reading
-//! at [`StatefulSetState::act`].
+//! `identity` creates a pod and its claims, `claims` sets owners of claims, `tally` counts for the status. Start
+//! reading at [`StatefulSetState::act`].
 
 mod claims;
 mod identity;

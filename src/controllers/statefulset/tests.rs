@@ -64,8 +64,8 @@ fn pods_are_created_in_order_with_names_and_claims() {
     }
 }
 
-/// Pods that are applied first are placed first (`golden/pods-replaced`): the first pod must not wait for a second plan, which
-/// would come after the plans of all other due keys.
+/// Pods that are applied first are placed first (`golden/pods-replaced`): the first pod must not wait for a second
+/// plan, which would come after the plans of all other due keys.
 #[test]
 fn first_plan_creates_the_revision_and_the_first_pod() {
     let cluster = cluster(DB);

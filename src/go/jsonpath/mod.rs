@@ -1,9 +1,8 @@
 //! kubectl's JSONPath: `{.items[*].metadata.name}{"\n"}`.
 //!
-//! `parse.rs` parses the template ([`JsonPathTemplate::parse`]), `pick.rs` selects values, and this file prints them. This is the
-//! dialect of `k8s.io/client-go/util/jsonpath`, not RFC 9535: text outside of braces is literal, `range` and `end` loop, blanks join
-//! the results of one expression, maps and lists print as JSON.
-//! Never: depends on a kind.
+//! `parse.rs` parses the template ([`JsonPathTemplate::parse`]), `pick.rs` selects values, and this file prints them.
+//! This is the dialect of `k8s.io/client-go/util/jsonpath`, not RFC 9535: text outside of braces is literal, `range`
+//! and `end` loop, blanks join the results of one expression, maps and lists print as JSON. Never: depends on a kind.
 //! Start reading at [`JsonPathTemplate`].
 
 mod parse;

@@ -45,8 +45,8 @@ fn close(open: &mut Open) {
     }
 }
 
-/// Returns the keyword of an action: `range`, `end` or an unknown one. Keywords are stored as fields that start with a blank, which
-/// real fields cannot.
+/// Returns the keyword of an action: `range`, `end` or an unknown one. Keywords are stored as fields that start with a
+/// blank, which real fields cannot.
 fn keyword(steps: &[JsonPathStep]) -> Option<&str> {
     match steps.first() {
         Some(JsonPathStep::Field(word)) => word.strip_prefix(' '),

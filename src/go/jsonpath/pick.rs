@@ -94,7 +94,8 @@ fn children<'a>(value: &FoundValue<'a>) -> Vec<FoundValue<'a>> {
     }
 }
 
-/// Collects the value and all values inside, parents first, without empty ones and scalars other than text, as in client-go.
+/// Collects the value and all values inside, parents first, without empty ones and scalars other than text, as in
+/// client-go.
 fn descend<'a>(value: FoundValue<'a>, found: &mut Vec<FoundValue<'a>>) {
     let inner = children(&value);
     if inner.is_empty() && value.as_str().is_none_or(str::is_empty) {

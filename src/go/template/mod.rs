@@ -1,5 +1,6 @@
-//! The parts of Go's `text/template` that `-o go-template` needs: fields, variables, `if`, `range`, `with`, pipelines, the
-//! built-in functions, and kubectl's `exists` and `base64decode`. Named templates (`define`, `template`, `block`) are refused.
+//! The parts of Go's `text/template` that `-o go-template` needs: fields, variables, `if`, `range`, `with`, pipelines,
+//! the built-in functions, and kubectl's `exists` and `base64decode`. Named templates (`define`, `template`, `block`)
+//! are refused.
 //!
 //! Start reading at [`GoTemplate`]; `parse.rs` parses the nodes, `run.rs` executes them.
 

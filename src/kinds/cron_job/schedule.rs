@@ -1,5 +1,5 @@
-//! Cron schedules: five fields, descriptors such as `@daily`, and `@every 1h`, as Kubernetes' `robfig/cron` library parses
-//! them.
+//! Cron schedules: five fields, descriptors such as `@daily`, and `@every 1h`, as Kubernetes' `robfig/cron` library
+//! parses them.
 //!
 //! Parses schedules and computes their next times. Start reading at [`Schedule::parse`].
 
@@ -230,8 +230,8 @@ impl ScheduleFields {
         has(self.months, date.month()) && either
     }
 
-    /// The earliest scheduled time of a day later than `after`. An hour that daylight saving time skips is not due; an hour that
-    /// it repeats is due twice.
+    /// The earliest scheduled time of a day later than `after`. An hour that daylight saving time skips is not due; an
+    /// hour that it repeats is due twice.
     fn first_of_day(&self, date: Date, after: Time, zone: &TimeZone) -> Option<Time> {
         let hours = (0..24).filter(|hour| self.hours & 1 << hour != 0);
         let moments = hours.flat_map(|hour| {

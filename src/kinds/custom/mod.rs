@@ -1,7 +1,7 @@
 //! Custom resources: the kinds that CustomResourceDefinitions declare.
 //!
-//! [`CustomDefinition`] has the content of a definition; [`schema`] and [`check`] apply its schemas. Never: reads a store, or
-//! keeps the set of definitions; [`super::registry`] does. Start reading at [`read_definition`].
+//! [`CustomDefinition`] has the content of a definition; [`schema`] and [`check`] apply its schemas. Never: reads a
+//! store, or keeps the set of definitions; [`super::registry`] does. Start reading at [`read_definition`].
 
 pub mod check;
 mod open_api;
@@ -164,7 +164,8 @@ impl ReadDefinition {
     }
 }
 
-/// Compiles patterns of schemas ahead of validation, since large ones take hundredths of a second. The caller should hold no lock.
+/// Compiles patterns of schemas ahead of validation, since large ones take hundredths of a second. The caller should
+/// hold no lock.
 pub fn compile_patterns(patterns: &[String]) {
     for pattern in patterns {
         pattern::compile_and_keep(pattern);

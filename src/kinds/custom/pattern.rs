@@ -1,9 +1,9 @@
 //! Patterns of schemas: Go's syntax (RE2), translated for the `regex` crate, compiled once for each process.
 //!
-//! The two syntaxes differ: Go's `\w`, `\d`, `\s` and `\b` match only ASCII, a `{` that starts no repetition is a literal, `\Q..\E`
-//! quotes, and classes support neither `&&` nor nesting. [`translate`] rewrites a pattern and reports errors with Go's wording
-//! (`regexp/syntax/parse.go`). It also estimates the size of the compiled program, so that a definition whose patterns would take
-//! seconds to compile is refused without compiling them.
+//! The two syntaxes differ: Go's `\w`, `\d`, `\s` and `\b` match only ASCII, a `{` that starts no repetition is a
+//! literal, `\Q..\E` quotes, and classes support neither `&&` nor nesting. [`translate`] rewrites a pattern and reports
+//! errors with Go's wording (`regexp/syntax/parse.go`). It also estimates the size of the compiled program, so that a
+//! definition whose patterns would take seconds to compile is refused without compiling them.
 
 use regex::{Regex, RegexBuilder};
 use std::collections::HashMap;
@@ -11,8 +11,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Maximum estimated size of one pattern's program, in states: about 5 MB and some hundredths of a second to compile.
 pub const MOST_STATES: usize = 50_000;
-/// Maximum estimated size of all patterns of one schema, in states. The first write of an object compiles the patterns that
-/// it needs, without the write lock, in at most about a tenth of a second.
+/// Maximum estimated size of all patterns of one schema, in states. The first write of an object compiles the patterns
+/// that it needs, without the write lock, in at most about a tenth of a second.
 pub const MOST_STATES_OF_A_SCHEMA: usize = 250_000;
 /// Go's maximum count of a repetition, and of the product of nested repetitions.
 const MOST_REPEATS: usize = 1000;
@@ -45,7 +45,8 @@ pub struct Translated {
 /// Cache of compiled patterns by their text in schemas; `None` for a pattern that cannot be compiled.
 static COMPILED: LazyLock<Mutex<HashMap<String, Option<Arc<Regex>>>>> = LazyLock::new(Mutex::default);
 
-/// Whether a text matches a pattern. A pattern that cannot be compiled matches everything, since its definition was refused.
+/// Whether a text matches a pattern. A pattern that cannot be compiled matches everything, since its definition was
+/// refused.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let known = COMPILED.lock().unwrap_or_else(PoisonError::into_inner).get(pattern).cloned();
     let compiled = known.unwrap_or_else(|| compile_and_keep(pattern));

@@ -27,8 +27,8 @@ pub fn is_pruned(schema: &Value, value: &Value) -> bool {
 /// Callback for a dropped field: its path, and the most similar known field.
 type Dropped<'s, 'c> = dyn FnMut(String, Option<&'s str>) + 'c;
 
-/// Prunes a value by a schema; without one, drops every field of an object. `preserves`: whether the list around the value
-/// preserves unknown fields.
+/// Prunes a value by a schema; without one, drops every field of an object. `preserves`: whether the list around the
+/// value preserves unknown fields.
 fn prune_at<'s>(schema: &'s Value, value: &mut Value, path: &str, preserves: bool, unknown: &mut Dropped<'s, '_>) {
     let preserves = preserves || has_flag(schema, "x-kubernetes-preserve-unknown-fields");
     if preserves && schema.is_null() {

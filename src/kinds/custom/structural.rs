@@ -1,5 +1,6 @@
-//! Checks that a definition's schema is structural: every node has a type, and `anyOf`, `allOf`, `oneOf` and `not` only restrict values,
-//! so that pruning and defaulting are well defined (k8s.io/apiextensions-apiserver/pkg/apiserver/schema: validation.go, complete.go).
+//! Checks that a definition's schema is structural: every node has a type, and `anyOf`, `allOf`, `oneOf` and `not` only
+//! restrict values, so that pruning and defaulting are well defined
+//! (k8s.io/apiextensions-apiserver/pkg/apiserver/schema: validation.go, complete.go).
 
 use super::pattern::{self, MOST_STATES, MOST_STATES_OF_A_SCHEMA};
 use super::schema::has_flag;

@@ -1,7 +1,8 @@
-//! Validation of definitions with Kubernetes' messages (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go).
+//! Validation of definitions with Kubernetes' messages
+//! (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go).
 //!
-//! Kubernetes validates an internal form of the definition, in which parts that are equal in all versions are hoisted to the top level.
-//! Paths in its messages refer to that form.
+//! Kubernetes validates an internal form of the definition, in which parts that are equal in all versions are hoisted
+//! to the top level. Paths in its messages refer to that form.
 
 use crate::kinds::custom::{check_schema, type_at};
 use crate::kinds::go::{self, GoField, GoShape};

@@ -1,7 +1,7 @@
 //! Recipes: built-in Image objects of common images. Each is one file of `fixtures/images/`.
 //!
-//! A recipe matches images of every registry whose repository ends with its name. Image objects take precedence. A new recipe
-//! needs a file there and its name in the table here. Start reading at [`find_by_image`].
+//! A recipe matches images of every registry whose repository ends with its name. Image objects take precedence. A new
+//! recipe needs a file there and its name in the table here. Start reading at [`find_by_image`].
 
 use super::{Image, pattern, reference};
 use crate::kinds::typed;

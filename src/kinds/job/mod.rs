@@ -74,8 +74,8 @@ pub fn template(spec: &mut JobSpec) {
     defaults::template(&mut spec.template);
 }
 
-/// Generates the selector and labels with the Job's uid. The two unprefixed labels are for clients from before Kubernetes
-/// 1.27.
+/// Generates the selector and labels with the Job's uid. The two unprefixed labels are for clients from before
+/// Kubernetes 1.27.
 fn generate(new: &mut Object) {
     let (uid, name) = (new.uid().to_owned(), new.name().to_owned());
     let labels = [

@@ -56,7 +56,8 @@ fn spec(spec: &mut PodSpec) {
     spec.ephemeral_containers.iter_mut().flatten().for_each(ephemeral);
 }
 
-/// Omits empty values, and sets `serviceAccount` and `serviceAccountName` to the same value, since the first is an alias.
+/// Omits empty values, and sets `serviceAccount` and `serviceAccountName` to the same value, since the first is an
+/// alias.
 fn omit_empty(spec: &mut PodSpec) {
     let texts = [
         &mut spec.node_name,

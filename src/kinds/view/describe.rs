@@ -4,8 +4,8 @@ use super::body::joined_pairs;
 use crate::object::Object;
 use std::fmt::Display;
 
-/// Maximum length of an annotation with its key on one line; a longer one gets separate lines, cut at this length (kubectl:
-/// `maxAnnotationLen`).
+/// Maximum length of an annotation with its key on one line; a longer one gets separate lines, cut at this length
+/// (kubectl: `maxAnnotationLen`).
 const LONG_ANNOTATION: usize = 140;
 
 /// Annotation that is not shown.

@@ -1,11 +1,10 @@
 //! The ingress controller: computes the routes of each Ingress and its status.
 //!
-//! Resolves the rules, default backend and certificates of an Ingress ([`IngressRoute`]). [`table`] matches requests. All
-//! Ingresses share one address. kloop serves every Ingress whose class belongs to no other controller: without a class,
-//! with a class that no IngressClass describes, or with a class of [`CONTROLLER`]. An Ingress without a class gets the
-//! default class, if there is one.
-//! Never: selects endpoints. The proxy does so per request, from the routes of Services.
-//! Start reading at [`LOOP`].
+//! Resolves the rules, default backend and certificates of an Ingress ([`IngressRoute`]). [`table`] matches requests.
+//! All Ingresses share one address. kloop serves every Ingress whose class belongs to no other controller: without a
+//! class, with a class that no IngressClass describes, or with a class of [`CONTROLLER`]. An Ingress without a class
+//! gets the default class, if there is one. Never: selects endpoints. The proxy does so per request, from the routes of
+//! Services. Start reading at [`LOOP`].
 
 pub mod faults;
 pub mod table;
@@ -199,7 +198,8 @@ fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, 
     plan.write(with_status(&ingress, json!({"ingress": status})), text);
 }
 
-/// Formats `http://127.9.255.1:8080 (port 80: permission denied; in pods http://127.9.255.1/)`: on the pod network, the usual port works.
+/// Formats `http://127.9.255.1:8080 (port 80: permission denied; in pods http://127.9.255.1/)`: on the pod network, the
+/// usual port works.
 fn place(scheme: &str, address: &str, listener: &IngressListener, usual: &str) -> String {
     match (&*listener.instead, listener.port) {
         ("", 80 | 443) => format!("{scheme}://{address}/"),

@@ -1,5 +1,5 @@
-//! Matches requests to rules. Exact hosts take precedence over wildcards, and these over rules for any host; then the longest
-//! path, then the exact path, then the older Ingress.
+//! Matches requests to rules. Exact hosts take precedence over wildcards, and these over rules for any host; then the
+//! longest path, then the exact path, then the older Ingress.
 
 use crate::object::{Key, Str};
 use crate::world::ingress_routes::{IngressBackend, IngressRoute};

@@ -1,9 +1,8 @@
 //! NetworkPolicies: resolves each one to addresses.
 //!
-//! Resolves selectors of pods and namespaces, address blocks, ports by number, range and name, and policies without rules.
-//! [`table`] combines the policies of a pod.
-//! Never: refuses a connection. The shim of the client's pod does, with the table.
-//! Start reading at [`LOOP`].
+//! Resolves selectors of pods and namespaces, address blocks, ports by number, range and name, and policies without
+//! rules. [`table`] combines the policies of a pod. Never: refuses a connection. The shim of the client's pod does,
+//! with the table. Start reading at [`LOOP`].
 //!
 //! Traffic of the machine itself is always allowed ("traffic to and from the node is always allowed", NetworkPolicy in
 //! the Kubernetes documentation). So is traffic of hostNetwork pods, which probes, port-forward and external proxies
@@ -36,7 +35,8 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
 }
 
-/// Whether a pod can affect a policy. A pod of another namespace can only through a `namespaceSelector` or a named port.
+/// Whether a pod can affect a policy. A pod of another namespace can only through a `namespaceSelector` or a named
+/// port.
 fn may_affect(policy: &Row, pod: &Row) -> bool {
     let is_near = policy.key.namespace == pod.key.namespace || policy.mentions("namespaceSelector");
     is_near || policy.mentions("egress") && policy.body().items(&["spec", "egress"]).iter().any(has_named_port)

@@ -46,8 +46,8 @@ impl Direction {
     }
 }
 
-/// Formats a policy for shims: `ingress` or `egress` if the policy applies to that direction, and below it a line for each rule:
-/// peers and ports, each `*` for all.
+/// Formats a policy for shims: `ingress` or `egress` if the policy applies to that direction, and below it a line for
+/// each rule: peers and ports, each `*` for all.
 pub fn text(policy: &NetworkPolicyRules) -> String {
     let mut text = String::new();
     for (direction, rules) in [(Direction::Ingress, &policy.ingress), (Direction::Egress, &policy.egress)] {

@@ -21,8 +21,8 @@ pub fn strategic_merge(original: &Value, patch: &Value, schema: MergeSchemaRef) 
     merge_map(fields(original)?, fields(patch)?, schema, MergeTarget::Object).map(Value::Object)
 }
 
-/// Applies a strategic merge patch as kustomize does: list elements of the patch come first. Without a schema (custom resources), maps
-/// are merged and lists replaced.
+/// Applies a strategic merge patch as kustomize does: list elements of the patch come first. Without a schema (custom
+/// resources), maps are merged and lists replaced.
 pub fn overlay(original: &Value, patch: &Value, schema: Option<MergeSchemaRef>) -> MergeResult<Value> {
     merge_map(fields(original)?, fields(patch)?, schema.unwrap_or(&ANY), MergeTarget::Kustomized).map(Value::Object)
 }

@@ -1,10 +1,9 @@
 //! Merging of objects as in kubectl: lists by key, several writers of one object.
 //!
-//! Applies strategic merge patches, creates them from two or three versions of an object, and does the three-way merge of
-//! custom resources. `schema` defines merge rules of a type's fields; the rules of built-in kinds are in
-//! `kinds::merge_rules`.
-//! Never: depends on a kind. The rules are those of apimachinery's `strategicpatch`, including the order of lists.
-//! Start reading at [`three_way_strategic`].
+//! Applies strategic merge patches, creates them from two or three versions of an object, and does the three-way merge
+//! of custom resources. `schema` defines merge rules of a type's fields; the rules of built-in kinds are in
+//! `kinds::merge_rules`. Never: depends on a kind. The rules are those of apimachinery's `strategicpatch`, including
+//! the order of lists. Start reading at [`three_way_strategic`].
 
 mod apply;
 mod conflict;

@@ -1,7 +1,7 @@
 //! Merge rules of a type's fields: strategies and the keys of lists.
 //!
-//! An unlisted field is merged if it is a map, and replaced if it is a list. Never: depends on a kind; the rules of built-in
-//! kinds are in `kinds::merge_rules`.
+//! An unlisted field is merged if it is a map, and replaced if it is a list. Never: depends on a kind; the rules of
+//! built-in kinds are in `kinds::merge_rules`.
 
 /// Merge rules of one type's fields.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Reads and writes YAML and JSON as kubectl does.
 //!
-//! Supports YAML 1.1 as in Kubernetes' go-yaml v2 (`yes` is true, `0644` is octal), the differences of kustomize's v3, line numbers
-//! of documents, and kubectl's output layout. Never: interprets a document. Reading is limited, since the text is untrusted.
-//! Start reading at [`documents`] and [`to_yaml`].
+//! Supports YAML 1.1 as in Kubernetes' go-yaml v2 (`yes` is true, `0644` is octal), the differences of kustomize's v3,
+//! line numbers of documents, and kubectl's output layout. Never: interprets a document. Reading is limited, since the
+//! text is untrusted. Start reading at [`documents`] and [`to_yaml`].
 
 mod error;
 mod read;
@@ -21,15 +21,15 @@ use serde_json::Value;
 /// Maximum size of a document in bytes of text, the limit of a request to the API server.
 pub const MAX_BYTES: usize = 3 * 1024 * 1024;
 
-/// Maximum memory for the documents of one text, in bytes, plus [`FOR_EACH_BYTE`] per byte of text. This allows a large file, but
-/// prevents a small one with thousands of tiny documents from filling the memory.
+/// Maximum memory for the documents of one text, in bytes, plus [`FOR_EACH_BYTE`] per byte of text. This allows a large
+/// file, but prevents a small one with thousands of tiny documents from filling the memory.
 const ALL_DOCUMENTS: usize = 96 * 1024 * 1024;
 const FOR_EACH_BYTE: usize = 16;
 /// Fixed overhead of a document in bytes.
 const DOCUMENT: usize = 512;
 
-/// Maximum nesting: the store cannot read JSON with more than 128 levels, and lists and `managedFields` add some levels to
-/// an object.
+/// Maximum nesting: the store cannot read JSON with more than 128 levels, and lists and `managedFields` add some levels
+/// to an object.
 pub const MAX_DEPTH: usize = 110;
 
 /// The set of unquoted words that are booleans.
@@ -105,7 +105,8 @@ pub fn documents_with(text: &str, words: BooleanWords) -> Result<Vec<YamlDocumen
     }
 }
 
-/// Reads documents up to the first malformed one, since kubectl still applies the previous ones. Reads none of a text with too many.
+/// Reads documents up to the first malformed one, since kubectl still applies the previous ones. Reads none of a text
+/// with too many.
 pub fn documents_before_error(text: &str) -> (Vec<YamlDocument>, Option<YamlError>) {
     before_error(text, BooleanWords::Many)
 }

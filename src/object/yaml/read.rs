@@ -1,7 +1,7 @@
 //! Converts a document's text to its value.
 //!
-//! An explicit stack builds values from the parser's events, so nesting needs no call frames. A budget limits aliases, so
-//! that a small text cannot become a huge value (CVE-2019-11253).
+//! An explicit stack builds values from the parser's events, so nesting needs no call frames. A budget limits aliases,
+//! so that a small text cannot become a huge value (CVE-2019-11253).
 
 use super::repair;
 use super::scalar::{PlainScalar, resolve, without_added_break};
@@ -11,8 +11,8 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Stru
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// Maximum memory for the values of a text, in bytes. Small nodes need many times the size of their text (a map with one
-/// key needs as much as one with eleven), and readers make copies.
+/// Maximum memory for the values of a text, in bytes. Small nodes need many times the size of their text (a map with
+/// one key needs as much as one with eleven), and readers make copies.
 const BUDGET: usize = 48 * 1024 * 1024;
 /// Maximum memory for anchored and aliased values, in bytes.
 const ALIAS_BUDGET: usize = 16 * 1024 * 1024;
@@ -23,8 +23,8 @@ const FIRST: usize = 11;
 const MAP: usize = FIRST * (size_of::<String>() + size_of::<Value>());
 /// Size of each further entry: its share of a tree node and of the allocator's overhead.
 const ENTRY: usize = 72;
-/// Maximum length of a key. go-yaml does not limit keys on one line, and JSON's keys may be long. But the parser buffers
-/// tokens of a hundred bytes each until a key ends, and a bracket may also begin a key.
+/// Maximum length of a key. go-yaml does not limit keys on one line, and JSON's keys may be long. But the parser
+/// buffers tokens of a hundred bytes each until a key ends, and a bracket may also begin a key.
 const LONGEST_KEY: usize = 64 * 1024;
 const MAX_DUPLICATES: usize = 100;
 const MAX_REPAIRS: usize = 16;

@@ -1,15 +1,16 @@
 //! Rewrites texts that libyaml, and therefore kubectl, accepts, but YAML 1.2 parsers refuse.
 //!
-//! Repairs escaped apostrophes, quoted scalars whose continuation lines are indented less than their map, and tabs before entries of a flow
-//! collection. Never: changes a value or moves a line; it only adds blanks where folding removes them.
+//! Repairs escaped apostrophes, quoted scalars whose continuation lines are indented less than their map, and tabs
+//! before entries of a flow collection. Never: changes a value or moves a line; it only adds blanks where folding
+//! removes them.
 
 use std::collections::BTreeSet;
 
 /// Maximum number of blanks that are added to a line.
 const MAX_INDENT: usize = 1024;
 
-/// Replaces `\'` in double quotes, which libyaml reads as an apostrophe and YAML 1.2 refuses. `at`: the byte where the quoted text
-/// starts.
+/// Replaces `\'` in double quotes, which libyaml reads as an apostrophe and YAML 1.2 refuses. `at`: the byte where the
+/// quoted text starts.
 pub(super) fn without_escaped_apostrophes(text: &str, at: usize) -> Option<String> {
     let quoted = &text[at..];
     let mut repaired = text[..at].to_owned();
@@ -29,8 +30,8 @@ pub(super) fn without_escaped_apostrophes(text: &str, at: usize) -> Option<Strin
     found.then_some(repaired)
 }
 
-/// Indents the continuation lines of all quoted scalars deeper than any map around them. `line` (from 1), which the parser
-/// refused, is always indented.
+/// Indents the continuation lines of all quoted scalars deeper than any map around them. `line` (from 1), which the
+/// parser refused, is always indented.
 pub(super) fn indent_quoted(text: &str, line: usize) -> Option<String> {
     let mut lines = continuation_lines(text);
     lines.insert(line.checked_sub(1)?);

@@ -139,8 +139,8 @@ fn small(text: &str, limit: i8) -> Option<i8> {
     let number: i8 = good.then(|| text.parse().ok())??;
     (1..=limit).contains(&number).then_some(number)
 }
-/// Removes the line break that the parser, unlike go-yaml, adds to a block scalar at the end of a source without a final
-/// line break.
+/// Removes the line break that the parser, unlike go-yaml, adds to a block scalar at the end of a source without a
+/// final line break.
 pub(super) fn without_added_break<'t>(source: &str, text: &'t str, style: ScalarStyle, span: Span) -> &'t str {
     let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
     if !is_block || source.ends_with(['\n', '\r']) || span.end.byte_offset().is_none_or(|end| end < source.len()) {
