@@ -1,12 +1,8 @@
-//! Handlers of probes and lifecycle hooks: one file per type, with defaults, checks and descriptions.
+//! Handlers of probes and lifecycle hooks. `actions` has the defaults, checks and descriptions of each type.
 //!
 //! Never: runs a handler; `crate::runtime::probe` does. Start reading at [`HandlerType`], and at the table of all types below it.
 
-mod exec;
-mod grpc;
-mod http_get;
-mod sleep;
-mod tcp_socket;
+mod actions;
 
 use super::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{

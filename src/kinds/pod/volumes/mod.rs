@@ -4,12 +4,8 @@
 //! below it.
 
 mod claims;
-mod csi;
-mod empty_dir;
+mod directories;
 mod files;
-mod host_path;
-mod image;
-mod nfs;
 mod projected;
 mod remote;
 
