@@ -64,7 +64,7 @@ mod tests {
     const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c}], volumes: [{name: cache, ephemeral: {volumeClaimTemplate: {metadata: {labels: {kind: cache}}, spec: {accessModes: [ReadWriteOnce], storageClassName: standard, resources: {requests: {storage: 1Gi}}}}}}]}}";
 
     #[test]
-    fn a_claim_comes_and_goes_with_its_pod() {
+    fn claim_is_created_and_deleted_with_its_pod() {
         let mut cluster = cluster(POD);
         cluster.settle();
         assert_eq!(cluster.names("persistentvolumeclaims"), "web-cache");

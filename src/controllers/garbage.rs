@@ -60,7 +60,8 @@ fn waits_for_dependents(row: &Row) -> bool {
 /// State of an owner.
 #[derive(PartialEq)]
 enum OwnerState {
-    Solid,
+    Exists,
+    /// Being deleted in the foreground.
     Waiting,
     Gone,
 }
@@ -73,7 +74,7 @@ fn owner_state(world: &World, row: &Row, owner: &OwnerRef) -> OwnerState {
     match live {
         None => OwnerState::Gone,
         Some(live) if waits_for_dependents(live) => OwnerState::Waiting,
-        Some(_) => OwnerState::Solid,
+        Some(_) => OwnerState::Exists,
     }
 }
 
@@ -82,13 +83,13 @@ fn delete_without_owners(world: &World, row: &Arc<Row>, plan: &mut Plan) {
     if row.owners.is_empty() {
         return;
     }
-    let standings: Vec<OwnerState> = row.owners.iter().map(|owner| owner_state(world, row, owner)).collect();
-    let lost = || row.owners.iter().zip(&standings).filter(|(_, owner_state)| **owner_state != OwnerState::Solid);
-    for (owner, _) in lost().filter(|(_, owner_state)| **owner_state == OwnerState::Gone) {
+    let states: Vec<OwnerState> = row.owners.iter().map(|owner| owner_state(world, row, owner)).collect();
+    let not_existing = || row.owners.iter().zip(&states).filter(|(_, state)| **state != OwnerState::Exists);
+    for (owner, _) in not_existing().filter(|(_, state)| **state == OwnerState::Gone) {
         warn_of_foreign_owner(world, row, owner, plan);
     }
-    if standings.contains(&OwnerState::Solid) {
-        let uids: Vec<&str> = lost().map(|(owner, _)| owner.uid.as_str()).collect();
+    if states.contains(&OwnerState::Exists) {
+        let uids: Vec<&str> = not_existing().map(|(owner, _)| owner.uid.as_str()).collect();
         if !uids.is_empty() {
             let object = uids.iter().fold(row.object(), |object, uid| drop_owner(object, uid));
             plan.write(WriteVerb::Update(object), "some owners are gone: their references are removed");
@@ -96,9 +97,9 @@ fn delete_without_owners(world: &World, row: &Arc<Row>, plan: &mut Plan) {
         return;
     }
     let has_dependents = world.dependents(&row.uid).next().is_some();
-    let (propagation, why) = if standings.contains(&OwnerState::Waiting) && has_dependents {
+    let (propagation, why) = if states.contains(&OwnerState::Waiting) && has_dependents {
         (Propagation::Foreground, "its owner is being deleted and waits for it")
-    } else if standings.contains(&OwnerState::Waiting) {
+    } else if states.contains(&OwnerState::Waiting) {
         (Propagation::Background, "its owner is being deleted and waits for it")
     } else {
         (Propagation::Background, "every owner is gone")

@@ -69,13 +69,13 @@ fn find_free_address(world: &World, uid: &str) -> Option<String> {
         let place = (start + step) % count;
         format!("127.{}.{}.{}", world.settings.network, FIRST_THIRD + place / FOURTHS, 1 + place % FOURTHS)
     };
-    let of = |row: &Row| {
+    let addresses = |row: &Row| {
         let body = row.body();
         let ingress = body.items(&["status", "loadBalancer", "ingress"]);
         ingress.iter().filter_map(|one| one["ip"].as_str().map(str::to_owned)).collect::<Vec<_>>()
     };
-    let taken: Vec<String> = world.list(ROOT).flat_map(|row| of(row)).collect();
-    (0..count).map(address).find(|ip| !taken.contains(ip))
+    let used: Vec<String> = world.list(ROOT).flat_map(|row| addresses(row)).collect();
+    (0..count).map(address).find(|ip| !used.contains(ip))
 }
 
 #[cfg(test)]

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_may_end_in_a_dash() {
+    fn prefix_may_end_in_a_dash() {
         assert!(of_rule_prefix(NameRule::Subdomain, "gen-").is_empty());
         assert!(of_rule_prefix(NameRule::Subdomain, "a-").is_empty());
         assert!(!of_rule_prefix(NameRule::Subdomain, "Gen_").is_empty());

@@ -124,9 +124,9 @@ fn merged(
     if !conflicts.is_empty() && !applier.force {
         return Err(conflicts);
     }
-    let lost = set.clone().union(&changes.removed);
+    let changed = set.clone().union(&changes.removed);
     for entry in &mut entries {
-        entry.fields = entry.fields.difference(&lost);
+        entry.fields = entry.fields.difference(&changed);
     }
     if !set.is_empty() || !changes.removed.is_empty() {
         own.time = Some(time::rfc3339(applier.now));

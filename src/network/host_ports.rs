@@ -132,17 +132,17 @@ mod tests {
             why: "address already in use".into(),
         };
         world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), doors: vec![blocked] });
-        let told = plan(&world, &key);
+        let planned = plan(&world, &key);
         assert_eq!(
-            told.events[0].message,
+            planned.events[0].message,
             "hostPort 127.0.0.1:8080/TCP does not lead to the pod: address already in use"
         );
-        world.remember(&told.memory[0]);
+        world.remember(&planned.memory[0]);
         assert!(plan(&world, &key).is_empty(), "reported once");
         world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), doors: Vec::new() });
-        let told = plan(&world, &key);
-        assert_eq!(told.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
-        world.remember(&told.memory[0]);
+        let planned = plan(&world, &key);
+        assert_eq!(planned.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
+        world.remember(&planned.memory[0]);
         assert!(
             plan(&world, &key).is_empty() && world.facts.blocked.is_empty(),
             "reported once, and its memory is deleted"

@@ -88,7 +88,7 @@ pub enum DnsReply {
 
 impl DnsDirectory {
     /// Sets the route of a Service.
-    pub fn lead(&mut self, service: &Key, route: &Route) {
+    pub fn set_route(&mut self, service: &Key, route: &Route) {
         let place = (service.namespace.clone(), service.name.clone());
         let before = match route.leads_nowhere() {
             true => self.services.remove(&place),
@@ -338,14 +338,14 @@ mod tests {
             is_h2: false,
             endpoints: endpoints.clone(),
         };
-        directory.lead(
+        directory.set_route(
             &key("shop", "web"),
             &Route { address: "127.9.128.7".into(), ports: vec![port(80)], ..Route::default() },
         );
         let member =
             |address: &str, hostname: &str| HeadlessEndpoint { address: address.into(), hostname: hostname.into() };
         let members = vec![member("127.9.1.5", "db-0"), member("127.9.1.6", "")];
-        directory.lead(&key("shop", "db"), &Route { members, ports: vec![port(5432)], ..Route::default() });
+        directory.set_route(&key("shop", "db"), &Route { members, ports: vec![port(5432)], ..Route::default() });
         for (name, alias) in [
             ("out", "Example.com."),
             ("in", "web.shop.svc.cluster.local"),
@@ -353,7 +353,7 @@ mod tests {
             ("nobody", "no.shop.svc.cluster.local"),
             ("circle", "circle.shop.svc.cluster.local"),
         ] {
-            directory.lead(&key("shop", name), &Route { alias: alias.into(), ..Route::default() });
+            directory.set_route(&key("shop", name), &Route { alias: alias.into(), ..Route::default() });
         }
         directory.serve_at([127, 9, 255, 53].into());
         directory.pod(CLIENT, "shop".into());
@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn deleted_service_has_no_name() {
         let mut directory = directory();
-        directory.lead(&Key::new(Resource("services"), "shop", "web"), &Route::default());
+        directory.set_route(&Key::new(Resource("services"), "shop", "web"), &Route::default());
         assert_eq!(directory.lookup("web.shop.svc.cluster.local", QueryType::A, Some(CLIENT)), DnsReply::NoSuchName);
     }
 }

@@ -150,9 +150,9 @@ impl<'w> DaemonSetState<'w> {
         let (mut has_new, mut has_old) = (false, false);
         for pod in left {
             let new = pod.label(REVISION_HASH) == Some(&self.hash);
-            let taken = if surging { if new { has_new } else { has_old } } else { has_new || has_old };
-            if taken {
-                self.delete(pod, "the node has one already");
+            let is_duplicate = if surging { if new { has_new } else { has_old } } else { has_new || has_old };
+            if is_duplicate {
+                self.delete(pod, "the node already has a pod");
             }
             has_new |= new;
             has_old |= !new;
@@ -246,7 +246,7 @@ impl<'w> DaemonSetState<'w> {
                 misplaced += i64::from(!pods.is_empty());
                 continue;
             }
-            // Of several pods, the oldest ready one counts for the node.
+            // The oldest ready one of several pods counts for the node.
             let oldest = pods.iter().min_by_key(|pod| (!pod.pod().is_some_and(|pod| pod.ready), pod.created));
             let Some(pod) = oldest.copied() else { continue };
             current += 1;

@@ -155,7 +155,7 @@ impl<'w> Rollout<'w> {
             self.count_only();
             return self.finish();
         }
-        self.note_pause();
+        self.record_pause();
         self.adjust_new_set();
         if self.new.is_some() && self.sync_own_revision() {
             return self.plan;

@@ -117,7 +117,7 @@ impl Rollout<'_> {
     }
 
     /// Records pause and resumption, so that the time between does not count against the deadline.
-    pub(super) fn note_pause(&mut self) {
+    pub(super) fn record_pause(&mut self) {
         let reason = self.progressing_reason();
         if self.spec.deadline.is_none() || reason.as_deref() == Some(TIMED_OUT) {
             return;

@@ -220,8 +220,8 @@ impl AutoscalerState<'_> {
         let all = self.object.items(&["spec", "metrics"]).len();
         let first = &silent.message;
         self.event(EventType::Warning, silent.reason, first.clone());
-        let told = format!("invalid metrics ({count} invalid out of {all}), first error is: {first}");
-        self.event(EventType::Warning, "FailedComputeMetricsReplicas", told);
+        let event_message = format!("invalid metrics ({count} invalid out of {all}), first error is: {first}");
+        self.event(EventType::Warning, "FailedComputeMetricsReplicas", event_message);
         self.set_condition("ScalingActive", "False", silent.reason, &message);
         self.plan.wait(message);
     }
@@ -371,8 +371,8 @@ spec: {minReplicas: 1, maxReplicas: 10, scaleTargetRef: {apiVersion: apps/v1, ki
         let conditions = cluster.conditions(hpa, "web");
         assert!(conditions.contains("ScalingActive=True ValidMetricFound"), "{conditions}");
         assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 4);
-        let told = "event: SuccessfulRescale New size: 4; reason: cpu resource utilization (percentage of request) above target";
-        assert!(cluster.logged(told));
+        let event = "event: SuccessfulRescale New size: 4; reason: cpu resource utilization (percentage of request) above target";
+        assert!(cluster.logged(event));
         let current = cluster.value(hpa, "web", "/status/currentMetrics/0/resource/current");
         assert_eq!(current, json!({"averageUtilization": 100, "averageValue": "100m"}));
         use_cpu(&mut cluster, 10);

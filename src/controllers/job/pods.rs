@@ -132,11 +132,11 @@ impl<'w> JobState<'w> {
         let waits = |pod: &&&Arc<Row>| {
             pod.is_active_pod() || (self.spec.replace_only_failed && pod.is_deleting() && !has_succeeded(pod))
         };
-        let taken: BTreeSet<i64> = self.pods.iter().filter(waits).filter_map(|pod| index_of(pod)).collect();
+        let used: BTreeSet<i64> = self.pods.iter().filter(waits).filter_map(|pod| index_of(pod)).collect();
         let (all, mut free, mut index) = (self.spec.completions.unwrap_or(0), Vec::new(), 0);
         while index < all && free.len() < missing {
             let done = self.completed.end_of_run(index).or_else(|| self.failed_indexes.end_of_run(index));
-            if done.is_none() && !taken.contains(&index) {
+            if done.is_none() && !used.contains(&index) {
                 free.push(index);
             }
             index = done.unwrap_or(index) + 1;

@@ -97,7 +97,7 @@ fn failures_are_retried_with_pauses_up_to_the_limit() {
 }
 
 #[test]
-fn a_deadline_ends_the_job() {
+fn deadline_ends_the_job() {
     let mut cluster = job("activeDeadlineSeconds: 30", "fake/stay: ''");
     cluster.settle();
     assert_eq!(status(&cluster, "active"), 1);

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cordoned_node_is_tainted() {
+    fn cordoned_node_is_tainted() {
         let mut cluster = cluster("");
         cluster.patch(
             "nodes",

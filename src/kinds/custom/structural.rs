@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_not_structural_is_refused() {
+    fn schema_that_is_not_structural_is_refused() {
         let cases = [
             (json!({"properties": {}}), "type: Required value: must not be empty for specified object fields"),
             (

@@ -540,7 +540,7 @@ mod tests {
         let body = json!({"spec": {"containers": [{"name": "c", "evn": []}], "os": null, "x": 1}});
         let mut unknown = Vec::new();
         typed::decode::<Pod>(&body, &mut |field| unknown.push(field)).unwrap();
-        let told: Vec<_> = unknown.iter().map(|field| (field.path.as_str(), field.nearest)).collect();
-        assert_eq!(told, [("spec.containers[0].evn", Some("env")), ("spec.x", None)]);
+        let reported: Vec<_> = unknown.iter().map(|field| (field.path.as_str(), field.nearest)).collect();
+        assert_eq!(reported, [("spec.containers[0].evn", Some("env")), ("spec.x", None)]);
     }
 }

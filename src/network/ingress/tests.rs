@@ -106,10 +106,10 @@ fn status_has_the_address_and_ports() {
         let key = put(&mut world, INGRESSES, object.clone());
         ordered(&mut world, &key);
         open(&mut world, port, 0, instead);
-        let told = plan(&world, &key);
+        let planned = plan(&world, &key);
         let expected = json!({"ingress": [{"ip": "127.9.255.1", "ports": [{"port": port, "protocol": "TCP"}]}]});
-        assert_eq!(status(&told), Some(expected.clone()));
-        assert_eq!(events(&told), [format!("Sync Scheduled for sync: answers at {place}")]);
+        assert_eq!(status(&planned), Some(expected.clone()));
+        assert_eq!(events(&planned), [format!("Sync Scheduled for sync: answers at {place}")]);
         object["status"] = json!({"loadBalancer": expected});
         put(&mut world, INGRESSES, object);
         assert!(plan(&world, &key).is_empty(), "a current status needs no write");
