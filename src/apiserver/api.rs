@@ -417,7 +417,7 @@ mod tests {
     fn lost_commit_fails_each_tried_write_and_skips_no_other() {
         let mut api = Api::in_memory("test").unwrap();
         let mut names = ["a", "b", "c"].into_iter().peekable();
-        api.store_mut().pretend(Some(InjectedFault::LostCommit));
+        api.store_mut().inject_fault(Some(InjectedFault::LostCommit));
         let done = api.write_next(false, &mut names, |write_txn, name: &&str| {
             // The time of one transaction is over with the second.
             let start = Instant::now();

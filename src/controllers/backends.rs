@@ -1,4 +1,4 @@
-//! The pods behind a Service: their address, readiness and ports, as Endpoints and EndpointSlices both tell them.
+//! The pods behind a Service with their address, readiness and ports, for both Endpoints and EndpointSlices.
 
 use super::pods::controller_key;
 use crate::object::{Key, Object, Resource, Str};
@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 /// The resource that has backends.
 pub const SERVICES: &str = "services";
-/// Annotation with the time of the change that a write is the answer to.
+/// Annotation with the time of the change that caused a write.
 pub const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// Label on what belongs to a headless Service.
+/// Label on the Endpoints and EndpointSlices of a headless Service.
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// One pod behind a Service.
@@ -19,9 +19,9 @@ pub struct ServiceBackend<'w> {
     pub row: &'w Arc<Row>,
     /// Its address.
     pub ip: Str,
-    /// Its condition Ready.
+    /// The status of its condition Ready.
     pub ready: bool,
-    /// It is being deleted.
+    /// Whether it is being deleted.
     pub terminating: bool,
     /// The Service's ports as numbers of this pod: `name`, `port`, `protocol`, `appProtocol`.
     pub ports: Vec<Value>,
@@ -42,13 +42,13 @@ impl ServiceBackend<'_> {
     }
 }
 
-/// Whether kloop selects the pods behind a Service. Users list the endpoints of a Service without selector themselves.
+/// Whether kloop selects the pods behind a Service. Users write the endpoints of a Service without selector themselves.
 pub fn is_managed(service: &Row, object: &Object) -> bool {
     let selects = service.workload().is_some_and(|fields| !fields.selector.is_nothing());
     selects && object.text(&["spec", "type"]) != Some("ExternalName")
 }
 
-/// Whether a Service has no address of its own.
+/// Whether a Service has no cluster IP.
 pub fn is_headless(service: &Object) -> bool {
     service.text(&["spec", "clusterIP"]) == Some("None")
 }
@@ -74,29 +74,29 @@ pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<Ser
             ip: pod.ip.clone()?,
             ready: pod.ready,
             terminating: row.is_deleting(),
-            ports: ports.iter().filter_map(|port| resolved(port, &body)).collect(),
+            ports: ports.iter().filter_map(|port| resolve_port(port, &body)).collect(),
             hostname: hostname.map(str::to_owned),
         })
     };
     pods.filter_map(backend).collect()
 }
 
-/// A Service's port on one pod; none when the pod has no container port of that name.
-fn resolved(port: &Value, pod: &Object) -> Option<Value> {
+/// Resolves a Service's port to a number of one pod; `None` when the pod has no container port of that name.
+fn resolve_port(port: &Value, pod: &Object) -> Option<Value> {
     let protocol = port["protocol"].as_str().unwrap_or("TCP");
     let number = match &port["targetPort"] {
         Value::String(name) => named_port(pod, name, protocol)?,
         Value::Number(number) => number.as_i64().filter(|number| *number != 0).or_else(|| port["port"].as_i64())?,
         _ => port["port"].as_i64()?,
     };
-    let mut resolved = json!({ "name": port["name"].as_str().unwrap_or(""), "port": number, "protocol": protocol });
+    let mut resolve_port = json!({ "name": port["name"].as_str().unwrap_or(""), "port": number, "protocol": protocol });
     if let Some(application) = port["appProtocol"].as_str() {
-        resolved["appProtocol"] = application.into();
+        resolve_port["appProtocol"] = application.into();
     }
-    Some(resolved)
+    Some(resolve_port)
 }
 
-/// The number of a named container port; sidecars have ports too.
+/// The number of a named container port, of containers and sidecars.
 fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
     let sidecars = pod.items(&["spec", "initContainers"]).iter().filter(|one| one["restartPolicy"] == "Always");
     let containers = pod.items(&["spec", "containers"]).iter().chain(sidecars);

@@ -1,4 +1,4 @@
-//! Law 6, over every controller: however large the numbers in an object, and however many objects belong to it, one plan has few writes.
+//! Law 6 for every controller: one plan has few writes, even for objects with huge numbers or many dependents.
 
 use super::ALL;
 use super::pods::BURST;
@@ -7,14 +7,14 @@ use crate::object::{Key, Object};
 use crate::world::World;
 use serde_json::{Value, json};
 
-/// Objects that belong to each owner: several times what one plan may write.
+/// Number of objects of each owner: several times the maximum of writes in one plan.
 const MANY: usize = 3 * BURST;
 
-/// The largest number that Kubernetes' 32-bit fields take.
+/// The largest value of Kubernetes' 32-bit fields.
 const HUGE: i64 = i32::MAX as i64;
 
-/// Writes of one plan: what is created or deleted, and the owner's own status and revision.
-const MOST: usize = BURST + 8;
+/// Maximum of writes in one plan: creations and deletions, plus the owner's status and revision.
+const MAX_WRITES: usize = BURST + 8;
 
 fn put(world: &mut World, kind: (&str, &str), name: &str, mut body: Value) {
     body["apiVersion"] = kind.0.into();
@@ -35,7 +35,7 @@ fn owner(kind: (&str, &str), name: &str) -> Value {
     json!([{"apiVersion": kind.0, "kind": kind.1, "name": name, "uid": name, "controller": true}])
 }
 
-/// Pods of a workload, one on each node, all of an older template and available.
+/// Adds available pods of an older template to a workload, one on each node.
 fn pods(world: &mut World, kind: (&str, &str), name: &str) {
     for number in 0..MANY {
         let body = json!({
@@ -54,8 +54,8 @@ fn workload(name: &str, mut spec: Value) -> Value {
     json!({"spec": spec})
 }
 
-/// A world of workloads that want everything, and of workloads that want nothing any more and have much.
-fn absurd() -> World {
+/// A world of workloads with huge `replicas` and no pods, and of workloads with no `replicas` and many pods.
+fn world_of_huge_objects() -> World {
     const APPS: [(&str, &str); 4] =
         [("apps/v1", "StatefulSet"), ("apps/v1", "ReplicaSet"), ("apps/v1", "DaemonSet"), ("apps/v1", "Deployment")];
     let [set, replicas, daemons, deployment] = APPS;
@@ -143,7 +143,7 @@ fn absurd() -> World {
 
 #[test]
 fn plans_of_absurdly_large_objects_are_bounded() {
-    let world = absurd();
+    let world = world_of_huge_objects();
     let roots: Vec<Key> = world.all_rows().map(|row| row.key.clone()).collect();
     let mut largest = 0;
     for spec in ALL {
@@ -154,7 +154,11 @@ fn plans_of_absurdly_large_objects_are_bounded() {
         for key in roots.iter().filter(is_root).filter(|key| !is_alike(key)) {
             let plan = (spec.plan)(&world, key);
             let (writes, events) = (plan.writes.len(), plan.events.len());
-            assert!(writes <= MOST && events <= MOST, "{} {key}: {writes} writes, {events} events", spec.name);
+            assert!(
+                writes <= MAX_WRITES && events <= MAX_WRITES,
+                "{} {key}: {writes} writes, {events} events",
+                spec.name
+            );
             largest = largest.max(writes);
         }
     }

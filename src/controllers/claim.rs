@@ -22,13 +22,13 @@ impl Owner<'_> {
         OwnerRef::controller(self.api_version, self.kind, &self.row.key.name, &self.row.uid)
     }
 
-    /// Its children of a resource. Adoptions and releases are added to the plan; when there are any, the rest of the
-    /// thinking waits for the next look, so that no child is written twice by one plan.
+    /// Its children of a resource. Adds adoptions and releases to the plan. When there are any, the caller returns
+    /// the plan and continues in the next one, so that no plan writes a child twice.
     pub fn claim<'w>(&self, world: &'w World, resource: &'static str, plan: &mut Plan) -> Vec<&'w Arc<Row>> {
         self.claim_if(world, resource, |_| true, plan)
     }
 
-    /// The same, taking over only what passes a test.
+    /// Like [`Owner::claim`], but considers only children that pass a test.
     pub fn claim_if<'w>(
         &self,
         world: &'w World,

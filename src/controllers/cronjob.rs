@@ -1,4 +1,4 @@
-//! CronJobs start a Job at every time that their schedule names, and keep a few finished ones.
+//! CronJobs start a Job at every scheduled time, and keep a few finished ones.
 
 use super::claim::Owner;
 use super::{pods, status};
@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 const ROOT: &str = "cronjobs.batch";
 const JOBS: &str = "jobs.batch";
-/// The time that a Job was started for.
+/// Annotation with the scheduled time of a Job.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// Missed times above which something is likely to be wrong (a clock that jumped).
+/// Number of missed times above which an event reports a likely fault, such as clock skew.
 const MANY: usize = 100;
 
 /// The loop of CronJobs.
@@ -66,10 +66,10 @@ fn plan(world: &World, key: &Key) -> Plan {
     let jobs: Vec<Started> =
         world.controlled(JOBS, &row.uid).map(|row| Started { row, object: row.object() }).collect();
     let mut new = status::status_map(&object);
-    tell_ended(row, &object, &jobs, &mut new, &mut plan);
+    report_finished(row, &object, &jobs, &mut new, &mut plan);
     trim(row, &object, &jobs, &mut plan);
-    let own = |job: &Started| job.is_listed(&object) || job.is_of_schedule(row);
-    let (mut own, foreign): (Vec<Started>, Vec<Started>) = jobs.into_iter().partition(own);
+    let is_own = |job: &Started| job.is_listed(&object) || job.is_of_schedule(row);
+    let (mut own, foreign): (Vec<Started>, Vec<Started>) = jobs.into_iter().partition(is_own);
     for job in foreign.iter().filter(|job| job.end().is_none()) {
         let message = format!("Saw a job that the controller did not create or forgot: {}", job.row.key.name);
         plan.event(row, EventType::Warning, "UnexpectedJob", message);
@@ -81,13 +81,19 @@ fn plan(world: &World, key: &Key) -> Plan {
     {
         new.insert("lastScheduleTime".into(), time::rfc3339(due).into());
     }
-    note_active(&object, &own, &mut new);
+    update_active(&object, &own, &mut new);
     status::write(&mut plan, object, new.into(), "its Jobs changed");
     plan
 }
 
-/// Says of every Job that was active and is over how it ended.
-fn tell_ended(row: &Row, object: &Object, jobs: &[Started], new: &mut serde_json::Map<String, Value>, plan: &mut Plan) {
+/// Reports each formerly active Job that has finished or no longer exists.
+fn report_finished(
+    row: &Row,
+    object: &Object,
+    jobs: &[Started],
+    new: &mut serde_json::Map<String, Value>,
+    plan: &mut Plan,
+) {
     for active in object.items(&["status", "active"]) {
         let name = active["name"].as_str().unwrap_or_default();
         match jobs.iter().find(|job| active["uid"] == *job.row.uid) {
@@ -108,7 +114,7 @@ fn tell_ended(row: &Row, object: &Object, jobs: &[Started], new: &mut serde_json
 
 /// Updates `status.active`. Known entries stay unchanged; a Job that was removed and still terminates is not added
 /// again.
-fn note_active(object: &Object, jobs: &[Started], new: &mut serde_json::Map<String, Value>) {
+fn update_active(object: &Object, jobs: &[Started], new: &mut serde_json::Map<String, Value>) {
     let known = object.items(&["status", "active"]);
     let reference = |job: &Started| {
         let old = known.iter().find(|active| active["uid"] == *job.row.uid).cloned();
@@ -143,7 +149,7 @@ fn trim(row: &Row, object: &Object, jobs: &[Started], plan: &mut Plan) {
     }
 }
 
-/// The newest time of the schedule that has come and was not answered. Older ones are given up.
+/// The latest scheduled time that is due and has no Job yet. Earlier missed times are skipped.
 fn due(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Option<Time> {
     let text = object.text(&["spec", "schedule"]).unwrap_or_default();
     let schedule = match Schedule::parse(text) {
@@ -171,8 +177,8 @@ fn due(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Option<Tim
     Some(due)
 }
 
-/// The last time of a schedule after `since` and not after `now`. Looks back in windows that double, so that a schedule of
-/// every minute is not walked through from a year ago.
+/// The last time of a schedule after `since` and not after `now`. Searches back in windows that double, so that a
+/// schedule of every minute is cheap even when `since` is a year ago.
 fn newest(schedule: &Schedule, zone: &TimeZone, since: Time, now: Time) -> Option<Time> {
     let mut window = SignedDuration::from_mins(2);
     loop {
@@ -205,7 +211,7 @@ fn start(world: &World, owner: &Owner, object: &Object, jobs: &mut Vec<Started>,
         Some("Forbid") if !running.is_empty() => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
             plan.event(row, EventType::Normal, "JobAlreadyActive", message);
-            plan.wait("the Job before is still running");
+            plan.wait("the previous Job is still running");
             return false;
         }
         Some("Replace") => {
@@ -272,7 +278,7 @@ spec:
     }
 
     #[test]
-    fn one_job_for_every_time() {
+    fn schedule_starts_one_job_for_every_time() {
         let mut cluster = tick("concurrencyPolicy: Allow", "");
         cluster.settle();
         assert_eq!(cluster.count("jobs.batch"), 0);
@@ -290,18 +296,18 @@ spec:
     }
 
     #[test]
-    fn policies_for_jobs_that_are_still_running() {
+    fn concurrency_policy_applies_while_a_job_is_running() {
         for (policy, jobs) in [("Allow", 3), ("Forbid", 1), ("Replace", 1)] {
             let mut cluster = tick(&format!("concurrencyPolicy: {policy}"), "fake/stay: ''");
             cluster.pass(920);
             assert_eq!(cluster.count("jobs.batch"), jobs, "{policy}");
             assert_eq!(cluster.object("cronjobs.batch", "tick").items(&["status", "active"]).len(), jobs, "{policy}");
-            assert!(!cluster.logged("event: MissingJob"), "{policy}: who was replaced is not missed");
+            assert!(!cluster.logged("event: MissingJob"), "{policy}: a replaced Job is not reported missing");
         }
     }
 
     #[test]
-    fn a_job_that_somebody_made_by_hand_is_told_of_and_counts_for_nothing_while_it_runs() {
+    fn manually_created_job_is_reported_and_ignored_while_it_runs() {
         let mut cluster = tick("concurrencyPolicy: Forbid", "fake/stay: ''");
         cluster.settle();
         let uid = cluster.value("cronjobs.batch", "tick", "/metadata/uid");
@@ -321,7 +327,7 @@ spec:
         let active = cluster.value("cronjobs.batch", "tick", "/status/active");
         assert!(active.is_null(), "{active}");
         cluster.pass(301);
-        assert_eq!(cluster.count("jobs.batch"), 2, "it holds up nobody");
+        assert_eq!(cluster.count("jobs.batch"), 2, "it does not delay the scheduled Job");
         let active = cluster.object("cronjobs.batch", "tick");
         let names: Vec<_> = active.items(&["status", "active"]).iter().map(|one| &one["name"]).collect();
         assert_eq!(names.len(), 1);
@@ -329,7 +335,7 @@ spec:
     }
 
     #[test]
-    fn only_the_newest_of_many_missed_times_is_started() {
+    fn cron_job_starts_only_the_latest_of_many_missed_times() {
         let mut cluster = tick("suspend: true", "");
         cluster.settle();
         cluster.world.now += jiff::SignedDuration::from_hours(1000);

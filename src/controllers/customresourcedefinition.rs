@@ -15,7 +15,8 @@ use std::sync::Arc;
 pub const LOOP: Loop =
     Loop { name: "customresourcedefinition-controller", root: DEFINITIONS.0, concerns, plan, ..Loop::BASE };
 
-/// A definition concerns those of its group, which may want the same names; an object concerns a definition that goes.
+/// A definition concerns all definitions of its group, since their names can conflict. An object concerns its
+/// definition while that is being deleted.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let group = row.key.resource.group();
     let definitions = world.list(DEFINITIONS.0);
@@ -47,7 +48,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Deletes the objects, and lets the definition go when none is left.
+/// Deletes the objects of a definition, then removes its finalizer.
 fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     if !row.finalizers.iter().any(|one| &**one == CLEANUP) {
         return;
@@ -55,15 +56,15 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     // A definition of a built-in resource creates no kind, so the existing objects are not its own.
     let resource = Resource::intern(&row.key.name);
     let is_built_in = kinds::ALL.iter().any(|kind| kind.resource == resource);
-    let left: Vec<&Arc<Row>> = world.list(resource.0).filter(|_| !is_built_in).collect();
-    if left.is_empty() {
+    let remaining: Vec<&Arc<Row>> = world.list(resource.0).filter(|_| !is_built_in).collect();
+    if remaining.is_empty() {
         let mut object = row.object();
         let others: Vec<&str> = object.finalizers().into_iter().filter(|one| *one != CLEANUP).collect();
         let others: Vec<Value> = others.into_iter().map(Value::from).collect();
         object.set(&["metadata", "finalizers"], others);
-        return plan.write(WriteVerb::Update(object), "none of its objects is left");
+        return plan.write(WriteVerb::Update(object), "all of its objects are deleted");
     }
-    for one in left.iter().filter(|one| !one.is_deleting()).take(BURST) {
+    for one in remaining.iter().filter(|one| !one.is_deleting()).take(BURST) {
         let (key, uid) = (one.key.clone(), one.uid.clone());
         let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(verb, "its definition is being deleted");
@@ -77,11 +78,12 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
         status::set(&mut conditions, terminating);
         status::conditions(&mut new, conditions);
         status::write(plan, object, new.into(), "its objects are being deleted");
-        plan.wait(format!("{} of its objects are still there", left.len()));
+        plan.wait(format!("{} of its objects still exist", remaining.len()));
     }
 }
 
-/// Accepts names that no other kind has; a kind with all names accepted becomes established, and stays so.
+/// Accepts names that no other kind uses. A definition becomes established once all its names are accepted, and
+/// stays established.
 fn establish(world: &World, row: &Row, plan: &mut Plan) {
     let object = row.object();
     let group = group_of(&row.key.name);
@@ -90,7 +92,7 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
         .filter(|other| other.key != row.key && group_of(&other.key.name) == group)
         .map(|other| other.object())
         .collect();
-    let taken = |field: &[&str], name: &Value| {
+    let find_taken = |field: &[&str], name: &Value| {
         !name.is_null()
             && others.iter().any(|other| {
                 let accepted = &other.0["status"]["acceptedNames"];
@@ -106,19 +108,19 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
     let mut refused: Option<(&str, String)> = None;
     let resources: &[&str] = &["plural", "singular"];
     let kinds: &[&str] = &["kind", "listKind"];
-    for (field, reason, among) in [
+    for (field, reason, others_names) in [
         ("plural", "PluralConflict", resources),
         ("singular", "SingularConflict", resources),
         ("kind", "KindConflict", kinds),
         ("listKind", "ListKindConflict", kinds),
     ] {
-        match taken(among, &wanted[field]) {
+        match find_taken(others_names, &wanted[field]) {
             true => drop(refused.get_or_insert((reason, format!("{} is already in use", wanted[field])))),
             false => set_or_drop(&mut accepted, field, wanted),
         }
     }
     let short = wanted["shortNames"].as_array().cloned().unwrap_or_default();
-    match short.iter().find(|name| taken(resources, name)) {
+    match short.iter().find(|name| find_taken(resources, name)) {
         Some(name) => drop(refused.get_or_insert(("ShortNamesConflict", format!("{name} is already in use")))),
         None => set_or_drop(&mut accepted, "shortNames", wanted),
     }
@@ -145,7 +147,7 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
     }
     new.insert("acceptedNames".into(), accepted);
     status::conditions(&mut new, conditions);
-    status::write(plan, object, new.into(), "its names were looked at");
+    status::write(plan, object, new.into(), "its names were checked");
 }
 
 fn set_or_drop(accepted: &mut Value, field: &str, wanted: &Value) {
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_anothers_are_refused_until_it_goes() {
+    fn conflicting_names_are_refused_until_the_other_definition_is_deleted() {
         let mut cluster = cluster("");
         let conditions = |cluster: &crate::controllers::testing::Cluster, name: &str| -> Vec<String> {
             let object = cluster.object(super::DEFINITIONS.0, name);

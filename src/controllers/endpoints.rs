@@ -1,4 +1,4 @@
-//! Endpoints, the older list of the pods behind a Service, kept for clients that still read it.
+//! Endpoints, the older list of the pods behind a Service, for clients that still read it.
 
 use super::backends::{self, HEADLESS, ServiceBackend, TRIGGER};
 use super::pods;
@@ -11,8 +11,8 @@ const ROOT: &str = "endpoints";
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// The most addresses in all.
-const MOST: usize = 1000;
+/// Maximum number of addresses in total.
+const MAX_ADDRESSES: usize = 1000;
 
 /// The loop of Endpoints.
 pub const LOOP: Loop = Loop { name: "endpoint-controller", root: backends::SERVICES, concerns, plan, ..Loop::BASE };
@@ -77,7 +77,7 @@ fn put(object: &mut Object, subsets: Vec<Value>, truncated: bool, world: &World)
     }
 }
 
-/// Addresses by the ports that they serve, and whether there were too many.
+/// Groups addresses by the ports that they serve, and returns whether there were too many.
 fn subsets(world: &World, row: &Row, service: &Object) -> (Vec<Value>, bool) {
     let tolerant = backends::tolerates_unready(service);
     let all = backends::backends(world, row, service);
@@ -87,11 +87,11 @@ fn subsets(world: &World, row: &Row, service: &Object) -> (Vec<Value>, bool) {
     };
     let (mut ready, unready): (Vec<ServiceBackend>, Vec<ServiceBackend>) =
         all.into_iter().filter(counts).partition(|backend| tolerant || backend.ready);
-    let truncated = ready.len() + unready.len() > MOST;
-    let split = ready.len().min(MOST);
+    let truncated = ready.len() + unready.len() > MAX_ADDRESSES;
+    let split = ready.len().min(MAX_ADDRESSES);
     ready.extend(unready);
     let mut groups: BTreeMap<String, (Vec<Value>, [Vec<Value>; 2])> = BTreeMap::new();
-    for (at, backend) in ready.into_iter().take(MOST).enumerate() {
+    for (at, backend) in ready.into_iter().take(MAX_ADDRESSES).enumerate() {
         let ports: Vec<Value> = backend.ports.iter().cloned().map(without_empty_name).collect();
         let group = groups.entry(Value::from(ports.clone()).to_string()).or_insert_with(|| (ports, Default::default()));
         group.1[usize::from(at >= split)].push(address(&backend));

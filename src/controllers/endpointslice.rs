@@ -1,5 +1,5 @@
-//! EndpointSlices list the pods behind each Service, at most 100 a slice; pods that resolve the Service's ports differently
-//! are in different slices.
+//! EndpointSlices list the pods behind each Service, at most 100 per slice. Pods that resolve the Service's ports
+//! differently are in different slices.
 
 use super::backends::{self, HEADLESS, ServiceBackend, TRIGGER};
 use super::claim::Owner;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
-/// Labels of a Service that its slices do not take over.
+/// Labels that are not copied from a Service to its slices.
 const OWN_LABELS: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
-/// The most endpoints in a slice.
-const MOST: usize = 100;
+/// Maximum number of endpoints in a slice.
+const MAX_ENDPOINTS: usize = 100;
 
 /// The loop of EndpointSlices.
 pub const LOOP: Loop =
@@ -27,9 +27,9 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
 }
 
-/// A slice as it is and as it is wanted.
+/// An existing slice and its desired content.
 struct Slice {
-    /// None: it is to be made.
+    /// `None`: the slice is to be created.
     object: Option<Object>,
     ports: Vec<Value>,
     endpoints: Vec<Value>,
@@ -45,7 +45,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let tolerant = backends::tolerates_unready(&service);
     let mut wanted: BTreeMap<String, (Vec<Value>, Vec<Value>)> = BTreeMap::new();
     for backend in backends::backends(world, row, &service) {
-        // A port that the pod does not name leaves it out, unless the Service has no ports at all.
+        // A pod without any of the Service's named ports is left out, unless the Service has no ports at all.
         if backend.ports.is_empty() && !service.items(&["spec", "ports"]).is_empty() {
             continue;
         }
@@ -79,7 +79,7 @@ fn endpoint(world: &World, backend: &ServiceBackend, tolerant: bool) -> Value {
     endpoint
 }
 
-/// The Service's slices as they are, oldest names first.
+/// The Service's existing slices, ordered by name.
 fn existing(world: &World, service: &Row) -> Vec<Slice> {
     let own = world.controlled(SLICES, &service.uid).filter(|slice| !slice.is_deleting());
     let own = own.filter(|slice| slice.label(MANAGED_BY) == Some(MANAGER));
@@ -92,7 +92,7 @@ fn existing(world: &World, service: &Row) -> Vec<Slice> {
 }
 
 /// Distributes endpoints over slices. Existing endpoints stay in their slice, so that a change of one pod rewrites one
-/// slice; new ones fill slices with space; unused slices are reused before new ones are created, and one always
+/// slice. New ones fill slices with space. Unused slices are reused before new ones are created, and one slice always
 /// remains.
 fn arrange(existing: Vec<Slice>, wanted: BTreeMap<String, (Vec<Value>, Vec<Value>)>) -> Vec<Slice> {
     let mut slices = existing;
@@ -126,7 +126,7 @@ fn name_of(slice: &Slice) -> String {
     slice.object.as_ref().map(|object| object.name().to_owned()).unwrap_or_default()
 }
 
-/// Brings the endpoints of one set of ports into its slices.
+/// Distributes the endpoints of one set of ports over its slices.
 fn fill(mut group: Vec<Slice>, ports: Vec<Value>, endpoints: Vec<Value>) -> Vec<Slice> {
     let uid = |endpoint: &Value| endpoint["targetRef"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut left: BTreeMap<String, Value> =
@@ -137,16 +137,16 @@ fn fill(mut group: Vec<Slice>, ports: Vec<Value>, endpoints: Vec<Value>) -> Vec<
     }
     let mut new = endpoints.into_iter().filter(|endpoint| left.contains_key(&uid(endpoint))).peekable();
     for slice in &mut group {
-        let room = MOST.saturating_sub(slice.endpoints.len());
+        let room = MAX_ENDPOINTS.saturating_sub(slice.endpoints.len());
         slice.endpoints.extend(new.by_ref().take(room));
     }
     while new.peek().is_some() {
-        group.push(Slice { object: None, ports: ports.clone(), endpoints: new.by_ref().take(MOST).collect() });
+        group.push(Slice { object: None, ports: ports.clone(), endpoints: new.by_ref().take(MAX_ENDPOINTS).collect() });
     }
     group
 }
 
-/// Makes, updates and deletes until the slices are as wanted.
+/// Creates, updates and deletes slices.
 fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, plan: &mut Plan) {
     let labels = labels(service);
     for (slot, slice) in slices.into_iter().enumerate() {
@@ -172,7 +172,7 @@ fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, pla
             }
             Some(_) if unused => {
                 if let Some(row) = world.find(SLICES, &owner.row.key.namespace, &name_of(&slice)) {
-                    pods::delete(plan, row, "no endpoint is left in it");
+                    pods::delete(plan, row, "it has no endpoints");
                 }
             }
             Some(mut object) => {
@@ -194,7 +194,7 @@ fn put(slice: &mut Object, ports: Vec<Value>, endpoints: Vec<Value>, world: &Wor
     slice.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
 }
 
-/// The Service's labels, and what a slice says of itself.
+/// The Service's labels and the slice's own labels.
 fn labels(service: &Object) -> Value {
     let shared = service.labels().filter(|(key, _)| !OWN_LABELS.contains(key));
     let mut labels: Map<String, Value> = shared.map(|(key, value)| (key.to_owned(), value.into())).collect();
@@ -258,7 +258,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
     }
 
     #[test]
-    fn a_slice_holds_a_hundred() {
+    fn slice_has_at_most_a_hundred_endpoints() {
         let mut cluster = cluster(WEB);
         cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 230}}));
         cluster.settle();
@@ -271,7 +271,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
     }
 
     #[test]
-    fn unready_and_terminating_pods_say_so() {
+    fn unready_and_terminating_pods_are_marked() {
         let mut cluster = cluster(WEB);
         cluster.patch(
             "replicasets.apps",

@@ -1,6 +1,7 @@
-//! Endpoints that people write are mirrored into EndpointSlices, which are what traffic goes by: one slice for each subset and family.
+//! Mirrors Endpoints that users write into EndpointSlices, which route traffic: one slice for each subset and address
+//! family.
 //!
-//! Only for Services without a selector: those with one have slices of their own ([`super::endpointslice`]).
+//! Only for Services without a selector; [`super::endpointslice`] handles the others.
 
 use super::backends::{self, TRIGGER};
 use super::claim::Owner;
@@ -13,14 +14,14 @@ use std::sync::Arc;
 const ROOT: &str = "endpoints";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-/// Annotation of Endpoints that kloop's own controller writes.
+/// Label on Endpoints that kloop's own controller writes.
 const WRITTEN_BY: &str = "endpoints.kubernetes.io/managed-by";
 /// Label of Endpoints that must not be mirrored.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// The most addresses of a subset (Kubernetes: `--mirroring-max-endpoints-per-subset`).
-const MOST: usize = 1000;
+/// Maximum number of addresses of a subset (Kubernetes: `--mirroring-max-endpoints-per-subset`).
+const MAX_ADDRESSES: usize = 1000;
 
-/// The loop of Endpoints that people write.
+/// The loop of Endpoints that users write.
 pub const LOOP: Loop = Loop { name: "endpointslicemirroring-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
@@ -45,8 +46,8 @@ fn plan(world: &World, key: &Key) -> Plan {
             }
         }
     }
-    for left in slices {
-        pods::delete(&mut plan, left, "no Endpoints are left that it mirrors");
+    for unused in slices {
+        pods::delete(&mut plan, unused, "the Endpoints that it mirrors are gone");
     }
     plan
 }
@@ -65,7 +66,7 @@ fn mirrors<'w>(world: &'w World, key: &'w Key) -> Vec<&'w Arc<Row>> {
     world.slices_of(&key.namespace, &key.name).filter(ours).collect()
 }
 
-/// The slices as they should be, but for their names.
+/// The desired slices, without names.
 fn desired_slices(row: &Row) -> Vec<Object> {
     let body = row.body();
     let families = [("IPv4", false), ("IPv6", true)];
@@ -94,7 +95,10 @@ fn endpoints(subset: &Value) -> Vec<Value> {
         endpoint
     };
     let ready = list("addresses").into_iter().map(|address| endpoint(address, true));
-    ready.chain(list("notReadyAddresses").into_iter().map(|address| endpoint(address, false))).take(MOST).collect()
+    ready
+        .chain(list("notReadyAddresses").into_iter().map(|address| endpoint(address, false)))
+        .take(MAX_ADDRESSES)
+        .collect()
 }
 
 fn slice(row: &Row, body: &Object, subset: &Value, family: &str, endpoints: Vec<Value>) -> Object {
@@ -107,7 +111,7 @@ fn slice(row: &Row, body: &Object, subset: &Value, family: &str, endpoints: Vec<
         mirrored
     };
     let ports: Vec<Value> = subset["ports"].as_array().into_iter().flatten().map(port).collect();
-    // Stored as Kubernetes stores it.
+    // Kubernetes stores null instead of an empty list.
     let ports = if ports.is_empty() { Value::Null } else { ports.into() };
     Object(json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
@@ -136,7 +140,7 @@ fn create(world: &World, row: &Arc<Row>, mut wanted: Object, plan: &mut Plan) {
     wanted.set(&["metadata", "generateName"], base);
     wanted.set(&["metadata", "ownerReferences"], vec![owner.reference().to_value()]);
     wanted.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
-    plan.write(WriteVerb::Create(wanted), "people named what is behind the Service");
+    plan.write(WriteVerb::Create(wanted), "the Service has no selector, and its Endpoints list addresses");
 }
 
 #[cfg(test)]
@@ -158,13 +162,13 @@ mod tests {
             cluster.settle();
             let mut slices: Vec<Value> = cluster.world.list(SLICES).map(|row| row.object().0).collect();
             slices.sort_by_key(|slice| slice["addressType"].to_string());
-            let told: Vec<Value> = slices
+            let mirrored: Vec<Value> = slices
                 .iter()
                 .map(|slice| json!([slice["addressType"], slice["endpoints"], slice["ports"][0]["port"]]))
                 .collect();
             let at = |ip: &str, ready: bool| json!({"addresses": [ip], "conditions": {"ready": ready}});
-            assert_eq!(told[0], json!(["IPv4", [at("192.0.2.1", true), at("192.0.2.2", false)], 5432]));
-            assert_eq!(told[1], json!(["IPv6", [at("2001:db8::1", true)], 5432]));
+            assert_eq!(mirrored[0], json!(["IPv4", [at("192.0.2.1", true), at("192.0.2.2", false)], 5432]));
+            assert_eq!(mirrored[1], json!(["IPv6", [at("2001:db8::1", true)], 5432]));
             assert_eq!(slices[0]["metadata"]["labels"]["team"], "a");
             cluster.patch("endpoints", "db", json!({"subsets": [{"addresses": [{"ip": "192.0.2.9"}]}]}));
             cluster.settle();

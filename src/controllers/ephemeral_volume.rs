@@ -1,4 +1,4 @@
-//! Claims that come and go with a pod: for each of its generic ephemeral volumes one, named after both and owned by the pod.
+//! Generic ephemeral volumes: creates a claim for each one, named after pod and volume and owned by the pod.
 
 use super::claim::Owner;
 use crate::object::{Key, Object, Resource};
@@ -13,8 +13,8 @@ pub const LOOP: Loop = Loop { name: "ephemeral-volume-controller", root: ROOT, c
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
-        ROOT if has_some(row) => vec![row.key.clone()],
-        // One that was deleted is made again while its pod lives.
+        ROOT if has_claims(row) => vec![row.key.clone()],
+        // A deleted claim is recreated while its pod exists.
         CLAIMS => {
             let pods = row.owners.iter().filter(|owner| owner.kind == "Pod");
             pods.map(|owner| Key::new(Resource(ROOT), &row.key.namespace, &owner.name)).collect()
@@ -23,15 +23,15 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
     }
 }
 
-/// Few pods have any, and the others are not decoded for that.
-fn has_some(row: &Row) -> bool {
+/// Whether a pod has claims. Checks the parsed fields, which saves decoding the pod.
+fn has_claims(row: &Row) -> bool {
     row.pod().is_some_and(|pod| pod.has_claims)
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let ended = |row: &Row| row.pod().is_some_and(|pod| pod.phase.is_terminal());
-    let Some(row) = world.get(key).filter(|row| has_some(row) && !row.is_deleting() && !ended(row)) else {
+    let Some(row) = world.get(key).filter(|row| has_claims(row) && !row.is_deleting() && !ended(row)) else {
         return plan;
     };
     let owner = Owner { row, api_version: "v1", kind: "Pod" };
@@ -39,7 +39,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         let template = &volume["ephemeral"]["volumeClaimTemplate"];
         let name = format!("{}-{}", row.key.name, volume["name"].as_str().unwrap_or_default());
         if template.is_object() && world.find(CLAIMS, &row.key.namespace, &name).is_none() {
-            let why = format!("the pod's volume {} is a claim of its own", volume["name"].as_str().unwrap_or_default());
+            let why = format!("the pod's ephemeral volume {} needs it", volume["name"].as_str().unwrap_or_default());
             plan.write(WriteVerb::Create(claim(&owner, template, &name)), why);
         }
     }
@@ -64,7 +64,7 @@ mod tests {
     const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c}], volumes: [{name: cache, ephemeral: {volumeClaimTemplate: {metadata: {labels: {kind: cache}}, spec: {accessModes: [ReadWriteOnce], storageClassName: standard, resources: {requests: {storage: 1Gi}}}}}}]}}";
 
     #[test]
-    fn a_claim_comes_and_goes_with_its_pod() {
+    fn claim_is_created_and_deleted_with_its_pod() {
         let mut cluster = cluster(POD);
         cluster.settle();
         assert_eq!(cluster.names("persistentvolumeclaims"), "web-cache");

@@ -1,5 +1,5 @@
 //! The garbage collector: deletes objects whose owners are gone, releases owners that waited for their dependents, and
-//! removes the reference from dependents to orphan.
+//! removes the owner reference from orphaned dependents.
 //!
 //! Its root is every resource. An owner counts as gone when its uid does not exist, or exists under another name or
 //! namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200).
@@ -39,7 +39,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let Some(row) = world.get(key) else { return plan };
     if !row.is_deleting() {
-        judge_owners(world, row, &mut plan);
+        delete_without_owners(world, row, &mut plan);
     } else if has(row, ORPHAN) {
         orphan_dependents(world, row, &mut plan);
     } else if has(row, FOREGROUND) {
@@ -52,7 +52,7 @@ fn has(row: &Row, finalizer: &str) -> bool {
     row.finalizers.iter().any(|known| &**known == finalizer)
 }
 
-/// It is being deleted in the foreground.
+/// Whether an object is being deleted in the foreground.
 fn waits_for_dependents(row: &Row) -> bool {
     row.is_deleting() && has(row, FOREGROUND)
 }
@@ -60,12 +60,13 @@ fn waits_for_dependents(row: &Row) -> bool {
 /// State of an owner.
 #[derive(PartialEq)]
 enum OwnerState {
-    Solid,
+    Exists,
+    /// Being deleted in the foreground.
     Waiting,
     Gone,
 }
 
-fn standing(world: &World, row: &Row, owner: &OwnerRef) -> OwnerState {
+fn owner_state(world: &World, row: &Row, owner: &OwnerRef) -> OwnerState {
     let live = world.by_uid(&owner.uid).filter(|live| {
         let at = &live.key;
         *at.name == *owner.name && (at.namespace.is_empty() || at.namespace == row.key.namespace)
@@ -73,35 +74,32 @@ fn standing(world: &World, row: &Row, owner: &OwnerRef) -> OwnerState {
     match live {
         None => OwnerState::Gone,
         Some(live) if waits_for_dependents(live) => OwnerState::Waiting,
-        Some(_) => OwnerState::Solid,
+        Some(_) => OwnerState::Exists,
     }
 }
 
-/// An object with owners lives as long as one of them does.
-fn judge_owners(world: &World, row: &Arc<Row>, plan: &mut Plan) {
+/// Deletes an object when all of its owners are gone.
+fn delete_without_owners(world: &World, row: &Arc<Row>, plan: &mut Plan) {
     if row.owners.is_empty() {
         return;
     }
-    let standings: Vec<OwnerState> = row.owners.iter().map(|owner| standing(world, row, owner)).collect();
-    let lost = || row.owners.iter().zip(&standings).filter(|(_, standing)| **standing != OwnerState::Solid);
-    for (owner, _) in lost().filter(|(_, standing)| **standing == OwnerState::Gone) {
+    let states: Vec<OwnerState> = row.owners.iter().map(|owner| owner_state(world, row, owner)).collect();
+    let not_existing = || row.owners.iter().zip(&states).filter(|(_, state)| **state != OwnerState::Exists);
+    for (owner, _) in not_existing().filter(|(_, state)| **state == OwnerState::Gone) {
         warn_of_foreign_owner(world, row, owner, plan);
     }
-    if standings.contains(&OwnerState::Solid) {
-        let uids: Vec<&str> = lost().map(|(owner, _)| owner.uid.as_str()).collect();
+    if states.contains(&OwnerState::Exists) {
+        let uids: Vec<&str> = not_existing().map(|(owner, _)| owner.uid.as_str()).collect();
         if !uids.is_empty() {
             let object = uids.iter().fold(row.object(), |object, uid| drop_owner(object, uid));
-            plan.write(
-                WriteVerb::Update(object),
-                "some owners are gone, others live: the references to those gone are removed",
-            );
+            plan.write(WriteVerb::Update(object), "some owners are gone: their references are removed");
         }
         return;
     }
     let has_dependents = world.dependents(&row.uid).next().is_some();
-    let (propagation, why) = if standings.contains(&OwnerState::Waiting) && has_dependents {
+    let (propagation, why) = if states.contains(&OwnerState::Waiting) && has_dependents {
         (Propagation::Foreground, "its owner is being deleted and waits for it")
-    } else if standings.contains(&OwnerState::Waiting) {
+    } else if states.contains(&OwnerState::Waiting) {
         (Propagation::Background, "its owner is being deleted and waits for it")
     } else {
         (Propagation::Background, "every owner is gone")
@@ -116,7 +114,8 @@ fn drop_owner(mut object: Object, uid: &str) -> Object {
     object
 }
 
-/// Owners live in the same namespace or in none; one in another namespace does not count, which surprises people.
+/// Warns about an owner in another namespace. Such an owner does not count: owners are in the same namespace or
+/// cluster-scoped.
 fn warn_of_foreign_owner(world: &World, row: &Row, owner: &OwnerRef, plan: &mut Plan) {
     let foreign = world
         .by_uid(&owner.uid)
@@ -131,30 +130,30 @@ fn warn_of_foreign_owner(world: &World, row: &Row, owner: &OwnerRef, plan: &mut 
     }
 }
 
-/// Takes the references to this owner out of its dependents, some at a time, then lets the owner go.
+/// Removes the references to this owner from its dependents in batches, then the owner's finalizer.
 fn orphan_dependents(world: &World, row: &Row, plan: &mut Plan) {
     let mut dependents = world.dependents(&row.uid);
     for dependent in dependents.by_ref().take(RELEASES) {
-        plan.write(WriteVerb::Update(without_owner(dependent, &row.uid)), "its owner is deleted and leaves it behind");
+        plan.write(WriteVerb::Update(without_owner(dependent, &row.uid)), "its owner is deleted and orphans it");
     }
-    // Otherwise these writes make the owner due again.
+    // While dependents remain, these writes make the owner due again.
     if dependents.next().is_none() {
-        remove_finalizer(row, ORPHAN, "all dependents are left behind", plan);
+        remove_finalizer(row, ORPHAN, "all dependents are orphaned", plan);
     }
 }
 
-/// Lets an owner go when no dependent blocks it any more. The dependents' own plans delete them.
+/// Removes an owner's finalizer when no dependent blocks its deletion. The dependents' own plans delete them.
 fn await_dependents(world: &World, row: &Row, plan: &mut Plan) {
     let blocking = world.blocking_dependents(&row.uid);
     let Some((blocking, first)) = blocking.and_then(|keys| Some((keys, keys.first()?))) else {
-        return remove_finalizer(row, FOREGROUND, "no dependent is left that blocks the deletion", plan);
+        return remove_finalizer(row, FOREGROUND, "no dependent blocks the deletion", plan);
     };
     plan.wait(format!("waiting for {} dependents to be deleted, the first is {first}", blocking.len()));
-    // Owners that own each other would block each other forever.
+    // Objects that own each other would block each other forever.
     let owners = row.owners.iter().filter_map(|owner| world.by_uid(&owner.uid));
-    let in_circle = owners.filter(|owner| waits_for_dependents(owner) && blocking.contains(&owner.key));
-    for dependent in in_circle.take(RELEASES) {
-        plan.write(WriteVerb::Update(unblocked(dependent, &row.uid)), "owners wait for each other in a circle");
+    let in_cycle = owners.filter(|owner| waits_for_dependents(owner) && blocking.contains(&owner.key));
+    for dependent in in_cycle.take(RELEASES) {
+        plan.write(WriteVerb::Update(unblocked(dependent, &row.uid)), "its owners block each other in a cycle");
     }
 }
 
@@ -178,7 +177,7 @@ mod tests {
     use crate::controllers::testing::{Cluster, cluster};
     use serde_json::{Value, json};
 
-    /// A ConfigMap with owners, named with whether they block.
+    /// Creates a ConfigMap with owners, each given by name and `blockOwnerDeletion`.
     fn map(cluster: &mut Cluster, name: &str, owners: &[(&str, bool)]) {
         let reference = |(owner, blocks): &(&str, bool)| {
             let uid = cluster.object("configmaps", owner).uid().to_owned();
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn background_and_foreground_take_the_family_along() {
+    fn background_and_foreground_deletion_delete_dependents() {
         for propagation in [Propagation::Background, Propagation::Foreground] {
             let mut cluster = family();
             cluster.delete("configmaps", "owner", propagation);
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_stay() {
+    fn orphaned_dependents_stay() {
         let mut cluster = family();
         cluster.delete("configmaps", "owner", Propagation::Orphan);
         cluster.settle();
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_waits_for_a_child_that_is_held() {
+    fn owner_waits_for_a_dependent_with_a_finalizer() {
         let mut cluster = family();
         cluster.patch("configmaps", "child", json!({"metadata": {"finalizers": ["x.dev/hold"]}}));
         cluster.delete("configmaps", "owner", Propagation::Foreground);
@@ -239,7 +238,7 @@ mod tests {
         assert_eq!(maps(&cluster), "half other");
     }
 
-    /// A ConfigMap that waits for so many dependents, which finalizers hold.
+    /// A ConfigMap that waits for this many dependents, which have finalizers.
     fn owner_that_waits_for(dependents: usize) -> Cluster {
         let mut cluster = cluster("");
         map(&mut cluster, "owner", &[]);
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn references_to_nobody_are_no_owners() {
+    fn references_to_missing_objects_are_no_owners() {
         let lost = |reference: Value| {
             let mut cluster = cluster("");
             cluster.create(json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "far"}}));
@@ -301,13 +300,13 @@ mod tests {
         };
         assert_eq!(lost(json!({"kind": "ConfigMap", "name": "gone", "uid": "nowhere"})), (false, false));
         assert_eq!(lost(json!({"kind": "ConfigMap", "name": "there", "uid": "far"})), (false, true));
-        // u1 is the node a: cluster-scoped owners are fine, under their own name.
+        // u1 is the node a: cluster-scoped owners count under their own name.
         assert_eq!(lost(json!({"kind": "Node", "name": "a", "uid": "u1"})), (true, false));
         assert_eq!(lost(json!({"kind": "Node", "name": "b", "uid": "u1"})), (false, false));
     }
 
     #[test]
-    fn a_circle_of_owners_does_not_wait_for_itself() {
+    fn cycle_of_owners_does_not_block_itself() {
         let mut cluster = family();
         let uid = cluster.object("configmaps", "child").uid().to_owned();
         let back =

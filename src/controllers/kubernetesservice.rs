@@ -1,4 +1,4 @@
-//! The Service `kubernetes`, which every cluster has: made again when it is gone, as Kubernetes' API server does.
+//! The Service `kubernetes` of every cluster: recreated after deletion, as Kubernetes' API server does.
 
 use crate::object::{Key, Object, Resource};
 use crate::world::{Loop, Plan, Row, World, WriteVerb, ingress_routes};
@@ -8,10 +8,10 @@ const ROOT: &str = "namespaces";
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
 
-/// The loop, by the name of the part of the API server that does it.
+/// The loop, named after the part of Kubernetes' API server with this task.
 pub const LOOP: Loop = Loop { name: "kubernetesservice-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
-/// The Service as a new cluster with this network has it.
+/// The Service of a new cluster with this network.
 pub fn service(network: u8) -> Object {
     Object(json!({
         "apiVersion": "v1", "kind": "Service",
@@ -50,7 +50,7 @@ mod tests {
     use crate::world::Propagation;
 
     #[test]
-    fn it_is_made_again() {
+    fn service_is_recreated() {
         let mut cluster = cluster("");
         cluster.settle();
         assert_eq!(cluster.value("services", "kubernetes", "/spec/clusterIP"), "127.77.128.1");

@@ -1,8 +1,8 @@
-//! The controllers of workloads, Services, owners, namespaces and nodes: each a pure function from the World to a Plan.
+//! The controllers of workloads, Services, owners, namespaces and nodes: pure functions from the World to a Plan.
 //!
-//! Knows: what Kubernetes' controller manager does, one file per controller. Never: writes, reads a clock, or talks to
-//! another controller; they meet only in the objects. Start reading at [`replicaset`], the simplest; a new controller is
-//! one new file and one line in [`ALL`].
+//! Each file implements one controller of Kubernetes' controller manager. Never: writes, reads a clock, or calls
+//! another controller; controllers interact only through objects. Start reading at [`replicaset`], the simplest. A new
+//! controller needs one new file and one line in [`ALL`].
 
 use crate::world::Loop;
 
@@ -102,7 +102,7 @@ mod tests {
 
     /// Runs every loop on objects with malformed fields: none panics, and plans are equal.
     #[test]
-    fn no_body_makes_a_loop_fail() {
+    fn malformed_objects_make_no_loop_panic() {
         let odd =
             [json!(null), json!(7), json!("text"), json!([]), json!({}), json!(-1), json!({"matchLabels": {"a": "b"}})];
         let fields = [
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// All of them together, in many orders: it settles, and a settled world leaves nothing to do.
+    /// Runs all loops together, in many orders: the world settles, and then every plan is empty.
     #[test]
     fn everything_together_settles() {
         let all = "

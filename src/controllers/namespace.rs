@@ -1,4 +1,4 @@
-//! Namespaces that are deleted take everything in them along, and go when nothing is left.
+//! Deletes all objects of a namespace that is being deleted, then removes the namespace's finalizer.
 
 use super::pods::BURST;
 use super::status;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const ROOT: &str = "namespaces";
-/// The finalizer in `spec.finalizers` that holds a namespace until it is empty.
+/// The finalizer in `spec.finalizers` that keeps a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
 
 /// The loop of namespaces.
@@ -46,14 +46,14 @@ fn finalize(row: &Row, plan: &mut Plan) {
     let mut object = row.object();
     let finalizers = object.items(&["spec", "finalizers"]);
     if !finalizers.iter().any(|one| one == FINALIZER) {
-        return plan.wait("the namespace is empty, other finalizers hold it");
+        return plan.wait("the namespace is empty, but has other finalizers");
     }
     let left: Vec<Value> = finalizers.iter().filter(|one| *one != FINALIZER).cloned().collect();
     object.set(&["spec", "finalizers"], left);
-    plan.write(WriteVerb::Update(object), "nothing is left in the namespace");
+    plan.write(WriteVerb::Update(object), "the namespace is empty");
 }
 
-/// Reports the remaining objects and the finalizers that hold them.
+/// Reports the remaining objects and their finalizers.
 fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
     let mut resources: BTreeMap<Resource, usize> = BTreeMap::new();
     let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
@@ -103,7 +103,7 @@ fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
     }
     new.insert("phase".into(), "Terminating".into());
     status::conditions(&mut new, conditions);
-    status::write(plan, object, new.into(), "what is left in the namespace changed");
+    status::write(plan, object, new.into(), "the remaining objects of the namespace changed");
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn everything_goes_and_then_the_namespace() {
+    fn objects_are_deleted_before_their_namespace() {
         let mut cluster =
             cluster("{apiVersion: v1, kind: Namespace, metadata: {name: team}, spec: {finalizers: [kubernetes]}}");
         cluster

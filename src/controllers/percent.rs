@@ -1,8 +1,8 @@
-//! Numbers that may be percentages: `maxSurge: 25%`.
+//! Fields of the type IntOrString that may be percentages: `maxSurge: 25%`.
 
 use serde_json::Value;
 
-/// The number that an int-or-percentage stands for, against a total; none when there is none or it cannot be read.
+/// Resolves a number or percentage of a total; `None` when the value is absent or malformed.
 pub fn resolve_percent(value: Option<&Value>, total: i64, round_up: bool) -> Option<i64> {
     match value? {
         Value::Number(number) => number.as_i64(),
@@ -20,7 +20,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rounding() {
+    fn percentages_are_rounded_up_or_down() {
         for (value, total, up, down) in
             [(json!("25%"), 10, 3, 2), (json!("25%"), 4, 1, 1), (json!(3), 1, 3, 3), (json!("0%"), 9, 0, 0)]
         {

@@ -1,6 +1,6 @@
 //! Pod garbage collection: pods of deleted nodes, and ended pods above the limit.
 //!
-//! Keyed by node: the key of a deleted node, or the empty name for pods without a node and for the cluster as a whole.
+//! Keyed by node name; the empty name stands for pods without a node and for the limit of ended pods.
 
 use super::pods::BURST;
 use super::status;
@@ -12,9 +12,9 @@ use serde_json::json;
 use std::sync::Arc;
 
 const ROOT: &str = "nodes";
-/// Ended pods that are kept (Kubernetes: terminated-pod-gc-threshold).
-const KEPT: usize = 12_500;
-/// A pod may be bound to a node that is about to appear.
+/// Maximum number of ended pods (Kubernetes: terminated-pod-gc-threshold).
+const MAX_ENDED: usize = 12_500;
+/// Seconds before a pod without a node is collected, since its node may be about to appear.
 const QUARANTINE: i64 = 40;
 
 /// The loop that collects lost pods.
@@ -30,7 +30,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if let Some(node) = pod.node.as_deref().filter(|node| world.find(ROOT, "", node).is_none()) {
         keys.push(of(node));
     }
-    if pod.phase.is_terminal() && world.count_of("pods") > KEPT {
+    if pod.phase.is_terminal() && world.count_of("pods") > MAX_ENDED {
         keys.push(of(""));
     }
     keys
@@ -49,7 +49,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 fn collect_ended(world: &World, plan: &mut Plan) {
     let ended = |row: &&Arc<Row>| !row.is_deleting() && row.pod().is_some_and(|pod| pod.phase.is_terminal());
     let mut ended: Vec<&Arc<Row>> = world.list("pods").filter(ended).collect();
-    let excess = ended.len().saturating_sub(KEPT);
+    let excess = ended.len().saturating_sub(MAX_ENDED);
     ended.sort_by_key(|row| row.created);
     for row in ended.into_iter().take(excess.min(BURST)) {
         remove(row, "more than 12500 ended pods are kept", plan);
@@ -61,14 +61,14 @@ fn collect_lost(world: &World, node: &str, plan: &mut Plan) {
         let appeared = row.created.unwrap_or(world.now);
         let until = appeared.later(SignedDuration::from_secs(QUARANTINE));
         if world.now < until {
-            plan.wait(format!("node {node} is not there (yet)"));
+            plan.wait(format!("node {node} does not exist (yet)"));
             plan.wake_at(until);
             continue;
         }
         if row.pod().is_some_and(|pod| !pod.phase.is_terminal()) {
             fail(world, row, plan);
         }
-        // One that is held by finalizers alone has nothing left to be deleted for.
+        // A pod that only finalizers keep needs no second deletion.
         if !row.is_deleting() || row.finalizers.is_empty() {
             remove(row, &format!("its node {node} is gone"), plan);
         }

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets say how many pods may be evicted now; evictions themselves ask the API server.
+//! PodDisruptionBudgets: computes how many pods may be evicted now. The API server checks each eviction against it.
 
 use super::{percent, status};
 use crate::object::{Key, Object, Time};
@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const ROOT: &str = "poddisruptionbudgets.policy";
-/// An eviction that did not lead to a deletion is forgotten after this long.
-const FORGOTTEN: SignedDuration = SignedDuration::from_mins(2);
+/// Time after which an eviction that led to no deletion is dropped from `disruptedPods`.
+const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
-/// So long pods of the same manifest may take to be made.
-const MOMENT: SignedDuration = SignedDuration::from_secs(10);
+/// Time for a budget's pods to be created before an event reports that there are none.
+const NO_PODS_DELAY: SignedDuration = SignedDuration::from_secs(10);
 
 /// Owners whose `replicas` gives the expected number of pods.
 const SCALED: [&str; 4] = ["deployments.apps", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"];
@@ -32,7 +32,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
     match row.key.resource.0 {
         "pods" => world.selecting(ROOT, row).into_iter().map(|budget| budget.key.clone()).collect(),
-        // The number of pods that is expected is their owners' `replicas`.
+        // The owners' `replicas` give the expected number of pods.
         owner if SCALED.contains(&owner) => {
             world.list_in(ROOT, &row.key.namespace).map(|budget| budget.key.clone()).collect()
         }
@@ -46,7 +46,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(fields) = row.workload() else { return plan };
     let object = row.object();
     let pods = world.pods_matching(&key.namespace, &fields.selector);
-    tell_without_pods(world, row, &pods, &mut plan);
+    report_without_pods(world, row, &pods, &mut plan);
     let disrupted = disrupted(world, &object, &pods, &mut plan);
     let healthy = |pod: &&&Arc<Row>| {
         pod.pod().is_some_and(|pod| pod.ready) && !pod.is_deleting() && !disrupted.contains_key(&*pod.key.name)
@@ -83,14 +83,14 @@ fn plan(world: &World, key: &Key) -> Plan {
     status::set(&mut conditions, condition);
     status::conditions(&mut new, conditions);
     if status::status_map(&object) != new {
-        tell_uncounted(row, &expectations, &mut plan);
+        report_uncounted(row, &expectations, &mut plan);
     }
     status::write(&mut plan, object, new.into(), "the number of healthy pods changed");
     plan
 }
 
 /// Reports why the budget cannot be computed exactly, whenever its status changes.
-fn tell_uncounted(row: &Row, expectations: &Result<Expectations, String>, plan: &mut Plan) {
+fn report_uncounted(row: &Row, expectations: &Result<Expectations, String>, plan: &mut Plan) {
     match expectations {
         Ok(Expectations { unmanaged: false, .. }) => {}
         Ok(_) => plan.event(row, EventType::Warning, "UnmanagedPods", UNMANAGED),
@@ -102,11 +102,11 @@ fn tell_uncounted(row: &Row, expectations: &Result<Expectations, String>, plan: 
 }
 
 /// Reports a budget that selects no pods, after a delay in which its pods can be created.
-fn tell_without_pods(world: &World, row: &Row, pods: &[&Arc<Row>], plan: &mut Plan) {
+fn report_without_pods(world: &World, row: &Row, pods: &[&Arc<Row>], plan: &mut Plan) {
     if !pods.is_empty() {
         return;
     }
-    match row.created.and_then(|created| created.checked_add(MOMENT).ok()) {
+    match row.created.and_then(|created| created.checked_add(NO_PODS_DELAY).ok()) {
         Some(due) if world.now < due => plan.wake_at(due),
         _ => plan.event(row, EventType::Normal, "NoPods", "No matching pods found"),
     }
@@ -117,7 +117,7 @@ fn disrupted(world: &World, object: &Object, pods: &[&Arc<Row>], plan: &mut Plan
     let mut left = Map::new();
     for (name, since) in object.value_at(&["status", "disruptedPods"]).and_then(Value::as_object).into_iter().flatten()
     {
-        let until = since.as_str().and_then(|text| text.parse::<Time>().ok()?.checked_add(FORGOTTEN).ok());
+        let until = since.as_str().and_then(|text| text.parse::<Time>().ok()?.checked_add(EVICTION_TIMEOUT).ok());
         let lives = pods.iter().any(|pod| *pod.key.name == **name && !pod.is_deleting());
         if let Some(until) = until.filter(|until| lives && world.now < *until) {
             plan.wake_at(until);
@@ -153,8 +153,8 @@ fn expectations(world: &World, object: &Object, pods: &[&Arc<Row>]) -> Result<Ex
     Ok(Expectations { expected, desired, unmanaged })
 }
 
-/// The `replicas` of the pods' owners together, of the Deployment where there is one, and whether pods without an owner were left out.
-/// An owner that has no scale makes it unknown (Kubernetes, "Specifying a Disruption Budget for your Application").
+/// Sums the `replicas` of the pods' owners (or their Deployments), and returns whether pods without an owner were left
+/// out. Fails for owners without scale (Kubernetes, "Specifying a Disruption Budget for your Application").
 fn scale(world: &World, pods: &[&Arc<Row>]) -> Result<(i64, bool), String> {
     let mut replicas: BTreeMap<&str, i64> = BTreeMap::new();
     let mut unmanaged = false;
@@ -181,7 +181,7 @@ mod tests {
     use crate::controllers::testing::cluster;
 
     #[test]
-    fn counts_what_may_go() {
+    fn budget_counts_allowed_disruptions() {
         for (budget, expected, desired, allowed) in [
             ("minAvailable: 2", 4, 2, 2),
             ("minAvailable: 4", 4, 4, 0),
@@ -233,7 +233,7 @@ spec: {{{budget}, selector: {{matchLabels: {{app: web}}}}}}
             "apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {app: web}}\nspec: {containers: [{name: c}]}";
         let failed = "event: CalculateExpectedPodCountFailed Failed to calculate the number of expected pods: daemonsets.apps does \
             not implement the scale subresource";
-        for (pods, budget, condition, told) in [
+        for (pods, budget, condition, logged) in [
             (&*daemons, "maxUnavailable: 1", "DisruptionAllowed=False SyncFailed", failed),
             (alone, "minAvailable: 50%", "DisruptionAllowed=False InsufficientPods", "event: UnmanagedPods"),
         ] {
@@ -243,12 +243,12 @@ spec: {{{budget}, selector: {{matchLabels: {{app: web}}}}}}
             cluster.settle();
             assert_eq!(cluster.conditions("poddisruptionbudgets.policy", "web"), condition);
             assert_eq!(cluster.value("poddisruptionbudgets.policy", "web", "/status/disruptionsAllowed"), 0);
-            assert!(cluster.logged(told), "{told}");
+            assert!(cluster.logged(logged), "{logged}");
         }
     }
 
     #[test]
-    fn a_budget_that_is_about_nobody_says_so_after_a_moment() {
+    fn budget_without_pods_is_reported_after_a_delay() {
         let selector = "selector: {matchLabels: {app: web}}";
         let mut cluster = cluster(&format!(
             "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: web}}\nspec: {{minAvailable: 1, {selector}}}\n"

@@ -1,4 +1,4 @@
-//! Pods from templates, and the names of what controllers make.
+//! Creates pods from templates, and names the objects that controllers create.
 
 use super::claim::Owner;
 use crate::object::{Key, Object, Resource};
@@ -6,25 +6,26 @@ use crate::world::{EventType, Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Kubernetes makes or deletes at most this many objects of one owner at a time.
+/// Maximum number of objects of one owner that Kubernetes creates or deletes at a time.
 pub const BURST: usize = 500;
 
 /// Maximum number of pods of one owner that one plan creates or deletes, so that the same tick can also place and start
 /// them.
 pub const BATCH: usize = 64;
 
-/// Whether a plan has as many writes as one may have. What is left is planned again at once, because these writes make the key due.
+/// Whether a plan has the maximum number of writes. These writes make the key due again, so the next plan has the
+/// remaining ones.
 pub fn is_full(plan: &Plan) -> bool {
     plan.writes.len() >= BURST
 }
 
-/// The letters of generated names: no vowels and nothing that looks like another (apimachinery `rand`).
+/// The letters of generated names, without vowels and similar-looking characters (apimachinery `rand`).
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Longest part of a generated name that is kept before its five letters.
+/// Maximum length of a generated name before its five random letters.
 const BASE: usize = 58;
 
-/// A pod as a template describes it, owned by its controller. It has no name yet.
+/// Creates a pod from a template, with its controller as owner and without a name.
 pub fn from_template(owner: &Owner, template: &Value) -> Object {
     let mut metadata = Map::new();
     for field in ["labels", "annotations", "finalizers"] {
@@ -64,7 +65,7 @@ fn letters(mut number: u64) -> String {
     (0..5).map(|_| letter()).collect()
 }
 
-/// Digits as letters that make no words, as Kubernetes writes hashes in names (`rand.SafeEncodeString`).
+/// Encodes digits as letters that form no words, as in Kubernetes' hashes in names (`rand.SafeEncodeString`).
 pub fn safe_encode(text: &str) -> String {
     text.bytes().map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()])).collect()
 }
@@ -86,20 +87,20 @@ pub fn delete(plan: &mut Plan, row: &Row, why: impl Into<String>) {
 }
 
 /// Resources that can make the API server refuse a pod.
-const GROUNDS: [&str; 3] = ["resourcequotas", "limitranges", "serviceaccounts"];
+const REFUSAL_CAUSES: [&str; 3] = ["resourcequotas", "limitranges", "serviceaccounts"];
 
 /// Whether an object that caused a refusal has changed since.
 fn have_changed(world: &World, namespace: &str, since: u64) -> bool {
-    GROUNDS.iter().any(|resource| world.list_in(resource, namespace).any(|row| row.revision > since))
+    REFUSAL_CAUSES.iter().any(|resource| world.list_in(resource, namespace).any(|row| row.revision > since))
 }
 
 /// Number of pods that a plan may create, given the result of the last one.
 pub enum PodCreationBudget {
     /// As many as are missing.
     All,
-    /// A plan is kept whole or not at all: after a refusal one pod is tried, since some may still be allowed (a quota).
+    /// One pod: after a refusal, which drops a whole plan, a quota may still allow single pods.
     One,
-    /// That was refused too, with these words: the plan says so, and tries again later.
+    /// No pod until a later retry, since a single pod was refused too; with the message of the refusal.
     None(String),
 }
 
@@ -119,7 +120,7 @@ impl PodCreationBudget {
         }
     }
 
-    /// At most this many pods.
+    /// Limits a number of pods to the budget.
     pub fn limit(&self, wanted: usize) -> usize {
         match self {
             PodCreationBudget::All => wanted,
@@ -128,7 +129,7 @@ impl PodCreationBudget {
         }
     }
 
-    /// The words of the refusal, while it is too soon to try again.
+    /// The message of the refusal, until the next retry.
     pub fn refusal(&self) -> Option<String> {
         match self {
             PodCreationBudget::None(message) => Some(message.clone()),
@@ -136,7 +137,7 @@ impl PodCreationBudget {
         }
     }
 
-    /// Reports the refusal.
+    /// Reports the refusal as an event.
     pub fn report_refusal(&self, row: &Row, plan: &mut Plan) {
         if let PodCreationBudget::None(message) = self {
             plan.event(row, EventType::Warning, "FailedCreate", format!("Error creating: {message}"));
@@ -144,7 +145,7 @@ impl PodCreationBudget {
     }
 }
 
-/// An object without one of its finalizers.
+/// Removes a finalizer from an object.
 pub fn without_finalizer(mut object: Object, finalizer: &str) -> Object {
     let left: Vec<Value> =
         object.items(&["metadata", "finalizers"]).iter().filter(|one| *one != finalizer).cloned().collect();
@@ -162,13 +163,13 @@ pub fn controller_key(row: &Row, resource: &'static str, kind: &str) -> Option<K
     Some(Key::new(Resource(resource), &row.key.namespace, &owner.name))
 }
 
-/// The keys that a row concerns in a loop that manages pods: the row itself, its controller, for a row without a controller every
-/// object of the root that selects it, and for what a refusal is grounded on those that were refused.
+/// The keys that a row concerns in a loop that manages pods: the row itself, its controller, or without a controller
+/// every root object that selects it. A cause of refusals concerns the refused owners.
 pub fn concerned(world: &World, root: &'static str, kind: &str, children: &[&str], row: &Row) -> Vec<Key> {
     if row.key.resource == root {
         return vec![row.key.clone()];
     }
-    if GROUNDS.contains(&row.key.resource.0) {
+    if REFUSAL_CAUSES.contains(&row.key.resource.0) {
         let refused = world.loop_memory.refusals.keys().map(|(_, key)| key);
         return refused.filter(|key| key.resource == root && key.namespace == row.key.namespace).cloned().collect();
     }
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_look_like_kubernetes() {
+    fn template_hash_uses_the_letters_of_kubernetes() {
         assert_eq!(safe_encode("0123456789"), "456789bcdf");
         let template = json!({"metadata": {"labels": {"a": "b"}}});
         assert_ne!(template_hash(&template, None), template_hash(&template, Some(1)));

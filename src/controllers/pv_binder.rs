@@ -1,8 +1,7 @@
-//! Claims find volumes: each claim the smallest volume that fulfils it, each volume one claim. Both are held as long as they
-//! are in use.
+//! Binds each claim to the smallest volume that fulfils it, and protects claims and volumes in use from deletion.
 //!
-//! Planned for claims and for volumes, each its own status. Volumes are made by people and by
-//! [`volume_provisioner`](super::volume_provisioner); nothing is provisioned here.
+//! Makes separate plans for claims and volumes, each of which writes its own status. Users and
+//! [`volume_provisioner`](super::volume_provisioner) create volumes; this module creates none.
 
 use super::{pods, status};
 use crate::object::{Key, Object, Resource, time};
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Finalizers of what is in use.
+/// Finalizers of claims and volumes in use.
 const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
 const VOLUME_IN_USE: &str = "kubernetes.io/pv-protection";
 
@@ -26,7 +25,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
             volume.into_iter().chain([row.key.clone()]).collect()
         }
         VOLUMES => {
-            let claims = world.list(CLAIMS).filter(|claim| may_take(&claim.object(), &row.key.name));
+            let claims = world.list(CLAIMS).filter(|claim| may_bind(&claim.object(), &row.key.name));
             claims.map(|claim| claim.key.clone()).chain([row.key.clone()]).collect()
         }
         "pods" => {
@@ -44,8 +43,8 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
 }
 
-/// A change of a volume concerns claims that wait, and the one that it is bound to.
-fn may_take(claim: &Object, volume: &str) -> bool {
+/// Whether a change of a volume concerns a claim: the claim is bound to this volume or to none.
+fn may_bind(claim: &Object, volume: &str) -> bool {
     storage::volume_of(claim).is_none_or(|name| name == volume)
 }
 
@@ -56,12 +55,12 @@ fn plan(world: &World, key: &Key) -> Plan {
     match key.resource.0 {
         CLAIMS if row.is_deleting() => release_claim(world, row, object, &mut plan),
         CLAIMS => bind(world, row, object, &mut plan),
-        _ => keep_volume(world, row, object, &mut plan),
+        _ => sync_volume(world, row, object, &mut plan),
     }
     plan
 }
 
-/// A claim that is being deleted is held until no pod uses it.
+/// Removes the finalizer of a deleted claim once no pod uses it.
 fn release_claim(world: &World, row: &Row, object: Object, plan: &mut Plan) {
     if !row.finalizers.iter().any(|one| &**one == CLAIM_IN_USE) {
         return;
@@ -81,7 +80,7 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
         None => storage::best(world, row, &claim),
     };
     let Some(volume) = volume else {
-        return explain(world, row, claim, named, plan);
+        return report_unbound(world, row, claim, named, plan);
     };
     let mut body = volume.object();
     match storage::owner(&body, row) {
@@ -111,8 +110,8 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
     status::write(plan, claim, new.into(), "it is bound");
 }
 
-/// Says why a claim has no volume.
-fn explain(world: &World, row: &Row, claim: Object, named: Option<String>, plan: &mut Plan) {
+/// Reports why a claim has no volume.
+fn report_unbound(world: &World, row: &Row, claim: Object, named: Option<String>, plan: &mut Plan) {
     let phase = if claim.annotation(BIND_COMPLETED).is_some() { "Lost" } else { "Pending" };
     let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
     let known = storage::class_of(world, &claim).is_some();
@@ -136,7 +135,7 @@ fn explain(world: &World, row: &Row, claim: Object, named: Option<String>, plan:
     status::write(plan, claim, new.into(), "no volume fulfils it");
 }
 
-/// A claim that is met where its first consumer goes waits for one, or for that one's node.
+/// Reports that a claim with `WaitForFirstConsumer` waits for a pod, or for the pod's node.
 fn await_consumer(world: &World, row: &Row, plan: &mut Plan) {
     let pods: Vec<&str> = storage::consumers(world, row).map(|pod| &*pod.key.name).collect();
     let (reason, message) = match &pods[..] {
@@ -148,8 +147,9 @@ fn await_consumer(world: &World, row: &Row, plan: &mut Plan) {
     plan.wait(message);
 }
 
-/// Available, Bound or Released; a volume that is being deleted goes when it is not bound.
-fn keep_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
+/// Sets a volume's phase (Available, Bound or Released), and removes the finalizer of a deleted volume that is not
+/// bound.
+fn sync_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
     let reference = volume.value_at(&["spec", "claimRef"]).filter(|reference| reference.is_object());
     let uid = reference.and_then(|reference| reference["uid"].as_str()).filter(|uid| !uid.is_empty());
     let claimed = uid.and_then(|uid| world.by_uid(uid));
@@ -168,7 +168,7 @@ fn keep_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
         new.insert("phase".into(), phase.into());
         new.insert("lastPhaseTransitionTime".into(), time::rfc3339(world.now).into());
     }
-    status::write(plan, volume, new.into(), "its claim came or went");
+    status::write(plan, volume, new.into(), "its claim was created or deleted");
 }
 
 #[cfg(test)]
@@ -192,9 +192,9 @@ mod tests {
         cluster.value(resource, name, "/status/phase").as_str().unwrap_or_default().to_owned()
     }
 
-    /// As `golden/storage-binding` has it.
+    /// Follows `golden/storage-binding`.
     #[test]
-    fn claims_find_volumes() {
+    fn claims_bind_to_volumes() {
         for seed in 0..6 {
             let mut cluster = cluster(STORAGE).seeded(seed);
             cluster.settle();
@@ -210,7 +210,7 @@ mod tests {
             assert_ne!(cluster.value("persistentvolumeclaims", "small", "/metadata/deletionTimestamp"), Value::Null);
             cluster.patch("pods", "user", json!({"status": {"phase": "Succeeded"}}));
             cluster.settle();
-            assert_eq!(cluster.names("persistentvolumeclaims"), "huge mode small", "its object is still there");
+            assert_eq!(cluster.names("persistentvolumeclaims"), "huge mode small", "a claim in use still exists");
             cluster.delete("pods", "user", Default::default());
             cluster.settle();
             assert_eq!(cluster.names("persistentvolumeclaims"), "huge mode");

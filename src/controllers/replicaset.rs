@@ -1,4 +1,4 @@
-//! ReplicaSets keep a number of pods: they make missing ones, give up the least useful, and count the rest.
+//! ReplicaSets keep a number of pods: create missing ones, delete the least useful ones, and count the pods.
 
 use super::claim::Owner;
 use super::pods::{self, BATCH, PodCreationBudget};
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 const ROOT: &str = "replicasets.apps";
-/// Condition that says that pods cannot be made.
+/// Condition that reports that pods cannot be created.
 const FAILURE: &str = "ReplicaFailure";
 
 /// The loop of ReplicaSets.
@@ -28,7 +28,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     sync_replicas(world, LOOP.name, &owner)
 }
 
-/// Keeps the pods of a ReplicaSet or of a ReplicationController.
+/// Makes the plan of a ReplicaSet or ReplicationController.
 pub(super) fn sync_replicas(world: &World, name: &'static str, owner: &Owner) -> Plan {
     let mut plan = Plan::nothing();
     let children = owner.claim(world, "pods", &mut plan);
@@ -50,7 +50,7 @@ fn is_terminal(pod: &Row) -> bool {
     pod.pod().is_some_and(|pod| pod.phase.is_terminal())
 }
 
-/// Makes or gives up pods until as many are active as are wanted. Gives the words with which the last pod was refused.
+/// Creates or deletes pods until the number of active ones is `replicas`. Returns the message when pods are refused.
 fn scale(
     world: &World,
     name: &'static str,
@@ -65,7 +65,7 @@ fn scale(
         ranked.truncate((active.len() - wanted).min(BATCH));
         for pod in ranked {
             plan.event(owner.row, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", pod.key.name));
-            pods::delete(plan, pod, format!("{} pods are active, {wanted} are wanted", active.len()));
+            pods::delete(plan, pod, format!("{} pods are active, {wanted} are desired", active.len()));
         }
     }
     if active.len() >= wanted {
@@ -92,24 +92,24 @@ fn create(world: &World, owner: &Owner, object: &Object, missing: usize, active:
         let mut pod = pod.clone();
         pod.set(&["metadata", "name"], name.as_str());
         plan.event(owner.row, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
-        plan.write(WriteVerb::Create(pod), format!("{active} pods are active, {} are wanted", active + missing));
+        plan.write(WriteVerb::Create(pod), format!("{active} pods are active, {} are desired", active + missing));
     }
 }
 
-/// Pods in the order in which they are given up.
+/// Pods in the order of their deletion.
 fn ranked<'a>(world: &World, owner: &Row, active: &[&'a Arc<Row>]) -> Vec<&'a Arc<Row>> {
-    let crowds = crowds(world, owner, active);
+    let counts_by_node = counts_by_node(world, owner, active);
     let mut ranked: Vec<(&Arc<Row>, &PodFields)> = active.iter().filter_map(|row| Some((*row, row.pod()?))).collect();
-    ranked.sort_by(|a, b| order(*a, *b, &crowds, world.now));
+    ranked.sort_by(|a, b| order(*a, *b, &counts_by_node, world.now));
     ranked.into_iter().map(|(row, _)| row).collect()
 }
 
 /// Counts the active pods of the same workload (all ReplicaSets of one Deployment) on each node.
-fn crowds(world: &World, owner: &Row, active: &[&Arc<Row>]) -> HashMap<String, usize> {
-    let mut crowds = HashMap::new();
+fn counts_by_node(world: &World, owner: &Row, active: &[&Arc<Row>]) -> HashMap<String, usize> {
+    let mut counts_by_node = HashMap::new();
     let mut note = |pod: &Row| {
         if let Some(node) = pod.pod().and_then(|pod| pod.node.as_deref()) {
-            *crowds.entry(node.to_owned()).or_insert(0) += 1;
+            *counts_by_node.entry(node.to_owned()).or_insert(0) += 1;
         }
     };
     match owner.controller() {
@@ -120,17 +120,18 @@ fn crowds(world: &World, owner: &Row, active: &[&Arc<Row>]) -> HashMap<String, u
             }
         }
     }
-    crowds
+    counts_by_node
 }
 
-/// Kubernetes' order of giving pods up (`ActivePodsWithRanks`): the first difference decides.
+/// Kubernetes' order of deleting pods (`ActivePodsWithRanks`): the first difference decides.
 fn order(
     a: (&Arc<Row>, &PodFields),
     b: (&Arc<Row>, &PodFields),
-    crowds: &HashMap<String, usize>,
+    counts_by_node: &HashMap<String, usize>,
     now: Time,
 ) -> Ordering {
-    let domain_counts = |pod: &PodFields| pod.node.as_deref().and_then(|node| crowds.get(node)).copied().unwrap_or(0);
+    let domain_counts =
+        |pod: &PodFields| pod.node.as_deref().and_then(|node| counts_by_node.get(node)).copied().unwrap_or(0);
     let phase = |pod: &PodFields| match pod.phase {
         Phase::Pending => 0,
         Phase::Unknown => 1,
@@ -173,7 +174,7 @@ fn by_age(a: Option<Time>, b: Option<Time>, now: Time, tie: impl Fn() -> Orderin
     }
 }
 
-/// Counts the pods, and schedules the next look for when the next one becomes available.
+/// Counts the pods, and schedules a wake-up for the next pod that becomes available.
 fn count(
     world: &World,
     owner: &Owner,
@@ -209,7 +210,7 @@ fn count(
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     match failure {
         None => conditions.retain(|condition| condition["type"] != FAILURE),
-        // The words name a pod, and the next one has another name: the first stay.
+        // The message contains a pod's name, which changes with each retry: the first message stays.
         Some(_) if status::is_true(&conditions, FAILURE) => {}
         Some(message) => {
             status::set(&mut conditions, status::condition(FAILURE, "True", "FailedCreate", &message, world.now));
@@ -241,7 +242,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
     }
 
     #[test]
-    fn keeps_its_pods() {
+    fn replica_set_keeps_its_replicas() {
         for seed in 0..10 {
             let mut cluster = cluster(WEB).seeded(seed);
             cluster.crashes = seed as u32;
@@ -260,7 +261,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
     }
 
     #[test]
-    fn adopts_and_releases() {
+    fn replica_set_adopts_and_releases_pods() {
         let mut cluster = cluster(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: lone, labels: {{app: web}}}}, spec: {{containers: [{{name: c}}]}}}}\n---\n{WEB}"
         ));
@@ -274,7 +275,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
     }
 
     #[test]
-    fn makes_at_most_one_batch_at_once() {
+    fn replica_set_creates_at_most_one_batch_per_plan() {
         let mut cluster = cluster("");
         cluster.add(&WEB.replace("replicas: 3", "replicas: 1200"));
         let plan = plan(&cluster.world, &Key::new(Resource(ROOT), "default", "web"));
@@ -289,7 +290,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
     }
 
     #[test]
-    fn refused_pods_are_told_and_tried_one_by_one() {
+    fn refused_pods_are_reported_and_retried_one_by_one() {
         let mut cluster = cluster(WEB);
         cluster.allowed_pods = 1;
         cluster.pass(60);
@@ -316,7 +317,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
     }
 
     #[test]
-    fn the_least_useful_pod_goes_first() {
+    fn least_useful_pod_is_deleted_first() {
         let day = "{type: Ready, status: 'True', lastTransitionTime: '2025-12-31T23:00:00Z'}";
         for (why, worse) in [
             ("unassigned", "{spec: {nodeName: null}}".to_owned()),

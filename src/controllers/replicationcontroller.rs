@@ -1,4 +1,4 @@
-//! ReplicationControllers, which ReplicaSets have replaced: they keep pods in the same way.
+//! ReplicationControllers, the predecessors of ReplicaSets, which keep pods in the same way.
 
 use super::claim::Owner;
 use super::{pods, replicaset};
@@ -25,7 +25,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn keeps_its_pods() {
+    fn replication_controller_keeps_its_replicas() {
         let mut cluster = cluster(
             "
 apiVersion: v1

@@ -1,4 +1,4 @@
-//! ResourceQuotas count what a namespace uses. That they are kept is the API server's business; [`used`] is how both count.
+//! ResourceQuotas: counts the usage of a namespace. The API server enforces quotas with the same function, [`used`].
 
 use super::status;
 use crate::object::quantity::Quantity;
@@ -27,7 +27,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut new = status::status_map(&object);
     new.insert("used".into(), used(world, &key.namespace, &object).into());
     new.insert("hard".into(), hard);
-    status::write(&mut plan, object, new.into(), "what the namespace uses changed");
+    status::write(&mut plan, object, new.into(), "the usage of the namespace changed");
     plan
 }
 
@@ -72,7 +72,7 @@ fn measure(world: &World, namespace: &str, name: &str, pods: &[&Arc<Row>]) -> Qu
     }
 }
 
-/// The limits of a pod's containers together, or of its largest init container.
+/// The sum of the limits of a pod's containers, or the limit of its largest init container.
 fn limits(pod: &Object, resource: &str) -> Quantity {
     let of = |container: &Value| {
         let text = container["resources"]["limits"][resource].as_str();
@@ -141,7 +141,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn counts_what_is_limited() {
+    fn quota_counts_limited_resources() {
         let pod = |name: &str, cpu: &str, phase: &str| {
             format!(
                 "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{nodeName: a, containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}, limits: {{memory: 100Mi}}}}}}]}}, status: {{phase: {phase}}}}}\n---\n"

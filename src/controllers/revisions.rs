@@ -1,4 +1,4 @@
-//! The templates that StatefulSets and DaemonSets have had, kept as ControllerRevisions, which `rollout undo` goes back to.
+//! ControllerRevisions: the former templates of StatefulSets and DaemonSets, for `rollout undo`.
 
 use super::claim::Owner;
 use super::pods::{self, template_hash};
@@ -9,17 +9,17 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 const REVISIONS: &str = "controllerrevisions.apps";
-/// Label on pods with the revision they were made from.
+/// Label on pods with the hash of their revision.
 pub const REVISION_HASH: &str = "controller-revision-hash";
 
-/// The revisions of one object, oldest first; the last is the one that is wanted now.
+/// The revisions of one object, oldest first; the last has the current template.
 pub struct History {
-    /// Never empty.
+    /// Contains at least one revision.
     revisions: Vec<Object>,
 }
 
-/// Makes the newest revision be the one with the object's template. None when its name is taken by another object's revision:
-/// `collisionCount` has to grow ([`note_collision`]).
+/// Creates or renumbers the revision of the object's template, so that it is the newest. `None` when its name belongs
+/// to another object's revision; then the caller increments `collisionCount` ([`count_collision`]).
 pub fn sync_revisions(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Option<History> {
     let mut template = Object(object.value_at(&["spec", "template"]).cloned().unwrap_or(Value::Null));
     template.set(&["$patch"], "replace");
@@ -48,8 +48,8 @@ pub fn sync_revisions(world: &World, owner: &Owner, object: &Object, plan: &mut 
     Some(History { revisions })
 }
 
-/// A revision's name is taken: the next look tries another hash.
-pub fn note_collision(object: Object, plan: &mut Plan) {
+/// Increments `collisionCount`, so that the next plan tries another hash.
+pub fn count_collision(object: Object, plan: &mut Plan) {
     let mut new = status::status_map(&object);
     let count = object.int(&["status", "collisionCount"]).unwrap_or(0) + 1;
     new.insert("collisionCount".into(), count.into());
@@ -103,7 +103,7 @@ impl History {
         name.get(owner.row.key.name.len() + 1..).unwrap_or(name)
     }
 
-    /// Deletes the oldest revisions that no pod was made from, beyond the limit.
+    /// Deletes the oldest revisions without pods beyond the limit.
     pub fn truncate(&self, world: &World, owner: &Owner, limit: i64, live: &BTreeSet<String>, plan: &mut Plan) {
         let old: Vec<&Object> = self.revisions[..self.revisions.len() - 1]
             .iter()
@@ -120,7 +120,7 @@ impl History {
     }
 }
 
-/// The template that a revision keeps.
+/// The template of a revision.
 pub fn template(revision: &Object) -> Value {
     let mut template = revision.value_at(&["data", "spec", "template"]).cloned().unwrap_or(Value::Null);
     if let Some(map) = template.as_object_mut() {

@@ -18,7 +18,7 @@ const FOURTHS: u32 = 254;
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         ROOT => vec![row.key.clone()],
-        // The first node that is this machine brings the cloud.
+        // Load balancer addresses become available with the first local node.
         "nodes" => world.list(ROOT).filter(|row| row.mentions("LoadBalancer")).map(|row| row.key.clone()).collect(),
         _ => Vec::new(),
     }
@@ -33,25 +33,25 @@ fn plan(world: &World, key: &Key) -> Plan {
     let wants = service.text(&["spec", "type"]) == Some("LoadBalancer")
         && service.text(&["spec", "loadBalancerClass"]).is_none_or(str::is_empty);
     if wants && has.is_empty() {
-        match is_machine(world).then(|| free(world, &row.uid)).flatten() {
+        match has_local_node(world).then(|| find_free_address(world, &row.uid)).flatten() {
             Some(address) => {
                 let ingress = json!([{"ip": address, "ipMode": "VIP"}]);
                 plan.event(row, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
                 plan.write(
                     with_status(&service, json!({"ingress": ingress})),
-                    format!("it is to be found at {address}"),
+                    format!("its load balancer address is {address}"),
                 );
             }
-            None => plan.wait("no node here could be its load balancer"),
+            None => plan.wait("no local node can be its load balancer"),
         }
     }
     if !wants && !has.is_empty() {
-        plan.write(with_status(&service, json!({})), "it is no load balancer any more");
+        plan.write(with_status(&service, json!({})), "it is no longer a load balancer");
     }
     plan
 }
 
-fn is_machine(world: &World) -> bool {
+fn has_local_node(world: &World) -> bool {
     world.facts.nodes.values().any(|node| node.ours && !node.simulated)
 }
 
@@ -61,21 +61,21 @@ fn with_status(service: &Object, balancer: serde_json::Value) -> WriteVerb {
     WriteVerb::Status(changed)
 }
 
-/// An address that leads nowhere yet, looked for from a place that the Service's uid gives.
-fn free(world: &World, uid: &str) -> Option<String> {
+/// Finds an unused address. The search starts at a hash of the Service's uid.
+fn find_free_address(world: &World, uid: &str) -> Option<String> {
     let count = THIRDS * FOURTHS;
     let start = uid.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % count;
     let address = |step: u32| {
         let place = (start + step) % count;
         format!("127.{}.{}.{}", world.settings.network, FIRST_THIRD + place / FOURTHS, 1 + place % FOURTHS)
     };
-    let of = |row: &Row| {
+    let addresses = |row: &Row| {
         let body = row.body();
         let ingress = body.items(&["status", "loadBalancer", "ingress"]);
         ingress.iter().filter_map(|one| one["ip"].as_str().map(str::to_owned)).collect::<Vec<_>>()
     };
-    let taken: Vec<String> = world.list(ROOT).flat_map(|row| of(row)).collect();
-    (0..count).map(address).find(|ip| !taken.contains(ip))
+    let used: Vec<String> = world.list(ROOT).flat_map(|row| addresses(row)).collect();
+    (0..count).map(address).find(|ip| !used.contains(ip))
 }
 
 #[cfg(test)]
@@ -111,20 +111,20 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_gets_an_address_of_its_own_once() {
+    fn load_balancer_gets_a_unique_address_once() {
         let mut world = world(&[("here", false)]);
         let one = put(&mut world, "one", "LoadBalancer", json!({}));
         let first = written(&plan(&world, &one)).unwrap();
         put(&mut world, "one", "LoadBalancer", first.clone());
-        assert!(plan(&world, &one).is_empty(), "quiet when right");
+        assert!(plan(&world, &one).is_empty(), "a Service with an address needs no write");
         let other = put(&mut world, "other", "LoadBalancer", json!({}));
         let second = written(&plan(&world, &other)).unwrap();
-        assert_ne!(first, second, "each its own, even from the same place");
+        assert_ne!(first, second, "two Services get different addresses, even with the same hash");
         assert!(second["ingress"][0]["ip"].as_str().unwrap().starts_with("127.9."));
     }
 
     #[test]
-    fn without_this_machine_there_is_no_cloud() {
+    fn load_balancer_waits_without_a_local_node() {
         let mut world = world(&[("pretended", true)]);
         let key = put(&mut world, "one", "LoadBalancer", json!({}));
         assert_eq!(written(&plan(&world, &key)), None);

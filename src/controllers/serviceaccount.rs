@@ -8,7 +8,7 @@ const ROOT: &str = "namespaces";
 const ACCOUNT: &str = "default";
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// The loop that furnishes namespaces.
+/// The loop that adds these objects to namespaces.
 pub const LOOP: Loop = Loop { name: "serviceaccount-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
@@ -40,7 +40,7 @@ fn plan(world: &World, key: &Key) -> Plan {
             let mut object = row.object();
             if object.0.get("data") != wanted.get("data") {
                 object.0["data"] = wanted["data"].clone();
-                plan.write(WriteVerb::Update(object), "the cluster's root certificates are not to be changed");
+                plan.write(WriteVerb::Update(object), "the cluster's root certificates must not be changed");
             }
         }
         Some(_) => {}

@@ -1,10 +1,10 @@
-//! Statuses and their conditions: written only when they differ, with times that move only when the status moves.
+//! Statuses and conditions: written only when they differ, with transition times that change only with the value.
 
 use crate::object::{Object, Time, time};
 use crate::world::{Plan, WriteVerb};
 use serde_json::{Map, Value, json};
 
-/// Adds a write of the status, if it is not what stands there already.
+/// Adds a write of the status to the plan, if it differs from the object's status.
 pub fn write(plan: &mut Plan, mut object: Object, status: Value, why: impl Into<String>) {
     let empty = Value::Object(Map::new());
     if *object.value_at(&["status"]).unwrap_or(&empty) != status {
@@ -13,7 +13,7 @@ pub fn write(plan: &mut Plan, mut object: Object, status: Value, why: impl Into<
     }
 }
 
-/// The status as it stands, as a map to change.
+/// A copy of the object's status, to be changed.
 pub fn status_map(object: &Object) -> Map<String, Value> {
     object.value_at(&["status"]).and_then(Value::as_object).cloned().unwrap_or_default()
 }
@@ -46,14 +46,14 @@ pub fn is_true(conditions: &[Value], kind: &str) -> bool {
     find(conditions, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// A condition with the time it last changed its value.
+/// Creates a condition with `now` as its transition time.
 pub fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Value {
     json!({
         "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": time::rfc3339(now),
     })
 }
 
-/// Puts a condition in its place, or at the end when it is new; the time of one that keeps its value is kept.
+/// Replaces or appends a condition. Keeps the transition time when the value stays the same.
 pub fn set(conditions: &mut Vec<Value>, mut new: Value) {
     let Some(at) = conditions.iter().position(|known| known["type"] == new["type"]) else {
         return conditions.push(new);

@@ -1,5 +1,5 @@
-//! A pretend cluster for tests: a World, an API server in miniature, a kubelet that makes pods ready, and the loops run as
-//! `reconcile` runs them (by what a change concerns), in an order that a seed decides.
+//! A fake cluster for tests: a World, a minimal API server, a kubelet that makes pods ready, and the loops. As in
+//! `reconcile`, a change queues the keys that it concerns; a seed determines the order.
 
 use super::ALL;
 use crate::object::{Key, Object, Resource, Str, Time};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A check of the World after every committed plan.
 type Check = Box<dyn Fn(&World)>;
 
-/// The pretend cluster.
+/// The fake cluster.
 pub struct Cluster {
     pub world: World,
     /// `loop: verb key` of every write, and `event: reason message`.
@@ -19,7 +19,7 @@ pub struct Cluster {
     pub check: Check,
     /// Drops all writes of a plan but the first, as if the process died; counts down to 0.
     pub crashes: u32,
-    /// Pods get ready, ended ones go.
+    /// Whether the kubelet makes pods ready and removes ended ones.
     pub kubelet: bool,
     /// A node whose kubelet has stopped, and that gets no new pods.
     pub lost_node: Option<&'static str>,
@@ -64,7 +64,7 @@ impl Cluster {
         }
     }
 
-    /// Another order of things.
+    /// Changes the order in which keys are handled.
     pub fn seeded(mut self, seed: u64) -> Cluster {
         self.chance = seed.wrapping_mul(2654435761).wrapping_add(1);
         self
@@ -76,10 +76,10 @@ impl Cluster {
         Key::new(Resource(resource), if namespaced { "default" } else { "" }, name)
     }
 
-    /// An object that has to be there.
+    /// An object; panics when it does not exist.
     pub fn object(&self, resource: &'static str, name: &str) -> Object {
         let key = self.key(resource, name);
-        self.world.get(&key).unwrap_or_else(|| panic!("{key} is not there")).object()
+        self.world.get(&key).unwrap_or_else(|| panic!("{key} does not exist")).object()
     }
 
     /// The value at a JSON pointer of an object.
@@ -126,7 +126,7 @@ impl Cluster {
         self.log.iter().any(|line| line.contains(text))
     }
 
-    /// Lets time pass, then settles.
+    /// Advances the clock, then settles.
     pub fn pass(&mut self, seconds: i64) {
         let end = self.world.now + jiff::SignedDuration::from_secs(seconds);
         self.settle();
@@ -141,7 +141,7 @@ impl Cluster {
         self.world.now = end;
     }
 
-    /// Runs loops and kubelet until nothing is left to do, then checks the laws: plans are empty, and equal twice.
+    /// Runs loops and kubelet until no work remains, then asserts that all plans are empty.
     pub fn settle(&mut self) {
         for _ in 0..20_000 {
             if !self.step() {
@@ -153,7 +153,7 @@ impl Cluster {
         panic!("it does not settle; the last writes:\n{}", tail.join("\n"));
     }
 
-    /// One step of one loop, or of the kubelet. False when nothing is left to do.
+    /// Runs one step of one loop or of the kubelet. Returns false when no work remains.
     pub fn step(&mut self) -> bool {
         let work = self.kubelet_work();
         let options = self.queue.len() + work.len();
@@ -162,7 +162,7 @@ impl Cluster {
         }
         let choice = self.random(options);
         if choice < work.len() {
-            self.kubelet_does(work[choice].clone());
+            self.run_kubelet(work[choice].clone());
         } else {
             let next = self.queue.iter().nth(choice - work.len()).cloned().unwrap();
             self.queue.remove(&next);
@@ -200,7 +200,7 @@ impl Cluster {
         for write in writes {
             self.log.push(format!("{}: {}", ALL[index].name, verb_text(&write.verb)));
             assert!(!write.why.is_empty());
-            self.survives_the_api_server(&write.verb);
+            self.assert_unchanged_by_api_server(&write.verb);
             self.commit(write.verb);
         }
         self.log.extend(events.into_iter().map(|event| format!("event: {} {}", event.reason, event.message)));
@@ -234,7 +234,7 @@ impl Cluster {
     }
 
     /// Asserts that the API server returns a loop's write unchanged; otherwise the loop would repeat it forever.
-    fn survives_the_api_server(&self, verb: &WriteVerb) {
+    fn assert_unchanged_by_api_server(&self, verb: &WriteVerb) {
         let (WriteVerb::Create(object) | WriteVerb::Update(object) | WriteVerb::Status(object)) = verb else { return };
         let kind = crate::kinds::by_kind(object.api_version(), object.kind()).unwrap();
         let mut unknown = Vec::new();
@@ -252,7 +252,7 @@ impl Cluster {
         }
     }
 
-    /// Every loop, about every key that any row concerns, has nothing to say.
+    /// Asserts that every loop has an empty plan for every key that any row concerns.
     fn check_quiet(&self) {
         if self.allowed_pods < usize::MAX {
             return;
@@ -266,7 +266,7 @@ impl Cluster {
         }
     }
 
-    /// Pods that the scheduler and the kubelet have something to do for.
+    /// Pods with work for the scheduler or the kubelet.
     fn kubelet_work(&self) -> Vec<Arc<Row>> {
         let wants = |row: &&Arc<Row>| {
             let Some(pod) = row.pod() else { return false };
@@ -282,7 +282,7 @@ impl Cluster {
         if self.kubelet { self.world.list("pods").filter(wants).cloned().collect() } else { Vec::new() }
     }
 
-    fn kubelet_does(&mut self, row: Arc<Row>) {
+    fn run_kubelet(&mut self, row: Arc<Row>) {
         let mut pod = row.object();
         if row.is_deleting() && row.finalizers.is_empty() {
             return self.replace(&row.key, None);
@@ -335,7 +335,7 @@ impl Cluster {
             WriteVerb::Create(object) => self.insert(object),
             WriteVerb::Update(object) => self.update(object),
             WriteVerb::Status(object) => {
-                let mut kept = self.relied_on(&object).object();
+                let mut kept = self.current_row(&object).object();
                 kept.set(&["status"], object.0["status"].clone());
                 self.store(kept);
             }
@@ -370,7 +370,7 @@ impl Cluster {
 
     /// Replaces spec and metadata.
     pub fn update(&mut self, mut object: Object) {
-        let old = self.relied_on(&object).object();
+        let old = self.current_row(&object).object();
         match old.value_at(&["status"]) {
             Some(status) => object.set(&["status"], status.clone()),
             None => {
@@ -383,7 +383,7 @@ impl Cluster {
         self.store(object);
     }
 
-    fn relied_on(&self, object: &Object) -> Arc<Row> {
+    fn current_row(&self, object: &Object) -> Arc<Row> {
         let row = self.world.get(&key_of(object)).unwrap_or_else(|| panic!("{} is gone", key_of(object))).clone();
         assert_eq!(row.revision, object.revision(), "{} was written with an old revision", row.key);
         row
@@ -411,7 +411,7 @@ impl Cluster {
         }
     }
 
-    /// Stores an object, or removes it when it is being deleted and nothing holds it.
+    /// Stores an object, or removes it when it is being deleted and has no finalizers or grace period.
     fn store(&mut self, object: Object) {
         let held = !object.finalizers().is_empty() || !object.items(&["spec", "finalizers"]).is_empty();
         let graceful = object.kind() == "Pod" && object.text(&["spec", "nodeName"]).is_some();
@@ -428,7 +428,7 @@ impl Cluster {
         self.replace(&key_of(&object), Some(object));
     }
 
-    /// Puts a row, and queues what the change concerns.
+    /// Puts a row, and queues the keys that the change concerns.
     fn replace(&mut self, key: &Key, object: Option<Object>) {
         let before = self.world.get(key).cloned();
         match object {
@@ -463,7 +463,7 @@ fn verb_text(verb: &WriteVerb) -> String {
     }
 }
 
-/// The key of an object, by the kinds that controllers deal with.
+/// The key of an object of a kind that controllers handle.
 pub fn key_of(object: &Object) -> Key {
     let resource = match object.kind() {
         "ConfigMap" => "configmaps",

@@ -1,4 +1,4 @@
-//! Finished Jobs with `ttlSecondsAfterFinished` are deleted when their time is over (KEP-592).
+//! Deletes finished Jobs after `ttlSecondsAfterFinished` (KEP-592).
 
 use super::status;
 use crate::object::time::Shift;

@@ -11,7 +11,7 @@ use crate::world::{Effect, EventType, Loop, Plan, Propagation, Row, World, Write
 use serde_json::json;
 use std::sync::Arc;
 
-/// The loop of claims that want a new volume.
+/// The loop of claims that need a new volume.
 pub const LOOP: Loop = Loop { name: "local-provisioner", root: CLAIMS, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
@@ -19,7 +19,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         CLAIMS | VOLUMES => vec![row.key.clone()],
         CLASSES => world.list(CLAIMS).filter(waits).map(|claim| claim.key.clone()).collect(),
-        // It may be the first one to use a claim.
+        // The pod may be the first consumer of a claim.
         "pods" => storage::used_by(world, row).filter(waits).map(|claim| claim.key.clone()).collect(),
         _ => Vec::new(),
     }
@@ -57,7 +57,7 @@ fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
         return plan.wait("no pod that uses the claim has a node");
     }
     plan.event(row, EventType::Normal, "ProvisioningSucceeded", format!("Successfully provisioned volume {name}"));
-    plan.write(WriteVerb::Create(volume(row, claim, &class, &name)), format!("the claim {} wants it", row.key.path()));
+    plan.write(WriteVerb::Create(volume(row, claim, &class, &name)), format!("the claim {} needs it", row.key.path()));
 }
 
 fn unsupported(claim: &Object) -> Option<&'static str> {
@@ -93,7 +93,7 @@ fn reclaim(world: &World, row: &Row, volume: &Object, plan: &mut Plan) {
     if !row.is_deleting() {
         let (key, uid) = (row.key.clone(), row.uid.clone());
         let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
-        plan.write(verb, "its claim is gone, and it is not to be kept");
+        plan.write(verb, "its claim is gone and its reclaim policy is Delete");
     }
     plan.effects.push(Effect::DeleteVolume { volume: row.key.name.clone() });
 }
@@ -110,7 +110,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_claim_gets_a_volume_that_goes_with_it_or_stays() {
+    fn reclaim_policy_deletes_or_retains_the_volume() {
         for (policy, left) in [("Delete", 0), ("Retain", 1)] {
             for seed in 0..4 {
                 let mut cluster = cluster(&CLAIM.replace("POLICY", policy).replace("MODE", "Immediate")).seeded(seed);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn some_claims_wait_for_a_pod_and_some_cannot_be_met() {
+    fn claim_waits_for_a_pod_or_is_unsupported() {
         let mut cluster = cluster(&CLAIM.replace("POLICY", "Delete").replace("MODE", "WaitForFirstConsumer"));
         cluster.settle();
         assert_eq!(cluster.value("persistentvolumeclaims", "data", "/status/phase"), "Pending");

@@ -1,8 +1,8 @@
-//! Values as Go's `fmt` writes them.
+//! Formats values like Go's `fmt`.
 
 use serde_json::Value;
 
-/// `fmt.Sprint`: `map[a:b]`, `[a b]`.
+/// Formats like `fmt.Sprint`: `map[a:b]`, `[a b]`.
 pub fn plain(value: &Value) -> String {
     let mut text = String::new();
     add_plain(&mut text, value);
@@ -28,7 +28,7 @@ fn add_plain(out: &mut String, value: &Value) {
     }
 }
 
-/// `%#v`: `map[string]interface {}{"a":"b"}`.
+/// Formats like `%#v`: `map[string]interface {}{"a":"b"}`.
 pub fn literal(value: &Value) -> String {
     let mut text = String::new();
     add_literal(&mut text, value);
@@ -54,7 +54,7 @@ fn add_literal(out: &mut String, value: &Value) {
     }
 }
 
-/// Items between brackets; into one text, because there may be a million of them.
+/// Appends items in brackets to one text, since there may be a million of them.
 fn write_bracketed<T>(
     out: &mut String,
     [open, between, close]: [&str; 3],

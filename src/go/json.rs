@@ -1,28 +1,28 @@
-//! JSON text as Go writes it, which is what kubectl prints and keeps in its annotation.
+//! Writes JSON like Go, for kubectl's output and its annotation.
 
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use std::io::{self, Write};
 
-/// Indented by four blanks, without a newline at its end: `kubectl get -o json`.
+/// Writes JSON indented by four blanks, without a final newline: `kubectl get -o json`.
 pub fn to_json_pretty(value: &Value) -> String {
     text(value, GoJsonFormatter(PrettyFormatter::with_indent(b"    ")))
 }
 
-/// Without any space: `-o jsonpath` and the last-applied annotation.
+/// Writes compact JSON: `-o jsonpath` and the last-applied annotation.
 pub fn to_json(value: &Value) -> String {
     text(value, GoJsonFormatter(CompactFormatter))
 }
 
 fn text(value: &Value, formatter: impl Formatter) -> String {
     let mut out = Vec::new();
-    // Writing a `Value` to memory has no way to fail.
+    // Serializing a `Value` to memory cannot fail.
     let _ = value.serialize(&mut Serializer::with_formatter(&mut out, formatter));
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Go's encoder: `<`, `>`, `&` and the two line separators of Unicode are escaped, numbers lose what is superfluous.
+/// Go's encoder: escapes `<`, `>`, `&` and the two line separators of Unicode, and writes numbers in the shortest form.
 struct GoJsonFormatter<F>(F);
 
 macro_rules! as_inner {
@@ -64,7 +64,7 @@ impl<F: Formatter> Formatter for GoJsonFormatter<F> {
     }
 }
 
-/// Go's shortest text of a number, with an exponent when it lies outside of the limits.
+/// Go's shortest text of a number, with an exponent outside of the limits.
 pub fn go_float(number: f64, least: i32, most: i32) -> String {
     let short = format!("{number:e}");
     let (mantissa, exponent) = short.split_once('e').unwrap_or((&short, "0"));

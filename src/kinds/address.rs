@@ -1,4 +1,4 @@
-//! Addresses and protocols as Services, Endpoints and EndpointSlices may name them.
+//! Addresses and protocols in Services, Endpoints and EndpointSlices.
 
 use super::{FieldErrors, FieldPath, names};
 use std::net::IpAddr;
@@ -6,11 +6,11 @@ use std::net::IpAddr;
 /// Rule for addresses in 127.0.0.0/8. Kubernetes allows none; kloop's pods have addresses there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LoopbackRule {
-    /// All.
+    /// Allows all.
     Allowed,
     /// Allows pod addresses, but none of the machine's own range 127.0.0.0/16.
     OfPods,
-    /// Nothing.
+    /// Allows none.
     Refused,
 }
 
@@ -25,12 +25,12 @@ impl LoopbackRule {
     }
 }
 
-/// An address and a port; IPv6 in brackets.
+/// Joins an address and a port; IPv6 in brackets.
 pub fn host_port(host: &str, port: &str) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// An address of one family that traffic may be sent to: a pod, or a server on this machine, too.
+/// Checks a destination of one address family, which may be a pod or a server on this machine.
 pub fn check_family(text: &str, v4: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let fits = text.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4() == v4);
     if fits {
@@ -42,7 +42,7 @@ pub fn check_family(text: &str, v4: bool, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-/// An address that traffic may be sent to: none of those with a meaning of their own.
+/// Checks a destination address: refuses unspecified, loopback (see `loopback`), link-local and multicast addresses.
 pub fn check_destination(text: &str, loopback: LoopbackRule, path: &FieldPath, errors: &mut FieldErrors) {
     let Ok(address) = text.parse::<IpAddr>() else {
         errors.each_invalid(path, text, names::ip(text));
@@ -66,7 +66,7 @@ pub fn check_destination(text: &str, loopback: LoopbackRule, path: &FieldPath, e
     }
 }
 
-/// TCP, UDP or SCTP.
+/// Checks that a protocol is TCP, UDP or SCTP.
 pub fn check_protocol(protocol: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     match protocol.unwrap_or_default() {
         "" => errors.required(path, ""),

@@ -47,7 +47,7 @@ impl Typed for ConfigMap {
     }
 }
 
-/// Refuses a change to an object that has said `immutable: true`.
+/// Refuses a change to an object with `immutable: true`.
 pub(super) fn frozen(errors: &mut FieldErrors, field: &str, same: bool) {
     if !same {
         errors.forbidden(&FieldPath::root(field), "field is immutable when `immutable` is set");

@@ -1,4 +1,4 @@
-//! ControllerRevision (apps/v1): a template as it was, kept by a StatefulSet or DaemonSet.
+//! ControllerRevision (apps/v1): a former template of a StatefulSet or DaemonSet.
 
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};

@@ -17,7 +17,7 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<CSIDriver>("csidrivers.storage.k8s.io", "v1", "CSIDriver", &view::storage::CSI_DRIVER)
 };
 
-/// Checks the name of a driver as volumes say it: a subdomain in either case, of up to 63 characters (`ValidateCSIDriverName`).
+/// Checks the name of a driver: a subdomain in upper or lower case of up to 63 characters (`ValidateCSIDriverName`).
 pub fn check_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if name.is_empty() {
         return errors.required(path, "");
@@ -28,7 +28,7 @@ pub fn check_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     errors.each_invalid(path, name, names::subdomain(&name.to_lowercase()));
 }
 
-/// Checks the tokens that a driver asks for: one of an audience, for ten minutes at least.
+/// Checks a driver's token requests: one per audience, valid for at least ten minutes.
 fn check_token_requests(requests: &[TokenRequest], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, request) in requests.iter().enumerate() {
         let path = path.index(index);

@@ -17,7 +17,7 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<DaemonSet>("daemonsets.apps", "v1", "DaemonSet", &view::daemon_set::VIEW)
 };
 
-/// Counts the changes of the template; an annotation since apps/v1 has no field for it.
+/// Annotation with the number of template changes, since apps/v1 has no field for it.
 const TEMPLATE_GENERATION: [&str; 3] = ["metadata", "annotations", "deprecated.daemonset.template.generation"];
 
 impl Typed for DaemonSet {
@@ -70,7 +70,7 @@ impl Typed for DaemonSet {
     }
 }
 
-/// Other than the other workloads, it says first that labels do not match.
+/// Checks the selector. Unlike for other workloads, the error of mismatching labels comes first.
 fn check_selector(spec: &DaemonSetSpec, path: &FieldPath, errors: &mut FieldErrors) {
     selector::check(&spec.selector, &path.child("selector"), errors);
     let none = workload::no_selector(&spec.selector);

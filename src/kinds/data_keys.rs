@@ -1,6 +1,6 @@
-//! The keys of the data of a ConfigMap or Secret that is made of files and literals. Both texts are kubectl's.
+//! The keys of a ConfigMap or Secret generated from files and literals. Both messages are kubectl's.
 
-/// Refuses keys that may not be keys, and two that are the same. `kind` and `name` are of the object that they are for.
+/// Refuses invalid and duplicate keys. `kind` and `name` identify the object in the message.
 pub fn check_keys<T>(data: &[(String, T)], kind: &str, name: &str) -> Result<(), String> {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     for (at, (key, _)) in data.iter().enumerate() {

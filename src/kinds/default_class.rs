@@ -1,4 +1,4 @@
-//! The class that is taken where none is named: of StorageClasses for claims, of IngressClasses for Ingresses.
+//! The default class: the StorageClass for claims and the IngressClass for Ingresses without a class.
 
 use crate::object::Object;
 use std::cmp::Reverse;
@@ -14,7 +14,7 @@ pub fn is_marked(class: &Object, annotations: &[&str]) -> bool {
     annotations.iter().any(|name| class.annotation(name) == Some("true"))
 }
 
-/// The default one: of several the newest, then the first by name.
+/// The default class; of several, the newest, then the first by name.
 pub fn find_default_class<'a>(
     classes: impl IntoIterator<Item = &'a Object>,
     annotations: &[&str],

@@ -13,9 +13,9 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice", &view::endpoints::SLICE)
 };
 
-/// Label with the writer of a slice. Only kloop's own controller may use loopback addresses, where its pods live.
+/// Label with the writer of a slice. Only kloop's own controller may use loopback addresses, since its pods have them.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// The value of [`MANAGED_BY`] on the slices that are made from a Service's selector.
+/// The value of [`MANAGED_BY`] on slices of a Service with a selector.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {

@@ -1,4 +1,4 @@
-//! Endpoints (core/v1), which EndpointSlices have replaced.
+//! Endpoints (core/v1), the predecessors of EndpointSlices.
 
 use super::address::{self, LoopbackRule};
 use super::view;
@@ -15,9 +15,9 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<Endpoints>("endpoints", "v1", "Endpoints", &view::endpoints::ENDPOINTS)
 };
 
-/// Annotation with the writer. Only kloop's own controller may use loopback addresses, where its pods live.
+/// Label with the writer. Only kloop's own controller may use loopback addresses, since its pods have them.
 pub const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-/// The value of [`MANAGED_BY`] on those that are made from a Service's selector.
+/// The value of [`MANAGED_BY`] on Endpoints of a Service with a selector.
 pub const CONTROLLER: &str = "endpoint-controller";
 
 impl Typed for Endpoints {

@@ -1,4 +1,4 @@
-//! Field errors in Kubernetes' words (`k8s.io/apimachinery/pkg/util/validation/field`).
+//! Field errors with Kubernetes' messages (`k8s.io/apimachinery/pkg/util/validation/field`).
 
 use crate::object::{Cause, Reason, Resource, Status};
 use serde::Serialize;
@@ -50,7 +50,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// One thing wrong with one field.
+/// An error of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Path of the field.
@@ -67,16 +67,16 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// So many errors of one object are told; nobody reads more, and a hostile one has hundreds of thousands.
-const MOST: usize = 1000;
+/// Maximum number of reported errors of one object, since a hostile object can have hundreds of thousands.
+const MAX_ERRORS: usize = 1000;
 
-/// Collects what is wrong; each method words one class of error.
+/// Collects errors; each method adds one type of error.
 #[derive(Default, Debug)]
 pub struct FieldErrors(pub Vec<FieldError>);
 
 impl FieldErrors {
     fn push(&mut self, path: &FieldPath, reason: &'static str, message: String) {
-        if self.0.len() < MOST {
+        if self.0.len() < MAX_ERRORS {
             self.0.push(FieldError { field: path.to_string(), reason, message });
         }
     }
@@ -96,19 +96,20 @@ impl FieldErrors {
         self.push(path, "FieldValueInvalid", Self::with_detail(head, detail));
     }
 
-    /// `Invalid value: "string": detail`: what was found is a type.
+    /// `Invalid value: "string": detail`, with the type of the value.
     pub fn type_invalid(&mut self, path: &FieldPath, found: &str, detail: &str) {
         let head = format!("Invalid value: {found:?}");
         self.push(path, "FieldValueTypeInvalid", Self::with_detail(head, detail));
     }
 
-    /// As [`FieldErrors::invalid`] with the value as Go prints it, where the order of fields or their Go names show.
+    /// Like [`FieldErrors::invalid`], but with the value as Go prints it, for values whose field order or Go names are
+    /// visible.
     pub fn invalid_text(&mut self, path: &FieldPath, value: &str, detail: &str) {
         self.push(path, "FieldValueInvalid", Self::with_detail(format!("Invalid value: {value}"), detail));
     }
 
-    /// `Invalid value: detail`, the value left unsaid.
-    pub fn invalid_unsaid(&mut self, path: &FieldPath, detail: &str) {
+    /// `Invalid value: detail`, without the value.
+    pub fn invalid_without_value(&mut self, path: &FieldPath, detail: &str) {
         self.push(path, "FieldValueInvalid", format!("Invalid value: {detail}"));
     }
 
@@ -132,14 +133,15 @@ impl FieldErrors {
         self.unsupported_as_listed(path, value, &sorted);
     }
 
-    /// As [`FieldErrors::unsupported`] with the value as Go prints it.
+    /// Like [`FieldErrors::unsupported`], but with the value as Go prints it.
     pub fn unsupported_text(&mut self, path: &FieldPath, value: &str, supported: &[&str]) {
         let known: Vec<String> = supported.iter().map(|word| format!("{word:?}")).collect();
         let message = format!("Unsupported value: {value}: supported values: {}", known.join(", "));
         self.push(path, "FieldValueNotSupported", message);
     }
 
-    /// As [`FieldErrors::unsupported`], for the few places (RBAC, policy types) where Kubernetes does not sort what it supports.
+    /// Like [`FieldErrors::unsupported`], for the few fields (RBAC, policy types) whose supported values Kubernetes
+    /// does not sort.
     pub fn unsupported_as_listed(&mut self, path: &FieldPath, value: impl Into<Value>, supported: &[&str]) {
         self.unsupported_text(path, &value.into().to_string(), supported);
     }
@@ -149,7 +151,7 @@ impl FieldErrors {
         self.push(path, "FieldValueDuplicate", format!("Duplicate value: {}", value.into()));
     }
 
-    /// As [`FieldErrors::duplicate`] with the value as Go prints it.
+    /// Like [`FieldErrors::duplicate`], but with the value as Go prints it.
     pub fn duplicate_text(&mut self, path: &FieldPath, value: &str, detail: &str) {
         self.push(path, "FieldValueDuplicate", Self::with_detail(format!("Duplicate value: {value}"), detail));
     }
@@ -175,7 +177,7 @@ impl FieldErrors {
     }
 }
 
-/// The 422 answer for these errors: `Pod "x" is invalid: ...`.
+/// The status 422 for these errors: `Pod "x" is invalid: ...`.
 pub fn invalid(kind: &str, resource: Resource, name: &str, errors: &[FieldError]) -> Status {
     let group = resource.group();
     let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };

@@ -8,11 +8,11 @@ use k8s_openapi::api::flowcontrol::v1::{
 use serde_json::json;
 
 const VERBS: &[&str] = &["get", "list", "create", "update", "delete", "deletecollection", "patch", "watch", "proxy"];
-/// The FlowSchema, and the priority level, of requests that never wait.
+/// The name of the FlowSchema and of the priority level for requests that never wait.
 const EXEMPT: &str = "exempt";
 const MOST_PRECEDENCE: i32 = 10_000;
 const MOST_QUEUES: i32 = 10_000_000;
-/// Bits of a flow's hash, which choose its hand of queues.
+/// Bits of a flow's hash, which select its queues.
 const HASH_BITS: f64 = 60.0;
 
 /// Checks the spec of a FlowSchema of this name.
@@ -97,7 +97,7 @@ fn is_all(list: &[String]) -> bool {
     list.iter().any(|item| item == "*")
 }
 
-/// A list has something in it, and nothing besides `*`.
+/// Checks that a list is not empty, and that `*` is its only item if present.
 fn check_list(list: &[String], (field, what): (&str, &str), needed: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if list.is_empty() {
         errors.required(&path.child(field), needed);
@@ -261,9 +261,9 @@ fn check_queuing(queuing: &QueuingConfiguration, path: &FieldPath, errors: &mut 
     }
 }
 
-/// Bits needed to choose a hand out of the queues, every order of it counted apart.
+/// Bits needed to select `hand` queues out of all, counting each order separately.
 fn entropy(queues: i32, hand: i32) -> f64 {
-    // A large hand is over the limit long before it is counted to its end.
+    // 64 queues already exceed the limit.
     let bits = (0..hand.min(64)).map(|taken| f64::from(queues - taken).log2());
     bits.sum::<f64>().ceil()
 }

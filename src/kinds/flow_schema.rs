@@ -1,4 +1,4 @@
-//! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Kept as written: kloop's API server needs no fair queues.
+//! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Stored without effect: kloop's API server has no fair queuing.
 
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, omit};

@@ -1,39 +1,40 @@
-//! Values as Go prints its own structs, which have no JSON names and leave nothing out: some of Kubernetes' refusals show them.
+//! Prints values as Go prints internal structs, without JSON names or omitted fields, for the messages of Kubernetes
+//! that contain them.
 //!
-//! Knows: how to lay a JSON value out by a table of fields, on one line or indented, and how two layouts differ.
-//! Never: knows a kind's tables. Start reading at [`lay_out`].
+//! Lays a JSON value out by a table of fields, on one line or indented, and computes the difference of two layouts.
+//! Never: defines a kind's tables. Start reading at [`lay_out`].
 
 use serde_json::Value;
 
 /// One field of a Go struct.
 pub type GoField = (&'static str, &'static str, GoShape);
 
-/// Type of a field, which decides how an absent value is printed.
+/// Type of a field, which determines how an absent value is printed.
 #[derive(Clone, Copy)]
 pub enum GoShape {
-    /// A text, `""` when left out.
+    /// A string; `""` when absent.
     Text,
-    /// A number, `0` when left out.
+    /// A number; `0` when absent.
     Number,
-    /// A truth, `false` when left out.
+    /// A boolean; `false` when absent.
     Bool,
-    /// Anything behind a pointer, or a map: `null` when left out.
+    /// A pointer or a map; `null` when absent.
     Pointer,
-    /// A struct in place, printed whole when left out.
+    /// An embedded struct; printed with all fields when absent.
     Struct(&'static [GoField]),
-    /// A struct behind a pointer.
+    /// A pointer to a struct.
     Optional(&'static [GoField]),
     /// A list of structs.
     List(&'static [GoField]),
-    /// A value whose Go names are its JSON names with a capital.
+    /// A value whose Go names are its capitalized JSON names.
     Plain,
     /// A list of such values.
     Plains,
 }
 
-/// A value laid out: fields in Go's order.
+/// A laid out value, with fields in Go's order.
 pub enum GoLayout {
-    /// As JSON prints it.
+    /// A scalar, as JSON.
     Leaf(String),
     /// A list.
     List(Vec<GoLayout>),
@@ -84,7 +85,7 @@ fn plain(value: &Value) -> GoLayout {
 }
 
 impl GoLayout {
-    /// On one line.
+    /// Prints the value on one line.
     pub fn compact(&self) -> String {
         match self {
             GoLayout::Leaf(text) => text.clone(),
@@ -100,7 +101,7 @@ impl GoLayout {
         }
     }
 
-    /// On many lines, each level one blank further in.
+    /// Prints the value on separate lines, indented by one blank per level.
     fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         self.write(0, "", "", &mut lines);
@@ -138,11 +139,11 @@ pub fn difference(old: &GoLayout, new: &GoLayout) -> String {
     let before = &old[start.saturating_sub(3)..start];
     let after = &old_rest[old_rest.len() - end..];
     let after = &after[..after.len().min(3)];
-    let (gone, come) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
+    let (removed, added) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
     let count = |changed: &[String]| before.len() + changed.len() + after.len();
     let from = start - before.len() + 1;
-    let mut text = format!("@@ -{from},{} +{from},{} @@", count(gone), count(come));
-    for (mark, lines) in [(' ', before), ('-', gone), ('+', come), (' ', after)] {
+    let mut text = format!("@@ -{from},{} +{from},{} @@", count(removed), count(added));
+    for (mark, lines) in [(' ', before), ('-', removed), ('+', added), (' ', after)] {
         lines.iter().for_each(|line| text.push_str(&format!("\n{mark}{line}")));
     }
     text
@@ -157,7 +158,7 @@ mod tests {
         &[("Name", "name", GoShape::Text), ("Count", "count", GoShape::Number), ("Args", "args", GoShape::Pointer)];
 
     #[test]
-    fn nothing_is_left_out() {
+    fn absent_fields_are_printed() {
         let layout = lay_out(&json!({"name": "a"}), FIELDS);
         assert_eq!(layout.compact(), r#"{"Name":"a","Count":0,"Args":null}"#);
     }

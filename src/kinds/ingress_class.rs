@@ -65,7 +65,7 @@ impl Typed for IngressClass {
     }
 }
 
-/// `example.com/name`.
+/// Checks a domain-prefixed path such as `example.com/name`.
 fn check_domain_path(text: &str, path: &FieldPath, errors: &mut FieldErrors) {
     match text.split_once('/') {
         None if text.is_empty() => errors.required(path, ""),

@@ -1,4 +1,4 @@
-//! The warning about a TLS Secret whose key and certificate do not belong together, in the words of Go's `tls.X509KeyPair`.
+//! The warning about a TLS Secret whose key and certificate do not match, with the messages of Go's `tls.X509KeyPair`.
 
 use crate::object::Object;
 use base64::Engine;
@@ -19,7 +19,7 @@ pub fn warnings(secret: &Object) -> Vec<String> {
     problem(&part("tls.crt"), &part("tls.key")).into_iter().map(str::to_owned).collect()
 }
 
-/// The problem of a pair, given as PEM texts.
+/// The problem of a pair of PEM texts, if any.
 fn problem(certificate: &[u8], key: &[u8]) -> Option<&'static str> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
     let Some(chain) = chain.ok().filter(|chain| !chain.is_empty()) else {
@@ -44,14 +44,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn texts_that_are_no_pair_are_told() {
-        let told = |kind: &str, certificate: &str| {
+    fn mismatched_key_pair_is_reported() {
+        let warned = |kind: &str, certificate: &str| {
             let data = json!({"tls.crt": base64::engine::general_purpose::STANDARD.encode(certificate), "tls.key": ""});
             warnings(&Object(json!({"type": kind, "data": data})))
         };
-        assert_eq!(told("Opaque", ""), Vec::<String>::new());
-        assert_eq!(told("kubernetes.io/tls", "x"), ["tls: failed to find any PEM data in certificate input"]);
+        assert_eq!(warned("Opaque", ""), Vec::<String>::new());
+        assert_eq!(warned("kubernetes.io/tls", "x"), ["tls: failed to find any PEM data in certificate input"]);
         let block = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        assert_eq!(told("kubernetes.io/tls", block), ["tls: failed to find any PEM data in key input"]);
+        assert_eq!(warned("kubernetes.io/tls", block), ["tls: failed to find any PEM data in key input"]);
     }
 }

@@ -52,7 +52,7 @@ impl Typed for LimitRange {
     }
 }
 
-/// A maximum is also the default limit; a limit or minimum is also the default request.
+/// Defaults the default limit to the maximum, and the default request to the limit or minimum.
 fn default_item(item: &mut LimitRangeItem) {
     let fill = |to: &mut Option<Amounts>, from: &Option<Amounts>| {
         let to = to.get_or_insert_default();
@@ -105,7 +105,7 @@ fn check_item(item: &LimitRangeItem, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-/// Minimum, default request, default limit, maximum: in this order they may not fall.
+/// Checks that minimum, default request, default limit and maximum do not decrease in this order.
 fn check_order(item: &LimitRangeItem, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let amount = |amounts: &Option<Amounts>| amounts.as_ref().and_then(|amounts| amounts.get(name).map(quantity));
     let (min, max) = (amount(&item.min), amount(&item.max));

@@ -1,6 +1,7 @@
-//! The annotation that tells the kubelet the folder of the manifest that a pod came from, and how to leave it out.
+//! The annotation with the folder of a pod's manifest, for the kubelet, and its removal from output.
 //!
-//! It is kloop's own note: what is shown of a dry run, of a difference or of what was applied is what the user wrote.
+//! kloop sets this annotation itself. Dry runs, diffs and the last applied configuration show the object as the user
+//! wrote it.
 
 use crate::object::Object;
 use serde_json::{Map, Value};
@@ -8,10 +9,10 @@ use serde_json::{Map, Value};
 /// The annotation.
 pub const ANNOTATION: &str = "kloop.dev/manifest-dir";
 
-/// The places of pods and pod templates in the kinds that have them.
+/// The paths of pods and pod templates in the kinds that have them.
 pub const TEMPLATES: [&[&str]; 3] = [&["spec", "jobTemplate", "spec", "template"], &["spec", "template"], &[]];
 
-/// Removes the annotation from an object and its pod template, and the maps that it leaves empty.
+/// Removes the annotation, and maps that become empty, from an object and its pod template.
 pub fn remove(object: &mut Object) {
     for template in TEMPLATES {
         let below = |rest: &[&'static str]| [template, rest].concat();
@@ -27,7 +28,7 @@ pub fn remove(object: &mut Object) {
     }
 }
 
-/// The object without the annotation.
+/// A copy of the object without the annotation.
 pub fn cleaned(object: &Object) -> Object {
     let mut object = object.clone();
     remove(&mut object);
@@ -40,7 +41,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn nothing_of_it_is_left() {
+    fn annotation_is_removed_completely() {
         let noted = |more: Value| {
             let mut annotations = json!({ANNOTATION: "/src"});
             json_patch::merge(&mut annotations, &more);

@@ -1,7 +1,7 @@
 //! Patch strategies and merge keys of built-in kinds.
 //!
-//! Source: the `patchStrategy` and `patchMergeKey` tags of Kubernetes' Go types (1.36); the keys of server-side apply differ. Where
-//! server-side apply has two keys, kustomize uses both.
+//! Source: the `patchStrategy` and `patchMergeKey` tags of Kubernetes' Go types (1.36). Server-side apply uses other
+//! keys; where it has two keys, kustomize uses both.
 
 use crate::object::merge::schema::{
     ANY, MergeField, MergeSchema, MergeSchemaRef, REPLACE, SET, list, map, retaining, with_second_key,
@@ -99,7 +99,7 @@ const GROUPS: [&str; 23] = [
     "storagemigration.k8s.io",
 ];
 
-/// The schema of a built-in kind; none for a custom resource.
+/// The schema of a built-in kind; `None` for a custom resource.
 pub fn schema_for(api_version: &str, kind: &str) -> Option<MergeSchemaRef> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let known = GROUPS.contains(&group) && !api_version.is_empty();

@@ -1,4 +1,4 @@
-//! Checks of metadata, alike for every kind (`apimachinery/pkg/api/validation/objectmeta.go`).
+//! Checks of metadata, the same for every kind (`apimachinery/pkg/api/validation/objectmeta.go`).
 
 use super::{FieldError, FieldErrors, FieldPath, Kind, names};
 use crate::object::Object;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
-/// Finalizers without a domain that Kubernetes knows.
+/// Kubernetes' finalizers without a domain.
 const PLAIN_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Validates an object's metadata, on its own or as an update of `old`.
@@ -29,7 +29,7 @@ pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec
     errors.0
 }
 
-/// Keys and values of labels, or of a map that selects by them.
+/// Checks keys and values of labels, or of a map of required labels.
 pub fn check_labels(labels: &BTreeMap<String, String>, path: &FieldPath, errors: &mut FieldErrors) {
     for (key, value) in labels {
         errors.each_invalid(path, key.as_str(), names::qualified(key));
@@ -80,7 +80,7 @@ fn check_change(new: &Object, old: &Object, path: &FieldPath, errors: &mut Field
     }
 }
 
-/// Keys of annotations, and how much they hold together.
+/// Checks keys and the total size of annotations.
 pub fn check_annotations(annotations: &BTreeMap<String, String>, path: &FieldPath, errors: &mut FieldErrors) {
     for key in annotations.keys() {
         errors.each_invalid(path, key.as_str(), names::qualified(&key.to_lowercase()));
@@ -123,7 +123,7 @@ fn check_owners(new: &Object, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// An owner reference in the order of Kubernetes' fields, which is not that of the alphabet.
+/// Prints an owner reference in Kubernetes' order of fields, which is not alphabetical.
 fn owner_text(owner: &Value) -> String {
     let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
     let pairs: Vec<String> = fields.iter().filter_map(|name| Some(format!("{name:?}:{}", owner.get(name)?))).collect();
@@ -136,7 +136,7 @@ pub fn check_finalizer(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     check_finalizer_domain(name, path, errors);
 }
 
-/// Only finalizers of Kubernetes do without a domain.
+/// Refuses a finalizer without a domain, except Kubernetes' own.
 fn check_finalizer_domain(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if !name.contains('/') && !PLAIN_FINALIZERS.contains(&name) {
         errors.invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified");
@@ -183,21 +183,21 @@ mod tests {
     }
 
     #[test]
-    fn names_and_namespaces_are_needed() {
+    fn name_and_namespace_are_required() {
         let missing =
             ["metadata.name: Required value: name or generateName is required", "metadata.namespace: Required value"];
         assert_eq!(messages(json!({}), None), missing);
     }
 
     #[test]
-    fn annotations_have_a_limit() {
+    fn annotations_have_a_size_limit() {
         let heavy = json!({"name": "a", "namespace": "b", "annotations": {"k": "x".repeat(MOST_ANNOTATION_BYTES)}});
         let limit = "metadata.annotations: Too long: may not be more than 262144 bytes";
         assert_eq!(messages(heavy, None), [limit]);
     }
 
     #[test]
-    fn some_fields_stay() {
+    fn some_metadata_fields_are_immutable() {
         let old = json!({"name": "a", "namespace": "b", "uid": "1", "generation": 2});
         let new = json!({"name": "a", "namespace": "b", "uid": "2", "generation": 1});
         let expected = [

@@ -1,8 +1,8 @@
-//! The catalogue: every kind that the API knows, one file each.
+//! The catalogue: every built-in kind of the API, one file each.
 //!
-//! Knows: a kind's names and scope ([`Kind`]), its typed form (the types of `k8s-openapi`), defaults, checks, columns and description.
-//! Never: reads or writes anything; a kind's functions are given values and give values.
-//! Start reading at [`ALL`]; a new kind is one new file and one line there.
+//! Defines a kind's names and scope ([`Kind`]), its typed form (the types of `k8s-openapi`), defaults, checks, columns
+//! and description. Never: does I/O; a kind's functions map values to values. Start reading at [`ALL`]; a new kind
+//! needs one new file and one line there.
 
 pub mod address;
 pub mod amount;
@@ -95,28 +95,28 @@ pub use typed::{DecodeError, Typed};
 use crate::object::{Object, Resource};
 use serde_json::Value;
 
-/// Makes of a body what is stored of it; unknown fields are reported.
+/// Converts a body to its stored form and reports unknown fields.
 pub type Normalize = fn(&Value, &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError>;
 
-/// Entry of the catalogue: everything that the API knows about one kind. Its functions are those of the kind's
-/// [`Typed`] implementation.
+/// Entry of the catalogue: names, traits and functions of one kind. The functions are those of the kind's [`Typed`]
+/// implementation.
 #[derive(Clone, Copy)]
 pub struct Kind {
-    /// `deployments.apps`.
+    /// The resource, such as `deployments.apps`.
     pub resource: Resource,
-    /// `v1`.
+    /// The version, such as `v1`.
     pub version: &'static str,
-    /// `Deployment`.
+    /// The kind, such as `Deployment`.
     pub kind: &'static str,
-    /// Short names that kubectl accepts: `deploy`.
+    /// Short names, such as `deploy`.
     pub short: &'static [&'static str],
-    /// Other `apiVersion`s under which the same objects are read and asked for.
+    /// Other `apiVersion`s that serve the same objects.
     pub also: &'static [&'static str],
     /// Whether its objects live in a namespace.
     pub namespaced: bool,
-    /// Groups of kinds that can be named at once: `all`.
+    /// Categories such as `all`.
     pub categories: &'static [&'static str],
-    /// Whether it has a `/status` subresource, so that writes to spec and status are kept apart.
+    /// Whether it has a `/status` subresource, which separates writes to spec and status.
     pub status: bool,
     /// Whether `metadata.generation` counts changes of its spec.
     pub generation: bool,
@@ -134,9 +134,10 @@ pub struct Kind {
     pub warnings: fn(&Object) -> Vec<String>,
     /// Decodes strictly (unknown fields are reported to the callback by path), applies defaults, encodes again.
     pub normalize: Normalize,
-    /// Clears and carries over what a writer may not set, as Kubernetes' PrepareForCreate (`old` is none) and PrepareForUpdate.
+    /// Resets fields that clients may not set, as Kubernetes' PrepareForCreate (`old` is `None`) and PrepareForUpdate
+    /// do.
     pub prepare: fn(&mut Object, Option<&Object>),
-    /// Checks the object, against its old form on update.
+    /// Validates an object, on update against its old form.
     pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
     /// Checks the object by rules that only one version of the kind has; the version is the first argument.
     pub validate_version: fn(&str, &Object, Option<&Object>) -> Vec<FieldError>,
@@ -144,7 +145,7 @@ pub struct Kind {
     pub custom: Option<&'static custom::CustomDefinition>,
     /// Its columns and its description.
     pub view: &'static view::KindView,
-    /// The fields that lists can be narrowed by, besides name and namespace.
+    /// The fields for field selectors besides name and namespace.
     pub selectable: &'static [&'static str],
 }
 
@@ -182,7 +183,7 @@ impl Kind {
         }
     }
 
-    /// `apps/v1`, or `v1` for the core group.
+    /// The group and version, such as `apps/v1`, or `v1` for the core group.
     pub fn api_version(&self) -> String {
         match self.resource.group() {
             "" => self.version.to_owned(),
@@ -190,12 +191,12 @@ impl Kind {
         }
     }
 
-    /// Its singular name: the kind in lower case, unless its definition says otherwise.
+    /// Its singular name: the kind in lower case, unless its definition declares another.
     pub fn singular(&self) -> String {
         self.custom.map_or_else(|| self.kind.to_ascii_lowercase(), |custom| custom.singular.to_owned())
     }
 
-    /// The fields that tell how many replicas there are to be, and how many there are.
+    /// The paths of the desired and the observed replicas.
     pub fn replicas(&self) -> (Vec<&str>, Vec<&str>) {
         let steps = |path: &'static [String]| path.iter().map(String::as_str).collect();
         match self.custom.and_then(|custom| custom.scale.as_ref()) {
@@ -212,7 +213,7 @@ impl Kind {
         }
     }
 
-    /// Validates an object of this version, against its old form on update.
+    /// Validates an object of this version, on update against its old form.
     pub fn wrongs(&self, api_version: &str, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
         match self.custom {
             Some(custom) => custom.validate(api_version, object),
@@ -224,12 +225,12 @@ impl Kind {
         }
     }
 
-    /// Returns what users of a version are told, where it is deprecated.
+    /// Returns the warning for users of a deprecated version.
     pub fn deprecation(&self, api_version: &str) -> Option<&'static str> {
         self.custom.map_or(self.deprecated, |custom| custom.deprecations.get(api_version).copied())
     }
 
-    /// `deployment.apps`, as kubectl's messages name it.
+    /// The singular name with the group, such as `deployment.apps`, as in kubectl's messages.
     pub fn qualified_singular(&self) -> String {
         match self.resource.group() {
             "" => self.singular(),
@@ -291,36 +292,37 @@ pub static ALL: &[&Kind] = &[
     &image::KIND,
 ];
 
-/// The built-in kind of an object by its `apiVersion` and `kind`. With custom ones: [`KindRegistry::by_kind`].
+/// The built-in kind of an object by its `apiVersion` and `kind`. [`KindRegistry::by_kind`] includes custom kinds.
 pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
     ALL.iter().copied().find(|known| fits_kind(known, api_version, kind))
 }
 
-/// The built-in kind of a resource, `deployments.apps`. With custom ones: [`KindRegistry::by_resource`].
+/// The built-in kind of a resource such as `deployments.apps`. [`KindRegistry::by_resource`] includes custom kinds.
 pub fn by_resource(resource: Resource) -> Option<&'static Kind> {
     ALL.iter().copied().find(|known| known.resource == resource)
 }
 
-/// The built-in kind that a user names. With custom ones: [`KindRegistry::by_name`].
+/// The built-in kind by a name from the user. [`KindRegistry::by_name`] includes custom kinds.
 pub fn by_name(name: &str) -> Option<&'static Kind> {
-    named_among(ALL, name)
+    find_by_name(ALL, name)
 }
 
 fn fits_kind(known: &Kind, api_version: &str, kind: &str) -> bool {
     known.kind == kind && (known.api_version() == api_version || known.also.contains(&api_version))
 }
 
-/// The one of these kinds that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
-fn named_among(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
+/// Finds a kind by a user's text: plural, singular, short name or kind in any case, optionally with `.group` or
+/// `.version.group`.
+fn find_by_name(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
     let lower = name.to_ascii_lowercase();
-    // Short names alone have to be written as they are.
+    // Only short names are case-sensitive.
     let first = name.split('.').next().unwrap_or(name);
     let (word, rest) = lower.split_once('.').unwrap_or((lower.as_str(), ""));
     let named = |kind: &Kind| kind.short.contains(&first) || kind.resource.plural() == word || kind.singular() == word;
     let in_version = |api_version: &str| {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        // `GROUP` or `VERSION.GROUP`; the version is not asked for.
-        rest.is_empty() || group == rest || rest.split_once('.').is_some_and(|(_, asked)| asked == group)
+        // `GROUP` or `VERSION.GROUP`; the version is ignored.
+        rest.is_empty() || group == rest || rest.split_once('.').is_some_and(|(_, suffix)| suffix == group)
     };
     let in_group = |kind: &Kind| in_version(&kind.api_version()) || kind.also.iter().any(|other| in_version(other));
     let short = |kind: &Kind| rest.is_empty() && !name.contains('.') && kind.short.contains(&first);

@@ -1,11 +1,11 @@
 //! Syntax of names, keys and short texts, with Kubernetes' error messages (`k8s.io/apimachinery/pkg/util/validation`).
 //!
-//! Knows: one function per form; each answers with what is wrong, nothing when all is well.
-//! Never: where the text stands; the caller puts the messages at a field with [`super::FieldErrors::each_invalid`].
+//! Each function checks one form and returns the problems, none for valid input.
+//! Never: knows the field of a text; the caller adds it with [`super::FieldErrors::each_invalid`].
 //! Start reading at [`of_rule`].
 
 use super::field::NameRule;
-/// The forms that selectors need too, which live a floor lower.
+/// The forms that selectors need too, defined in a lower layer.
 pub use crate::object::label::{
     key_problems as qualified, subdomain_problems as subdomain, value_problems as label_value,
 };
@@ -23,7 +23,7 @@ pub fn of_rule(rule: NameRule, name: &str) -> Vec<String> {
     }
 }
 
-/// Validates `generateName`: like a name, but it may end in a dash because more follows.
+/// Validates `generateName`: like a name, but it may end in a dash, since a suffix follows.
 pub fn of_rule_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
     let mut masked = prefix.to_owned();
     if masked.len() > 1 && masked.ends_with('-') {
@@ -52,7 +52,7 @@ pub fn label(name: &str) -> Vec<String> {
     problems
 }
 
-/// A subdomain after `*.`, for the hosts of an Ingress.
+/// Validates a subdomain after `*.`, for the hosts of an Ingress.
 pub fn wildcard_subdomain(name: &str) -> Vec<String> {
     let mut problems = longer_than(name, 253);
     if !name.strip_prefix("*.").is_some_and(is_subdomain) {
@@ -75,7 +75,7 @@ pub fn label_1035(name: &str) -> Vec<String> {
     problems
 }
 
-/// Anything that can stand between two slashes of a URL.
+/// Validates a path segment of a URL.
 pub fn path_segment(name: &str) -> Vec<String> {
     match name {
         "." | ".." => vec![format!("may not be '{name}'")],
@@ -88,7 +88,7 @@ fn path_segment_prefix(name: &str) -> Vec<String> {
     found.map(|banned| format!("may not contain '{banned}'")).collect()
 }
 
-/// Name of a container port, as a Service's `targetPort` may use it.
+/// Validates the name of a container port, which a Service's `targetPort` may refer to.
 pub fn port_name(name: &str) -> Vec<String> {
     let mut problems = longer_than(name, 15);
     let mut must = |holds: bool, message: &str| {
@@ -104,18 +104,18 @@ pub fn port_name(name: &str) -> Vec<String> {
     problems
 }
 
-/// Number of a port.
+/// Validates the number of a port.
 pub fn port(number: i64) -> Vec<String> {
     in_range(number, 1, 65535)
 }
 
-/// A number in an inclusive range.
+/// Validates a number in an inclusive range.
 pub fn in_range(number: i64, low: i64, high: i64) -> Vec<String> {
     let inside = (low..=high).contains(&number);
     if inside { Vec::new() } else { vec![format!("must be between {low} and {high}, inclusive")] }
 }
 
-/// `25%`.
+/// Validates a percentage such as `25%`.
 pub fn percent(text: &str) -> Vec<String> {
     let number = text.strip_suffix('%');
     if number.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())) {
@@ -147,7 +147,7 @@ pub fn config_key(key: &str) -> Vec<String> {
     problems
 }
 
-/// `.`, `..` and what starts with `..` would leave or shadow the folder that a volume writes its keys to.
+/// Refuses `.`, `..` and names that start with `..`, which would leave or shadow the folder of a volume's keys.
 fn leaves_folder(key: &str) -> Option<String> {
     match key {
         "." => Some("must not be '.'".to_owned()),
@@ -166,7 +166,7 @@ pub fn http_header(name: &str) -> Vec<String> {
     vec![with_regex(rule, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
-/// An IPv4 or IPv6 address.
+/// Validates an IPv4 or IPv6 address.
 pub fn ip(text: &str) -> Vec<String> {
     match text.parse::<std::net::IpAddr>() {
         Ok(_) => Vec::new(),
@@ -174,7 +174,7 @@ pub fn ip(text: &str) -> Vec<String> {
     }
 }
 
-/// Whether an address range holds another that is smaller.
+/// Whether an address range contains another, smaller one.
 pub fn is_strict_subset(inner: &str, outer: &str) -> bool {
     let parts = |text: &str| -> Option<(std::net::IpAddr, u32)> {
         let (address, bits) = text.split_once('/')?;
@@ -195,7 +195,7 @@ pub fn is_strict_subset(inner: &str, outer: &str) -> bool {
     same && inner_bits > outer_bits
 }
 
-/// An address range such as `10.0.0.0/8`.
+/// Validates an address range such as `10.0.0.0/8`.
 pub fn cidr(text: &str) -> Vec<String> {
     let valid = text.split_once('/').is_some_and(|(address, bits)| {
         let most = match address.parse::<std::net::IpAddr>() {
@@ -227,7 +227,7 @@ fn longer_than(name: &str, most: usize) -> Vec<String> {
     if name.len() > most { vec![format!("must be no more than {most} characters")] } else { Vec::new() }
 }
 
-/// The rule, examples and regular expression; the odd blanks between examples are Kubernetes'.
+/// Joins the rule, examples and regular expression, with Kubernetes' blanks between examples.
 fn with_regex(rule: &str, regex: &str, examples: &[&str]) -> String {
     let quoted: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{rule} (e.g. {}regex used for validation is '{regex}')", quoted.join(" or "))
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_may_end_in_a_dash() {
+    fn prefix_may_end_in_a_dash() {
         assert!(of_rule_prefix(NameRule::Subdomain, "gen-").is_empty());
         assert!(of_rule_prefix(NameRule::Subdomain, "a-").is_empty());
         assert!(!of_rule_prefix(NameRule::Subdomain, "Gen_").is_empty());

@@ -16,7 +16,7 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<Namespace>("namespaces", "v1", "Namespace", &view::namespace::VIEW)
 };
 
-/// Every namespace carries its name as a label, so that selectors can name it.
+/// Label on every namespace with its name, for selectors.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 impl Typed for Namespace {
@@ -50,14 +50,14 @@ impl Typed for Namespace {
         let path = FieldPath::root("spec").child("finalizers");
         finalizers.iter().for_each(|name| metadata::check_finalizer(name, &path, errors));
         let mut wrong = pod_security(self);
-        // One that was wrong before may be changed in other ways.
+        // A namespace with labels that were already invalid may be changed in other ways.
         if old.is_none_or(|old| pod_security(old).0.is_empty()) {
             errors.0.append(&mut wrong.0);
         }
     }
 }
 
-/// Errors in the labels that say how safe pods have to be (`k8s.io/pod-security-admission/api`).
+/// Errors in the labels of Pod Security admission (`k8s.io/pod-security-admission/api`).
 fn pod_security(namespace: &Namespace) -> FieldErrors {
     let mut errors = FieldErrors::default();
     let path = FieldPath::root("metadata").child("labels");

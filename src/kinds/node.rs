@@ -24,7 +24,7 @@ const TAINT: &[GoField] = &[
     ("TimeAdded", "timeAdded", GoShape::Pointer),
 ];
 
-/// Warns of fields that no part of Kubernetes reads any more (`pkg/registry/core/node/strategy.go`).
+/// Warns of fields that Kubernetes no longer uses (`pkg/registry/core/node/strategy.go`).
 fn warnings(node: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
     if node.0["spec"]["configSource"].is_object() {
@@ -36,7 +36,7 @@ fn warnings(node: &Object) -> Vec<String> {
     warnings
 }
 
-/// A kubelet registers its node together with the first status, so a create keeps it: nothing to prepare.
+/// There is no `prepare`: a kubelet registers its node together with the first status, so a create keeps it.
 impl Typed for Node {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
@@ -45,7 +45,7 @@ impl Typed for Node {
         omit::empty(&mut spec.taints);
         omit::empty(&mut spec.pod_cidr);
         omit::empty(&mut spec.pod_cidrs);
-        // The older field counts where the two differ.
+        // If the two fields differ, the older one takes precedence.
         if let Some(first) = &spec.pod_cidr
             && spec.pod_cidrs.as_ref().and_then(|all| all.first()) != Some(first)
         {

@@ -1,4 +1,4 @@
-//! Labels of nodes that have newer names (`pkg/api/node/util.go`).
+//! Deprecated labels of nodes (`pkg/api/node/util.go`).
 
 use super::names;
 use serde_json::Value;
@@ -17,13 +17,13 @@ const DEPRECATED: &[(&str, &str)] = &[
     ("node-role.kubernetes.io/master", "use \"node-role.kubernetes.io/control-plane\" instead"),
 ];
 
-/// The message about a label that has a newer name.
+/// The message about a deprecated label.
 pub fn deprecated(key: &str) -> Option<&'static str> {
     DEPRECATED.iter().find(|(known, _)| *known == key).map(|(_, message)| *message)
 }
 
-/// Warns of old labels in a term of a node selector; of preferred terms, whose values are not checked, also of values that no
-/// label can have.
+/// Warns of deprecated labels in a term of a node selector, and with `with_values` of invalid label values (in
+/// preferred terms, validation does not check values).
 pub fn warn_of_term(term: &Value, path: &str, with_values: bool, warnings: &mut Vec<String>) {
     for (index, expression) in term["matchExpressions"].as_array().into_iter().flatten().enumerate() {
         let (at, key) = (format!("{path}.matchExpressions[{index}]"), expression["key"].as_str().unwrap_or_default());

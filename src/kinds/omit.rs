@@ -1,10 +1,10 @@
-//! Go's `omitempty`: a field that is not a pointer and holds its zero value is as good as left out, and is stored so, or gets
-//! its default.
+//! Go's `omitempty`: a field that is not a pointer and has its zero value counts as absent. It is omitted, or gets its
+//! default.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::Value;
 
-/// The other way round: lists and times without `omitempty` are stored as `null` when there is nothing in them.
+/// Stores lists and times without `omitempty` as `null` when they are absent.
 pub fn null_when_missing(body: &mut Value, fields: &[&str]) {
     for field in fields {
         if body.get(field).is_none() {
@@ -13,21 +13,21 @@ pub fn null_when_missing(body: &mut Value, fields: &[&str]) {
     }
 }
 
-/// Leaves the field out when it holds the zero value of its type.
+/// Omits a field with the zero value of its type.
 pub fn empty<T: Default + PartialEq>(field: &mut Option<T>) {
     if field.as_ref().is_some_and(|value| *value == T::default()) {
         *field = None;
     }
 }
 
-/// Fills in text that was left out or is empty.
+/// Sets the default of an absent or empty text.
 pub fn default_text(field: &mut Option<String>, default: &str) {
     if field.as_deref().unwrap_or_default().is_empty() {
         *field = Some(default.to_owned());
     }
 }
 
-/// The fields of metadata that people write.
+/// Omits empty fields of metadata.
 pub fn metadata(meta: &mut ObjectMeta) {
     empty(&mut meta.labels);
     empty(&mut meta.annotations);
@@ -38,7 +38,7 @@ pub fn metadata(meta: &mut ObjectMeta) {
     empty(&mut meta.namespace);
 }
 
-/// Both parts of a label selector.
+/// Omits empty parts of a label selector.
 pub fn selector(selector: &mut LabelSelector) {
     empty(&mut selector.match_labels);
     empty(&mut selector.match_expressions);

@@ -20,10 +20,10 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume", &view::persistent_volume::VIEW)
 };
 
-/// The CSI driver of volumes that are folders of the cluster, and the provisioner of classes that make them.
+/// The CSI driver of volumes in the cluster's folders, and the provisioner of their StorageClass.
 pub const LOCAL_DRIVER: &str = "local.kloop.dev";
 
-/// The fields that say what holds the data; a volume has exactly one, and it stays.
+/// The fields of a volume's source. A volume has exactly one, which is immutable.
 const SOURCES: &[&str] = &[
     "hostPath",
     "gcePersistentDisk",

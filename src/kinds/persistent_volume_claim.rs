@@ -25,7 +25,7 @@ pub const KIND: Kind = Kind {
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The warning of the annotation that named the class of a volume or claim before the field did.
+/// The warning about the deprecated annotation with the class of a volume or claim.
 pub fn class_annotation(object: &Object) -> Option<String> {
     object.annotation(CLASS_ANNOTATION)?;
     let text = "deprecated since v1.8; use \"storageClassName\" attribute instead";
@@ -44,7 +44,7 @@ fn warnings(claim: &Object) -> Vec<String> {
     warnings
 }
 
-/// The spec as Go knows it, for the refusal that shows what was changed.
+/// The fields of Go's spec, for the message that shows a forbidden change.
 const SPEC: &[GoField] = &[
     ("AccessModes", "accessModes", GoShape::Pointer),
     ("Selector", "selector", GoShape::Pointer),
@@ -83,7 +83,7 @@ impl Typed for PersistentVolumeClaim {
     }
 }
 
-/// Defaults of a claim's spec, which pods and StatefulSets use in their templates too.
+/// Sets the defaults of a claim's spec, also in templates of pods and StatefulSets.
 pub fn default_spec(spec: &mut PersistentVolumeClaimSpec) {
     omit::empty(&mut spec.access_modes);
     omit::empty(&mut spec.volume_name);
@@ -93,7 +93,7 @@ pub fn default_spec(spec: &mut PersistentVolumeClaimSpec) {
     omit::empty(&mut resources.requests);
 }
 
-/// Checks of a claim's spec.
+/// Checks a claim's spec.
 pub fn check_spec(spec: &PersistentVolumeClaimSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let modes = spec.access_modes.as_deref().unwrap_or_default();
     if modes.is_empty() {
@@ -122,7 +122,7 @@ pub fn check_spec(spec: &PersistentVolumeClaimSpec, path: &FieldPath, errors: &m
     }
 }
 
-/// Checks the template of a claim that a pod has for itself.
+/// Checks the claim template of an ephemeral volume.
 pub fn check_template(template: &PersistentVolumeClaimTemplate, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(meta) = &template.metadata {
         let path = path.child("metadata");
@@ -133,7 +133,7 @@ pub fn check_template(template: &PersistentVolumeClaimTemplate, path: &FieldPath
     check_spec(&template.spec, &path.child("spec"), errors);
 }
 
-/// Checks where the data comes from: another claim, a snapshot, or an object of somebody's own kind.
+/// Checks the data source: another claim, a snapshot, or a custom resource.
 fn check_sources(spec: &PersistentVolumeClaimSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let source = spec.data_source.as_ref().map(|from| ("dataSource", &from.api_group, &from.kind, &from.name));
     let referred = spec.data_source_ref.as_ref();
@@ -176,33 +176,33 @@ fn check_change(
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let mut kept = old.spec.clone().unwrap_or_default();
+    let mut expected = old.spec.clone().unwrap_or_default();
     let bound = old.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
     let storage = |spec: &PersistentVolumeClaimSpec| {
         spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()?.get("storage").map(quantity))
     };
-    let (before, after) = (storage(&kept), storage(spec));
+    let (before, after) = (storage(&expected), storage(spec));
     if bound {
-        kept.resources.clone_from(&spec.resources);
-        kept.volume_attributes_class_name.clone_from(&spec.volume_attributes_class_name);
+        expected.resources.clone_from(&spec.resources);
+        expected.volume_attributes_class_name.clone_from(&spec.volume_attributes_class_name);
     }
-    // The binder names the volume once; a claim made before there was a default class may get its class later.
-    if kept.volume_name.is_none() {
-        kept.volume_name.clone_from(&spec.volume_name);
-        if kept.storage_class_name.is_none() {
-            kept.storage_class_name.clone_from(&spec.storage_class_name);
+    // The binder sets the volume's name once. A claim from before there was a default class may get its class later.
+    if expected.volume_name.is_none() {
+        expected.volume_name.clone_from(&spec.volume_name);
+        if expected.storage_class_name.is_none() {
+            expected.storage_class_name.clone_from(&spec.storage_class_name);
         }
     }
-    if kept != *spec && new.metadata.deletion_timestamp.is_none() {
+    if expected != *spec && new.metadata.deletion_timestamp.is_none() {
         let rule = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                     bound claims";
         let laid = |spec: &PersistentVolumeClaimSpec| go::lay_out(&json!(spec), SPEC);
-        errors.forbidden(path, &format!("{rule}\n{}", go::difference(&laid(&kept), &laid(spec))));
+        errors.forbidden(path, &format!("{rule}\n{}", go::difference(&laid(&expected), &laid(spec))));
     } else if after < before {
         let path = path.child("resources").child("requests").child("storage");
         errors.forbidden(&path, "field can not be less than status.capacity");
     }
-    errors.immutable(&path.child("volumeMode"), &json!(spec.volume_mode), &json!(kept.volume_mode));
+    errors.immutable(&path.child("volumeMode"), &json!(spec.volume_mode), &json!(expected.volume_mode));
 }
 
 #[cfg(test)]

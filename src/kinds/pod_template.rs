@@ -1,4 +1,4 @@
-//! PodTemplate (core/v1): a template on its own.
+//! PodTemplate (core/v1).
 
 use super::pod::defaults;
 use super::pod::spec::check_template;

@@ -17,9 +17,9 @@ pub const KIND: Kind = Kind {
     )
 };
 
-/// Above this, values belong to the system.
+/// Maximum value of user-defined classes.
 pub const HIGHEST_OF_USERS: i32 = 1_000_000_000;
-/// The classes that come with the system, and their values.
+/// The built-in system classes and their values.
 pub const OF_SYSTEM: &[(&str, i32)] =
     &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 

@@ -1,4 +1,4 @@
-//! Parts that the four RBAC kinds share: rules, references to roles, subjects (rbac.authorization.k8s.io/v1).
+//! Shared parts of the four RBAC kinds: rules, role references, subjects (rbac.authorization.k8s.io/v1).
 
 use super::go::{self, GoField, GoShape};
 use super::{DecodeError, FieldErrors, FieldPath, Typed, UnknownField, names, omit, typed};
@@ -11,14 +11,14 @@ pub const GROUP: &str = "rbac.authorization.k8s.io";
 const ROLE_REF: &[GoField] =
     &[("APIGroup", "apiGroup", GoShape::Text), ("Kind", "kind", GoShape::Text), ("Name", "name", GoShape::Text)];
 
-/// As [`typed::normalize`]; a role without rules is stored as `rules: null`.
+/// Like [`typed::normalize`], but stores absent rules as `rules: null`.
 pub fn normalize_role<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut role = typed::normalize::<T>(body, unknown)?;
     omit::null_when_missing(&mut role, &["rules"]);
     Ok(role)
 }
 
-/// Leaves out the empty parts of rules.
+/// Omits empty parts of rules.
 pub fn omit_empty(rules: &mut Option<Vec<PolicyRule>>) {
     omit::empty(rules);
     for rule in rules.iter_mut().flatten() {
@@ -29,7 +29,7 @@ pub fn omit_empty(rules: &mut Option<Vec<PolicyRule>>) {
     }
 }
 
-/// Fills in the API groups of a binding.
+/// Sets the default API groups of a binding.
 pub fn default_binding(role: &mut RoleRef, subjects: &mut Option<Vec<Subject>>) {
     omit::empty(&mut role.api_group);
     role.api_group.get_or_insert_with(|| GROUP.to_owned());
@@ -43,7 +43,7 @@ pub fn default_binding(role: &mut RoleRef, subjects: &mut Option<Vec<Subject>>) 
     }
 }
 
-/// Checks of the rules of a role.
+/// Checks the rules of a role.
 pub fn check_rules(rules: &[PolicyRule], namespaced: bool, errors: &mut FieldErrors) {
     let empty = |list: &Option<Vec<String>>| list.as_ref().is_none_or(Vec::is_empty);
     for (index, rule) in rules.iter().enumerate() {
@@ -72,7 +72,7 @@ pub fn check_rules(rules: &[PolicyRule], namespaced: bool, errors: &mut FieldErr
     }
 }
 
-/// Checks of whom a binding gives which role; the role stays.
+/// Checks the role reference, which is immutable, and the subjects of a binding.
 pub fn check_binding(
     (role, old): (&RoleRef, Option<&RoleRef>),
     subjects: Option<&[Subject]>,

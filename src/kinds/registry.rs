@@ -1,22 +1,23 @@
-//! The kinds that a cluster serves: the built-in ones, and those that its definitions declare.
+//! The kinds that a cluster serves: built-in ones and custom resources.
 //!
-//! Knows: which custom kinds were learnt, in layers: a transaction, a dry run or a command puts a layer of its own over the cluster's
-//! registry, and whatever it learns is gone with it unless the cluster's registry takes it over after the commit.
-//! Never: opens a store. The owner of a registry may give it a source of stored definitions, which is asked when somebody first names a
-//! kind that is not built in: definitions may be large, and few commands need them. Start reading at [`KindRegistry`].
+//! Registries form layers: a transaction, a dry run or a command puts a layer over the cluster's registry. Definitions
+//! that it registers there are dropped with the layer, unless the cluster's registry merges them after the commit.
+//! Never: opens a store. The owner of a registry may set a source of stored definitions, which is read at the first
+//! look-up of a kind that is not built in, since definitions may be large and few commands need them. Start reading at
+//! [`KindRegistry`].
 
-use super::{ALL, Kind, custom, fits_kind, named_among};
+use super::{ALL, Kind, custom, find_by_name, fits_kind};
 use crate::object::{Resource, Str};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Gives the stored texts of definitions.
+/// Returns the stored texts of definitions.
 pub type DefinitionSource = Box<dyn FnOnce() -> Vec<String> + Send>;
 
-/// The kind of each resource that a layer knows, or none where its definition is gone.
+/// The kinds of a layer by resource; `None` for a deleted definition.
 type Known = BTreeMap<&'static str, Option<&'static Kind>>;
 
-/// A handle to the kinds of one cluster; clones share what they learn.
+/// A handle to the kinds of one cluster; clones share their content.
 #[derive(Clone, Default)]
 pub struct KindRegistry(Arc<Layer>);
 
@@ -24,7 +25,7 @@ pub struct KindRegistry(Arc<Layer>);
 struct Layer {
     base: Option<KindRegistry>,
     known: RwLock<Known>,
-    /// Gives the stored definitions, as long as they were not read.
+    /// The source of stored definitions, until it is read.
     source: Mutex<Option<DefinitionSource>>,
     /// The revisions at which definitions were last read, by uid.
     seen: Mutex<HashMap<Str, u64>>,
@@ -37,19 +38,19 @@ impl std::fmt::Debug for KindRegistry {
 }
 
 impl KindRegistry {
-    /// A registry that reads its definitions from a source when somebody first asks for a kind that is not built in.
+    /// Creates a registry that reads definitions from a source at the first look-up of a kind that is not built in.
     pub fn with_source(source: DefinitionSource) -> KindRegistry {
         let layer = Layer { source: Mutex::new(Some(source)), ..Layer::default() };
         KindRegistry(Arc::new(layer))
     }
 
-    /// A layer over this registry: it sees what this one knows, and keeps to itself what it learns.
+    /// Creates a layer over this registry, which includes its kinds but does not change it.
     pub fn layer(&self) -> KindRegistry {
         KindRegistry(Arc::new(Layer { base: Some(self.clone()), ..Layer::default() }))
     }
 
-    /// Learns of a definition by its stored text. None when it declares no kind that can be served: its names are another's, or none of
-    /// its versions is served. One that stands as it was learnt stays.
+    /// Registers a definition by its stored text, and keeps the existing kind of an unchanged one. `None` when the
+    /// definition has no served version, or its names conflict with another's.
     pub fn learn(&self, definition: &str) -> Option<&'static Kind> {
         self.read_source();
         self.insert(definition)
@@ -66,19 +67,19 @@ impl KindRegistry {
         kind
     }
 
-    /// Forgets the kind of a definition that is gone, by the definition's name.
+    /// Removes the kind of a deleted definition, by the definition's name.
     pub fn forget(&self, definition: &str) {
         let gone: Vec<&Kind> = self.custom_kinds().into_iter().filter(|kind| is_declared(kind, definition)).collect();
         self.write().extend(gone.iter().map(|kind| (kind.resource.0, None)));
     }
 
-    /// Notes that a definition was read at a revision; false when it was read at this one before.
+    /// Records that a definition was read at a revision. Returns false when the last read was at the same revision.
     pub fn is_changed(&self, uid: &Str, revision: u64) -> bool {
         let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.insert(uid.clone(), revision) != Some(revision)
     }
 
-    /// Takes over whatever a layer has learnt since it was put over this registry.
+    /// Merges the kinds that were registered and removed in a layer of this registry.
     pub fn take_over(&self, layer: &KindRegistry) {
         if Arc::ptr_eq(&self.0, &layer.0) {
             return;
@@ -106,14 +107,15 @@ impl KindRegistry {
             .or_else(|| self.custom_kinds().into_iter().find(|known| fits_kind(known, api_version, kind)))
     }
 
-    /// The kind of a resource, `deployments.apps`.
+    /// The kind of a resource such as `deployments.apps`.
     pub fn by_resource(&self, resource: Resource) -> Option<&'static Kind> {
         super::by_resource(resource).or_else(|| self.custom(resource.0))
     }
 
-    /// The kind that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
+    /// Finds a kind by a user's text: plural, singular, short name or kind in any case, optionally with `.group` or
+    /// `.version.group`.
     pub fn by_name(&self, name: &str) -> Option<&'static Kind> {
-        super::by_name(name).or_else(|| named_among(&self.custom_kinds(), name))
+        super::by_name(name).or_else(|| find_by_name(&self.custom_kinds(), name))
     }
 
     fn custom(&self, resource: &str) -> Option<&'static Kind> {
@@ -126,7 +128,7 @@ impl KindRegistry {
         known.unwrap_or_else(|| self.0.base.as_ref()?.custom(resource))
     }
 
-    /// All that is known, this layer's own over those below.
+    /// All custom kinds; those of this layer take precedence over lower ones.
     fn known(&self) -> Known {
         self.read_source();
         let mut known = self.0.base.as_ref().map(KindRegistry::known).unwrap_or_default();
@@ -136,7 +138,7 @@ impl KindRegistry {
         known
     }
 
-    /// Reads the source once; others wait until it is read.
+    /// Reads the source once; concurrent callers wait.
     fn read_source(&self) {
         let mut source = self.0.source.lock().unwrap_or_else(PoisonError::into_inner);
         for text in source.take().into_iter().flat_map(|source| source()) {
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_is_learnt_once_changed_and_forgotten() {
+    fn definition_is_registered_once_changed_and_removed() {
         let kinds = KindRegistry::default();
         let versions = json!([{"name": "v1beta1", "served": true}, {"name": "v1", "served": true}, {"name": "v2", "served": false}]);
         let text = definition(1, versions.clone());
@@ -181,7 +183,7 @@ mod tests {
             (kind.api_version(), kind.also, kind.singular()),
             ("learnt.dev/v1".into(), &["learnt.dev/v1beta1"][..], "boat".into())
         );
-        assert!(std::ptr::eq(kinds.learn(&text).expect("a kind"), kind), "it stands as it was");
+        assert!(std::ptr::eq(kinds.learn(&text).expect("a kind"), kind), "an unchanged definition keeps its kind");
         let other = kinds.learn(&definition(2, versions)).expect("a kind");
         assert!(!std::ptr::eq(other, kind));
         assert!(kinds.by_name("boats.learnt.dev").is_some_and(|known| std::ptr::eq(known, other)));
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_keeps_to_itself_what_it_learns() {
+    fn layer_does_not_change_its_base() {
         let cluster = KindRegistry::default();
         let first = cluster.layer();
         assert!(first.learn(&definition(1, served("v1"))).is_some());
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_are_read_when_a_kind_is_not_built_in() {
+    fn source_is_read_for_a_kind_that_is_not_built_in() {
         let (asked, answers) = std::sync::mpsc::channel();
         let kinds = KindRegistry::with_source(Box::new(move || {
             asked.send(()).unwrap();

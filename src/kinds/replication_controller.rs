@@ -23,7 +23,7 @@ pub const KIND: Kind = Kind {
 };
 
 impl Typed for ReplicationController {
-    /// Selector and labels are those of the template where they are left out.
+    /// Sets absent selector and labels to the template's labels.
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
         let spec = self.spec.get_or_insert_default();

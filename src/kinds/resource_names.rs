@@ -1,4 +1,4 @@
-//! Names of resources that are counted and measured: `cpu`, `requests.memory`, `count/pods`, `example.com/gpu`.
+//! Names of resources such as `cpu`, `requests.memory`, `count/pods`, `example.com/gpu`.
 
 use super::{FieldErrors, FieldPath, names};
 
@@ -26,23 +26,23 @@ const COUNTED: &[&str] = &[
     "services.loadbalancers",
 ];
 
-/// Whether a quota may limit it without a domain.
+/// Whether a quota may limit this resource without a domain.
 pub fn is_quota(name: &str) -> bool {
     let huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
     huge || MEASURED.contains(&name) || COUNTED.contains(&name)
 }
 
-/// Whether it is one of Kubernetes' own names.
+/// Whether it is one of Kubernetes' standard names.
 pub fn is_standard(name: &str) -> bool {
     is_quota(name) || name == "storage"
 }
 
-/// Whether containers may ask for it without a domain.
+/// Whether containers may request this resource without a domain.
 pub fn is_container(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
 }
 
-/// A resource that Kubernetes counts and knows nothing else about, such as `example.com/gpu`.
+/// Whether it is an extended resource, such as `example.com/gpu`.
 pub fn is_extended(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")
@@ -50,17 +50,17 @@ pub fn is_extended(name: &str) -> bool {
         && names::qualified(&format!("requests.{name}")).is_empty()
 }
 
-/// Whether pods may together be promised more of it than there is: Kubernetes' own resources, but for huge pages.
+/// Whether a node may overcommit it: true for Kubernetes' own resources except huge pages.
 pub fn may_overcommit(name: &str) -> bool {
     (!name.contains('/') || name.contains("kubernetes.io/")) && !name.starts_with("hugepages-")
 }
 
-/// Whether amounts of it are whole.
+/// Whether its amounts are integers.
 pub fn is_integer(name: &str) -> bool {
     COUNTED.contains(&name) || is_extended(name)
 }
 
-/// A name that Kubernetes knows, or one with a domain.
+/// Checks that a name is standard or has a domain.
 pub fn check(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let problems = names::qualified(name);
     if problems.is_empty() && !name.contains('/') && !is_standard(name) {
@@ -69,7 +69,7 @@ pub fn check(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     errors.each_invalid(path, name, problems);
 }
 
-/// A name that containers may use.
+/// Checks that containers may use a name.
 pub fn check_container(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let before = errors.0.len();
     check(name, path, errors);

@@ -70,7 +70,7 @@ fn check_scopes(spec: &ResourceQuotaSpec, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-/// Checks the scopes that are compared with values.
+/// Checks the scope selector.
 fn check_selector(spec: &ResourceQuotaSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let all = spec.scope_selector.iter().flat_map(|selector| selector.match_expressions.iter().flatten());
     for one in all.clone() {
@@ -111,7 +111,7 @@ const EXISTS: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTe
                       ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort \
                       or ResourceQuotaScopeCrossNamespacePodAffinity";
 
-/// The resources that may be limited in a scope; none for a scope that is not known.
+/// A predicate of the resources that a quota may limit in a scope; `None` for an unknown scope.
 fn fitting(scope: &str) -> Option<fn(&str) -> bool> {
     Some(match scope {
         "BestEffort" => |name| name == "pods",
@@ -123,12 +123,12 @@ fn fitting(scope: &str) -> Option<fn(&str) -> bool> {
     })
 }
 
-/// Whether a quota limits none but fitting resources.
+/// Whether all limited resources fit a scope.
 fn limits_only(spec: &ResourceQuotaSpec, fits: fn(&str) -> bool) -> bool {
     spec.hard.iter().flatten().all(|(name, _)| fits(name) || !resource_names::is_quota(name))
 }
 
-/// Whether two scopes are there that no pod is in at once.
+/// Whether a quota has two mutually exclusive scopes.
 fn conflict(has: impl Fn(&str) -> bool) -> bool {
     has("BestEffort") && has("NotBestEffort") || has("Terminating") && has("NotTerminating")
 }

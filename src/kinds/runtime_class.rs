@@ -29,7 +29,7 @@ impl Typed for RuntimeClass {
     }
 }
 
-/// Warns of node labels that have newer names (`pkg/api/node/util.go`).
+/// Warns of deprecated node labels (`pkg/api/node/util.go`).
 fn warnings(class: &Object) -> Vec<String> {
     let labels = class.pairs(&["scheduling", "nodeSelector"]);
     let messages = labels.filter_map(|(key, _)| node_labels::deprecated(key));
@@ -42,7 +42,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn node_labels_with_newer_names_are_warned_of() {
+    fn deprecated_node_labels_are_reported() {
         let class = |label: &str| Object(json!({"handler": "h", "scheduling": {"nodeSelector": {label: ""}}}));
         let newer = "scheduling.nodeSelector: deprecated since v1.14; use \"kubernetes.io/os\" instead";
         assert_eq!(super::warnings(&class("beta.kubernetes.io/os")), [newer]);

@@ -48,7 +48,7 @@ impl Typed for Secret {
     }
 }
 
-/// Each known type promises keys to those who read it.
+/// Checks the keys that a Secret's type requires.
 trait RequiredKeys {
     fn has(&self, key: &str) -> bool;
     fn check_type(&self, errors: &mut FieldErrors);

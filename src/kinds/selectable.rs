@@ -4,7 +4,7 @@ use super::Kind;
 use crate::object::Object;
 use serde_json::Value;
 
-/// The value of a field for a field selector, empty when unset; none when the field cannot be selected by.
+/// The value of a field for a field selector, empty when unset; `None` when field selectors do not support the field.
 pub fn selectable(kind: &Kind, object: &Object, field: &str) -> Option<String> {
     if !is_selectable(kind, field) {
         return None;
@@ -29,7 +29,7 @@ pub fn selectable(kind: &Kind, object: &Object, field: &str) -> Option<String> {
     })
 }
 
-/// Whether lists of a kind can be narrowed by a field.
+/// Whether field selectors of a kind support a field.
 pub fn is_selectable(kind: &Kind, field: &str) -> bool {
     let declared = || kind.custom.is_some_and(|custom| custom.selectable.iter().any(|known| known == field));
     matches!(field, "metadata.name" | "metadata.namespace") || kind.selectable.contains(&field) || declared()
@@ -57,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fields_have_values() {
+    fn selectable_fields_have_values() {
         let pod =
             Object(json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n"}, "status": {"podIPs": [{"ip": "1"}]}}));
         let cases = [

@@ -1,4 +1,4 @@
-//! Checks of label selectors and of node selectors, which many kinds carry.
+//! Checks of label selectors and node selectors.
 
 use super::{FieldErrors, FieldPath, metadata, names};
 use crate::object::Selector;
@@ -32,18 +32,18 @@ pub fn check(selector: &LabelSelector, path: &FieldPath, errors: &mut FieldError
     }
 }
 
-/// Whether it selects by nothing at all.
+/// Whether a selector has no requirements.
 pub fn is_empty(selector: &LabelSelector) -> bool {
     selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
 }
 
-/// The selector ready to match; none when it is malformed.
+/// Compiles a selector; `None` when it is malformed.
 pub fn ready(selector: &LabelSelector) -> Option<Selector> {
     Selector::from_label_selector(&serde_json::to_value(selector).ok()?).ok()
 }
 
-/// As Go prints it: labels before expressions.
+/// Prints a selector as Go does, with labels before expressions.
 pub fn text(selector: &LabelSelector) -> String {
     let value = serde_json::to_value(selector).unwrap_or_default();
     let part = |name: &str| value.get(name).map(|part| format!("{}:{part}", json!(name)));
@@ -51,7 +51,7 @@ pub fn text(selector: &LabelSelector) -> String {
     format!("{{{}}}", parts.join(","))
 }
 
-/// Checks the terms that a node must fit.
+/// Checks a node selector.
 pub fn check_nodes(selector: &NodeSelector, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("nodeSelectorTerms");
     if selector.node_selector_terms.is_empty() {
@@ -62,16 +62,16 @@ pub fn check_nodes(selector: &NodeSelector, path: &FieldPath, errors: &mut Field
     }
 }
 
-/// The values that node labels are compared with.
+/// Rule for the values in a node selector term.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// Only those that a label can have.
+    /// Only valid label values.
     OfLabels,
     /// Any text: Kubernetes does not check the values of preferred terms.
     Any,
 }
 
-/// Checks one term: expressions over labels, and over the node's name.
+/// Checks one term: expressions for labels and for the node's name.
 pub fn check_node_term(term: &NodeSelectorTerm, values: Values, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, requirement) in term.match_expressions.iter().flatten().enumerate() {
         check_node_label(requirement, values, &path.child("matchExpressions").index(index), errors);
@@ -119,7 +119,7 @@ fn check_node_field(requirement: &NodeSelectorRequirement, path: &FieldPath, err
     }
 }
 
-/// Labels as Go prints them: `null` when there are none.
+/// Labels as Go prints them; `null` when absent.
 pub fn labels_value(labels: Option<&BTreeMap<String, String>>) -> Value {
     labels.map_or(Value::Null, |labels| json!(labels))
 }

@@ -78,8 +78,8 @@ impl Typed for StatefulSet {
     }
 }
 
-/// Checks the template, together with the volumes that its pods will have for the claims (Kubernetes 1.34). A template that was
-/// stored before it was checked may stay as it is.
+/// Checks the template, including the volumes for its claims (Kubernetes 1.34). An unchanged template that is already
+/// stored is accepted.
 fn check_template(spec: &StatefulSetSpec, old: Option<&StatefulSetSpec>, path: &FieldPath, errors: &mut FieldErrors) {
     let parts = Workload {
         selects_for: "statefulset",
@@ -98,7 +98,7 @@ fn check_template(spec: &StatefulSetSpec, old: Option<&StatefulSetSpec>, path: &
     workload::check_replaced(&spec.template, "StatefulSet", &path, errors);
 }
 
-/// The template with a volume for each claim, which takes the place of one of the same name.
+/// The template with a volume for each claim, which replaces a volume of the same name.
 fn with_claims(spec: &StatefulSetSpec) -> PodTemplateSpec {
     let mut template = spec.template.clone();
     let names =
@@ -117,7 +117,7 @@ fn claimed_volume(name: String) -> Volume {
     Volume { name, persistent_volume_claim: Some(source), ..Volume::default() }
 }
 
-/// Checks the claims' specs; their names are checked as those of volumes.
+/// Checks the claims' specs; the check of volumes covers their names.
 fn check_claims(spec: &StatefulSetSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, claim) in spec.volume_claim_templates.iter().flatten().enumerate() {
         if let Some(spec) = &claim.spec {
@@ -177,13 +177,13 @@ fn check_rolling(rolling: &RollingUpdateStatefulSetStrategy, path: &FieldPath, e
     }
 }
 
-/// As Go prints its struct.
+/// Prints the strategy like Go's struct.
 fn rolling_text(rolling: &RollingUpdateStatefulSetStrategy) -> String {
     let partition = rolling.partition.unwrap_or(0);
     format!("{{\"Partition\":{partition},\"MaxUnavailable\":{}}}", json!(rolling.max_unavailable))
 }
 
-/// Fields that identify the pods and their claims are immutable.
+/// Refuses changes of fields that identify the pods and their claims.
 fn check_change(new: &StatefulSetSpec, old: &StatefulSetSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let kept = StatefulSetSpec {
         replicas: old.replicas,
@@ -203,7 +203,7 @@ fn check_change(new: &StatefulSetSpec, old: &StatefulSetSpec, path: &FieldPath, 
     }
 }
 
-/// A claim template is stored as a whole claim.
+/// Sets the defaults of a claim template, which is stored as a complete claim.
 fn claim(claim: &mut PersistentVolumeClaim) {
     omit::metadata(&mut claim.metadata);
     claim.status.get_or_insert_default().phase.get_or_insert_with(|| "Pending".into());

@@ -70,7 +70,7 @@ impl Typed for StorageClass {
     }
 }
 
-/// The values that a term allows, by key.
+/// The allowed values of a term by key.
 fn values_by_key(term: &TopologySelectorTerm) -> BTreeMap<&str, BTreeSet<&str>> {
     let expressions = term.match_label_expressions.iter().flatten();
     expressions.map(|one| (one.key.as_str(), one.values.iter().map(String::as_str).collect())).collect()
@@ -95,7 +95,7 @@ fn check_topology(term: &TopologySelectorTerm, path: &FieldPath, errors: &mut Fi
     }
 }
 
-/// Warns of node labels that have newer names (`pkg/api/storage/util.go`).
+/// Warns of deprecated node labels (`pkg/api/storage/util.go`).
 fn warnings(class: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
     for (term, topology) in class.items(&["allowedTopologies"]).iter().enumerate() {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn topologies_with_old_labels_are_warned_of() {
+    fn deprecated_topology_labels_are_reported() {
         let class = |key: &str| {
             let expressions = json!([{"key": "a", "values": ["b"]}, {"key": key, "values": ["b"]}]);
             Object(json!({"allowedTopologies": [{"matchLabelExpressions": expressions}]}))

@@ -1,4 +1,4 @@
-//! From JSON to the typed view of a kind and back: one decode and one encode per kind, so that they are compiled once.
+//! Converts JSON to the typed form of a kind and back, with one decoder and encoder per kind, to limit compile time.
 
 use super::read::{ReadError, TypedReader, UnknownField, UnknownFieldSink};
 use super::{FieldError, FieldErrors};
@@ -10,26 +10,26 @@ use std::fmt;
 
 /// A kind's typed form and its rules. Implemented for the types of `k8s-openapi`, one file of `kinds/` each.
 pub trait Typed: DeserializeOwned + Serialize {
-    /// Takes from the body what the typed form cannot hold, before defaults are filled in.
+    /// Reads fields from the body that the typed form cannot represent, before defaults are set.
     fn read(&mut self, _body: &Value) {}
 
-    /// Fills in what Kubernetes fills in for fields left out.
+    /// Sets Kubernetes' defaults of absent fields.
     fn default(&mut self) {}
 
-    /// Clears what a writer may not set on create, and carries over what an update may not change. The status of an
-    /// update is none of its business: whoever updates keeps it, or writes it alone.
+    /// Resets fields that clients may not set on create, and carries over fields that an update may not change. The
+    /// caller handles the status of an update.
     fn prepare(_new: &mut Object, _old: Option<&Object>) {}
 
-    /// Says what is wrong with the kind's own fields; metadata is checked for all kinds alike elsewhere.
+    /// Checks the kind's own fields; [`super::metadata`] checks the metadata of all kinds.
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors);
 }
 
-/// Why a body is not an object of its kind at all (400).
+/// The error when a body cannot be decoded as an object of its kind (status 400).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Path of the field, `spec.replicas`; empty when unknown.
+    /// Path of the field, such as `spec.replicas`; empty when unknown.
     pub path: String,
-    /// The error in the words of Go's decoder, which name the field.
+    /// The message of Go's decoder, which contains the field.
     pub message: String,
 }
 
@@ -46,19 +46,19 @@ pub fn decode<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> 
     read(body, unknown)
 }
 
-/// The same for what is a part of a kind's typed form.
+/// Decodes a part of a kind's typed form.
 pub fn read<T: DeserializeOwned>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<T, DecodeError> {
     let unknown = UnknownFieldSink::new(unknown);
     let error = |error: ReadError| DecodeError { path: error.path, message: error.message };
     T::deserialize(TypedReader::new(body, &unknown)).map_err(error)
 }
 
-/// Decodes a stored body, which was checked when it was written.
+/// Decodes a stored body, which was validated when it was written.
 pub fn view<T: Typed>(object: &Object) -> Result<T, DecodeError> {
     decode(&object.0, &mut |_| {})
 }
 
-/// Decode, default, encode: what the server makes of a body.
+/// Decodes a body, sets defaults, and encodes it, as the API server does.
 pub fn normalize<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut typed: T = decode(body, unknown)?;
     typed.read(body);
@@ -66,7 +66,7 @@ pub fn normalize<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) 
     encode(&typed)
 }
 
-/// The JSON of a typed view.
+/// Encodes a typed form as JSON.
 pub fn encode<T: Typed>(typed: &T) -> Result<Value, DecodeError> {
     serde_json::to_value(typed).map_err(|error| DecodeError { path: String::new(), message: error.to_string() })
 }

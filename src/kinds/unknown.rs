@@ -1,10 +1,11 @@
-//! Kinds that nothing is known of but their names, for commands that change the text of a manifest and ask no cluster (`--local`, `--dry-run=client`).
+//! Placeholders for unknown kinds, for commands that change a manifest's text without a cluster (`--local`,
+//! `--dry-run=client`).
 
 use super::{ALL, Kind, UnknownField, typed::DecodeError};
 use crate::object::Resource;
 use serde_json::Value;
 
-/// A kind of this name. It lives as long as the process; a command makes one for each such manifest that it reads.
+/// Creates a kind with this name and leaks it; a command creates one for each manifest of an unknown kind.
 pub fn kind(api_version: &str, name: &str) -> &'static Kind {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let keep = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
@@ -30,7 +31,7 @@ pub fn kind(api_version: &str, name: &str) -> &'static Kind {
     }))
 }
 
-/// Whether a definition may bring this API group: Kubernetes' own groups end in `.k8s.io` or have no dot.
+/// Whether a custom resource may be in this API group: Kubernetes' own groups end in `.k8s.io` or have no dot.
 pub fn is_custom(api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     group.contains('.') && !group.ends_with(".k8s.io")
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_names_are_those_of_the_manifest() {
+    fn names_are_those_of_the_manifest() {
         let kind = kind("example.com/v1", "Widget");
         assert_eq!(
             (kind.qualified_singular(), kind.api_version()),

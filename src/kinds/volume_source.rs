@@ -1,14 +1,14 @@
-//! Checks that volumes of pods, PersistentVolumes and claims share: of modes, and of disks of clouds and network file systems.
+//! Shared checks of pod volumes, PersistentVolumes and claims: modes, cloud disks and network file systems.
 //!
-//! The fields of disks have the same names in pods and in PersistentVolumes, so they are read from JSON.
+//! The fields of disks are read from JSON, since they have the same names in pods and PersistentVolumes.
 
 use super::{FieldErrors, FieldPath};
 use serde_json::Value;
 
-/// Parts that one field of a disk can name.
+/// The range of partition numbers and LUNs.
 const PARTS: std::ops::RangeInclusive<i64> = 0..=255;
 
-/// Volume sources that Kubernetes has dropped, by their names in a pod and in its messages.
+/// Deprecated and removed volume sources: the name in a pod, the name in messages, and the warning.
 pub const DEAD_VOLUMES: &[(&str, &str, &str)] = &[
     ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -21,7 +21,7 @@ pub const DEAD_VOLUMES: &[(&str, &str, &str)] = &[
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// The fields that a source needs.
+/// The required fields of a source.
 fn required_fields(source: &str) -> &'static [&'static str] {
     match source {
         "awsElasticBlockStore" | "cinder" | "portworxVolume" => &["volumeID"],
@@ -93,7 +93,7 @@ pub fn check_access_modes(modes: &[String], path: &FieldPath, errors: &mut Field
     }
 }
 
-/// Files or a device.
+/// Checks the volume mode.
 pub fn check_volume_mode(mode: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     let known = ["Block", "Filesystem"];
     if let Some(other) = mode.filter(|mode| !known.contains(mode)) {
@@ -101,7 +101,7 @@ pub fn check_volume_mode(mode: Option<&str>, path: &FieldPath, errors: &mut Fiel
     }
 }
 
-/// A number that is no partition and no unit.
+/// Returns a number outside of [`PARTS`].
 fn outside(number: &Value) -> Option<i64> {
     number.as_i64().filter(|number| !PARTS.contains(number))
 }
@@ -142,7 +142,7 @@ fn check_flocker(is_missing: &dyn Fn(&str) -> bool, fields: &Value, path: &Field
     }
 }
 
-/// Checks a name after RFC 3720: `iqn.` with a month and a domain, or a number of 16 or 32 characters.
+/// Checks an initiator name (RFC 3720): `iqn.` with a month and a domain, or a number of 16 or 32 characters.
 fn check_initiator(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let numbered = |rest: &str, length: usize| {
         let mut characters = rest.chars();
@@ -162,7 +162,7 @@ fn check_initiator(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// `.2001-04.com.example:storage`
+/// Whether the text after `iqn` has the form `.2001-04.com.example:storage`.
 fn is_dated(rest: &str) -> bool {
     let digits = |text: &str, count: usize| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some((date, rest)) = rest.strip_prefix('.').and_then(|rest| rest.split_once('.')) else { return false };

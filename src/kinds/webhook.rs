@@ -1,4 +1,4 @@
-//! Parts that webhook configurations and admission policies share (admissionregistration.k8s.io/v1).
+//! Shared parts of webhook configurations and admission policies (admissionregistration.k8s.io/v1).
 
 use super::{FieldErrors, FieldPath, names, selector, webhook_rule};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -10,8 +10,8 @@ use serde_json::json;
 /// Port of the Service behind a webhook.
 const HTTPS: i32 = 443;
 
-/// The catalogue's entry of a webhook configuration, and its defaults and checks: the two kinds have no type in common, but
-/// the same fields. `more` sets the defaults that only one of them has, `check` checks them.
+/// Defines the catalogue's entry, defaults and checks of a webhook configuration: the two kinds have different types
+/// with the same fields. `more` sets the defaults of fields in only one of them, `check` checks them.
 macro_rules! configuration {
     ($kind:ident, $resource:literal, $more:expr, $check:expr) => {
         /// The catalogue's entry.
@@ -75,7 +75,7 @@ macro_rules! configuration {
 }
 pub(super) use configuration;
 
-/// The scope of rules, and the port of the Service.
+/// Sets the default scope of rules and port of the Service.
 pub fn default_call(config: &mut WebhookClientConfig, rules: &mut [RuleWithOperations]) {
     if let Some(service) = &mut config.service {
         service.port.get_or_insert(HTTPS);
@@ -85,7 +85,7 @@ pub fn default_call(config: &mut WebhookClientConfig, rules: &mut [RuleWithOpera
     }
 }
 
-/// Default match criteria of an admission policy.
+/// Sets the default match criteria of an admission policy.
 pub fn default_match(resources: &mut MatchResources) {
     resources.match_policy.get_or_insert_with(|| "Equivalent".to_owned());
     resources.namespace_selector.get_or_insert_default();
@@ -97,7 +97,7 @@ pub fn default_match(resources: &mut MatchResources) {
     resources.exclude_resource_rules.iter_mut().flatten().for_each(scope);
 }
 
-/// One webhook, whichever of the two kinds it is of.
+/// A webhook of either kind.
 pub struct Webhook<'w> {
     /// Its name, a domain with three parts.
     pub name: &'w str,
@@ -105,23 +105,23 @@ pub struct Webhook<'w> {
     pub config: &'w WebhookClientConfig,
     /// `None` or `NoneOnDryRun`.
     pub side_effects: &'w str,
-    /// Versions of the question that it understands.
+    /// Supported versions of AdmissionReview.
     pub versions: &'w [String],
     /// The timeout, in seconds.
     pub timeout: Option<i32>,
-    /// The requests it is asked about.
+    /// The requests for which it is called.
     pub rules: &'w [RuleWithOperations],
-    /// The action when it does not answer.
+    /// The action when the call fails.
     pub failure_policy: Option<&'w str>,
-    /// Whether rules mean other versions of a resource too.
+    /// Whether rules match other versions of a resource as well.
     pub match_policy: Option<&'w str>,
-    /// The objects and namespaces it is asked about, by the names of the fields.
+    /// The selectors of objects and namespaces, with their field names.
     pub selectors: [(&'static str, Option<&'w LabelSelector>); 2],
     /// Further conditions, written in CEL.
     pub conditions: &'w [MatchCondition],
 }
 
-/// Checks of one webhook.
+/// Checks a webhook.
 pub fn check(webhook: &Webhook, path: &FieldPath, errors: &mut FieldErrors) {
     let name = path.child("name");
     if webhook.name.is_empty() {
@@ -160,7 +160,7 @@ pub fn check(webhook: &Webhook, path: &FieldPath, errors: &mut FieldErrors) {
     check_config(webhook.config, &path.child("clientConfig"), errors);
 }
 
-/// Checks the versions of the question; one has to be known here.
+/// Checks the AdmissionReview versions, at least one of which must be supported.
 fn check_versions(versions: &[String], path: &FieldPath, errors: &mut FieldErrors) {
     if versions.is_empty() {
         return errors.required(path, "must specify one of v1, v1beta1");
@@ -177,10 +177,10 @@ fn check_versions(versions: &[String], path: &FieldPath, errors: &mut FieldError
     }
 }
 
-/// At most so many conditions.
+/// Maximum number of conditions.
 const MOST_CONDITIONS: usize = 64;
 
-/// Checks the names of conditions, and that there is an expression.
+/// Checks the names and expressions of conditions.
 fn check_conditions(conditions: &[MatchCondition], path: &FieldPath, errors: &mut FieldErrors) {
     if conditions.len() > MOST_CONDITIONS {
         errors.too_many(path, conditions.len(), MOST_CONDITIONS);
@@ -201,7 +201,7 @@ fn check_conditions(conditions: &[MatchCondition], path: &FieldPath, errors: &mu
     }
 }
 
-/// Checks where a webhook is: at a URL or behind a Service (`apiserver/pkg/util/webhook/validation.go`).
+/// Checks the endpoint of a webhook, a URL or a Service (`apiserver/pkg/util/webhook/validation.go`).
 pub fn check_config(config: &WebhookClientConfig, path: &FieldPath, errors: &mut FieldErrors) {
     match (&config.url, &config.service) {
         (Some(url), None) => check_url(url, &path.child("url"), errors),

@@ -1,4 +1,4 @@
-//! Checks of the requests that a webhook is asked about (`admissionregistration/validation`: `validateRuleWithOperations`).
+//! Checks of a webhook's rules (`admissionregistration/validation`: `validateRuleWithOperations`).
 
 use super::{FieldErrors, FieldPath};
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
@@ -27,7 +27,7 @@ pub fn check(rule: &RuleWithOperations, path: &FieldPath, errors: &mut FieldErro
     }
 }
 
-/// A list has something in it, and nothing besides `*`.
+/// Checks that a list is not empty, and that `*` is its only item if present.
 fn check_list(list: &[String], what: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if list.is_empty() {
         errors.required(path, "");
@@ -37,7 +37,7 @@ fn check_list(list: &[String], what: &str, path: &FieldPath, errors: &mut FieldE
     }
 }
 
-/// Resources and their subresources: none that a wildcard means already.
+/// Checks resources and subresources, and refuses those that a wildcard already includes.
 fn check_resources(resources: &[String], path: &FieldPath, errors: &mut FieldErrors) {
     if resources.is_empty() {
         errors.required(path, "");
@@ -67,7 +67,7 @@ fn check_resources(resources: &[String], path: &FieldPath, errors: &mut FieldErr
     if resources.len() > 1 && has("*/*") {
         errors.invalid(path, json!(resources), "if '*/*' is present, must not specify other resources");
     }
-    // Kubernetes looks at the last resource without a subresource alone.
+    // Kubernetes checks only the last resource without a subresource.
     let plain = resources.iter().rev().find(|name| !name.is_empty() && !name.contains('/'));
     if has("*") && plain.is_some_and(|name| name != "*") {
         let detail = "if '*' is present, must not specify other resources without subresources";

@@ -1,4 +1,4 @@
-//! Parts that kinds with a pod template and a selector share.
+//! Shared parts of kinds with a pod template and a selector.
 
 use super::pod::spec::check_template;
 use super::{FieldErrors, FieldPath, amount, omit, selector};
@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Marks a selector that was left out, which the typed form cannot tell from `{}` (the first is "Required value", the
-/// second "empty selector"): an empty list of expressions, which is never stored otherwise.
+/// Marks an absent selector with an empty list of expressions, which is never stored otherwise. The typed form cannot
+/// distinguish it from `{}`, but the errors differ ("Required value" and "empty selector").
 pub fn read_selector(selector: &mut LabelSelector, body: &Value) {
     omit::selector(selector);
     if body["spec"]["selector"].is_null() {
@@ -18,16 +18,16 @@ pub fn read_selector(selector: &mut LabelSelector, body: &Value) {
     }
 }
 
-/// Whether the selector was left out.
+/// Whether the selector was absent.
 pub fn no_selector(selector: &LabelSelector) -> bool {
     selector.match_labels.is_none() && selector.match_expressions.as_ref().is_some_and(Vec::is_empty)
 }
 
-/// A workload's spec under check: the names that its messages use, its selector and template.
+/// The parts of a workload's spec to check, with the names for messages.
 pub struct Workload<'w> {
-    /// `deployment`, in "empty selector is invalid for deployment".
+    /// The name in "empty selector is invalid for deployment".
     pub selects_for: &'static str,
-    /// `ReplicaSet`, in "activeDeadlineSeconds in ReplicaSet is not Supported".
+    /// The kind in "activeDeadlineSeconds in ReplicaSet is not Supported".
     pub runs_as: &'static str,
     /// Its selector.
     pub selector: &'w LabelSelector,
@@ -36,7 +36,7 @@ pub struct Workload<'w> {
 }
 
 impl Workload<'_> {
-    /// Checks that there is a selector; gives it ready to match, nothing matching when it was left out.
+    /// Checks and compiles the selector. An absent one matches nothing.
     pub fn check_selector(&self, path: &FieldPath, errors: &mut FieldErrors) -> Option<Selector> {
         let at = path.child("selector");
         if no_selector(self.selector) {
@@ -51,7 +51,7 @@ impl Workload<'_> {
         selector::ready(self.selector)
     }
 
-    /// Checks selector and template: the one must match the other, which must be fit for pods that are replaced.
+    /// Checks the selector and the template, which must match each other.
     pub fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {
         match self.check_selector(path, errors) {
             Some(selector) => self.check_template(&selector, path, errors),
@@ -62,7 +62,7 @@ impl Workload<'_> {
         }
     }
 
-    /// Checks the template alone.
+    /// Checks the template.
     pub fn check_template(&self, selector: &Selector, path: &FieldPath, errors: &mut FieldErrors) {
         let path = path.child("template");
         check_match(selector, self.template, &path, errors);
@@ -76,7 +76,7 @@ pub fn labels(template: &PodTemplateSpec) -> Option<&BTreeMap<String, String>> {
     template.metadata.as_ref()?.labels.as_ref()
 }
 
-/// A template must have the labels that its workload selects by.
+/// Checks that a template's labels match the selector.
 pub fn check_match(selector: &Selector, template: &PodTemplateSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let labels = labels(template);
     if !selector.matches(|key| labels.and_then(|labels| labels.get(key)).map(String::as_str)) {
@@ -85,7 +85,7 @@ pub fn check_match(selector: &Selector, template: &PodTemplateSpec, path: &Field
     }
 }
 
-/// Pods that are replaced when they end run for ever.
+/// Refuses restart policies other than Always, and deadlines, in pods that are replaced when they end.
 pub fn check_replaced(template: &PodTemplateSpec, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let none = PodSpec::default();
     let (spec, path) = (template.spec.as_ref().unwrap_or(&none), path.child("spec"));
@@ -99,21 +99,21 @@ pub fn check_replaced(template: &PodTemplateSpec, kind: &str, path: &FieldPath, 
     }
 }
 
-/// A selector stays what it was.
+/// Checks that a selector does not change.
 pub fn check_same_selector(new: &LabelSelector, old: &LabelSelector, path: &FieldPath, errors: &mut FieldErrors) {
     if new != old {
         errors.invalid_text(&path.child("selector"), &selector::text(new), "field is immutable");
     }
 }
 
-/// Numbers of zero or more, by the names of their fields.
+/// Checks that numbers are not negative, each given with its field.
 pub fn check_counts(counts: &[(&str, Option<i64>)], path: &FieldPath, errors: &mut FieldErrors) {
     for (field, count) in counts {
         amount::check_not_negative(count.unwrap_or(0), &path.child(field), errors);
     }
 }
 
-/// Whether a number of pods, or percentage of them, is nothing.
+/// Whether a number or percentage is zero.
 pub fn is_nothing(value: &IntOrString) -> bool {
     match value {
         IntOrString::Int(number) => *number == 0,

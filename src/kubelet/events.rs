@@ -268,7 +268,7 @@ mod tests {
         machine.run_to(100);
         assert_eq!(machine.reasons(), ["Unsupported", "Pulled", "Created", "Started"]);
         let told = "Not supported by kloop yet: spec.hostUsers (users in the pod are the machine's users), \
-                    spec.runtimeClassName (there is one way to run a pod)";
+                    spec.runtimeClassName (kloop has only one container runtime)";
         assert_eq!(machine.events[0].message, told);
     }
     #[test]

@@ -41,7 +41,7 @@ pub fn best_match<'a>(objects: impl Iterator<Item = &'a Object>, image: &str) ->
         let patterns = object.items(&["spec", "patterns"]).iter().filter_map(|pattern| pattern.as_str());
         Some((pattern::best(patterns, image)?, object))
     });
-    let recipe = recipe::of_image(image);
+    let recipe = recipe::find_by_image(image);
     match ranked.max_by_key(|(rank, object)| (*rank, Reverse(object.name()))) {
         Some((_, object)) => ImageSettings::read(object).map(|image| image.completed(recipe)),
         None => recipe.map(ImageSettings::of_recipe),

@@ -1,4 +1,5 @@
-//! Server-side apply: what a manager wants is set, what it no longer wants goes, and what others own stands in the way.
+//! Server-side apply: sets the fields that a manager applies, removes those that it no longer applies, and reports
+//! conflicts with fields of other managers.
 //!
 //! The rules are those of sigs.k8s.io/structured-merge-diff (merge) and k8s.io/apimachinery (managedfields).
 
@@ -12,10 +13,10 @@ use crate::managed_fields::last_applied::{LAST_APPLIED, last_applied};
 use crate::object::{Cause, Object, Reason, Status, Time, time};
 use serde_json::{Value, json};
 
-/// The manager that owns what was there before anybody applied on the server's side.
+/// The manager of fields from before the first server-side apply.
 const BEFORE: &str = "before-first-apply";
 
-/// The name of kubectl when it applies: it takes over what it has applied on the client's side.
+/// The field manager of `kubectl apply`, which takes over fields from its client-side apply.
 pub const KUBECTL: &str = "kubectl";
 
 /// The field manager of a server-side apply, and its options.
@@ -23,30 +24,30 @@ pub const KUBECTL: &str = "kubectl";
 pub struct FieldApplier<'a> {
     /// Its name.
     pub manager: &'a str,
-    /// The part of the object that it applies: `status`, or empty for the object itself.
+    /// The subresource that it applies, such as `status`; empty for the object itself.
     pub subresource: &'static str,
-    /// Whether it takes over what others own.
+    /// Whether it takes over fields of other managers.
     pub force: bool,
-    /// When.
+    /// The current time.
     pub now: Time,
 }
 
-/// The object with a configuration applied to it, its managers noted; the object alone is still to pass the pipeline.
-pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, who: FieldApplier) -> Result<Object, Status> {
-    let wanted = applied_fields(kind, config, who.subresource)?;
-    let applied = merged(kind, live, config, &wanted, who);
+/// Applies a configuration to an object and updates its managers. The caller still validates the result.
+pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, applier: FieldApplier) -> Result<Object, Status> {
+    let wanted = applied_fields(kind, config, applier.subresource)?;
+    let applied = merged(kind, live, config, &wanted, applier);
     let applied = match applied {
         Err(conflicts) => {
-            let left = conflicts_but(kind, &conflicts, live, who);
-            if !left.is_empty() {
-                return Err(refusal(kind, config, &left));
+            let remaining = remaining_conflicts(kind, &conflicts, live, applier);
+            if !remaining.is_empty() {
+                return Err(conflict_status(kind, config, &remaining));
             }
-            merged(kind, live, config, &wanted, FieldApplier { force: true, ..who })
+            merged(kind, live, config, &wanted, FieldApplier { force: true, ..applier })
         }
         done => done,
     };
-    let mut applied = applied.map_err(|conflicts| refusal(kind, config, &conflicts))?;
-    if who.manager == KUBECTL && applied.annotation(LAST_APPLIED).is_some() {
+    let mut applied = applied.map_err(|conflicts| conflict_status(kind, config, &conflicts))?;
+    if applier.manager == KUBECTL && applied.annotation(LAST_APPLIED).is_some() {
         applied.set(&["metadata", "annotations", LAST_APPLIED], last_applied(config));
     }
     Ok(applied)
@@ -78,12 +79,12 @@ fn applied_fields(kind: &Kind, config: &Object, subresource: &str) -> Result<Fie
 fn undeclared(config: &Value, of: ValueShape, unknown: &[UnknownField]) -> String {
     let each = unknown
         .iter()
-        .map(|field| format!("{}: field not declared in schema", typed::told_path(config, of, &field.path)));
+        .map(|field| format!("{}: field not declared in schema", typed::path_with_keys(config, of, &field.path)));
     let each: Vec<String> = each.collect();
     if each.len() == 1 { each.concat() } else { format!("errors:\n  {}", each.join("\n  ")) }
 }
 
-/// Fields that others own and that would change, with their owner.
+/// Fields of other managers that would change, with their manager.
 type Conflicts = Vec<(ManagerEntry, FieldSet)>;
 
 fn merged(
@@ -91,15 +92,15 @@ fn merged(
     live: Option<&Object>,
     config: &Object,
     wanted: &FieldSet,
-    who: FieldApplier,
+    applier: FieldApplier,
 ) -> Result<Object, Conflicts> {
     let of = ValueShape::for_kind(kind);
-    let mut entries = live.map(|live| owners_before(kind, live, who.now)).unwrap_or_default();
+    let mut entries = live.map(|live| owners_before(kind, live, applier.now)).unwrap_or_default();
     let mut own = ManagerEntry {
-        manager: who.manager.to_owned(),
+        manager: applier.manager.to_owned(),
         operation: ManagerOperation::Apply,
         api_version: kind.api_version(),
-        subresource: who.subresource.to_owned(),
+        subresource: applier.subresource.to_owned(),
         time: None,
         fields: wanted.clone(),
     };
@@ -108,7 +109,7 @@ fn merged(
     own.time = last.as_ref().and_then(|last| last.time.clone());
     let mut object = live.map_or_else(|| config.0.clone(), |live| typed::merge(&live.0, &config.0, of));
     if let Some(last) = last.filter(|last| !last.fields.is_empty()) {
-        // Fields without owners, such as the name, stay in the configuration.
+        // Fields that no manager owns, such as the name, remain in the configuration.
         let all = typed::fields(&config.0, of).unwrap_or_default();
         let all = entries.iter().fold(all, |all, entry| all.union(&entry.fields));
         object = pruned(object, of, &last.fields, &all);
@@ -117,18 +118,18 @@ fn merged(
         Some(live) => typed::changes(&live.0, &object, of),
         None => typed::created(&object, of),
     };
-    let set = owned(kind, changes.added.clone().union(&changes.modified), who.subresource);
+    let set = owned(kind, changes.added.clone().union(&changes.modified), applier.subresource);
     let conflicts = entries.iter().map(|entry| (entry.clone(), entry.fields.intersection(&set)));
     let conflicts: Conflicts = conflicts.filter(|(_, fields)| !fields.is_empty()).collect();
-    if !conflicts.is_empty() && !who.force {
+    if !conflicts.is_empty() && !applier.force {
         return Err(conflicts);
     }
-    let lost = set.clone().union(&changes.removed);
+    let changed = set.clone().union(&changes.removed);
     for entry in &mut entries {
-        entry.fields = entry.fields.difference(&lost);
+        entry.fields = entry.fields.difference(&changed);
     }
     if !set.is_empty() || !changes.removed.is_empty() {
-        own.time = Some(time::rfc3339(who.now));
+        own.time = Some(time::rfc3339(applier.now));
         entries.push(own);
     } else {
         entries.insert(place.unwrap_or(entries.len()), own);
@@ -155,28 +156,29 @@ fn owners_before(kind: &Kind, live: &Object, now: Time) -> Vec<ManagerEntry> {
     }]
 }
 
-/// The merged object without what this manager has applied before, unless somebody owns it: another manager, or this one by what it applies
-/// now. What nobody owns was set by the server, and stays.
+/// Removes fields that this manager applied before from the merged object, unless another manager owns them or this one
+/// still applies them. Fields without an owner were set by the server, and stay.
 fn pruned(merged: Value, of: ValueShape, last: &FieldSet, owned: &FieldSet) -> Value {
     let named = |set: &FieldSet| typed::with_named(set, of);
     let all = |value: &Value| named(&typed::fields(value, of).unwrap_or_default());
     let without = |places: &FieldSet| typed::remove_fields(&merged, places, of).unwrap_or_else(|| json!({}));
     let (last, everything) = (named(last), all(&merged));
-    // First all that was applied goes with all that is below it, then what is owned comes back, then what was never this manager's.
+    // Removes the applied fields with everything below, then restores owned fields, then fields that this manager never
+    // owned.
     let rest = all(&without(&last));
     let rest = all(&without(&everything.difference(&rest.union(&named(owned)))));
     without(&everything.difference(&rest).intersection(&last))
 }
 
-/// The conflicts that kubectl does not have with itself: what it has applied on the client's side, and what still stands so, it takes over.
-fn conflicts_but(kind: &Kind, conflicts: &Conflicts, live: Option<&Object>, who: FieldApplier) -> Conflicts {
+/// Removes conflicts of kubectl with its own client-side apply: it takes over fields that still have the applied value.
+fn remaining_conflicts(kind: &Kind, conflicts: &Conflicts, live: Option<&Object>, applier: FieldApplier) -> Conflicts {
     let own =
-        live.filter(|_| who.manager == KUBECTL).and_then(|live| applied_by_client(kind, live)).unwrap_or_default();
-    let left = conflicts.iter().map(|(entry, fields)| (entry.clone(), fields.difference(&own)));
-    left.filter(|(_, fields)| !fields.is_empty()).collect()
+        live.filter(|_| applier.manager == KUBECTL).and_then(|live| applied_by_client(kind, live)).unwrap_or_default();
+    let remaining = conflicts.iter().map(|(entry, fields)| (entry.clone(), fields.difference(&own)));
+    remaining.filter(|(_, fields)| !fields.is_empty()).collect()
 }
 
-/// The fields that stand as they were applied on the client's side.
+/// The fields that still have the value from client-side apply.
 fn applied_by_client(kind: &Kind, live: &Object) -> Option<FieldSet> {
     let last: Value = serde_json::from_str(live.annotation(LAST_APPLIED)?).ok()?;
     if last["apiVersion"] != live.0["apiVersion"] {
@@ -188,8 +190,8 @@ fn applied_by_client(kind: &Kind, live: &Object) -> Option<FieldSet> {
     Some(fields.difference(&changes.added).difference(&changes.modified).difference(&changes.removed))
 }
 
-/// The refusal, as Kubernetes words it.
-fn refusal(kind: &Kind, config: &Object, conflicts: &Conflicts) -> Status {
+/// The error with the message of Kubernetes.
+fn conflict_status(kind: &Kind, config: &Object, conflicts: &Conflicts) -> Status {
     let mut conflicts: Vec<(&ManagerEntry, Vec<String>)> =
         conflicts.iter().map(|(entry, fields)| (entry, fields.paths())).collect();
     conflicts.sort_by_key(|(entry, _)| (&entry.manager, entry.operation, &entry.subresource));
@@ -214,14 +216,14 @@ fn conflict_cause(entry: &ManagerEntry, path: &str) -> Cause {
     Cause { reason: "FieldManagerConflict".to_owned(), field: path.to_owned(), message }
 }
 
-/// A manager as it is told.
+/// Formats a manager for a message.
 fn manager_text(entry: &ManagerEntry) -> String {
-    let mut told = format!("{:?}", entry.manager);
+    let mut text = format!("{:?}", entry.manager);
     if !entry.subresource.is_empty() {
-        told += &format!(" with subresource {:?}", entry.subresource);
+        text += &format!(" with subresource {:?}", entry.subresource);
     }
     if entry.operation == ManagerOperation::Update {
-        told += &format!(" using {}", entry.api_version);
+        text += &format!(" using {}", entry.api_version);
     }
-    told
+    text
 }

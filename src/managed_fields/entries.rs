@@ -1,6 +1,6 @@
-//! `metadata.managedFields`: who has set which fields, and when.
+//! `metadata.managedFields`: the managers of an object's fields.
 //!
-//! Knows: how it is read, written and kept short. Never: changes who owns what.
+//! Reads, writes and limits the entries. Never: changes the ownership of fields.
 
 use super::fields::FieldSet;
 use crate::object::Object;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 /// Operation of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ManagerOperation {
-    /// It applies all that it wants on the server's side.
+    /// Server-side apply.
     Apply,
-    /// It writes in any other way.
+    /// Any other write.
     Update,
 }
 
@@ -22,27 +22,28 @@ pub struct ManagerEntry {
     pub manager: String,
     /// The operation.
     pub operation: ManagerOperation,
-    /// The version that its fields are those of.
+    /// The API version of its fields.
     pub api_version: String,
-    /// The part of the object that it writes; empty for the object itself.
+    /// The subresource that it writes; empty for the object itself.
     pub subresource: String,
-    /// When it last changed something.
+    /// The time of its last change.
     pub time: Option<String>,
     /// Fields that it has set.
     pub fields: FieldSet,
 }
 
-/// So many managers that update are remembered by name; the oldest of more are one. (Kubernetes: `DefaultMaxUpdateManagers`)
-const MOST: usize = 10;
+/// Maximum number of entries of updating managers; the oldest are merged into one (Kubernetes:
+/// `DefaultMaxUpdateManagers`).
+const MAX_UPDATE_MANAGERS: usize = 10;
 
-/// The name of those that are not remembered.
+/// The manager of the merged entries.
 const ANCIENT: &str = "ancient-changes";
 
 impl ManagerEntry {
     /// Whether it is the same manager in the same role.
     pub fn is_same(&self, other: &ManagerEntry) -> bool {
         let role = |entry: &ManagerEntry| (entry.operation, entry.manager.clone(), entry.subresource.clone());
-        // An apply may change the version; an update has fields in each.
+        // An apply may change the version; an update has an entry for each version.
         role(self) == role(other)
             && (self.operation == ManagerOperation::Apply || self.api_version == other.api_version)
     }
@@ -83,12 +84,12 @@ impl ManagerEntry {
     }
 }
 
-/// Whether an object says who has set its fields.
+/// Whether an object has recorded managers.
 pub fn is_tracked(object: &Object) -> bool {
     !object.items(&["metadata", "managedFields"]).is_empty()
 }
 
-/// Whether two objects tell the same of their managers, but for when.
+/// Whether two objects have the same managers, apart from times.
 pub fn are_same(one: &Object, other: &Object) -> bool {
     let timeless = |object: &Object| {
         let mut list = object.value_at(&["metadata", "managedFields"]).cloned().unwrap_or_default();
@@ -101,19 +102,19 @@ pub fn are_same(one: &Object, other: &Object) -> bool {
         || timeless(one) == timeless(other)
 }
 
-/// Whether a body asks to forget who has set the fields: a list with one empty entry. (An empty list does not: clients that know nothing of
-/// managed fields send one.)
-pub fn forgets(body: &Object) -> bool {
+/// Whether a body requests to drop all managers: a list with one empty entry. An empty list does not, since clients
+/// without support for managed fields send one.
+pub fn drops_managers(body: &Object) -> bool {
     matches!(body.items(&["metadata", "managedFields"]), [only] if only.as_object().is_some_and(|entry| entry.is_empty()))
 }
 
-/// The entries of an object; none when one of them cannot be read.
+/// The entries of an object; empty when one of them is malformed.
 pub fn read(object: &Object) -> Vec<ManagerEntry> {
     let entries = object.items(&["metadata", "managedFields"]).iter().map(ManagerEntry::read);
     entries.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Writes entries into an object: those who apply first, the oldest first.
+/// Writes entries into an object: appliers before updaters, each oldest first.
 pub fn write(object: &mut Object, mut entries: Vec<ManagerEntry>) {
     entries.retain(|entry| !entry.fields.is_empty());
     entries.sort_by(|one, other| (one.operation, &one.time).cmp(&(other.operation, &other.time)));
@@ -130,7 +131,7 @@ fn cap(entries: &mut Vec<ManagerEntry>) {
     let is_named = |entry: &ManagerEntry| entry.operation == ManagerOperation::Update && entry.manager != ANCIENT;
     let updates =
         |entries: &[ManagerEntry]| entries.iter().filter(|entry| entry.operation == ManagerOperation::Update).count();
-    while updates(entries) > MOST {
+    while updates(entries) > MAX_UPDATE_MANAGERS {
         let Some(oldest) = entries.iter().position(is_named) else { return };
         let oldest = entries.remove(oldest);
         let ancient = ManagerEntry { manager: ANCIENT.to_owned(), subresource: String::new(), ..oldest };
@@ -147,13 +148,13 @@ fn cap(entries: &mut Vec<ManagerEntry>) {
     }
 }
 
-/// Whether somebody who applies owns a field.
+/// Whether an applier owns a field.
 pub fn is_applied(object: &Object, path: &[&str]) -> bool {
     read(object).iter().any(|entry| entry.operation == ManagerOperation::Apply && entry.fields.has(path))
 }
 
-/// Makes those who have updated a field, as client-side apply does its annotation, one with a manager that applies: it owns what they own.
-/// Gives whether there were any. (k8s.io/client-go/util/csaupgrade)
+/// Migrates managers that updated a field, such as the annotation of client-side apply, to an applier, which then owns
+/// their fields. Returns whether there were any. (k8s.io/client-go/util/csaupgrade)
 pub fn migrate(object: &mut Object, path: &[&str], manager: &str) -> bool {
     let (old, mut rest): (Vec<ManagerEntry>, Vec<ManagerEntry>) = read(object).into_iter().partition(|entry| {
         entry.operation == ManagerOperation::Update && entry.subresource.is_empty() && entry.fields.has(path)

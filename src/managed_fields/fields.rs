@@ -1,32 +1,32 @@
-//! A set of field paths, and its arithmetic: what one manager has set of an object.
+//! Sets of field paths, such as the fields of one manager, and their operations.
 //!
-//! Knows: the form that Kubernetes keeps it in (`FieldsV1`), where each step of a path is a text: `f:name` for a field, `k:{"name":"web"}` for
-//! an item of a list by its keys, `v:"x"` for one of a set; a `.` says that the place itself is in the set and not only what is below it.
-//! Never: knows what the fields mean. (sigs.k8s.io/structured-merge-diff: fieldpath)
+//! Kubernetes stores a set as `FieldsV1`, where each step of a path is a text: `f:name` for a field, `k:{"name":"web"}`
+//! for an item of a list by its keys, `v:"x"` for an item of a set. A `.` means that the path itself is in the set, and
+//! not only paths below it. Never: interprets fields. (sigs.k8s.io/structured-merge-diff: fieldpath)
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Paths below one place, and whether the place itself is one of them.
+/// The paths below a path, and whether the path itself is in the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    /// Whether the place itself is in the set.
+    /// Whether the path itself is in the set.
     pub member: bool,
     below: BTreeMap<String, FieldSet>,
 }
 
 impl FieldSet {
-    /// A place, and nothing below it.
+    /// A set with only the path itself.
     pub fn leaf() -> FieldSet {
         FieldSet { member: true, below: BTreeMap::new() }
     }
 
-    /// The same with the place itself, or without.
+    /// Includes or excludes the path itself.
     pub fn with_member(self, member: bool) -> FieldSet {
         FieldSet { member, ..self }
     }
 
-    /// Whether nothing is in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
@@ -36,24 +36,24 @@ impl FieldSet {
         self.below.get(step)
     }
 
-    /// Each step with what is below it.
+    /// Each step with the paths below it.
     pub fn steps(&self) -> impl Iterator<Item = (&str, &FieldSet)> {
         self.below.iter().map(|(step, set)| (step.as_str(), set))
     }
 
-    /// Whether a path is in it.
+    /// Whether a path is in the set.
     pub fn has(&self, path: &[&str]) -> bool {
         path.iter().try_fold(self, |set, step| set.child(step)).is_some_and(|set| set.member)
     }
 
-    /// Puts a set below one step; an empty one is left out.
+    /// Sets the paths below a step, unless they are empty.
     pub fn put(&mut self, step: impl Into<String>, set: FieldSet) {
         if !set.is_empty() {
             self.below.insert(step.into(), set);
         }
     }
 
-    /// The same without some steps and all below them.
+    /// Removes some steps with all paths below them.
     pub fn excluding(mut self, steps: &[&str]) -> FieldSet {
         for step in steps {
             self.below.remove(*step);
@@ -61,12 +61,12 @@ impl FieldSet {
         self
     }
 
-    /// Takes out one step with all below it.
+    /// Removes and returns a step with all paths below it.
     pub fn remove(&mut self, step: &str) -> FieldSet {
         self.below.remove(step).unwrap_or_default()
     }
 
-    /// One step alone, with all below it.
+    /// Keeps only one step with all paths below it.
     pub fn restricted_to(mut self, step: &str) -> FieldSet {
         let mut only = FieldSet::default();
         only.put(step, self.remove(step));
@@ -90,7 +90,7 @@ impl FieldSet {
         rest
     }
 
-    /// Takes out what is in the other.
+    /// Removes the paths of another set.
     pub fn subtract(&mut self, other: &FieldSet) {
         self.member &= !other.member;
         for (step, theirs) in &other.below {
@@ -114,7 +114,7 @@ impl FieldSet {
         both
     }
 
-    /// As Kubernetes keeps it.
+    /// Converts to Kubernetes' `FieldsV1`.
     pub fn into_json(self) -> Value {
         let inner = |set: FieldSet| {
             let is_both = set.member && !set.below.is_empty();
@@ -127,7 +127,7 @@ impl FieldSet {
         Value::Object(self.below.into_iter().map(|(step, set)| (step, inner(set))).collect())
     }
 
-    /// Reads what [`FieldSet::into_json`] writes; what is no map of steps is no set.
+    /// Reads the form of [`FieldSet::into_json`]; `None` when it is malformed.
     pub fn from_json(json: &Value) -> Option<FieldSet> {
         let mut set = FieldSet::default();
         for (step, inner) in json.as_object()? {
@@ -146,7 +146,7 @@ impl FieldSet {
         Some(set)
     }
 
-    /// Its paths as they are told: `.spec.containers[name="web"].image`.
+    /// Its paths for messages, such as `.spec.containers[name="web"].image`.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect(&mut String::new(), &mut paths);
@@ -166,7 +166,7 @@ impl FieldSet {
     }
 }
 
-/// A step as it is told.
+/// Formats a step for messages.
 pub fn step_text(step: &str) -> String {
     let Some((mark, rest)) = step.split_once(':') else { return step.to_owned() };
     match mark {
@@ -192,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_read_and_written_and_told() {
+    fn sets_are_read_written_and_formatted() {
         let json = json!({"f:data": {".": {}, "f:a": {}}, "f:spec": {"f:ports": {
             "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}}}, "f:set": {"v:\"x\"": {}, "i:3": {}}}});
         let fields = set(json.clone());
         assert_eq!(fields.clone().into_json(), json);
-        let told = [
+        let expected = [
             ".data",
             ".data.a",
             ".spec.ports[containerPort=80,protocol=\"TCP\"]",
@@ -205,7 +205,7 @@ mod tests {
             ".spec.set[3]",
             ".spec.set[=\"x\"]",
         ];
-        assert_eq!(fields.paths(), told);
+        assert_eq!(fields.paths(), expected);
         assert!(fields.has(&["f:data", "f:a"]) && !fields.has(&["f:spec"]) && !fields.has(&["f:spec", "f:x"]));
         for wrong in [json!([]), json!({"data": {}}), json!({"f:a": 1}), json!({"f:a": {"b": {}}}), Value::Null] {
             assert_eq!(FieldSet::from_json(&wrong), None, "{wrong}");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic() {
+    fn set_operations_combine_paths() {
         let one = || set(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {"f:d": {}}}));
         let other = set(json!({"f:a": {"f:b": {}, "f:e": {}}, "f:c": {}}));
         let both = json!({"f:a": {".": {}, "f:b": {}, "f:e": {}}, "f:c": {".": {}, "f:d": {}}});

@@ -1,14 +1,13 @@
 //! Ownership granularity of fields: which lists are maps or sets, and which maps and structs are atomic.
 //!
-//! Knows: the built-in kinds, in tables by type, and custom kinds, by their schemas. A list that is not listed is
-//! atomic; a map that is not listed has an owner for each field. Source: the API reference of Kubernetes (1.36):
-//! `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` of its OpenAPI. Strategic merge patches have different
-//! keys (`kinds::merge_rules`).
+//! Built-in kinds have tables by type, custom resources their schemas. An unlisted list is atomic; an unlisted map has
+//! an owner for each field. Source: the API reference of Kubernetes (1.36): `x-kubernetes-list-type`, `-list-map-keys`
+//! and `-map-type` of its OpenAPI. Strategic merge patches have different keys (`kinds::merge_rules`).
 
 use crate::kinds::Kind;
 use serde_json::Value;
 
-/// The fields of a built-in type that are not as usual.
+/// The fields of a built-in type that differ from the default.
 #[derive(Debug)]
 pub struct StructShape(&'static [(&'static str, FieldShape)]);
 
@@ -16,7 +15,8 @@ pub struct StructShape(&'static [(&'static str, FieldShape)]);
 #[derive(Clone, Copy, Debug)]
 pub struct FieldShape {
     form: FieldForm,
-    /// Whether Go holds it in place: it is in an empty object, too, and so no one has set it by setting something in it.
+    /// Whether Go embeds the struct by value. It then exists even in an empty object, so setting a field inside does
+    /// not set it.
     in_place: bool,
     /// The type of the map, or of the list's items.
     of: &'static StructShape,
@@ -24,15 +24,15 @@ pub struct FieldShape {
 
 #[derive(Clone, Copy, Debug)]
 enum FieldForm {
-    /// A map with an owner for each field; a list that is one value.
+    /// A map with an owner for each field, or an atomic list.
     Plain,
-    /// One value.
+    /// An atomic value.
     Atomic,
-    /// A list of texts or numbers, each at most once.
+    /// A set of texts or numbers.
     Set,
-    /// A list of maps that are the same when these fields are; a key may have a default.
+    /// A list of maps, which these fields identify; a key may have a default.
     Keyed(&'static [(&'static str, Option<&'static str>)]),
-    /// A list of maps that are the same when their uid is, each one value.
+    /// A list of atomic maps, which their uid identifies.
     Owners,
 }
 
@@ -41,15 +41,15 @@ enum FieldForm {
 pub enum ValueShape {
     /// A built-in kind.
     BuiltIn(FieldShape),
-    /// A custom kind: its schema, and whether the value is the whole object.
+    /// A custom resource: its schema, and whether the value is the complete object.
     Custom(&'static Value, bool),
-    /// Nothing: lists are one value, maps have an owner for each field.
+    /// Unknown: lists are atomic, maps have an owner for each field.
     Unknown,
 }
 
 /// Identity of a list's items.
 pub enum ListShape {
-    /// They are not.
+    /// Items are not identified.
     Atomic,
     /// By their value.
     Set,
@@ -58,7 +58,7 @@ pub enum ListShape {
 }
 
 impl ValueShape {
-    /// The type of a whole object.
+    /// The type of a complete object.
     pub fn for_kind(kind: &Kind) -> ValueShape {
         match kind.custom {
             Some(custom) => custom
@@ -68,7 +68,7 @@ impl ValueShape {
         }
     }
 
-    /// Whether it is one value although it may be a map.
+    /// Whether it is atomic, although it may be a map.
     pub fn is_atomic(self) -> bool {
         match self {
             ValueShape::BuiltIn(field) => matches!(field.form, FieldForm::Atomic),
@@ -77,13 +77,13 @@ impl ValueShape {
         }
     }
 
-    /// Whether it is there in an object that is empty.
+    /// Whether it exists even in an empty object.
     pub fn is_in_place(self) -> bool {
         matches!(self, ValueShape::BuiltIn(field) if field.in_place)
     }
 
-    /// The type of a field, and whether the type names the field: the entries of a map are not named. None where there is no such field;
-    /// the fields of built-in types are not all known here.
+    /// The type of a field, and whether the type declares the field (entries of a map are not declared). `None` for an
+    /// unknown field of a custom resource; the tables of built-in types are incomplete.
     pub fn field(self, name: &str) -> Option<(ValueShape, bool)> {
         match self {
             ValueShape::BuiltIn(field) => Some((ValueShape::BuiltIn(field.of.field(name)), true)),
@@ -137,7 +137,7 @@ impl ValueShape {
         }
     }
 
-    /// The type of what a step of a path leads to.
+    /// The type of the value after a step of a path.
     pub fn step(self, step: &str) -> ValueShape {
         match step.strip_prefix("f:") {
             Some(name) => self.field(name).map_or(ValueShape::Unknown, |(of, _)| of),

@@ -1,15 +1,15 @@
-//! The annotation by which kubectl remembers what it applied, so that a field that is no longer in the manifest is taken away.
+//! The annotation with the manifest that kubectl applied last, from which it finds removed fields.
 
 use crate::go::json::to_json;
 use crate::kinds::{Kind, manifest_folder};
 use crate::object::Object;
 use serde_json::{Value, json};
 
-/// The annotation that holds what was applied last.
+/// The annotation with the last applied manifest.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The manifest with the annotation that remembers it: compact JSON of the manifest without that annotation, ended by a newline.
-/// Annotations that are no map stay, so that they are refused.
+/// Adds the annotation to a manifest: compact JSON of the manifest without that annotation, and a newline. Keeps
+/// annotations that are no map, so that validation refuses them.
 pub fn with_last_applied(manifest: &Object) -> Object {
     let mut modified = manifest.clone();
     match modified.value_at(&["metadata", "annotations"]) {
@@ -36,7 +36,7 @@ pub fn last_applied(manifest: &Object) -> String {
     remembered
 }
 
-/// The warning about an object that was not made by apply.
+/// The warning about an object that was not created by apply.
 pub fn missing_annotation(kind: &Kind, name: &str) -> String {
     format!(
         "resource {}/{name} is missing the {LAST_APPLIED} annotation which is required by kubectl apply. \

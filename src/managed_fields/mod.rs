@@ -1,9 +1,9 @@
 //! Field managers: the owner of each field of an object, as recorded in `metadata.managedFields`, and server-side apply.
 //!
-//! Knows: sets of fields ([`fields`]), which lists and maps have an owner for each of their parts ([`granularity`]), how objects are compared, merged
-//! and cut by that ([`typed`]), and what an apply ([`apply`]) or another write ([`update`]) makes of the owners.
-//! Never: reads or writes a store. Objects that only loops write have no managed fields.
-//! Start reading at [`apply::applied`].
+//! [`fields`] defines sets of fields, [`granularity`] which lists and maps have an owner for each part, [`typed`]
+//! compares, merges and prunes objects accordingly, and [`apply`] and [`update`] compute the owners after an apply or
+//! another write. Never: reads or writes a store. Objects that only loops write have no managed fields. Start reading
+//! at [`apply::applied`].
 
 pub mod apply;
 mod entries;
@@ -18,11 +18,11 @@ pub use entries::{are_same, is_applied, is_tracked, migrate};
 #[cfg(test)]
 mod tests;
 
-/// A field manager, as `metadata.managedFields` names it.
+/// A field manager in `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldManager {
-    /// `kubectl-create`.
+    /// The name, such as `kubectl-create`.
     pub name: String,
-    /// The part of the object that is written, `status` or `scale`; empty for the object itself.
+    /// The written subresource, such as `status` or `scale`; empty for the object itself.
     pub subresource: &'static str,
 }

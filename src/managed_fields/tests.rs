@@ -28,15 +28,15 @@ fn body(kind: &Kind, rest: Value) -> Object {
     Object(body)
 }
 
-/// A story of writes by several managers to one object.
-struct Story {
+/// A sequence of writes by several managers to one object.
+struct WriteSequence {
     kind: &'static Kind,
     live: Option<Object>,
 }
 
-impl Story {
-    fn with_kind(kind_name: &str) -> Story {
-        Story { kind: kind(kind_name), live: None }
+impl WriteSequence {
+    fn with_kind(kind_name: &str) -> WriteSequence {
+        WriteSequence { kind: kind(kind_name), live: None }
     }
 
     fn try_apply(&mut self, manager: &str, rest: Value, force: bool) -> Result<(), String> {
@@ -47,23 +47,23 @@ impl Story {
         Ok(())
     }
 
-    fn apply(mut self, manager: &str, rest: Value) -> Story {
+    fn apply(mut self, manager: &str, rest: Value) -> WriteSequence {
         self.try_apply(manager, rest, false).unwrap();
         self
     }
 
-    fn force(mut self, manager: &str, rest: Value) -> Story {
+    fn force(mut self, manager: &str, rest: Value) -> WriteSequence {
         self.try_apply(manager, rest, true).unwrap();
         self
     }
 
-    fn refused(mut self, manager: &str, rest: Value, expected: &str) -> Story {
+    fn refused(mut self, manager: &str, rest: Value, expected: &str) -> WriteSequence {
         assert_eq!(self.try_apply(manager, rest, false).unwrap_err(), expected);
         self
     }
 
-    /// An ordinary write: the object becomes this.
-    fn write(mut self, name: &str, subresource: &'static str, rest: Value) -> Story {
+    /// Replaces the object with an ordinary write.
+    fn write(mut self, name: &str, subresource: &'static str, rest: Value) -> WriteSequence {
         let manager = FieldManager { name: name.to_owned(), subresource };
         let mut new = body(self.kind, rest);
         match &self.live {
@@ -78,13 +78,13 @@ impl Story {
         self.live.as_ref().unwrap()
     }
 
-    fn is(self, field: &str, expected: Value) -> Story {
+    fn is(self, field: &str, expected: Value) -> WriteSequence {
         let found = field.split('/').fold(&self.live().0, |value, name| &value[name]);
         assert_eq!(*found, expected);
         self
     }
 
-    /// `{"manager": fields}`; whoever updates has a `*` behind the name.
+    /// The managers as `{"manager": fields}`; the names of updaters end in `*`.
     fn owners(&self) -> Value {
         let entries = self.live().items(&["metadata", "managedFields"]).iter();
         let entries = entries.map(|entry| {
@@ -94,7 +94,7 @@ impl Story {
         Value::Object(entries.collect())
     }
 
-    fn owned(self, expected: Value) -> Story {
+    fn owned(self, expected: Value) -> WriteSequence {
         assert_eq!(self.owners(), expected);
         self
     }
@@ -102,7 +102,7 @@ impl Story {
 
 #[test]
 fn applied_fields_are_owned_and_omitted_ones_are_removed() {
-    Story::with_kind("configmaps")
+    WriteSequence::with_kind("configmaps")
         .apply("a", json!({"data": {"x": "1", "w": "1"}, "labels": {"from": "a"}}))
         .owned(json!({"a": {"f:data": {"f:x": {}, "f:w": {}}, "f:metadata": {"f:labels": {"f:from": {}}}}}))
         .refused("b", json!({"data": {"x": "2"}}), "Apply failed with 1 conflict: conflict with \"a\": .data.x")
@@ -122,8 +122,8 @@ fn applied_fields_are_owned_and_omitted_ones_are_removed() {
 }
 
 #[test]
-fn equal_values_are_shared_and_stay_until_the_last_owner_leaves_them_out() {
-    Story::with_kind("configmaps")
+fn shared_values_stay_until_the_last_owner_omits_them() {
+    WriteSequence::with_kind("configmaps")
         .apply("a", json!({"data": {"x": "1"}}))
         .apply("b", json!({"data": {"x": "1"}}))
         .apply("a", json!({}))
@@ -136,7 +136,7 @@ fn equal_values_are_shared_and_stay_until_the_last_owner_leaves_them_out() {
 
 #[test]
 fn other_writes_own_what_they_change() {
-    Story::with_kind("configmaps")
+    WriteSequence::with_kind("configmaps")
         .write("kubectl-create", "", json!({"data": {"a": "1", "b": "1"}}))
         .owned(json!({"kubectl-create*": {"f:data": {".": {}, "f:a": {}, "f:b": {}}}}))
         .write("kubectl-edit", "", json!({"data": {"a": "2", "c": "1"}}))
@@ -157,8 +157,8 @@ fn other_writes_own_what_they_change() {
 }
 
 #[test]
-fn nobody_kept_account() {
-    let mut story = Story::with_kind("configmaps");
+fn fields_without_recorded_managers_get_one_owner() {
+    let mut story = WriteSequence::with_kind("configmaps");
     story.live = Some(body(story.kind, json!({"data": {"a": "1", "b": "1"}})));
     story
         .write("kubectl-edit", "", json!({"data": {"a": "2", "b": "1"}}))
@@ -183,8 +183,8 @@ fn lists_by_key_have_an_owner_for_each_item_and_field() {
         deployment(json!([{"name": "web", "image": "a", "env": [{"name": "A", "value": "1"}], "ports": [port(80)]}]));
     let other = json!({"spec": {"template": {"spec": {"containers": [
         {"name": "web", "env": [{"name": "B", "value": "2"}], "ports": [port(81)]}, {"name": "side", "image": "b"}]}}}});
-    let containers = |story: &Story| story.live().0["spec"]["template"]["spec"]["containers"].clone();
-    let story = Story::with_kind("deployments").apply("one", one.clone()).apply("other", other.clone());
+    let containers = |story: &WriteSequence| story.live().0["spec"]["template"]["spec"]["containers"].clone();
+    let story = WriteSequence::with_kind("deployments").apply("one", one.clone()).apply("other", other.clone());
     let expected = json!([
         {"name": "web", "image": "a", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}], "ports": [port(80), port(81)]},
         {"name": "side", "image": "b"},
@@ -206,21 +206,21 @@ fn lists_by_key_have_an_owner_for_each_item_and_field() {
 }
 
 #[test]
-fn unowned_fields_stay_in_items_that_stay() {
-    let mut story =
-        Story::with_kind("deployments").apply("one", deployment(json!([{"name": "web", "image": "a", "tty": true}])));
+fn unowned_fields_stay_in_remaining_items() {
+    let mut story = WriteSequence::with_kind("deployments")
+        .apply("one", deployment(json!([{"name": "web", "image": "a", "tty": true}])));
     let live = story.live.as_mut().unwrap();
     live.0["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Always".into();
     let story = story.apply("one", deployment(json!([{"name": "web", "image": "a"}])));
     let left = json!([{"name": "web", "image": "a", "imagePullPolicy": "Always"}]);
     assert_eq!(story.live().0["spec"]["template"]["spec"]["containers"], left);
-    // With its last owner the item goes whole.
+    // Without its last owner the complete item is removed.
     let story = story.apply("one", deployment(json!([{"name": "other", "image": "a"}])));
     assert_eq!(story.live().0["spec"]["template"]["spec"]["containers"], json!([{"name": "other", "image": "a"}]));
 }
 
 #[test]
-fn the_order_of_lists_is_that_of_who_applies() {
+fn applied_lists_determine_the_order() {
     let cases = [
         (vec!["a", "b", "c"], vec!["c", "a"], vec!["b", "c", "a"]),
         (vec!["a", "b"], vec!["x", "b", "y"], vec!["a", "x", "b", "y"]),
@@ -233,14 +233,14 @@ fn the_order_of_lists_is_that_of_who_applies() {
             let containers = names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
             json!({"spec": {"containers": containers}})
         };
-        let story = Story::with_kind("pods").apply("one", containers(&first)).apply("two", containers(&second));
+        let story = WriteSequence::with_kind("pods").apply("one", containers(&first)).apply("two", containers(&second));
         assert_eq!(story.live().0["spec"], containers(&expected)["spec"], "{first:?} {second:?}");
     }
 }
 
 #[test]
 fn sets_have_an_owner_for_each_value_and_other_lists_one_owner() {
-    Story::with_kind("configmaps")
+    WriteSequence::with_kind("configmaps")
         .apply("a", json!({"finalizers": ["x/a", "x/b"]}))
         .apply("b", json!({"finalizers": ["x/b", "x/c"]}))
         .is("metadata/finalizers", json!(["x/a", "x/b", "x/c"]))
@@ -248,13 +248,13 @@ fn sets_have_an_owner_for_each_value_and_other_lists_one_owner() {
         .is("metadata/finalizers", json!(["x/b", "x/c"]))
         .owned(json!({"b": {"f:metadata": {"f:finalizers": {"v:\"x/b\"": {}, "v:\"x/c\"": {}}}}}));
     let args = |args: Value| json!({"spec": {"containers": [{"name": "c", "args": args}]}});
-    Story::with_kind("pods").apply("a", args(json!(["1", "2"]))).refused(
+    WriteSequence::with_kind("pods").apply("a", args(json!(["1", "2"]))).refused(
         "b",
         args(json!(["3"])),
         "Apply failed with 1 conflict: conflict with \"a\": .spec.containers[name=\"c\"].args",
     );
     let selector = |labels: Value| json!({"spec": {"selector": labels}});
-    Story::with_kind("services")
+    WriteSequence::with_kind("services")
         .apply("a", selector(json!({"a": "1"})))
         .owned(json!({"a": {"f:spec": {"f:selector": {}}}}))
         .force("b", selector(json!({"b": "1"})))
@@ -263,9 +263,9 @@ fn sets_have_an_owner_for_each_value_and_other_lists_one_owner() {
 }
 
 #[test]
-fn subresources_are_managers_of_their_own() {
+fn subresources_have_separate_managers() {
     let replicas = |count: i64| json!({"spec": {"replicas": count}});
-    Story::with_kind("deployments")
+    WriteSequence::with_kind("deployments")
         .apply("kubectl", replicas(0))
         .write("kubectl", "scale", replicas(1))
         .owned(json!({"kubectl*": {"f:spec": {"f:replicas": {}}}}))
@@ -274,18 +274,21 @@ fn subresources_are_managers_of_their_own() {
             replicas(0),
             "Apply failed with 1 conflict: conflict with \"kubectl\" with subresource \"scale\" using apps/v1: .spec.replicas",
         );
-    let story =
-        Story::with_kind("deployments").write("a", "", json!({"spec": {"replicas": 1}, "status": {"replicas": 1}}));
+    let story = WriteSequence::with_kind("deployments").write(
+        "a",
+        "",
+        json!({"spec": {"replicas": 1}, "status": {"replicas": 1}}),
+    );
     story.owned(json!({"a*": {"f:spec": {"f:replicas": {}}}}));
 }
 
 #[test]
-fn go_structs_have_no_owner_of_their_own() {
+fn embedded_go_structs_have_no_owner() {
     let containers = json!([{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}]);
     let labels = json!({"a": "b"});
     let spec = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}, "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}});
-    let story = Story::with_kind("deployments").write("kubectl-create", "", json!({"spec": spec}));
+    let story = WriteSequence::with_kind("deployments").write("kubectl-create", "", json!({"spec": spec}));
     let expected = json!({"f:spec": {
         "f:selector": {}, "f:strategy": {"f:type": {}, "f:rollingUpdate": {".": {}, "f:maxSurge": {}}},
         "f:template": {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {
@@ -321,14 +324,14 @@ fn configuration_errors_name_their_path() {
         let version = if version == "v1" { "/v1" } else { version };
         let place = format!("default/x; {version}, Kind={}", kind(name).kind);
         let expected = format!("failed to create typed patch object ({place}): {why}");
-        Story::with_kind(name).refused("a", rest, &expected);
+        WriteSequence::with_kind(name).refused("a", rest, &expected);
     }
 }
 
 #[test]
-fn managers_that_update_are_not_remembered_without_end() {
+fn number_of_updating_managers_is_limited() {
     let data = |count: usize| (0..count).map(|index| (format!("k{index:02}"), json!("v"))).collect::<Map<_, _>>();
-    let mut story = Story::with_kind("configmaps").write("first", "", json!({"data": data(1)}));
+    let mut story = WriteSequence::with_kind("configmaps").write("first", "", json!({"data": data(1)}));
     for count in 2..=14 {
         story = story.write(&format!("m{count:02}"), "", json!({"data": data(count)}));
     }
@@ -339,8 +342,8 @@ fn managers_that_update_are_not_remembered_without_end() {
 }
 
 #[test]
-fn account_is_given_up_when_asked_for() {
-    let mut story = Story::with_kind("configmaps").write("a", "", json!({"data": {"x": "1"}}));
+fn managers_are_dropped_on_request() {
+    let mut story = WriteSequence::with_kind("configmaps").write("a", "", json!({"data": {"x": "1"}}));
     for (list, is_kept) in [(json!([]), true), (Value::Null, true), (json!([{}]), false)] {
         let mut new = story.live().clone();
         new.set(&["metadata", "managedFields"], list);
@@ -361,8 +364,8 @@ fn any_data() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn applying_twice_is_quiet(first in any_data(), second in any_data()) {
-        let once = Story::with_kind("configmaps").force("a", first).force("b", second.clone());
+    fn applying_twice_changes_nothing(first in any_data(), second in any_data()) {
+        let once = WriteSequence::with_kind("configmaps").force("a", first).force("b", second.clone());
         let before = once.live().clone();
         let twice = once.apply("b", second);
         prop_assert_eq!(twice.live(), &before);
@@ -370,20 +373,20 @@ proptest! {
 
     #[test]
     fn sole_manager_leaves_exactly_the_applied_object(first in any_data(), second in any_data()) {
-        let story = Story::with_kind("configmaps").force("a", first).force("a", second.clone());
+        let story = WriteSequence::with_kind("configmaps").force("a", first).force("a", second.clone());
         let left = story.live().0["data"].as_object().cloned().unwrap_or_default();
         prop_assert_eq!(Value::Object(left), second["data"].clone());
     }
 
     #[test]
-    fn managers_that_do_not_meet_come_in_any_order(one in any_data(), other in any_data()) {
+    fn independent_managers_commute(one in any_data(), other in any_data()) {
         let renamed: Map<String, Value> = other["data"].as_object().unwrap().iter().map(|(key, value)| (format!("o{key}"), value.clone())).collect();
         let other = json!({"data": renamed});
-        let there = Story::with_kind("configmaps").apply("a", one.clone()).apply("b", other.clone());
+        let there = WriteSequence::with_kind("configmaps").apply("a", one.clone()).apply("b", other.clone());
         let before = there.live().clone();
         let there = there.apply("a", one.clone());
         prop_assert_eq!(there.live(), &before);
-        let back = Story::with_kind("configmaps").apply("b", other).apply("a", one);
+        let back = WriteSequence::with_kind("configmaps").apply("b", other).apply("a", one);
         prop_assert_eq!(&there.live().0["data"], &back.live().0["data"]);
         prop_assert_eq!(there.owners(), back.owners());
     }

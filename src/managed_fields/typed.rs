@@ -1,6 +1,6 @@
-//! An object walked by its type: which fields it sets, how two differ, two of them merged, one without some of its fields.
+//! Traverses objects by their type: collects fields, compares and merges two versions, and removes fields.
 //!
-//! Never: knows who set what. The rules are those of sigs.k8s.io/structured-merge-diff (typed).
+//! Never: depends on managers. The rules are those of sigs.k8s.io/structured-merge-diff (typed).
 
 use super::fields::{FieldSet, step_text};
 use super::granularity::{ListShape, ValueShape};
@@ -34,7 +34,7 @@ impl FieldChanges {
     }
 }
 
-/// The step that leads to an item of a list.
+/// The step to an item of a list.
 fn step(item: &Value, list: &ListShape) -> Result<String, TypeMismatch> {
     let ListShape::Keyed(keys) = list else { return Ok(format!("v:{item}")) };
     let mut found = Map::new();
@@ -47,14 +47,14 @@ fn step(item: &Value, list: &ListShape) -> Result<String, TypeMismatch> {
     Ok(format!("k:{}", Value::Object(found)))
 }
 
-/// The items of a list by their steps, in order. Of two with the same step the first counts.
+/// The items of a list with their steps, in order; only the first of several with the same step.
 fn items<'v>(list: &'v [Value], by: &ListShape) -> Vec<(String, &'v Value)> {
     let mut seen = BTreeSet::new();
     let steps = list.iter().enumerate().map(|(index, item)| (step(item, by).unwrap_or(format!("i:{index}")), item));
     steps.filter(|(step, _)| seen.insert(step.clone())).collect()
 }
 
-/// Whether a value holds fields or items that have owners of their own.
+/// Whether a value contains fields or items with separate owners.
 fn is_open(value: &Value, of: ValueShape) -> bool {
     match value {
         Value::Object(_) => !of.is_atomic(),
@@ -76,7 +76,7 @@ fn typed(of: ValueShape, name: &str) -> (ValueShape, bool) {
     of.field(name).unwrap_or((ValueShape::Unknown, false))
 }
 
-/// The fields that a body sets, or what is wrong with it.
+/// The fields that a body sets.
 pub fn fields(value: &Value, of: ValueShape) -> Result<FieldSet, TypeMismatch> {
     let set = fields_at(value, of, &mut String::new())?;
     Ok(set.with_member(false))
@@ -112,35 +112,35 @@ fn fields_at(value: &Value, of: ValueShape, path: &mut String) -> Result<FieldSe
     Ok(set)
 }
 
-/// All that is in a value, as something new.
-fn whole(value: &Value, of: ValueShape) -> FieldSet {
+/// All fields of a new value.
+fn all_fields(value: &Value, of: ValueShape) -> FieldSet {
     let mut set = FieldSet::leaf();
     if is_open(value, of) {
         for (name, inner) in value.as_object().into_iter().flatten() {
-            set.put(format!("f:{name}"), whole(inner, typed(of, name).0));
+            set.put(format!("f:{name}"), all_fields(inner, typed(of, name).0));
         }
         for (step, item) in items(value.as_array().map_or(&[], Vec::as_slice), &of.list()) {
-            set.put(step, whole(item, of.item()));
+            set.put(step, all_fields(item, of.item()));
         }
     }
     set
 }
 
-/// Returns the fields of a new object. Structs that Go holds by value count as present before.
+/// Returns the fields of a new object. Structs that Go embeds by value count as existing before.
 pub fn created(value: &Value, of: ValueShape) -> FieldChanges {
     FieldChanges { added: created_at(value, of).with_member(false), ..FieldChanges::default() }
 }
 
 fn created_at(value: &Value, of: ValueShape) -> FieldSet {
     if !of.is_in_place() || !is_open(value, of) {
-        return whole(value, of);
+        return all_fields(value, of);
     }
     let mut set = FieldSet::default();
     for (name, inner) in value.as_object().into_iter().flatten() {
         set.put(format!("f:{name}"), created_at(inner, typed(of, name).0));
     }
     for (step, item) in items(value.as_array().map_or(&[], Vec::as_slice), &of.list()) {
-        set.put(step, whole(item, of.item()));
+        set.put(step, all_fields(item, of.item()));
     }
     set
 }
@@ -186,13 +186,13 @@ pub fn changes(old: &Value, new: &Value, of: ValueShape) -> FieldChanges {
 fn compare(old: Option<&Value>, new: Option<&Value>, of: ValueShape) -> FieldChanges {
     match (old, new) {
         (Some(old), Some(new)) => changes(old, new, of),
-        (None, Some(new)) => FieldChanges { added: whole(new, of), ..FieldChanges::default() },
-        (Some(old), None) => FieldChanges { removed: whole(old, of), ..FieldChanges::default() },
+        (None, Some(new)) => FieldChanges { added: all_fields(new, of), ..FieldChanges::default() },
+        (Some(old), None) => FieldChanges { removed: all_fields(old, of), ..FieldChanges::default() },
         (None, None) => FieldChanges::default(),
     }
 }
 
-/// The live value with what is applied set in it.
+/// Merges applied fields into the live value.
 pub fn merge(live: &Value, applied: &Value, of: ValueShape) -> Value {
     match (live, applied) {
         (Value::Object(live), Value::Object(applied)) if !of.is_atomic() => {
@@ -214,7 +214,7 @@ pub fn merge(live: &Value, applied: &Value, of: ValueShape) -> Value {
     }
 }
 
-/// Items of both are merged in the order in which they are applied; the other ones of the live list stay where they are among them.
+/// Merges lists. Applied items have the order of the applied list; other live items keep their relative position.
 fn merge_lists(live: &[Value], applied: &[Value], of: ValueShape) -> Vec<Value> {
     let by = of.list();
     let (live, applied) = (items(live, &by), items(applied, &by));
@@ -242,7 +242,7 @@ fn merge_lists(live: &[Value], applied: &[Value], of: ValueShape) -> Vec<Value> 
     list
 }
 
-/// The value without the places of a set, and what is below them. None when nothing is left of a map or list in which something was.
+/// Removes the paths of a set and everything below. `None` when a map or list becomes empty.
 pub fn remove_fields(value: &Value, places: &FieldSet, of: ValueShape) -> Option<Value> {
     if is_hollow(Some(value)) || !is_open(value, of) {
         return Some(value.clone());
@@ -273,7 +273,8 @@ pub fn remove_fields(value: &Value, places: &FieldSet, of: ValueShape) -> Option
     }
 }
 
-/// The set, and the fields on the way to its paths, as far as types name them: the entries of maps and the items of lists are not.
+/// Adds the fields on the way to the set's paths, if types declare them (entries of maps and items of lists are not
+/// declared).
 pub fn with_named(set: &FieldSet, of: ValueShape) -> FieldSet {
     let mut all = FieldSet::default().with_member(set.member);
     for (step, below) in set.steps() {
@@ -285,22 +286,22 @@ pub fn with_named(set: &FieldSet, of: ValueShape) -> FieldSet {
     all
 }
 
-/// A path of the decoder, `spec.containers[0].image`, as it is told here: with the keys of items.
-pub fn told_path(value: &Value, of: ValueShape, path: &str) -> String {
-    let mut told = String::new();
+/// Converts a decoder's path such as `spec.containers[0].image` to a path with the keys of items, for messages.
+pub fn path_with_keys(value: &Value, of: ValueShape, path: &str) -> String {
+    let mut text = String::new();
     let (mut value, mut of) = (value, of);
     for name in path.split('.') {
         let (name, indexes) = name.split_at(name.find('[').unwrap_or(name.len()));
-        told += &super::fields::step_text(&format!("f:{name}"));
+        text += &super::fields::step_text(&format!("f:{name}"));
         value = &value[name];
         of = typed(of, name).0;
         for index in indexes.split(['[', ']']).filter_map(|index| index.parse::<usize>().ok()) {
             value = &value[index];
             let by = of.list();
             let step = if matches!(by, ListShape::Atomic) { Err(String::new()) } else { step(value, &by) };
-            told += &super::fields::step_text(&step.unwrap_or(format!("i:{index}")));
+            text += &super::fields::step_text(&step.unwrap_or(format!("i:{index}")));
             of = of.item();
         }
     }
-    told
+    text
 }

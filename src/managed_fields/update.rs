@@ -8,8 +8,8 @@ use crate::kinds::Kind;
 use crate::managed_fields::FieldManager;
 use crate::object::{Object, Time, time};
 
-/// Fields of metadata that no manager owns: the server's, and those that name the object.
-const NOBODYS: [&str; 10] = [
+/// Fields of metadata that no manager owns: those that the server sets, and those that identify the object.
+const UNOWNED: [&str; 10] = [
     "f:name",
     "f:namespace",
     "f:creationTimestamp",
@@ -22,23 +22,24 @@ const NOBODYS: [&str; 10] = [
     "f:deletionTimestamp",
 ];
 
-/// Notes in a new object that the writer has set all that is in it.
+/// Records the writer of a new object as the owner of all its fields.
 pub fn created(kind: &Kind, object: &mut Object, manager: &FieldManager, now: Time) {
     let mut entries = Vec::new();
-    credit(kind, &mut entries, typed::created(&object.0, ValueShape::for_kind(kind)), manager, now);
+    transfer_ownership(kind, &mut entries, typed::created(&object.0, ValueShape::for_kind(kind)), manager, now);
     entries::write(object, entries);
 }
 
-/// Notes in a changed object what the writer has changed. Nothing is noted where nobody has kept account so far.
+/// Records the writer of a changed object as the owner of the changed fields, unless the object has no recorded
+/// managers.
 pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&FieldManager>, now: Time) {
-    if entries::forgets(new) {
+    if entries::drops_managers(new) {
         new.unset(&["metadata", "managedFields"]);
         return;
     }
     if !entries::is_tracked(old) && !entries::is_tracked(new) {
         return;
     }
-    // Clients that know nothing of it send none, and parts of an object are written without.
+    // Clients without support for managed fields send none, and writes of subresources have none.
     let has_own = manager.is_none_or(|manager| manager.subresource.is_empty()) && entries::is_tracked(new);
     let Some(manager) = manager else {
         if !has_own {
@@ -51,12 +52,18 @@ pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&Fie
     if owners.is_empty() {
         owners = entries::read(old);
     }
-    credit(kind, &mut owners, changes, manager, now);
+    transfer_ownership(kind, &mut owners, changes, manager, now);
     entries::write(new, owners);
 }
 
-/// Gives the writer what it has changed.
-fn credit(kind: &Kind, entries: &mut Vec<ManagerEntry>, changes: FieldChanges, manager: &FieldManager, now: Time) {
+/// Transfers the ownership of changed fields to the writer.
+fn transfer_ownership(
+    kind: &Kind,
+    entries: &mut Vec<ManagerEntry>,
+    changes: FieldChanges,
+    manager: &FieldManager,
+    now: Time,
+) {
     let FieldChanges { added, modified, removed } = changes;
     let won = owned(kind, added.union(&modified), manager.subresource);
     if won.is_empty() && removed.is_empty() {
@@ -84,14 +91,14 @@ fn credit(kind: &Kind, entries: &mut Vec<ManagerEntry>, changes: FieldChanges, m
     entries.push(own);
 }
 
-/// The fields that a writer of this part may own.
+/// The fields that a writer of this subresource may own.
 pub fn owned(kind: &Kind, mut fields: FieldSet, subresource: &str) -> FieldSet {
     let part: &[&str] = match subresource {
         "" if kind.status => &["f:status"],
         "status" => &["f:spec"],
         _ => &[],
     };
-    let metadata = fields.remove("f:metadata").excluding(&NOBODYS).with_member(false);
+    let metadata = fields.remove("f:metadata").excluding(&UNOWNED).with_member(false);
     let mut rest = fields.excluding(&["f:apiVersion", "f:kind"]).excluding(part);
     rest.put("f:metadata", metadata);
     rest

@@ -1,17 +1,17 @@
-//! Host ports: ports of the machine that lead to pods (`hostPort`).
+//! Host ports: forwards ports of the machine to pods (`hostPort`).
 //!
-//! Knows: which pods have an address to forward to. Without `hostIP`, and for `0.0.0.0`, the port is opened on the
+//! Selects the pods with an address to forward to. Without `hostIP`, and for `0.0.0.0`, the port is opened on the
 //! machine's localhost: kloop never listens on every address.
-//! Never: binds anything. The scheduler ensures that no other pod of the node has the same port.
+//! Never: binds a port. The scheduler ensures that no other pod of the node has the same port.
 
-use super::routes::tell_blocked;
+use super::routes::report_blocked;
 use crate::object::{Key, Object};
 use crate::world::ingress_routes::HostPort;
 use crate::world::{AppliedReport, Effect, Loop, Plan, Row, World};
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// The loop.
+/// The loop of pods with host ports.
 pub const LOOP: Loop = Loop { name: "hostport-controller", root: "pods", concerns, plan, reports, ..Loop::BASE };
 
 fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
@@ -32,16 +32,16 @@ fn needs_host_port(row: &Row) -> bool {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let row = world.get(key);
-    let wanted = row.map(|row| wanted_ports(world, row)).unwrap_or_default();
+    let wanted = row.map(|row| desired_ports(world, row)).unwrap_or_default();
     let ordered = world.orders.exposed.get(key).map_or(&[][..], Vec::as_slice);
     if wanted != ordered {
         plan.effects.push(Effect::Expose { pod: key.clone(), ports: wanted });
     }
-    tell_blocked(world, key, &mut plan, |at, why| format!("hostPort {at} does not lead to the pod: {why}"));
+    report_blocked(world, key, &mut plan, |at, why| format!("hostPort {at} does not lead to the pod: {why}"));
     plan
 }
 
-fn wanted_ports(world: &World, row: &Row) -> Vec<HostPort> {
+fn desired_ports(world: &World, row: &Row) -> Vec<HostPort> {
     let pod = row.pod();
     let node = pod.and_then(|pod| pod.node.as_ref()).and_then(|node| world.facts.nodes.get(node));
     let is_here = node.is_some_and(|node| node.ours && !node.simulated);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_lead_to_the_pod() {
+    fn host_ports_are_forwarded_to_the_pod() {
         let table = [
             (json!({"containerPort": 80}), None),
             (json!({"containerPort": 80, "hostPort": 8080}), Some(("127.0.0.1:8080", false))),
@@ -111,15 +111,15 @@ mod tests {
             let to = "127.9.1.4:80".parse().unwrap();
             let expected: Vec<HostPort> =
                 expected.map(|(at, is_udp)| HostPort { at: at.parse().unwrap(), is_udp, to }).into_iter().collect();
-            let found = wanted_ports(&world, world.get(&key).unwrap());
+            let found = desired_ports(&world, world.get(&key).unwrap());
             assert_eq!(found, expected, "{port}");
         }
         let (world, key) = world(json!([{"containerPort": 80, "hostPort": 80}]), true);
-        assert_eq!(wanted_ports(&world, world.get(&key).unwrap()), [], "it is the machine's own port");
+        assert_eq!(desired_ports(&world, world.get(&key).unwrap()), [], "a hostNetwork pod has the port itself");
     }
 
     #[test]
-    fn ports_are_opened_once_told_when_blocked_and_closed() {
+    fn host_ports_are_opened_once_reported_when_blocked_and_closed() {
         let (mut world, key) = world(json!([{"containerPort": 80, "hostPort": 8080}]), false);
         let first = plan(&world, &key);
         assert_eq!(first.effects.len(), 1);
@@ -132,20 +132,20 @@ mod tests {
             why: "address already in use".into(),
         };
         world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), doors: vec![blocked] });
-        let told = plan(&world, &key);
+        let planned = plan(&world, &key);
         assert_eq!(
-            told.events[0].message,
+            planned.events[0].message,
             "hostPort 127.0.0.1:8080/TCP does not lead to the pod: address already in use"
         );
-        world.remember(&told.memory[0]);
-        assert!(plan(&world, &key).is_empty(), "told once");
+        world.remember(&planned.memory[0]);
+        assert!(plan(&world, &key).is_empty(), "reported once");
         world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), doors: Vec::new() });
-        let told = plan(&world, &key);
-        assert_eq!(told.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
-        world.remember(&told.memory[0]);
+        let planned = plan(&world, &key);
+        assert_eq!(planned.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
+        world.remember(&planned.memory[0]);
         assert!(
             plan(&world, &key).is_empty() && world.facts.blocked.is_empty(),
-            "told once, and nothing is kept of it"
+            "reported once, and its memory is deleted"
         );
         world.remove(&key);
         assert_eq!(plan(&world, &key).effects, [Effect::Expose { pod: key.clone(), ports: Vec::new() }]);

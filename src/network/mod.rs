@@ -1,11 +1,9 @@
 //! The network: routes of Services, and DNS names.
 //!
-//! Knows: how kube-proxy chooses the endpoints of a Service ([`routes`]), the names that Kubernetes gives to Services
-//! and pods ([`names`]), the Service for a request to an Ingress ([`ingress`]), the ports of the machine that lead to
-//! pods ([`host_ports`]), and the allowed connections ([`policy`]).
-//! Never: carries a byte. Routes go to the machine as effects; the runtime redirects connections and answers DNS
-//! queries.
-//! Start reading at [`LOOP`].
+//! Selects the endpoints of a Service like kube-proxy ([`routes`]), resolves DNS names of Services and pods
+//! ([`names`]), matches requests to Ingresses ([`ingress`]), forwards host ports to pods ([`host_ports`]), and resolves
+//! NetworkPolicies ([`policy`]). Never: transfers data. Routes are effects; the runtime redirects connections and
+//! answers DNS queries. Start reading at [`LOOP`].
 
 mod host_ports;
 pub mod ingress;
@@ -18,5 +16,5 @@ pub use ingress::LOOP as INGRESS;
 pub use policy::LOOP as POLICIES;
 pub use routes::LOOP;
 
-/// Every loop of this module, in the order in which they run.
+/// Every loop of this module, in the order of execution.
 pub const ALL: [&crate::world::Loop; 4] = [&POLICIES, &LOOP, &INGRESS, &HOST_PORTS];

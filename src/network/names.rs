@@ -1,29 +1,29 @@
 //! DNS names of a cluster by Kubernetes' DNS specification: `web.shop.svc.cluster.local`, members of headless Services
 //! by their hostnames, `_port._protocol` for SRV, pods by their addresses, addresses by `in-addr.arpa`.
 //!
-//! Short names (`web`, `web.shop`) of clients that use the machine's `/etc/resolv.conf` are completed here, in the
-//! order of Kubernetes' search path. A client whose own file has that path completes them itself, so its queries are
-//! taken literally.
+//! Completes short names (`web`, `web.shop`) of clients with the machine's `/etc/resolv.conf`, in the order of
+//! Kubernetes' search path. A client with that search path in its own file completes them itself, so its queries are
+//! used literally.
 
 use crate::object::{Key, Str};
 use crate::world::plan::{HeadlessEndpoint, Route, RoutePort};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Below it all names of the cluster stand.
+/// The domain of all names of the cluster.
 const DOMAIN: &str = ".cluster.local";
 /// Implemented version of Kubernetes' DNS specification, as `dns-version.cluster.local` reports it.
 const VERSION: &str = "1.1.0";
 /// Name of the authoritative server.
 pub const SERVER: &str = "ns.dns.cluster.local";
-/// So many names may stand for each other (CoreDNS).
-const ALIASES: usize = 8;
+/// Maximum length of a chain of aliases (as in CoreDNS).
+const MAX_ALIASES: usize = 8;
 
-/// All names of the cluster.
+/// All DNS names of the cluster.
 #[derive(Default)]
 pub struct DnsDirectory {
     services: BTreeMap<(Str, Str), Route>,
-    /// Services by their address and by those of their members.
+    /// Services by their address and their members' addresses.
     at: HashMap<Ipv4Addr, BTreeSet<(Str, Str)>>,
     /// Namespaces of pods by their address.
     pods: HashMap<Ipv4Addr, Str>,
@@ -34,61 +34,61 @@ pub struct DnsDirectory {
 /// Query type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryType {
-    /// An address.
+    /// IPv4 address.
     A,
-    /// An address of IPv6: there are none.
+    /// IPv6 address, which no name has.
     Aaaa,
-    /// Another name.
+    /// Alias.
     Cname,
-    /// Hosts and ports.
+    /// Hosts and ports of a service.
     Srv,
-    /// A name for an address.
+    /// Name of an address.
     Ptr,
-    /// Words.
+    /// Text.
     Txt,
     /// Start of authority.
     Soa,
     /// Name server of a domain.
     Ns,
-    /// Something that no name here has.
+    /// A type that no name of the cluster has.
     Other,
 }
 
-/// One thing that a name has.
+/// A DNS record of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsRecord {
-    /// An address.
+    /// IPv4 address.
     A(Ipv4Addr),
-    /// A host, a port on it, and its address.
+    /// Host, port, and the host's address.
     Srv(String, u16, Option<Ipv4Addr>),
-    /// A name.
+    /// Name.
     Ptr(String),
-    /// Words.
+    /// Text.
     Txt(&'static str),
-    /// Another name of what was asked about; what follows is about that one.
+    /// Target of an alias; the records after it belong to the target.
     Cname(String),
     /// Start of authority.
     Soa,
-    /// The same by name, with its address.
+    /// Name server, with its address.
     Ns(&'static str, Option<Ipv4Addr>),
 }
 
-/// The answer to a question.
+/// The reply to a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsReply {
-    /// These; none when the name is there and has nothing of this kind.
+    /// The records; empty when the name exists without records of this type.
     Records(Vec<DnsRecord>),
-    /// Other names, each standing for the one before; the last is none of the cluster's, and the same is to be asked about it.
+    /// A chain of aliases. The last name is outside of the cluster, and the caller queries it with the same type.
     Alias(Vec<String>),
-    /// There is no such name in the cluster.
+    /// The name does not exist in the cluster.
     NoSuchName,
-    /// The name is none of the cluster's.
+    /// The name is outside of the cluster.
     Elsewhere,
 }
 
 impl DnsDirectory {
-    /// A Service leads there from now on.
-    pub fn lead(&mut self, service: &Key, route: &Route) {
+    /// Sets the route of a Service.
+    pub fn set_route(&mut self, service: &Key, route: &Route) {
         let place = (service.namespace.clone(), service.name.clone());
         let before = match route.is_empty() {
             true => self.services.remove(&place),
@@ -109,12 +109,12 @@ impl DnsDirectory {
         }
     }
 
-    /// Names are answered there.
+    /// Sets the address of the resolver.
     pub fn serve_at(&mut self, server: Ipv4Addr) {
         self.server = Some(server);
     }
 
-    /// A pod of this namespace has this address.
+    /// Adds the address of a pod in this namespace.
     pub fn pod(&mut self, address: Ipv4Addr, namespace: Str) {
         self.pods.insert(address, namespace);
     }
@@ -125,7 +125,7 @@ impl DnsDirectory {
         if let Some(reversed) = name.strip_suffix(".in-addr.arpa") {
             return self.reverse(reversed, kind);
         }
-        if let Some(name) = inside(&name) {
+        if let Some(name) = strip_domain(&name) {
             return self.find(name, kind).map_or(DnsReply::NoSuchName, |found| self.follow(found, kind));
         }
         let Some(client) = client else { return DnsReply::Elsewhere };
@@ -135,12 +135,12 @@ impl DnsDirectory {
         found.map_or(DnsReply::Elsewhere, |found| self.follow(found, kind))
     }
 
-    /// Asks on about names that stand for others in the cluster; a name of nothing is nothing (CoreDNS).
+    /// Resolves aliases of names in the cluster. As in CoreDNS, an alias of a missing name does not exist.
     fn follow(&self, found: DnsReply, kind: QueryType) -> DnsReply {
         let DnsReply::Alias(mut names) = found else { return found };
-        while let Some(target) = names.last().and_then(|name| inside(name)) {
+        while let Some(target) = names.last().and_then(|name| strip_domain(name)) {
             match self.find(target, kind) {
-                Some(DnsReply::Alias(more)) if names.len() < ALIASES => names.extend(more),
+                Some(DnsReply::Alias(more)) if names.len() < MAX_ALIASES => names.extend(more),
                 Some(DnsReply::Records(records)) if !records.is_empty() => {
                     return DnsReply::Records(names.into_iter().map(DnsRecord::Cname).chain(records).collect());
                 }
@@ -150,7 +150,7 @@ impl DnsDirectory {
         DnsReply::Alias(names)
     }
 
-    /// By a full name without the domain.
+    /// Finds a full name, given without the domain.
     fn find(&self, name: &str, kind: QueryType) -> Option<DnsReply> {
         let labels: Vec<&str> = name.split('.').collect();
         match labels[..] {
@@ -163,7 +163,7 @@ impl DnsDirectory {
             ["dns-version"] => {
                 Some(DnsReply::Records(if kind == QueryType::Txt { vec![DnsRecord::Txt(VERSION)] } else { Vec::new() }))
             }
-            // A name with other names below it exists, and has no records itself.
+            // A name with names below it exists without records.
             ["svc" | "pod"] => Some(DnsReply::Records(Vec::new())),
             [namespace, "svc" | "pod"] if self.has_namespace(namespace) => Some(DnsReply::Records(Vec::new())),
             [address, namespace, "pod"] => {
@@ -174,7 +174,7 @@ impl DnsDirectory {
             [service, namespace, "svc"] => Some(self.service(service, namespace)?.addresses(kind, full(&[name]))),
             [host, service, namespace, "svc"] => {
                 let found = self.service(service, namespace)?;
-                let at: Vec<Ipv4Addr> = found.named(host);
+                let at: Vec<Ipv4Addr> = found.addresses_of_member(host);
                 match kind {
                     _ if at.is_empty() => None,
                     QueryType::Srv => {
@@ -232,7 +232,7 @@ impl DnsDirectory {
     }
 }
 
-/// A Service that was found.
+/// A Service that matches a name.
 struct ServiceMatch<'a>(&'a Route);
 
 impl ServiceMatch<'_> {
@@ -270,8 +270,8 @@ impl ServiceMatch<'_> {
         port.endpoints.iter().filter_map(member).collect()
     }
 
-    /// The addresses of those that have this name in the Service: their hostname or, without one, their address with dashes.
-    fn named(&self, name: &str) -> Vec<Ipv4Addr> {
+    /// The addresses of members with this name: their hostname, or else their address with dashes.
+    fn addresses_of_member(&self, name: &str) -> Vec<Ipv4Addr> {
         let members: Vec<Ipv4Addr> = self.0.members.iter().filter(|one| host(one) == name).filter_map(ip).collect();
         if !members.is_empty() || self.0.address.is_empty() {
             return members;
@@ -285,8 +285,8 @@ impl ServiceMatch<'_> {
     }
 }
 
-/// A full name of the cluster without its domain: nothing for the domain itself.
-fn inside(name: &str) -> Option<&str> {
+/// A full name of the cluster without its domain; empty for the domain itself.
+fn strip_domain(name: &str) -> Option<&str> {
     name.strip_suffix(DOMAIN).or_else(|| (name == &DOMAIN[1..]).then_some(""))
 }
 
@@ -338,14 +338,14 @@ mod tests {
             is_h2: false,
             endpoints: endpoints.clone(),
         };
-        directory.lead(
+        directory.set_route(
             &key("shop", "web"),
             &Route { address: "127.9.128.7".into(), ports: vec![port(80)], ..Route::default() },
         );
         let member =
             |address: &str, hostname: &str| HeadlessEndpoint { address: address.into(), hostname: hostname.into() };
         let members = vec![member("127.9.1.5", "db-0"), member("127.9.1.6", "")];
-        directory.lead(&key("shop", "db"), &Route { members, ports: vec![port(5432)], ..Route::default() });
+        directory.set_route(&key("shop", "db"), &Route { members, ports: vec![port(5432)], ..Route::default() });
         for (name, alias) in [
             ("out", "Example.com."),
             ("in", "web.shop.svc.cluster.local"),
@@ -353,7 +353,7 @@ mod tests {
             ("nobody", "no.shop.svc.cluster.local"),
             ("circle", "circle.shop.svc.cluster.local"),
         ] {
-            directory.lead(&key("shop", name), &Route { alias: alias.into(), ..Route::default() });
+            directory.set_route(&key("shop", name), &Route { alias: alias.into(), ..Route::default() });
         }
         directory.serve_at([127, 9, 255, 53].into());
         directory.pod(CLIENT, "shop".into());
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_what_they_mean() {
+    fn names_are_resolved() {
         use QueryType::{A, Aaaa, Cname, Ns, Other, Ptr, Soa, Srv, Txt};
         let a = |addresses: &[&str]| {
             DnsReply::Records(addresses.iter().map(|ip| DnsRecord::A(ip.parse().unwrap())).collect())
@@ -446,9 +446,9 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_gone_has_no_name() {
+    fn deleted_service_has_no_name() {
         let mut directory = directory();
-        directory.lead(&Key::new(Resource("services"), "shop", "web"), &Route::default());
+        directory.set_route(&Key::new(Resource("services"), "shop", "web"), &Route::default());
         assert_eq!(directory.lookup("web.shop.svc.cluster.local", QueryType::A, Some(CLIENT)), DnsReply::NoSuchName);
     }
 }

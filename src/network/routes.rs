@@ -1,4 +1,4 @@
-//! kube-proxy: the endpoints of each Service: those that are ready; when none is, those that still serve while they end.
+//! kube-proxy: selects the endpoints of each Service: the ready ones, or else terminating ones that still serve.
 
 use crate::object::{Key, Object, Str};
 use crate::world::plan::{HeadlessEndpoint, Route, RoutePort};
@@ -6,7 +6,7 @@ use crate::world::resources::SIMULATED;
 use crate::world::{AppliedReport, Effect, EventType, Loop, Memory, Plan, Row, SERVICE_NAME, SLICES, World};
 use serde_json::Value;
 
-/// The loop, by the name that people know.
+/// The loop, named after Kubernetes' component.
 pub const LOOP: Loop = Loop { name: "kube-proxy", root: SERVICES, concerns, plan, reports, ..Loop::BASE };
 
 fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
@@ -18,7 +18,8 @@ fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
 
 const SERVICES: &str = "services";
 
-/// Values of `appProtocol` for HTTP/2 without TLS: Kubernetes' own, and those that Istio and others use for gRPC.
+/// Values of `appProtocol` for HTTP/2 without TLS: the standard one of Kubernetes, and those of Istio and others for
+/// gRPC.
 const H2: [&str; 3] = ["kubernetes.io/h2c", "grpc", "h2c"];
 
 /// Default idle time after which session affinity ends, in seconds.
@@ -36,7 +37,7 @@ fn concerns(_world: &World, row: &Row) -> Vec<Key> {
     }
 }
 
-/// Orders the routes of a Service when they are others than were ordered last.
+/// Orders the routes of a Service when they differ from the last order.
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let wanted = world.get(key).and_then(|row| route(world, row));
@@ -44,7 +45,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let text = |at: &str, why: &str| {
         format!("the rest of the machine does not reach it at {at}: {why}; pods with the pod network do")
     };
-    tell_blocked(world, key, &mut plan, text);
+    report_blocked(world, key, &mut plan, text);
     if wanted.as_ref() == ordered {
         return plan;
     }
@@ -60,8 +61,8 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Plans an event for each blocked listener of a Service or pod, and one when none is blocked any more.
-pub(super) fn tell_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl Fn(&str, &str) -> String) {
+/// Plans an event for each blocked listener of a Service or pod, and one when all listeners are available again.
+pub(super) fn report_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl Fn(&str, &str) -> String) {
     let Some(doors) = world.facts.blocked.get(key) else { return };
     // A gateway repeats its report to every new control plane.
     if world.loop_memory.reported_listeners.get(key) == Some(doors) {
@@ -74,7 +75,7 @@ pub(super) fn tell_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl
     plan.memory.push(Memory::ListenersReported { about: key.clone() });
     let Some(row) = row else { return };
     if doors.is_empty() {
-        plan.event(row, EventType::Normal, "PortAvailable", "no port of it is unavailable any more".to_owned());
+        plan.event(row, EventType::Normal, "PortAvailable", "all of its ports are available again".to_owned());
     }
     for door in doors {
         let at = format!("{}/{}", door.at, if door.is_udp { "UDP" } else { "TCP" });
@@ -82,7 +83,7 @@ pub(super) fn tell_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl
     }
 }
 
-/// None for a Service that leads nowhere, not even by its name.
+/// The route of a Service; `None` for one without address, name or members.
 pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     let service = row.body();
     let text = |field: &str| service.text(&["spec", field]).unwrap_or_default();
@@ -129,13 +130,13 @@ fn is_open(world: &World, slice: &Object, name: &str, port: u16) -> bool {
     number(slice, name) == Some(port.into()) && slice.items(&["endpoints"]).iter().any(is_on_machine)
 }
 
-/// The number that a slice has for a port of this name.
+/// The number of a named port in a slice.
 fn number(slice: &Object, name: &str) -> Option<i64> {
     let named = |one: &&Value| one["name"].as_str().unwrap_or_default() == name;
     slice.items(&["ports"]).iter().find(named).and_then(|one| one["port"].as_i64())
 }
 
-/// Takes out what is on nodes that only pretend: all others are this machine, where every client is.
+/// Removes endpoints on simulated nodes; all other nodes are this machine.
 fn keep_local(world: &World, slice: &mut Object) {
     let is_elsewhere = |node: &str| {
         let node = world.find("nodes", "", node).and_then(|row| row.node());
@@ -165,10 +166,10 @@ fn members(slices: &[Object]) -> Vec<HeadlessEndpoint> {
     members
 }
 
-/// Endpoints of one port by its name. Ready ones; with none of those, such as are ending and still serve (KEP-1669).
+/// Endpoints of a named port: ready ones, or else terminating ones that still serve (KEP-1669).
 fn endpoints(slices: &[Object], port: &str) -> Vec<Str> {
     let of = |counts: fn(&Value) -> bool| -> Vec<Str> {
-        let mut found: Vec<Str> = slices.iter().flat_map(|slice| of_slice(slice, port, counts)).collect();
+        let mut found: Vec<Str> = slices.iter().flat_map(|slice| slice_addresses(slice, port, counts)).collect();
         found.sort();
         found.dedup();
         found
@@ -180,7 +181,7 @@ fn endpoints(slices: &[Object], port: &str) -> Vec<Str> {
     of(|conditions| conditions["serving"] == Value::Bool(true) && conditions["terminating"] == Value::Bool(true))
 }
 
-fn of_slice(slice: &Object, port: &str, counts: fn(&Value) -> bool) -> Vec<Str> {
+fn slice_addresses(slice: &Object, port: &str, counts: fn(&Value) -> bool) -> Vec<Str> {
     let Some(number) = number(slice, port) else { return Vec::new() };
     let endpoints = slice.items(&["endpoints"]).iter().filter(|endpoint| counts(&endpoint["conditions"]));
     let addresses = endpoints.filter_map(|endpoint| endpoint["addresses"][0].as_str());
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_endpoints_and_else_those_that_end() {
+    fn route_has_ready_or_else_terminating_endpoints() {
         let going = endpoint("127.9.1.1", false, true, true);
         let mut mixed = world(json!([
             going,
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_on_the_machines_network_has_the_port_of_its_service_itself() {
+    fn host_network_pod_listens_on_the_port_of_its_service() {
         let target = json!({"kind": "Pod", "name": "p"});
         let pod =
             |ip: &str, ready: bool| json!({"addresses": [ip], "conditions": {"ready": ready}, "targetRef": target});
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_an_address_has_members() {
+    fn headless_service_has_members() {
         let mut named = endpoint("127.9.1.3", true, true, false);
         named["hostname"] = "db-0".into();
         let mut world = world(json!([named, endpoint("127.9.1.4", false, false, false)]));
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_gone_leads_nowhere() {
+    fn deleted_service_has_no_route() {
         let mut world = world(json!([endpoint("127.9.1.3", true, true, false)]));
         http(&mut world);
         let key = Key::new(Resource(SERVICES), "default", "web");

@@ -1,7 +1,8 @@
-//! Small changes of a large object, made in the object or in its text.
+//! Small changes of a large object, applied to the object or to its text.
 //!
-//! Knows: how to change a few places of an object's compact text in one pass, so that the text is what writing the changed object would
-//! give; the rest of it is copied and not read. Where a text is not as kloop writes it, it says so, and the object is changed instead.
+//! Changes a few places of an object's compact text in one pass and copies the remaining text without decoding it. The
+//! result equals the serialized changed object. For a text in another form than kloop writes, it returns `None`, and
+//! the caller changes the object.
 
 use super::Object;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
@@ -9,36 +10,36 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// A change of one place.
+/// A change at one path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextEdit {
     path: Vec<&'static str>,
     change: ValueChange,
 }
 
-/// The change at one place.
+/// The kind of change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueChange {
-    /// It has this value.
+    /// Sets a value.
     Set(Value),
-    /// It is gone.
+    /// Removes the value.
     Unset,
-    /// A list of conditions: this one stands in it, and no other of its type.
+    /// Replaces or adds a condition in a list of conditions.
     Condition(Value),
 }
 
 impl TextEdit {
-    /// A change of the place at a path of keys.
+    /// Creates a change at a path of keys.
     pub fn new(path: &[&'static str], change: ValueChange) -> TextEdit {
         TextEdit { path: path.to_vec(), change }
     }
 
-    /// A value for the place at a path of keys.
+    /// Creates a change that sets the value at a path of keys.
     pub fn set(path: &[&'static str], value: impl Into<Value>) -> TextEdit {
         TextEdit::new(path, ValueChange::Set(value.into()))
     }
 
-    /// The member of the map at this depth that it is about.
+    /// The key at this depth of the path.
     fn member(&self, depth: usize) -> &'static str {
         self.path.get(depth).copied().unwrap_or_default()
     }
@@ -71,7 +72,7 @@ pub fn object(object: &mut Object, edits: &[TextEdit]) {
     edits.iter().for_each(|edit| edit.apply_edit(object, &edit.path));
 }
 
-/// An object's compact text with the changes; none when it cannot be changed without reading it whole.
+/// Applies changes to an object's compact text; `None` when this requires decoding all of it.
 pub fn text(text: &str, edits: &[TextEdit]) -> Option<String> {
     let mut edits: Vec<&TextEdit> = edits.iter().collect();
     edits.sort_by(|one, other| one.path.cmp(&other.path));
@@ -82,7 +83,7 @@ pub fn text(text: &str, edits: &[TextEdit]) -> Option<String> {
     Some(changed)
 }
 
-/// A map on the way to the places that change: read member by member, and written as it is read.
+/// A map on the path to a change, copied member by member.
 struct EditedMap<'a> {
     /// The changes in it, ordered by path.
     edits: &'a [&'a TextEdit],
@@ -114,9 +115,9 @@ impl<'de> Visitor<'de> for EditedMap<'_> {
             if last.replace(key) >= Some(key) {
                 return Err(A::Error::custom("keys are not in order"));
             }
-            let missing = self.until(|at| at < key);
+            let missing = self.take_edits_while(|at| at < key);
             self.apply_edits(missing, begin);
-            match self.until(|at| at == key) {
+            match self.take_edits_while(|at| at == key) {
                 [] => {
                     self.start_entry(key, begin);
                     self.to.push_str(members.next_value::<&RawValue>()?.get());
@@ -142,13 +143,13 @@ impl<'de> Visitor<'de> for EditedMap<'_> {
 
 impl<'a> EditedMap<'a> {
     /// Returns the leading changes whose member name satisfies the predicate.
-    fn until(&mut self, is_so: impl Fn(&str) -> bool) -> &'a [&'a TextEdit] {
+    fn take_edits_while(&mut self, is_so: impl Fn(&str) -> bool) -> &'a [&'a TextEdit] {
         let (these, rest) = self.edits.split_at(self.edits.partition_point(|edit| is_so(edit.member(self.depth))));
         self.edits = rest;
         these
     }
 
-    /// Makes changes in members that are not there.
+    /// Applies changes to members that do not exist yet.
     fn apply_edits(&mut self, edits: &[&TextEdit], begin: usize) {
         let depth = self.depth;
         for edits in edits.chunk_by(|one, other| one.member(depth) == other.member(depth)) {
@@ -166,7 +167,7 @@ impl<'a> EditedMap<'a> {
         }
     }
 
-    /// Begins a member; the members of this map begin at `begin`. Neither keys that are read nor those of fields need escapes.
+    /// Writes the key of a member; the members of this map begin at `begin`. Keys need no escapes.
     fn start_entry(&mut self, key: &str, begin: usize) {
         if self.to.len() > begin {
             self.to.push(',');
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_text_is_the_text_of_the_changed_object() {
+    fn changed_text_equals_the_text_of_the_changed_object() {
         let cases = [
             json!({}),
             json!({"metadata": {"labels": {"a": "1", "s": "\u{1f600} \"q\" \n"}, "resourceVersion": "3"}, "spec": {}}),
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_needs_to_be_read_whole_is_left_alone() {
+    fn text_that_requires_decoding_is_not_changed() {
         let cases = [
             "",
             "[]",

@@ -1,12 +1,12 @@
-//! Text of operating system errors as Go programs print it, which users of Kubernetes know: the kernel's text in lower
-//! case and without its number (`open x: no such file or directory`).
+//! Operating system errors as Go programs print them: the kernel's text in lower case, without its number (`open x: no
+//! such file or directory`).
 
 use std::fmt::Display;
 
 /// Suffix that Rust appends to the kernel's text.
 const NUMBER: &str = " (os error ";
 
-/// An error of the machine, maybe with words before it, for people.
+/// Formats an operating system error, which may have a prefix.
 pub fn io_error_text(error: impl Display) -> String {
     let mut text = error.to_string();
     while let Some(at) = text.find(NUMBER) {
@@ -29,7 +29,7 @@ mod tests {
     use std::io::Error;
 
     #[test]
-    fn the_kernels_words_have_no_number() {
+    fn io_error_text_has_no_number() {
         let table = [
             (2, "no such file or directory"),
             (13, "permission denied"),

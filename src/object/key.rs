@@ -11,9 +11,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 pub struct Resource(pub &'static str);
 
 impl Resource {
-    /// The resource of a name that is known only at run time (a stored row, a request's path).
+    /// Interns a name that is known only at run time (from a stored row or a request's path).
     ///
-    /// Each distinct name is kept for the life of the process: meant for names of a catalogue, not for raw user input.
+    /// Each distinct name is leaked, so callers must pass names of known resources, and no raw user input.
     pub fn intern(name: &str) -> Resource {
         static KNOWN: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,9 +66,9 @@ impl PartialEq<&str> for Resource {
     }
 }
 
-/// Names one object in a cluster. `namespace` is empty for cluster-scoped resources.
+/// Identifies one object in a cluster. `namespace` is empty for cluster-scoped resources.
 ///
-/// Ordered as Kubernetes lists: resource, namespace, name.
+/// Ordered by resource, namespace and name, as Kubernetes lists objects.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// Its resource.
@@ -80,7 +80,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key from its three parts.
+    /// Creates a key from its three parts.
     pub fn new(resource: Resource, namespace: &str, name: &str) -> Key {
         Key { resource, namespace: namespace.into(), name: name.into() }
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interned_name_is_kept_once() {
+    fn interned_name_is_stored_once() {
         let first = Resource::intern(&String::from("widgets.example.com"));
         let second = Resource::intern(&String::from("widgets.example.com"));
         assert_eq!(first, Resource("widgets.example.com"));

@@ -1,8 +1,8 @@
 //! Syntax of label keys and values.
 //!
-//! Knows: the grammar of qualified names, DNS subdomains and label values, with Kubernetes' error messages
-//! (apimachinery `util/validation`).
-//! Never: knows which field the text belongs to.
+//! Checks qualified names, DNS subdomains and label values, with Kubernetes' error messages (apimachinery
+//! `util/validation`).
+//! Never: depends on the field of the text.
 //! Start reading at [`key_problems`].
 
 const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys() {
+    fn label_keys_are_checked() {
         let long = "x".repeat(64);
         for (key, starts) in [
             ("app", ""),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn values() {
+    fn label_values_are_checked() {
         let long = "x".repeat(64);
         for (value, fine) in [("", true), ("a", true), ("a_B.c-1", true), ("b c", false), ("-b", false), (&long, false)]
         {

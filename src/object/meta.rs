@@ -1,26 +1,27 @@
-//! An object's JSON body and the metadata that every kind shares.
+//! An object's JSON body and the metadata common to all kinds.
 
 use super::Time;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
-/// Annotation of the object that shows a static pod in the API: the hash of the pod's manifest, which its node knows it by.
+/// Annotation of a mirror pod, which represents a static pod in the API: the hash of the pod's manifest, which its node
+/// uses as uid.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// One API object: its whole JSON body, which is the truth. Typed views are made from it where they are needed.
+/// An API object, stored as its complete JSON body. Typed forms are decoded from it where needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object(pub Value);
 
 /// A reference to an owner, `metadata.ownerReferences[]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerRef {
-    /// Group and version of the owner, `apps/v1`.
+    /// Group and version of the owner, such as `apps/v1`.
     pub api_version: String,
     /// Kind of the owner.
     pub kind: String,
     /// Its name, in the dependent's namespace or cluster-scoped.
     pub name: String,
-    /// Its uid: the name alone is never enough.
+    /// Its uid, which identifies it.
     pub uid: String,
     /// Whether this owner is the managing controller.
     pub controller: bool,
@@ -29,7 +30,7 @@ pub struct OwnerRef {
 }
 
 impl OwnerRef {
-    /// The reference by which a controller owns what it creates.
+    /// Creates the reference to a managing controller.
     pub fn controller(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerRef {
         OwnerRef {
             api_version: api_version.into(),
@@ -41,7 +42,7 @@ impl OwnerRef {
         }
     }
 
-    /// As it stands in `metadata.ownerReferences`.
+    /// Its JSON in `metadata.ownerReferences`.
     pub fn to_value(&self) -> Value {
         let mut body = json!({
             "apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid,
@@ -90,7 +91,7 @@ impl Serialize for TextAtPath<'_> {
 }
 
 impl Object {
-    /// Text at a path of keys, if there is text.
+    /// The text at a path of keys.
     pub fn text(&self, path: &[&str]) -> Option<&str> {
         self.value_at(path)?.as_str()
     }
@@ -117,7 +118,7 @@ impl Object {
         *at = value.into();
     }
 
-    /// Removes the value at a path of keys; true when there was one.
+    /// Removes the value at a path of keys. Returns whether there was one.
     pub fn unset(&mut self, path: &[&str]) -> bool {
         let Some((last, parents)) = path.split_last() else { return false };
         let mut at = &mut self.0;
@@ -130,27 +131,27 @@ impl Object {
         at.as_object_mut().is_some_and(|map| map.remove(*last).is_some())
     }
 
-    /// `apiVersion`, or nothing.
+    /// `apiVersion`; empty when absent.
     pub fn api_version(&self) -> &str {
         self.text(&["apiVersion"]).unwrap_or_default()
     }
 
-    /// `kind`, or nothing.
+    /// `kind`; empty when absent.
     pub fn kind(&self) -> &str {
         self.text(&["kind"]).unwrap_or_default()
     }
 
-    /// `metadata.name`, or nothing.
+    /// `metadata.name`; empty when absent.
     pub fn name(&self) -> &str {
         self.text(&["metadata", "name"]).unwrap_or_default()
     }
 
-    /// `metadata.namespace`, or nothing.
+    /// `metadata.namespace`; empty when absent.
     pub fn namespace(&self) -> &str {
         self.text(&["metadata", "namespace"]).unwrap_or_default()
     }
 
-    /// `metadata.uid`, or nothing.
+    /// `metadata.uid`; empty when absent.
     pub fn uid(&self) -> &str {
         self.text(&["metadata", "uid"]).unwrap_or_default()
     }
@@ -167,18 +168,18 @@ impl Object {
         self.text(&["metadata", "resourceVersion"]).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
-    /// Its compact text with this `metadata.resourceVersion`: what is stored. Nothing is copied on the way.
+    /// Its stored form: compact text with this `metadata.resourceVersion`, serialized without a copy of the body.
     pub fn text_at(&self, revision: u64) -> String {
         let place = TextAtPath { value: &self.0, path: &["metadata", "resourceVersion"], text: &revision.to_string() };
         serde_json::to_string(&place).unwrap_or_default()
     }
 
-    /// Its status, and what names it: all that a write of the status is about.
+    /// Its status with its names, uid and revision, for a write of the status.
     pub fn status_alone(&self) -> Object {
         self.other_status(self.0["status"].clone())
     }
 
-    /// The same with another status.
+    /// Another status with this object's names, uid and revision, for a write of the status.
     pub fn other_status(&self, status: Value) -> Object {
         let part = |name: &str, of: &Value| (name.to_owned(), of[name].clone());
         let names = ["name", "namespace", "uid", "resourceVersion"];
@@ -198,17 +199,17 @@ impl Object {
         self.time(&["metadata", "creationTimestamp"])
     }
 
-    /// `metadata.deletionTimestamp`: when the object is, or was, to be gone.
+    /// `metadata.deletionTimestamp`.
     pub fn deletion(&self) -> Option<Time> {
         self.time(&["metadata", "deletionTimestamp"])
     }
 
-    /// A moment at a path of keys.
+    /// The time at a path of keys.
     pub fn time(&self, path: &[&str]) -> Option<Time> {
         self.text(path)?.parse().ok()
     }
 
-    /// Labels in order of their keys.
+    /// Labels sorted by key.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs(&["metadata", "labels"])
     }
@@ -237,7 +238,7 @@ impl Object {
         self.items(&["metadata", "finalizers"]).iter().filter_map(Value::as_str).collect()
     }
 
-    /// The list at a path of keys; empty when there is none.
+    /// The list at a path of keys; empty when absent.
     pub fn items(&self, path: &[&str]) -> &[Value] {
         self.value_at(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
@@ -247,7 +248,7 @@ impl Object {
         self.items(&["metadata", "ownerReferences"]).iter().map(OwnerRef::from_value).collect()
     }
 
-    /// The owner that manages this object.
+    /// The managing controller.
     pub fn controller(&self) -> Option<OwnerRef> {
         self.owners().into_iter().find(|owner| owner.controller)
     }
@@ -258,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_text_at_a_revision() {
+    fn text_at_sets_the_revision() {
         let cases = [
             (json!({"kind": "A", "metadata": {"name": "n", "uid": "u"}, "spec": {}}), "name"),
             (json!({"metadata": {"resourceVersion": "3", "name": "n"}}), "name"),

@@ -1,8 +1,8 @@
 //! API objects, the type that all other modules exchange.
 //!
-//! Knows: the JSON body and its metadata ([`Object`]), names of objects ([`Key`]), selectors, quantities, times,
+//! Defines the JSON body and its metadata ([`Object`]), names of objects ([`Key`]), selectors, quantities, times,
 //! merging and patching, reading and writing YAML, and Kubernetes' error object ([`Status`]).
-//! Never: touches a file, a socket, a clock or a database, or knows a particular kind.
+//! Never: uses a file, a socket, a clock or a database, or depends on a particular kind.
 //! Start reading at [`Object`].
 
 pub mod edit;
@@ -26,7 +26,7 @@ pub use quantity::Quantity;
 pub use selector::{FieldSelector, Selector};
 pub use status::{Cause, Reason, Status};
 
-/// A moment, as Kubernetes keeps it (UTC; written with a precision of seconds).
+/// A point in time, as in Kubernetes (UTC; usually written with a precision of seconds).
 pub type Time = jiff::Timestamp;
 
 /// A short shared string: names, namespaces, labels.

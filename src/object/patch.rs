@@ -1,7 +1,7 @@
-//! The two plain patch languages: JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
+//! JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
 //!
-//! Knows: how they change a value, within Kubernetes' limits. Never: kinds; for the merge that knows lists by key see
-//! [`super::merge`]. Start reading at [`json_patch()`].
+//! Applies patches within Kubernetes' limits. Never: depends on a kind; [`super::merge`] merges lists by key. Start
+//! reading at [`json_patch()`].
 
 use super::yaml::MAX_DEPTH;
 use json_patch::{AddOperation, PatchOperation};
@@ -9,19 +9,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The most operations in one JSON patch (`maxJSONPatchOperations` of the API server).
+/// Maximum number of operations in one JSON patch (`maxJSONPatchOperations` of the API server).
 const MAX_OPERATIONS: usize = 10_000;
-/// Bytes of JSON that the `copy` operations of one patch may add; copies of copies would grow without limit.
+/// Maximum bytes of JSON that the `copy` operations of one patch may add, since copies of copies grow exponentially.
 const COPY_BUDGET: usize = 3 * 1024 * 1024;
 
-/// A JSON patch that cannot be applied.
+/// Error of a JSON patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchError {
-    /// It is not a list of operations.
+    /// The patch is no list of operations.
     Decode(String),
     /// The result is too large.
     TooLarge(String),
-    /// An operation does not fit the object, or a `test` fails.
+    /// An operation cannot be applied to the object, or a `test` fails.
     Apply(String),
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for PatchError {
 
 impl std::error::Error for PatchError {}
 
-/// Applies the operations of a JSON patch, all or none.
+/// Applies a JSON patch, either all operations or none.
 pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError> {
     let count = operations.as_array().map_or(0, Vec::len);
     if count > MAX_OPERATIONS {
@@ -101,7 +101,7 @@ fn is_test_of_absent_key(operation: &Value, value: &Value) -> bool {
     operation["op"] == "test" && operation["value"].is_null() && is_absent()
 }
 
-/// Lets `replace` add a key that a map does not have, as the library of the API server and of kustomize does.
+/// Converts `replace` of a missing key to `add`, since the library of the API server and kustomize allows it.
 fn with_missing_key(operation: PatchOperation, value: &Value) -> PatchOperation {
     match operation {
         PatchOperation::Replace(replace) if is_in_map(value, replace.path.as_str()) => {
@@ -132,7 +132,7 @@ pub fn json_merge(value: &Value, patch: &Value) -> Value {
     merged
 }
 
-/// The merge patch that leads from one value to another.
+/// Creates the merge patch from one value to another.
 pub fn create_json_merge(original: &Value, modified: &Value) -> Value {
     match (original, modified) {
         (Value::Object(original), Value::Object(modified)) => Value::Object(map_difference(original, modified)),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn patch_that_does_not_fit_is_refused() {
+    fn patch_that_cannot_be_applied_is_refused() {
         let value = json!({"a": {"b": 1}, "l": [0]});
         for operations in [
             json!([{"op": "test", "path": "/a/b", "value": 2}]),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn merge_patches_lead_from_one_to_the_other() {
+    fn created_merge_patch_turns_one_value_into_the_other() {
         for (original, modified, patch) in [
             (json!({"a": 1}), json!({"a": 1}), json!({})),
             (json!({"a": {"b": 1, "c": 2}}), json!({"a": {"b": 1, "d": 3}}), json!({"a": {"c": null, "d": 3}})),

@@ -1,7 +1,7 @@
 //! Quantities: `500m`, `1.5Gi`, `1e3`.
 //!
-//! Knows: the grammar, the canonical form and exact arithmetic of Kubernetes' `resource.Quantity`.
-//! Never: which resource is measured. Start reading at [`Quantity::parse`].
+//! Implements the grammar, the canonical form and exact arithmetic of Kubernetes' `resource.Quantity`.
+//! Never: depends on the measured resource. Start reading at [`Quantity::parse`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,38 +9,38 @@ use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 use std::str::FromStr;
 
 const NANOS: i128 = 1_000_000_000;
-/// Larger magnitudes are capped to this, as Kubernetes does.
+/// Maximum magnitude; larger ones are capped as in Kubernetes.
 const CAP: i128 = i64::MAX as i128 * NANOS;
 
 /// An exact amount; equal amounts are equal in any notation.
 ///
-/// Stored in billionths, the smallest unit that Kubernetes keeps.
+/// Stored in billionths, Kubernetes' smallest unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
     family: QuantityFormat,
 }
 
-/// The notation that an amount was written in, and is written back in.
+/// The notation of an amount, used for both input and output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum QuantityFormat {
     /// `Ki`, `Mi` ...
     Binary,
-    /// `m`, none, `k`, `M` ...
+    /// `m`, no suffix, `k`, `M` ...
     #[default]
     Decimal,
     /// `e3`, `E6` ...
     Exponent,
 }
 
-/// Why a text is no quantity; displays Kubernetes' sentence.
+/// The error of a malformed quantity, with Kubernetes' message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
-    /// It does not look like a quantity at all.
+    /// The text does not have the form of a quantity.
     Format,
-    /// The number before the suffix cannot be read.
+    /// The number before the suffix is malformed.
     Numeric,
-    /// No such suffix.
+    /// The suffix is unknown.
     Suffix,
 }
 
@@ -63,7 +63,7 @@ const DECIMAL: [(&str, i32); 10] =
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 impl Quantity {
-    /// Reads a quantity. Finer than a billionth is rounded up, away from zero.
+    /// Parses a quantity. Rounds to billionths, away from zero.
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
         let (negative, rest) = match text.as_bytes() {
             [] => return Err(QuantityError::Format),
@@ -87,27 +87,27 @@ impl Quantity {
         Ok(Quantity { nanos: if negative { -nanos } else { nanos }, family })
     }
 
-    /// A whole number of units.
+    /// Creates an integer number of units.
     pub fn from_int(units: i64) -> Quantity {
         Quantity { nanos: i128::from(units) * NANOS, family: QuantityFormat::Decimal }
     }
 
-    /// A number of thousandths.
+    /// Creates a number of thousandths.
     pub fn from_milli(milli: i64) -> Quantity {
         Quantity { nanos: i128::from(milli) * (NANOS / 1000), family: QuantityFormat::Decimal }
     }
 
-    /// A whole number of bytes that prints with binary suffixes.
+    /// Creates a number of bytes, printed with binary suffixes.
     pub fn from_bytes(bytes: i64) -> Quantity {
         Quantity { nanos: i128::from(bytes) * NANOS, family: QuantityFormat::Binary }
     }
 
-    /// In thousandths, rounded up away from zero.
+    /// The amount in thousandths, rounded away from zero.
     pub fn milli(self) -> i64 {
         self.in_steps(NANOS / 1000)
     }
 
-    /// In units, rounded up away from zero.
+    /// The amount in units, rounded away from zero.
     pub fn value(self) -> i64 {
         self.in_steps(NANOS)
     }
@@ -117,12 +117,12 @@ impl Quantity {
         self.nanos == 0
     }
 
-    /// Whether it is below zero.
+    /// Whether it is negative.
     pub fn is_negative(self) -> bool {
         self.nanos < 0
     }
 
-    /// As a floating-point number of units, for ratios.
+    /// The amount in units as a floating-point number, for ratios.
     pub fn as_f64(self) -> f64 {
         self.nanos as f64 / NANOS as f64
     }
@@ -143,7 +143,7 @@ fn is_suffix(text: &str) -> bool {
     rest.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The notation, and the power of ten or, for the binary one, of two.
+/// Returns the notation and the exponent, of base 2 for the binary notation and of base 10 otherwise.
 fn read_suffix(suffix: &str) -> Result<(QuantityFormat, i32), QuantityError> {
     if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
         return Ok((QuantityFormat::Decimal, *power));
@@ -155,7 +155,7 @@ fn read_suffix(suffix: &str) -> Result<(QuantityFormat, i32), QuantityError> {
     exponent.map(|exponent| (QuantityFormat::Exponent, exponent)).ok_or(QuantityError::Suffix)
 }
 
-/// `whole.fraction` x 10^power x factor, rounded up and capped.
+/// Computes `whole.fraction` x 10^power x factor, rounded up and capped.
 fn scale(whole: &str, fraction: &str, power: i32, factor: i128) -> i128 {
     let digits: Vec<i128> = whole.bytes().chain(fraction.bytes()).map(|digit| i128::from(digit - b'0')).collect();
     let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(i64::from(power));
@@ -174,12 +174,12 @@ fn scale(whole: &str, fraction: &str, power: i32, factor: i128) -> i128 {
     units.saturating_mul(factor).saturating_add(tail_times(tail, leading, factor)).min(CAP)
 }
 
-/// The part below one, `0.<leading zeros><tail>` x factor, rounded up.
+/// Computes the fractional part, `0.<leading zeros><tail>` x factor, rounded up.
 fn tail_times(tail: &[i128], leading: usize, factor: i128) -> i128 {
     if tail.iter().all(|digit| *digit == 0) {
         return 0;
     }
-    // 18 digits are exact enough: what follows can only push the result over a whole number, which rounding up does.
+    // 18 digits are exact enough: further digits only matter above an integer, which rounding up already covers.
     let mut digits = std::iter::repeat_n(0, leading.min(18)).chain(tail.iter().copied()).chain(std::iter::repeat(0));
     let mut part: i128 = 0;
     for _ in 0..18 {
@@ -191,7 +191,7 @@ fn tail_times(tail: &[i128], leading: usize, factor: i128) -> i128 {
     scaled / one + i128::from(scaled % one != 0)
 }
 
-/// Canonical: no fraction, the largest suffix that leaves a whole number, in the notation it was written in.
+/// Prints the canonical form: no fraction, and the largest suffix that gives an integer, in the original notation.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nanos == 0 {
@@ -248,7 +248,7 @@ impl Ord for Quantity {
     }
 }
 
-/// The sum keeps the notation of the left side, unless that is zero.
+/// The sum has the notation of the left side, unless that is zero.
 impl Add for Quantity {
     type Output = Quantity;
 
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canonical_form() {
+    fn quantities_print_in_canonical_form() {
         for (text, wanted) in [
             ("0", "0"),
             ("0Gi", "0"),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_quantity() {
+    fn malformed_quantities_are_refused() {
         for (text, wanted) in [
             ("", QuantityError::Format),
             ("abc", QuantityError::Format),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn compares_adds_and_rounds() {
+    fn quantities_compare_add_and_round() {
         let q = |text| Quantity::parse(text).unwrap();
         assert_eq!(q("1"), q("1000m"));
         assert!(q("1Gi") > q("1G"));

@@ -1,9 +1,9 @@
-//! The error that the API server answers with: Kubernetes' `Status`.
+//! The error of the API server: Kubernetes' `Status`.
 
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Why a request was refused; fixes the HTTP code. Kubernetes: `metav1.StatusReason`.
+/// The reason of an error, which determines the HTTP code (Kubernetes: `metav1.StatusReason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// 400.
@@ -18,11 +18,11 @@ pub enum Reason {
     MethodNotAllowed,
     /// 406.
     NotAcceptable,
-    /// 409, the name is taken.
+    /// 409, the name is in use.
     AlreadyExists,
-    /// 409, a precondition does not hold.
+    /// 409, a precondition failed.
     Conflict,
-    /// 410, the revision asked for is no longer kept.
+    /// 410, the requested revision is no longer available.
     Expired,
     /// 413.
     RequestEntityTooLarge,
@@ -34,7 +34,7 @@ pub enum Reason {
     TooManyRequests,
     /// 500.
     InternalError,
-    /// 500, too: an error that Kubernetes gives no reason.
+    /// 500, an error without a reason in Kubernetes.
     Unknown,
     /// 501.
     NotImplemented,
@@ -68,14 +68,14 @@ impl Reason {
     }
 }
 
-/// One reason inside an `Invalid` answer: which field, and what about it.
+/// A cause of an `Invalid` error: the field and its problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// `FieldValueRequired`, `FieldValueInvalid` and so on.
+    /// The reason, such as `FieldValueRequired` or `FieldValueInvalid`.
     pub reason: String,
-    /// `spec.containers[0].name`.
+    /// The field, such as `spec.containers[0].name`.
     pub field: String,
-    /// The text after the field.
+    /// The message, without the field.
     pub message: String,
 }
 
@@ -89,28 +89,28 @@ impl Cause {
     }
 }
 
-/// A refused request. Its display is the message alone, as the server words it.
+/// An error of a request. Its display is only the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// The sentence.
+    /// The message.
     pub message: String,
-    /// Name of the object concerned, or empty.
+    /// Name of the affected object, or empty.
     pub name: String,
-    /// Group of the object concerned.
+    /// Group of the affected object.
     pub group: String,
-    /// Plural for most reasons, kind for `Invalid`, as Kubernetes has it.
+    /// The plural for most reasons, the kind for `Invalid`, as in Kubernetes.
     pub kind: String,
-    /// The single fields of an `Invalid` answer.
+    /// The causes of an `Invalid` error.
     pub causes: Vec<Cause>,
-    /// The token with which a list that expired goes on, although what it shows from there on is newer (`ListMeta`).
+    /// The token that continues an expired list from a newer revision (`ListMeta`).
     pub resume: Option<String>,
-    /// Fields that the kind does not know, with the known one that was probably meant: kloop's own help beside the message.
+    /// Unknown fields, each with the most similar known one. Additional information of kloop.
     pub unknown: Vec<(String, Option<&'static str>)>,
-    /// The field that has a value of the wrong type, where that is the cause. Additional information of kloop.
+    /// The field with a value of the wrong type, if that is the cause. Additional information of kloop.
     pub misfit: Option<String>,
-    /// The machine failed and not the request, a full disk for one: the exit code of a command that fails by it.
+    /// The exit code of a command that fails because of the machine, such as a full disk.
     pub exit_code: Option<u8>,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Status {
 impl std::error::Error for Status {}
 
 impl Status {
-    /// A refusal with a message and no details.
+    /// Creates an error with a message and no details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Status {
         Status {
             reason,
@@ -139,7 +139,7 @@ impl Status {
         }
     }
 
-    /// The same with details about one object.
+    /// Adds details about one object.
     pub fn with_details(mut self, resource: super::Resource, name: &str) -> Status {
         self.kind = resource.plural().into();
         self.group = resource.group().into();
@@ -157,7 +157,7 @@ impl Status {
         Status::new(Reason::AlreadyExists, format!("{resource} \"{name}\" already exists")).with_details(resource, name)
     }
 
-    /// 409: the operation cannot be fulfilled, with Kubernetes' sentence around the detail.
+    /// 409: `Operation cannot be fulfilled on pods "x": detail`.
     pub fn conflict(resource: super::Resource, name: &str, detail: &str) -> Status {
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {detail}");
         Status::new(Reason::Conflict, message).with_details(resource, name)
@@ -175,7 +175,7 @@ impl Status {
             .with_details(resource, name)
     }
 
-    /// As JSON, the body that the server sends.
+    /// The JSON body of the response.
     pub fn to_value(&self) -> Value {
         let mut details = serde_json::Map::new();
         for (field, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind)] {

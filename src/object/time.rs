@@ -1,13 +1,13 @@
-//! Times and durations as text.
+//! Parses and formats times and durations.
 //!
-//! Knows: how Kubernetes writes and reads moments, Go's durations, and kubectl's ages. Never: what time it is.
+//! Supports Kubernetes' times, Go's durations, and kubectl's ages. Never: reads the clock.
 //! Start reading at [`age`].
 
 use super::Time;
 use jiff::SignedDuration;
 use std::fmt;
 
-/// A moment or duration that cannot be read; displays Go's sentence.
+/// The error of a malformed time or duration, with Go's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeError(pub String);
 
@@ -19,16 +19,17 @@ impl fmt::Display for TimeError {
 
 impl std::error::Error for TimeError {}
 
-/// Moves moments by durations. Both can come from a user's object, where 9223372036854775807 seconds are as valid as 30: the result stays
-/// between [`EARLIEST`] and the end of year 9999. The operators `+` and `-` of [`Time`] panic instead.
+/// Saturating addition of durations to times. Both can come from a user's object and be as large as 9223372036854775807
+/// seconds. The result stays between [`EARLIEST`] and the end of year 9999. The operators `+` and `-` of [`Time`] panic
+/// instead.
 pub trait Shift {
-    /// The moment that is `by` later.
+    /// The time that is `by` later.
     fn later(self, by: SignedDuration) -> Time;
-    /// The moment that is `by` earlier.
+    /// The time that is `by` earlier.
     fn earlier(self, by: SignedDuration) -> Time;
 }
 
-/// The earliest moment that RFC 3339 can express: the beginning of year 1, Go's zero time.
+/// The earliest time: the beginning of year 1, Go's zero time.
 pub const EARLIEST: Time = Time::constant(-62_135_596_800, 0);
 
 impl Shift for Time {
@@ -66,22 +67,22 @@ pub fn age(seconds: i64) -> String {
     }
 }
 
-/// `2026-01-02T03:04:05Z`: how Kubernetes stores most moments.
+/// Formats a time like `2026-01-02T03:04:05Z`, as in most fields of Kubernetes.
 pub fn rfc3339(time: Time) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// `2026-01-02T03:04:05.000006Z`: `MicroTime`, of leases and events.
+/// Formats a time like `2026-01-02T03:04:05.000006Z`: `MicroTime` of leases and events.
 pub fn micro(time: Time) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-/// `Fri, 02 Jan 2026 03:04:05 +0000`: how `describe` prints moments.
+/// Formats a time like `Fri, 02 Jan 2026 03:04:05 +0000`, as in `describe`.
 pub fn rfc1123z(time: Time) -> String {
     time.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
 
-/// Reads a moment in the one form that the API takes: date, `T`, time, an optional fraction, `Z` or an offset.
+/// Parses a time in the only form that the API accepts: date, `T`, time, an optional fraction, `Z` or an offset.
 pub fn parse_rfc3339(text: &str) -> Result<Time, TimeError> {
     const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
     let fail = |value: &str, element: &str| {
@@ -162,7 +163,7 @@ const UNITS: [(&str, i128); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads one of Go's durations: `1m30s`, `100ms`, `-1.5h`, `0`.
+/// Parses a duration of Go: `1m30s`, `100ms`, `-1.5h`, `0`.
 pub fn parse_duration(text: &str) -> Result<SignedDuration, TimeError> {
     let invalid = || TimeError(format!("time: invalid duration {text:?}"));
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -196,11 +197,11 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, TimeError> {
         rest = after;
     }
     let nanos = if text.starts_with('-') { -nanos } else { nanos };
-    // Go keeps nanoseconds in 64 bits; what does not fit is refused there too.
+    // Go stores nanoseconds in 64 bits and refuses larger values.
     i64::try_from(nanos).map(SignedDuration::from_nanos).map_err(|_| invalid())
 }
 
-/// Writes a duration as Go does: `1h0m0s`, `1m30s`, `1.5s`, `100ms`, `0s`.
+/// Formats a duration as Go does: `1h0m0s`, `1m30s`, `1.5s`, `100ms`, `0s`.
 pub fn format_duration(duration: SignedDuration) -> String {
     let nanos = duration.as_nanos();
     let (sign, nanos) = if nanos < 0 { ("-", -nanos) } else { ("", nanos) };
@@ -220,7 +221,7 @@ pub fn format_duration(duration: SignedDuration) -> String {
     }
 }
 
-/// `nanos / scale` with as many decimals as it takes.
+/// Formats `nanos / scale` with all significant decimals.
 fn decimal(nanos: i128, scale: i128) -> String {
     let width = scale.to_string().len() - 1;
     let fraction = format!("{:0width$}", nanos % scale);
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages() {
+    fn ages_are_formatted_like_kubectls() {
         let (hour, day, year) = (3600, 86400, 31_536_000);
         for (seconds, wanted) in [
             (-5, "<invalid>"),
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_stay_within_their_range() {
+    fn shifted_times_stay_within_their_range() {
         let (now, most) = (parse_rfc3339("2026-01-02T03:04:05Z").unwrap(), SignedDuration::from_secs(i64::MAX));
         let second = SignedDuration::from_secs(1);
         assert_eq!(rfc3339(now.later(second)), "2026-01-02T03:04:06Z");
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn moments() {
+    fn times_are_parsed_and_formatted() {
         let time = parse_rfc3339("2026-01-02T03:04:05.0000061Z").unwrap();
         assert_eq!(rfc3339(time), "2026-01-02T03:04:05Z");
         assert_eq!(micro(time), "2026-01-02T03:04:05.000006Z");
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed_and_formatted() {
         for (text, wanted) in [
             ("0", "0s"),
             ("1m30s", "1m30s"),

@@ -142,7 +142,7 @@ impl Simulation {
         let random = &mut || self.random.random();
         let input = TickInput { now, epoch: self.epoch, budget: self.budget, random, told: true };
         let ticked = self.plane.tick(self.api.store_mut(), input, &mut |line: &LogLine| tell(line));
-        self.api.store_mut().pretend(None);
+        self.api.store_mut().inject_fault(None);
         let (done, busy) = match ticked {
             Ok(ticked) => ticked,
             Err(TickError::Store(StoreError::Busy { .. } | StoreError::Full { .. })) => {

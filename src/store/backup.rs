@@ -1,4 +1,4 @@
-//! Copying the store to another file while it is in use.
+//! Copies the store to another file while it is in use.
 
 use super::{Store, StoreError, StoreResult};
 use rusqlite::Connection;
@@ -6,10 +6,10 @@ use rustix::fs::{Mode, OFlags};
 use std::path::Path;
 
 impl Store {
-    /// Writes a copy of the latest revision to a new file that only its owner can read. Refuses to overwrite.
+    /// Writes a copy of the latest revision to a new file with mode 0600. Refuses to overwrite a file.
     pub fn backup(&self, to: &Path) -> StoreResult<()> {
         let to = std::path::absolute(to).map_err(|error| StoreError::io(to, error))?;
-        // VACUUM INTO accepts an empty file: made here, it has our mode and was certainly not there before.
+        // VACUUM INTO accepts an empty file. Creating it here sets the mode and ensures that it did not exist.
         let mode = Mode::RUSR | Mode::WUSR;
         let file = rustix::fs::open(&to, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, mode)
             .and_then(|file| rustix::fs::fchmod(&file, mode).map(|()| file))
@@ -28,8 +28,8 @@ impl Store {
             return Err(StoreError::Io { path: to.into(), what });
         };
         self.query(|connection| connection.execute("VACUUM INTO ?1", [name]))?;
-        // A copy is in WAL mode like every store. Otherwise the first process to open it would convert it, with a
-        // rollback journal beside it that other processes would refuse.
+        // The copy must be in WAL mode. Otherwise, the first process to open it would convert it, and create a rollback
+        // journal that other processes refuse.
         let made = Connection::open(to).and_then(|copy| copy.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())));
         made.map_err(|error| StoreError::from_sqlite(to, error))?;
         std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(|error| StoreError::io(to, error))

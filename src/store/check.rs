@@ -1,11 +1,11 @@
-//! A thorough check of the whole file, for tests and for users who suspect their disk. No command runs it implicitly.
+//! A check of the complete file, for tests and for users who suspect their disk. No command runs it implicitly.
 
 use super::{Store, StoreRead, StoreResult};
 use std::collections::BTreeMap;
 
 impl Store {
-    /// Everything wrong with the file: SQLite's own check, every checksum, and whether the objects are the fold of the
-    /// log. Empty when all is well. Reads the whole file.
+    /// Returns all problems of the file: those of SQLite's integrity check, wrong checksums, and objects that differ
+    /// from the fold of the log. Reads the complete file.
     pub fn check(&self) -> StoreResult<Vec<String>> {
         let snapshot = self.read()?;
         let mut wrong: Vec<String> = self.query(|connection| {
@@ -25,7 +25,7 @@ impl Store {
         }
         for key in live.keys().chain(fold.keys()) {
             if live.get(key) != fold.get(key) {
-                wrong.push(format!("{key} is not what the log says"));
+                wrong.push(format!("{key} differs from the log"));
             }
         }
         Ok(wrong)

@@ -1,9 +1,9 @@
 //! Compaction: raises the floor of the log, in small steps.
 //!
-//! Below the floor the log keeps exactly one entry for each object that lived at the floor. So the objects are always
-//! the fold of the log, and every entry above the floor can report the body before it. Raising the floor past an entry
-//! therefore drops the previous entry of the same key, and the entry itself when it is a deletion. The entry of an
-//! object's present body has no successor and is never dropped.
+//! Below the floor, the log has exactly one entry for each object that existed at the floor. So the objects are always
+//! the fold of the log, and the previous body of every entry above the floor is available. Raising the floor past an
+//! entry therefore deletes the previous entry of the same key, and also the entry itself if it is a deletion. The entry
+//! of an object's current body has no successor and is never deleted.
 
 use super::record::unsigned;
 use super::snapshot::source::SnapshotSource;
@@ -16,13 +16,13 @@ use std::time::Duration;
 /// The part of the log to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// So many of the latest revisions stay, however old.
+    /// Number of latest revisions to keep, regardless of their age.
     pub at_least: u64,
-    /// Maximum number of entries to keep, however new, even where `at_least` asks for more.
+    /// Maximum number of entries to keep, regardless of their age; takes precedence over `at_least`.
     pub at_most: u64,
-    /// Between the two, what was written since stays.
+    /// Between the two limits, entries since this time are kept.
     pub since: Time,
-    /// Maximum size of the bodies that stay, latest first, in bytes; the last revision always stays.
+    /// Maximum size of the bodies to keep, latest first, in bytes; the last revision is always kept.
     pub bytes: u64,
 }
 
@@ -33,18 +33,18 @@ impl Retention {
     }
 }
 
-/// Rows in one transaction: a commit of a millisecond or two, so that writers hardly notice.
+/// Maximum rows of one transaction: a commit of a millisecond or two, which hardly delays writers.
 const STEP: usize = 200;
 
-/// Pages given back in one transaction, and the fewest free pages that are worth it: 2 MiB.
-const GIVEN_BACK: i64 = 128;
+/// Pages that one transaction returns to the file system, and the minimum of free pages to do so: 2 MiB.
+const FREE_PAGES: i64 = 128;
 
-/// Compaction can wait for another time; writers cannot.
+/// Time to wait for the write lock; if another writer is active, compaction runs later.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Store {
-    /// Raises the floor past at most `budget_rows` entries and returns how many: fewer than the budget when nothing is
-    /// left to do. Also returns free pages to the file system.
+    /// Raises the floor past at most `budget_rows` entries and returns their number, which is below the budget when
+    /// compaction is complete. Also returns free pages to the file system.
     pub fn compact(&mut self, keep: &Retention, budget_rows: usize) -> StoreResult<usize> {
         let mut passed = 0;
         let too_old = self.revision_beyond(keep.bytes)?;
@@ -52,7 +52,7 @@ impl Store {
             let want = STEP.min(budget_rows - passed);
             let mut txn = self.write(PATIENCE)?;
             let step = txn.raise_floor(keep, too_old, want)?;
-            if txn.give_back()? || step > 0 {
+            if txn.return_free_pages()? || step > 0 {
                 // A power loss may undo this; the next compaction repeats it.
                 txn.commit_unsynced()?;
             }
@@ -64,7 +64,8 @@ impl Store {
         Ok(passed)
     }
 
-    /// The last revision after which the log has more than so many bytes; 0 where all of it has fewer. Only lengths are read, from the end.
+    /// The last revision after which the log has more than `most` bytes; 0 when the complete log has fewer. Reads only
+    /// lengths, from the end.
     fn revision_beyond(&self, most: u64) -> StoreResult<u64> {
         let floor = self.read().and_then(|snapshot| snapshot.floor())?;
         self.query(|connection| {
@@ -89,7 +90,7 @@ impl Store {
 impl Txn<'_> {
     fn raise_floor(&mut self, keep: &Retention, too_old: u64, want: usize) -> StoreResult<usize> {
         let (floor, head) = (self.counter.floor, self.counter.revision);
-        let below = self.passing(floor, head, (keep, too_old), want)?;
+        let below = self.entries_to_compact(floor, head, (keep, too_old), want)?;
         let Some(last) = below.last() else { return Ok(0) };
         for passed in &below {
             self.run("DELETE FROM log WHERE revision = ?1", [passed.previous as i64])?;
@@ -101,8 +102,8 @@ impl Txn<'_> {
         Ok(below.len())
     }
 
-    /// Returns the next entries above the floor that need not be kept.
-    fn passing(
+    /// Returns the next entries above the floor to compact.
+    fn entries_to_compact(
         &self,
         floor: u64,
         head: u64,
@@ -130,13 +131,13 @@ impl Txn<'_> {
         })
     }
 
-    /// Gives free pages back to the file system, as far as there are more of them than pages in use; says whether it did.
-    fn give_back(&self) -> StoreResult<bool> {
+    /// Returns free pages to the file system if there are more of them than used pages. Returns whether it did.
+    fn return_free_pages(&self) -> StoreResult<bool> {
         self.store().query(|connection| {
             let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
             let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
-            let spare = (2 * free - pages).min(GIVEN_BACK);
-            if free < GIVEN_BACK || spare <= 0 {
+            let spare = (2 * free - pages).min(FREE_PAGES);
+            if free < FREE_PAGES || spare <= 0 {
                 return Ok(false);
             }
             let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({spare})"))?;

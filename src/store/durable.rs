@@ -1,9 +1,9 @@
 //! Durability: which commits survive a power loss.
 //!
-//! SQLite leaves the WAL unsynced at commits (`synchronous = NORMAL`; it still syncs around checkpoints), and the store
-//! syncs it: at once for a writer that acknowledges something to a user, a moment later for a writer that would compute
-//! the same result again. One sync makes all earlier commits durable, whoever made them. A writer that continues in the
-//! meantime syncs on a separate thread ([`Store::sync_behind`]).
+//! SQLite does not sync the WAL at commits (`synchronous = NORMAL`; it syncs only around checkpoints). The store syncs
+//! it: at once for a writer that acknowledges a request, later for a writer that would compute the same result again.
+//! One sync makes all earlier commits of all processes durable. A writer that continues meanwhile syncs on a separate
+//! thread ([`Store::sync_behind`]).
 
 use super::{CommitError, Store};
 use rustix::fs::{CWD, Mode, OFlags, fdatasync, openat};
@@ -14,47 +14,47 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
 use tracing::debug_span;
 
-/// Durable part of a store's commits.
+/// State of the syncs of a store's commits.
 #[derive(Default)]
 pub(super) struct DurableRevision {
-    /// The WAL. It stays the same file as long as anybody has the database open.
+    /// The WAL. It stays the same file while any process has the database open.
     wal: Option<Arc<File>>,
-    /// Since when something is not, and no sync is under way for it.
+    /// Time of the first unsynced commit that no running sync includes.
     unsynced: Option<Instant>,
     /// Sync in progress on another thread.
-    under_way: Option<RunningSync>,
+    running: Option<RunningSync>,
 }
 
 /// A sync on a separate thread.
 struct RunningSync {
-    /// Since when there is what it makes durable.
+    /// Time of the first commit that it makes durable.
     since: Instant,
     /// Delivers its result.
     done: Receiver<io::Result<()>>,
 }
 
 impl DurableRevision {
-    /// Something was committed.
+    /// Records a commit.
     pub fn committed(&mut self) {
         self.unsynced.get_or_insert_with(Instant::now);
     }
 }
 
 impl Store {
-    /// Since when something is committed that a loss of power could still take back.
+    /// Time of the first commit that a power loss could still undo.
     pub fn unsynced_since(&self) -> Option<Instant> {
-        self.durable.under_way.as_ref().map(|under_way| under_way.since).or(self.durable.unsynced)
+        self.durable.running.as_ref().map(|running| running.since).or(self.durable.unsynced)
     }
 
-    /// Makes durable what was committed.
+    /// Makes all commits durable.
     ///
-    /// After an error this store answers nothing until [`Store::reopen`]: the kernel forgets what it could not write, and a second try
-    /// would succeed in vain.
+    /// After an error every call fails until [`Store::reopen`]: the kernel drops pages that it could not write, so a
+    /// second sync would succeed without effect.
     pub fn sync(&mut self) -> Result<(), CommitError> {
         self.check_certain()?;
-        if let Some(under_way) = self.durable.under_way.take() {
+        if let Some(running) = self.durable.running.take() {
             let _span = debug_span!("wait_for_sync").entered();
-            let result = under_way.done.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
+            let result = running.done.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
             self.finish_sync(result)?;
         }
         if self.durable.unsynced.is_some() {
@@ -66,29 +66,29 @@ impl Store {
         Ok(())
     }
 
-    /// Begins to make durable what was committed, and does not wait for it. While that is under way, nothing new is begun: this asks what
-    /// has become of it. Errors are those of [`Store::sync`].
+    /// Starts a sync on a separate thread without waiting. While one is running, only checks its result. Errors are
+    /// those of [`Store::sync`].
     pub fn sync_behind(&mut self) -> Result<(), CommitError> {
         self.check_certain()?;
-        if let Some(under_way) = &self.durable.under_way {
-            let result = match under_way.done.try_recv() {
+        if let Some(running) = &self.durable.running {
+            let result = match running.done.try_recv() {
                 Err(TryRecvError::Empty) => return Ok(()),
                 Ok(result) => result,
                 Err(TryRecvError::Disconnected) => Err(io::Error::other("its thread has ended")),
             };
-            self.durable.under_way = None;
+            self.durable.running = None;
             return self.finish_sync(result);
         }
         let Some(since) = self.durable.unsynced else { return Ok(()) };
         let wal = self.wal().cloned();
-        let (tell, done) = channel();
-        let work = move || drop(tell.send(wal.and_then(|wal| Ok(fdatasync(&*wal)?))));
-        // Without a thread to be had it is done here.
+        let (sender, done) = channel();
+        let work = move || drop(sender.send(wal.and_then(|wal| Ok(fdatasync(&*wal)?))));
+        // If no thread can be started, this thread syncs.
         match std::thread::Builder::new().name("sync".into()).spawn(work) {
             Err(_) => self.sync(),
             Ok(_) => {
                 self.durable.unsynced = None;
-                self.durable.under_way = Some(RunningSync { since, done });
+                self.durable.running = Some(RunningSync { since, done });
                 Ok(())
             }
         }
@@ -103,8 +103,8 @@ impl Store {
         CommitError::Unknown { path: self.path().into(), what }
     }
 
-    /// After a failed sync nothing may be appended, because the WAL may have a hole. The outcome of the unsynced commits
-    /// stays unknown.
+    /// Handles the result of a sync. After a failure no commit may be appended, because the WAL may have a gap. The
+    /// outcome of the unsynced commits stays unknown.
     fn finish_sync(&mut self, result: io::Result<()>) -> Result<(), CommitError> {
         let Err(error) = result else { return Ok(()) };
         let _ = self.empty_wal();
@@ -112,7 +112,7 @@ impl Store {
         Err(self.unknown(error.to_string()))
     }
 
-    /// Copies the WAL into the database, which is synced, and cuts it to nothing. False when a reader is in the way.
+    /// Copies the WAL into the database, syncs, and truncates the WAL. Returns false when a reader prevents it.
     pub(super) fn empty_wal(&self) -> rusqlite::Result<bool> {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map(|busy: i64| busy == 0)
     }
@@ -138,7 +138,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_commit_is_synced_and_one_that_need_not_be_is_by_the_next_sync() {
+    fn commit_is_synced_at_once_and_unsynced_commit_by_the_next_sync() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
         let mut store = Store::open(&path, OpenMode::Create).unwrap();
@@ -172,11 +172,11 @@ mod tests {
         txn.set_meta("word", "one").unwrap();
         assert!(matches!(txn.commit(), Err(CommitError::Unknown { .. })));
         assert!(matches!(store.sync(), Err(CommitError::Unknown { .. })));
-        assert!(store.write(PATIENCE).is_err(), "nothing is believed any more");
+        assert!(store.write(PATIENCE).is_err(), "every call fails until the store is reopened");
         store.reopen(PATIENCE).unwrap();
         assert_eq!(store.read().unwrap().meta("word").unwrap().as_deref(), Some("one"));
         store.sync().unwrap();
-        // Nor is one that was synced behind its writer.
+        // The same for a sync on another thread.
         store.durable.wal = pipe();
         let mut txn = store.write(PATIENCE).unwrap();
         txn.set_meta("word", "two").unwrap();
@@ -198,11 +198,11 @@ mod tests {
         commit(&mut store, "one");
         let since = store.unsynced_since();
         store.sync_behind().unwrap();
-        assert_eq!(store.unsynced_since(), since, "until it is heard of");
+        assert_eq!(store.unsynced_since(), since, "until its result is read");
         commit(&mut store, "two");
-        let first = store.durable.under_way.take().unwrap();
+        let first = store.durable.running.take().unwrap();
         first.done.recv().unwrap().unwrap();
-        assert!(store.unsynced_since() > since, "what came later waits for the next one");
+        assert!(store.unsynced_since() > since, "later commits need another sync");
         store.sync_behind().unwrap();
         store.sync().unwrap();
         assert_eq!(store.unsynced_since(), None);

@@ -1,4 +1,4 @@
-//! Errors of the file, worded so that a user can act on them.
+//! Errors of the state file, with remedies for users.
 
 use crate::object::{Key, io_error_text};
 use rusqlite::ErrorCode;
@@ -6,31 +6,31 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why a file was not opened. Nothing in it was changed.
+/// Error of opening a file, which stays unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// There is no file, and none was to be made.
+    /// There is no file, and [`OpenMode`](super::OpenMode) does not allow creating it.
     Absent {
-        /// The path that was tried.
+        /// The path.
         path: PathBuf,
     },
-    /// A later kloop wrote it.
+    /// A newer kloop wrote the file.
     Newer {
         /// The file.
         path: PathBuf,
         /// Its schema version.
         found: u32,
-        /// The latest schema version that this program knows.
+        /// The latest schema version of this program.
         known: u32,
     },
-    /// It is something else than a kloop database.
+    /// The file is no kloop database.
     Foreign {
         /// The file.
         path: PathBuf,
         /// Description of the actual content.
         what: String,
     },
-    /// It is ours but cannot be read.
+    /// The file is a kloop database, but damaged.
     Damaged {
         /// The file.
         path: PathBuf,
@@ -44,19 +44,19 @@ pub enum OpenError {
         /// The problem and its remedy.
         what: String,
     },
-    /// This program was linked with an SQLite that can corrupt a database with several writers.
+    /// This program is linked with an SQLite version that can corrupt a database with several writers.
     OldSqlite {
         /// The version found.
         found: String,
     },
-    /// The file could not be reached or made.
+    /// The file could not be accessed or created.
     Store(StoreError),
 }
 
 impl OpenError {
-    /// The exit code of a command that fails with this error, after BSD's `sysexits` where it has one:
+    /// The exit code of a command that fails with this error, as in BSD's `sysexits` where possible:
     /// newer 65, absent 66, foreign 67, damaged 68, old SQLite 69, busy 75, disk full 73, input or output 74, unsafe 77,
-    /// our own mistake 70.
+    /// internal error 70.
     pub fn exit_code(&self) -> u8 {
         match self {
             OpenError::Newer { .. } => 65,
@@ -111,7 +111,7 @@ impl From<StoreError> for OpenError {
     }
 }
 
-/// Why a question or a change failed.
+/// Error of a query or a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
     /// Another writer did not finish in time.
@@ -121,19 +121,19 @@ pub enum StoreError {
         /// Time spent waiting.
         waited: Duration,
     },
-    /// The log no longer reaches back to the revision asked for (410 Gone).
+    /// The log no longer contains the requested revision (410 Gone).
     Expired {
         /// The oldest revision that can be resumed from.
         floor: u64,
     },
-    /// The revision asked for has not happened yet.
+    /// The requested revision does not exist yet.
     Future {
         /// The requested revision.
         revision: u64,
         /// The latest revision.
         head: u64,
     },
-    /// Nothing to remove under this key.
+    /// There is no object to remove under this key.
     Absent {
         /// The key.
         key: Key,
@@ -143,37 +143,37 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The operating system refused to read or write.
+    /// The operating system failed to read or write.
     Io {
         /// The file.
         path: PathBuf,
         /// SQLite's message.
         what: String,
     },
-    /// The file's content is not what was written.
+    /// The file is corrupt.
     Damaged {
         /// The file.
         path: PathBuf,
         /// The damage found.
         what: String,
     },
-    /// A later kloop has migrated the file while it was open here.
+    /// A newer kloop migrated the file while it was open here.
     Newer {
         /// The file.
         path: PathBuf,
         /// Its schema version.
         found: u32,
-        /// The latest schema version that this program knows.
+        /// The latest schema version of this program.
         known: u32,
     },
-    /// An earlier commit on this connection has an unknown outcome; the store must be opened again.
+    /// An earlier commit on this connection has an unknown outcome; the store must be reopened.
     Uncertain {
         /// The file.
         path: PathBuf,
     },
-    /// The caller asked for something that must never be written.
+    /// The caller requested an invalid write.
     Bug {
-        /// The earlier error.
+        /// The problem.
         what: String,
     },
 }
@@ -192,7 +192,7 @@ impl StoreError {
         }
     }
 
-    /// Names the process that keeps a [`StoreError::Busy`] waiting, with its command; none for other errors.
+    /// The process that causes a [`StoreError::Busy`], with its command; `None` for other errors.
     pub fn holder(&self) -> Option<String> {
         match self {
             StoreError::Busy { holder_pid, .. } => Some(name_holder(*holder_pid)),
@@ -222,7 +222,8 @@ impl StoreError {
                     StoreError::Busy { holder_pid: None, waited: Duration::ZERO }
                 }
                 ErrorCode::ReadOnly => {
-                    let what = "it or its folder can only be read, and even looking needs to write there".into();
+                    let what =
+                        "the file or its folder is read-only, and SQLite needs write access even for reading".into();
                     StoreError::Io { path: path.into(), what }
                 }
                 ErrorCode::SystemIoFailure | ErrorCode::CannotOpen if no_space(path) => {
@@ -231,8 +232,8 @@ impl StoreError {
                 ErrorCode::SystemIoFailure if is_without_wal(path) => StoreError::Io {
                     path: path.into(),
                     what: format!(
-                        "its -wal file was removed while another process uses it ({error}); when that process (kloop reconcile) has \
-                         ended, what was copied into the file before can be used again"
+                        "its -wal file was removed while another process uses it ({error}); after that process (kloop reconcile) has \
+                        ended, the file can be used again without the contents of its -wal file"
                     ),
                 },
                 ErrorCode::SystemIoFailure
@@ -258,13 +259,13 @@ impl fmt::Display for StoreError {
                 write!(
                     f,
                     "{} has been writing to the cluster's file for longer than {} ms; nothing was changed: \
-                     try again, or look what it is doing",
+                     try again, or check that process",
                     name_holder(*holder_pid),
                     waited.as_millis()
                 )
             }
             StoreError::Expired { floor } => {
-                write!(f, "the requested resource version is no longer kept (the oldest is {floor})")
+                write!(f, "the requested resource version is no longer available (the oldest is {floor})")
             }
             StoreError::Future { revision, head } => {
                 write!(f, "Too large resource version: {revision}, current: {head}")
@@ -282,17 +283,17 @@ impl fmt::Display for StoreError {
             }
             StoreError::Uncertain { path } => write!(
                 f,
-                "a write to {} failed half-way and may or may not have happened: look with `kloop get`, then try again",
+                "the outcome of a write to {} is unknown: check it with `kloop get`, then try again",
                 path.display()
             ),
-            StoreError::Bug { what } => write!(f, "kloop made a mistake, nothing was written: {what}"),
+            StoreError::Bug { what } => write!(f, "internal error, nothing was written: {what}"),
         }
     }
 }
 
 impl std::error::Error for StoreError {}
 
-/// `process 1234 (sqlite3 state.db)`, as far as it is known.
+/// Names a process like `process 1234 (sqlite3 state.db)`, as far as known.
 pub fn name_holder(pid: Option<u32>) -> String {
     match pid.map(|pid| (pid, super::holder::command(pid))) {
         Some((pid, Some(command))) => format!("process {pid} ({command})"),
@@ -301,7 +302,8 @@ pub fn name_holder(pid: Option<u32>) -> String {
     }
 }
 
-/// Whether somebody uses the file (its -shm file is there) and its -wal file is gone; SQLite then has made an empty one.
+/// Whether a process uses the file (its -shm file exists), but its -wal file was removed; SQLite has created an empty
+/// one.
 fn is_without_wal(path: &Path) -> bool {
     let length = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -311,12 +313,12 @@ fn is_without_wal(path: &Path) -> bool {
     length("-shm") > 0 && length("-wal") == 0
 }
 
-/// Why a commit was not acknowledged.
+/// Error of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitError {
-    /// Certainly nothing was written.
+    /// Nothing was written.
     Refused(StoreError),
-    /// The transaction may or may not be there: [`Store::reopen`](super::Store::reopen) and look.
+    /// The outcome is unknown until [`Store::reopen`](super::Store::reopen).
     Unknown {
         /// The file.
         path: PathBuf,
@@ -348,7 +350,7 @@ impl From<CommitError> for StoreError {
     }
 }
 
-/// Whether the file's disk is full. SQLite says only "I/O error" when it finds no space for its shared memory.
+/// Whether the file's disk is full. SQLite reports only "I/O error" when it has no space for its shared memory.
 fn no_space(path: &Path) -> bool {
     let dir = path.parent().unwrap_or(path);
     rustix::fs::statvfs(dir).is_ok_and(|disk| disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0))

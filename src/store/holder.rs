@@ -1,8 +1,9 @@
-//! Names the process that holds the write lock, for messages.
+//! Finds the process with the write lock, for messages.
 //!
-//! kloop's own writers note their pid in the lock file. Another program, such as `sqlite3`, holds a POSIX lock on SQLite's shared memory
-//! file, which `/proc/locks` shows. The file itself must not be opened here: closing it would drop this process' own locks on it.
-//! The crate `procfs` would not do: it does not tell a process that waits for a lock from the one that holds it.
+//! kloop's writers store their pid in the lock file. Another program, such as `sqlite3`, has a POSIX lock on SQLite's
+//! shared memory file, which `/proc/locks` lists. This code must not open the file: closing it would release this
+//! process' own locks. The crate `procfs` is not used, since it does not distinguish waiting processes from the lock's
+//! holder.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -10,11 +11,11 @@ use std::path::Path;
 /// The byte of the shared memory file that a WAL writer locks (SQLite, `wal.c`: WAL_WRITE_LOCK, from offset 120 on).
 const WRITE_LOCK: u64 = 120;
 
-/// Longest part of a command line that is shown, in characters.
+/// Maximum length of a shown command line, in characters.
 const SHOWN: usize = 80;
 
-/// The process that holds SQLite's write lock, as `/proc/locks` shows it. None when it cannot be known.
-pub(super) fn of_wal(shm: &Path) -> Option<u32> {
+/// The process with SQLite's write lock according to `/proc/locks`; `None` when unknown.
+pub(super) fn find_wal_writer(shm: &Path) -> Option<u32> {
     let inode = std::fs::symlink_metadata(shm).ok()?.ino();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| writer(line, inode))
@@ -22,7 +23,7 @@ pub(super) fn of_wal(shm: &Path) -> Option<u32> {
 
 /// The pid in a line such as `1: POSIX  ADVISORY  WRITE 1234 08:01:5678 120 120`, if it is the write lock of this inode.
 fn writer(line: &str, inode: u64) -> Option<u32> {
-    // A line with an arrow is of a process that waits.
+    // A line with an arrow describes a waiting process.
     let [_, "POSIX", _, "WRITE", pid, file, first, last] = line.split_whitespace().collect::<Vec<_>>()[..] else {
         return None;
     };
@@ -31,7 +32,7 @@ fn writer(line: &str, inode: u64) -> Option<u32> {
     (is_it && covers).then(|| pid.parse().ok()).flatten()
 }
 
-/// The command line of a process, shortened; none when it is gone or not to be seen.
+/// The shortened command line of a process; `None` when it has ended or is not accessible.
 pub(super) fn command(pid: u32) -> Option<String> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_write_lock_is_found_among_the_kernels_locks() {
+    fn write_lock_is_found_in_proc_locks() {
         let cases = [
             ("4: POSIX  ADVISORY  WRITE 321 08:01:77 120 120", Some(321)),
             ("4: POSIX  ADVISORY  WRITE 321 08:01:77 120 EOF", Some(321)),

@@ -1,18 +1,20 @@
-//! The store: one SQLite file, and the only code that touches it.
+//! The store: one SQLite file, which only this module accesses.
 //!
-//! Knows: objects as rows (key, uid, revision, body text), the log of everything that happened to them, a few side
-//! tables, who may write when, and how a file is made, checked, migrated, compacted and copied.
-//! Never: looks into a body, knows a kind, decides anything.
+//! Stores objects as rows (key, uid, revision, body text), the log of their changes, and a few side tables. Coordinates
+//! writers, and creates, checks, migrates, compacts and copies the file.
+//! Never: decodes a body, depends on a kind, or makes decisions.
 //!
-//! The promises, each with a test in `tests/store.rs`:
-//! - Every write gets the next revision of one counter; a revision is never reused (but that a loss of power takes back what was not
-//!   yet synced, [`Txn::commit_unsynced`]) and is seen only after its commit.
+//! Guarantees, each with a test in `tests/store.rs`:
+//! - Every write gets the next revision of one counter. A revision is visible only after its commit, and never reused
+//!   (except that a power loss undoes unsynced commits, [`Txn::commit_unsynced`]).
 //! - The objects are always the fold of the log, also after compaction.
-//! - What [`Txn::commit`] acknowledged survives a kill and a power loss. A commit whose outcome is not known says so.
-//! - Reading the log from a kept revision gives every later entry once, in order; from before the floor it is refused.
-//! - A file that is not safely ours is refused and left as it was, byte for byte.
+//! - A successful [`Txn::commit`] survives a kill and a power loss. A commit with an unknown outcome returns an error
+//!   that says so.
+//! - Reading the log from a retained revision returns every later entry once, in order; from before the floor it is
+//!   refused.
+//! - A file that is no safe kloop database is refused and stays unchanged, byte for byte.
 //!
-//! Start reading at [`Store`], then [`StoreRead`] for what can be asked and [`Txn`] for what can be changed.
+//! Start reading at [`Store`], then [`StoreRead`] for queries and [`Txn`] for changes.
 
 mod backup;
 mod check;
@@ -49,7 +51,7 @@ use turnstile::Turnstile;
 /// Result of reading the store.
 pub type StoreResult<T> = std::result::Result<T, StoreError>;
 
-/// One connection to one cluster's file. It can be sent to another thread, not shared between threads.
+/// One connection to one cluster's file. It can be sent to another thread, but not shared between threads.
 pub struct Store {
     connection: Connection,
     place: StorePath,
@@ -57,15 +59,15 @@ pub struct Store {
     turnstile: Option<Arc<Turnstile>>,
     /// Number of live snapshots; they share one read transaction.
     readers: Cell<usize>,
-    /// The length of the WAL at which it is next shortened by force.
+    /// The length of the WAL at which it is truncated next.
     long_wal: Cell<u64>,
-    /// Durable part of its commits.
+    /// State of its syncs.
     durable: DurableRevision,
-    /// Whether watchers have not been woken since the last commit.
-    untold: bool,
-    /// Set when a commit failed in a way that leaves its outcome open: nothing more is believed until a reopen.
+    /// Whether watchers have to be woken for the last commit.
+    has_unnotified_commit: bool,
+    /// Set after a commit with an unknown outcome; every call fails until a reopen.
     uncertain: bool,
-    trouble: Option<InjectedFault>,
+    fault: Option<InjectedFault>,
 }
 
 /// A fault to inject at the next transaction, for tests.
@@ -73,9 +75,9 @@ pub struct Store {
 pub enum InjectedFault {
     /// Another writer holds the lock for too long.
     Busy,
-    /// The commit fails, its outcome is not known, and it is not there.
+    /// The commit fails with an unknown outcome, and is lost.
     LostCommit,
-    /// The commit fails, its outcome is not known, and it is there.
+    /// The commit fails with an unknown outcome, but is stored.
     UnknownCommit,
 }
 
@@ -90,13 +92,13 @@ impl Store {
         self.place.dir()
     }
 
-    /// The folder of what belongs to the cluster beside its file: pods, locks, the epoch. That of the file when it is called
-    /// `state.db`, else one named after it.
+    /// The folder for the cluster's other files: pods, locks, the epoch. The folder of a file with the name `state.db`,
+    /// else a folder named after the file.
     pub fn home(&self) -> &Path {
         self.place.home()
     }
 
-    /// A number that changes whenever another connection has committed; one's own commits do not change it.
+    /// A number that changes with each commit of another connection, but not of this one.
     pub fn data_version(&self) -> StoreResult<u64> {
         self.query(|connection| connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)))
             .map(|version| version as u64)
@@ -111,14 +113,14 @@ impl Store {
         })
     }
 
-    /// As if the next transaction met a trouble, or none any more: for rehearsals.
-    pub fn pretend(&mut self, trouble: Option<InjectedFault>) {
-        self.trouble = trouble;
+    /// Injects a fault into the next transaction, or none, for tests.
+    pub fn inject_fault(&mut self, fault: Option<InjectedFault>) {
+        self.fault = fault;
     }
 
-    /// Wakes the processes that watch the file, when there was a commit.
+    /// Wakes the processes that watch the file, if there was a commit.
     pub fn wake_watchers(&mut self) {
-        if std::mem::take(&mut self.untold) {
+        if std::mem::take(&mut self.has_unnotified_commit) {
             wake_hint::touch_sidecar(&self.place);
         }
     }

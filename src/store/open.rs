@@ -1,4 +1,4 @@
-//! Opening: every refusal stands here or in [`state_path`], and nothing is written before all have passed.
+//! Opens the file. All checks are here or in [`state_path`], and nothing is written before all have passed.
 
 use super::durable::DurableRevision;
 use super::state_path::{self, StorePath};
@@ -17,24 +17,26 @@ use std::time::Duration;
 /// Whether to create a missing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Makes the folder and the file when they are not there.
+    /// Creates a missing folder and file.
     Create,
-    /// Fails when there is none.
+    /// Fails without a file.
     Existing,
 }
 
-/// The first SQLite without the WAL-reset race, by which two writers can corrupt a database (sqlite.org/wal.html).
+/// The first SQLite version without the WAL-reset race, in which two writers can corrupt a database
+/// (sqlite.org/wal.html).
 const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// Time that a reader waits for rare, short work of SQLite: recovery of the WAL, the last connection's checkpoint.
+/// Time that a reader waits for rare, short operations of SQLite: recovery of the WAL, the last connection's
+/// checkpoint.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The WAL is emptied by force when it grew past this because some reader was always there.
+/// Length of the WAL above which it is truncated explicitly, since continuous readers prevent SQLite from doing it.
 pub(super) const LONG_WAL: u64 = 32 << 20;
 
-/// Settings of a connection. NORMAL: commits are synced by [`Store::sync`] (by it alone a power loss took up to 919 acknowledged
-/// rows). The WAL is copied back every 16 MiB, and cut to that after it was longer. Pages of 32 MiB are
-/// kept in memory, where a cluster has as many: keys come in no order, and those of the indexes would be read again and again.
+/// Settings of a connection. `synchronous = NORMAL`: [`Store::sync`] syncs commits (without it, a power loss undid up
+/// to 919 acknowledged rows). The WAL is copied back every 16 MiB, and truncated to that length. The cache of 32 MiB
+/// avoids reading pages of indexes repeatedly, since keys are accessed in random order.
 const SETTINGS: &str = "
     PRAGMA synchronous = NORMAL;
     PRAGMA mmap_size = 0;
@@ -46,7 +48,7 @@ const SETTINGS: &str = "
 ";
 
 impl Store {
-    /// Opens the file at `path`, or refuses it and leaves it as it is.
+    /// Opens the file at `path`. A refused file stays unchanged.
     pub fn open(path: &Path, access: OpenMode) -> Result<Store, OpenError> {
         check_sqlite()?;
         let place = StorePath::from_path(path)?;
@@ -67,14 +69,14 @@ impl Store {
         Ok(store)
     }
 
-    /// A store without a file, for tests and simulation: the same schema, no locks.
+    /// Creates a store without a file, for tests and simulation: the same schema, no locks.
     pub fn in_memory() -> Result<Store, OpenError> {
-        let place = StorePath::nowhere();
+        let place = StorePath::in_memory();
         let connection = Connection::open_in_memory()
             .and_then(|connection| {
                 connection.execute_batch(schema::BEFORE_TABLES)?;
                 schema::migrate(&connection, schema::STEPS)?;
-                keep_plans(&connection)?;
+                keep_query_plans(&connection)?;
                 Ok(connection)
             })
             .map_err(|error| StoreError::from_sqlite(place.file(), error))?;
@@ -90,18 +92,18 @@ impl Store {
             readers,
             long_wal,
             durable: DurableRevision::default(),
-            untold: false,
+            has_unnotified_commit: false,
             uncertain: false,
-            trouble: None,
+            fault: None,
         }
     }
 
-    /// Opens the file again after a commit with an unknown outcome, and settles that outcome: from now on the
-    /// transaction is either there or will never be.
+    /// Reopens the file after a commit with an unknown outcome, and makes that outcome final: afterwards the
+    /// transaction is either stored or never will be.
     ///
-    /// Looking alone would not do: frames that SQLite gave up lie in the WAL until the next commit overwrites them, and
-    /// a crash before that commit would bring them back. So this commits something first. Before that it empties the WAL: after a failed
-    /// sync it may have a hole on the disk, behind which nothing would be found again.
+    /// Reading is not enough: frames of a failed commit stay in the WAL until the next commit overwrites them, and a
+    /// crash before that would restore them. So this makes a commit. Before that it truncates the WAL, since after a
+    /// failed sync the WAL on the disk may have a gap, which would hide later frames.
     pub fn reopen(&mut self, patience: Duration) -> Result<(), OpenError> {
         let path = self.path().to_owned();
         *self = Store::open(&path, OpenMode::Existing)?;
@@ -115,7 +117,7 @@ impl Store {
         txn.commit().map(|_| ()).map_err(|error| StoreError::from(error).into())
     }
 
-    /// Brings an older file's schema up to ours.
+    /// Migrates an older file's schema.
     fn migrate(&mut self) -> Result<(), OpenError> {
         if self.query(schema::version)? == schema::VERSION {
             return Ok(());
@@ -136,32 +138,33 @@ fn check_sqlite() -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Connects to a file that is there, and checks that it is ours before anything could be written to it.
+/// Connects to an existing file, and checks that it is a kloop database before any write.
 fn connect(place: &StorePath) -> Result<Connection, OpenError> {
     let path = place.file();
-    // Without the URI flag: a path is a path.
+    // Without the URI flag, so that a path is never parsed as a URI.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let had_wal = state_path::stat_path(&place.neighbour("-wal"))?.is_some();
-    let say = |error| StoreError::from_sqlite(path, error);
-    let connection = Connection::open_with_flags(path, flags).map_err(say)?;
-    // Closing the last connection copies the WAL back; a foreign WAL must not be copied.
-    let keep_wal = |keep| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map_err(say);
+    let to_store_error = |error| StoreError::from_sqlite(path, error);
+    let connection = Connection::open_with_flags(path, flags).map_err(to_store_error)?;
+    // Closing the last connection copies the WAL into the database, which must not happen with a foreign WAL.
+    let keep_wal =
+        |keep| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map_err(to_store_error);
     if had_wal {
         keep_wal(true)?;
     }
-    connection.busy_timeout(PATIENCE).map_err(say)?;
+    connection.busy_timeout(PATIENCE).map_err(to_store_error)?;
     check_ours(place, &connection)?;
     if had_wal {
         keep_wal(false)?;
     }
-    connection.execute_batch(SETTINGS).map_err(say)?;
-    keep_plans(&connection).map_err(say)?;
+    connection.execute_batch(SETTINGS).map_err(to_store_error)?;
+    keep_query_plans(&connection).map_err(to_store_error)?;
     Ok(connection)
 }
 
-/// Keeps prepared statements with their plans, whatever values are bound; otherwise SQLite prepares them again for each
-/// new value.
-fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+/// Makes query plans independent of bound values; otherwise SQLite prepares a cached statement again for each new
+/// value.
+fn keep_query_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
@@ -169,9 +172,9 @@ fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
 
 fn check_ours(place: &StorePath, connection: &Connection) -> Result<(), OpenError> {
     let path = place.file();
-    let say = |error| StoreError::from_sqlite(path, error);
+    let to_store_error = |error| StoreError::from_sqlite(path, error);
     let id: rusqlite::Result<i32> = connection.query_row("PRAGMA application_id", [], |row| row.get(0));
-    let id = match id.map_err(say) {
+    let id = match id.map_err(to_store_error) {
         Err(StoreError::Damaged { path, what }) if what.contains("not a database") => {
             return Err(OpenError::Foreign { path, what: "it does not begin as an SQLite file does".into() });
         }
@@ -180,20 +183,19 @@ fn check_ours(place: &StorePath, connection: &Connection) -> Result<(), OpenErro
     if id != schema::APPLICATION_ID {
         return Err(OpenError::Foreign { path: path.into(), what: "it is another program's SQLite database".into() });
     }
-    let found = schema::version(connection).map_err(say)?;
+    let found = schema::version(connection).map_err(to_store_error)?;
     if found > schema::VERSION {
         return Err(OpenError::Newer { path: path.into(), found, known: schema::VERSION });
     }
-    // A copy made with VACUUM INTO comes without WAL.
-    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(say)?;
+    // A copy from VACUUM INTO is not in WAL mode.
+    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(to_store_error)?;
     if mode != "wal" {
-        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(say)?;
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(to_store_error)?;
     }
     Ok(())
 }
 
-/// Creates the file under a temporary name and renames it when it is complete, so that no process ever opens a partial
-/// file.
+/// Creates the file under a temporary name and renames it when it is complete, so that no process opens a partial file.
 fn create(place: &StorePath) -> Result<(), OpenError> {
     let turnstile = Arc::new(Turnstile::open(place)?);
     let _turn = turnstile.acquire(PATIENCE)?;
@@ -215,7 +217,7 @@ fn create(place: &StorePath) -> Result<(), OpenError> {
     Ok(place.sync_dir()?)
 }
 
-/// Removes what an earlier try left.
+/// Removes the files of an earlier failed attempt.
 fn clear(new: &Path) -> Result<(), StoreError> {
     for suffix in ["", "-journal", "-wal", "-shm"] {
         let mut path = OsString::from(new);

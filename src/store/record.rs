@@ -1,4 +1,4 @@
-//! Types of the rows, and the checksum that guards a log row.
+//! Types of the rows, and their checksum.
 
 use crate::object::{Key, Resource, Str, Time};
 use rusqlite::Row;
@@ -20,9 +20,9 @@ pub struct StoredObject {
 /// The change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It was created or changed, and is this now.
+    /// It was created or changed to this state.
     Put(StoredObject),
-    /// It was removed; this was its last state, with the removal's revision.
+    /// It was removed; its last state, with the removal's revision.
     Removed(StoredObject),
 }
 
@@ -34,7 +34,7 @@ impl ChangeKind {
         }
     }
 
-    /// The object's state if it lives on.
+    /// The object's state, unless it was removed.
     pub fn live(&self) -> Option<&StoredObject> {
         match self {
             ChangeKind::Put(stored) => Some(stored),
@@ -53,7 +53,7 @@ impl ChangeKind {
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// When in the order of all writes.
+    /// The revision, its position in the order of all writes.
     pub revision: u64,
     /// The change.
     pub change: ChangeKind,
@@ -62,7 +62,7 @@ pub struct LogEntry {
     pub previous: Option<Str>,
     /// The writer.
     pub actor: Str,
-    /// When by the writer's clock.
+    /// The time by the writer's clock.
     pub at: Time,
 }
 
@@ -80,20 +80,20 @@ pub struct ContainerAttempt {
     pub pod_uid: String,
     /// The container's name in it.
     pub container: String,
-    /// Counts from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
     /// The epoch of the leader that recorded it.
     pub epoch: u64,
 }
 
-/// Something last seen or gone wrong, kept outside the log.
+/// An observation or problem, stored outside the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideNote {
     /// Name of the note, unique in its scope.
     pub name: String,
-    /// The news.
+    /// The text.
     pub text: String,
-    /// When.
+    /// The time.
     pub at: Time,
 }
 
@@ -101,7 +101,7 @@ pub struct SideNote {
 pub(super) const LOG_COLUMNS: &str =
     "l.revision, l.resource, l.namespace, l.name, l.uid, l.change, l.previous, l.actor, l.at, l.sum, l.body";
 
-/// A log row, whole.
+/// A complete log row.
 pub(super) struct LogRow {
     pub change: ChangeKind,
     pub previous: u64,
@@ -111,7 +111,7 @@ pub(super) struct LogRow {
 }
 
 impl LogRow {
-    /// Reads [`LOG_COLUMNS`]; `Err` inside when the sum does not fit the content.
+    /// Reads [`LOG_COLUMNS`]; the inner `Err` reports a wrong checksum.
     pub fn read(row: &Row<'_>) -> rusqlite::Result<Result<LogRow, String>> {
         let revision = unsigned(row, 0)?;
         let stored = StoredObject {
@@ -127,12 +127,12 @@ impl LogRow {
         };
         let entry = LogRow { change, previous: unsigned(row, 6)?, actor: text(row, 7)?.into(), at: row.get(8)? };
         if entry.sum() != row.get::<_, i64>(9)? {
-            return Ok(Err(format!("revision {revision}: the content does not fit its checksum")));
+            return Ok(Err(format!("revision {revision}: wrong checksum")));
         }
         Ok(Ok(entry))
     }
 
-    /// The sum over everything that the row says.
+    /// The checksum of the row.
     pub fn sum(&self) -> i64 {
         let stored = self.change.stored();
         let mut sum = Checksum(0);
@@ -155,7 +155,7 @@ impl LogRow {
 /// The one row of the counter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
-    /// The last revision given out.
+    /// The last assigned revision.
     pub revision: u64,
     /// The revision up to which the log was compacted.
     pub floor: u64,
@@ -168,12 +168,12 @@ impl Counter {
     pub fn read(row: &Row<'_>) -> rusqlite::Result<Result<Counter, String>> {
         let counter = Counter { revision: unsigned(row, 0)?, floor: unsigned(row, 1)?, objects: unsigned(row, 2)? };
         if counter.sum() != row.get::<_, i64>(3)? {
-            return Ok(Err("the counter does not fit its checksum".into()));
+            return Ok(Err("wrong checksum of the counter".into()));
         }
         Ok(Ok(counter))
     }
 
-    /// The sum over the row.
+    /// The checksum of the row.
     pub fn sum(&self) -> i64 {
         let mut sum = Checksum(0);
         for word in [self.revision, self.floor, self.objects] {
@@ -183,7 +183,7 @@ impl Counter {
     }
 }
 
-/// The sum over an object's row.
+/// The checksum of an object's row.
 pub(super) fn object_sum(key: &Key, uid: &str, revision: u64, created: u64) -> i64 {
     let mut sum = Checksum(0);
     sum.word(revision);
@@ -194,8 +194,8 @@ pub(super) fn object_sum(key: &Key, uid: &str, revision: u64, created: u64) -> i
     sum.0 as i64
 }
 
-/// A sum that no change within one eight-byte word can leave as it was: each step is a bijection of the sum so far.
-/// Guards against bits that flip on a disk, not against an attacker. Part of the file format.
+/// A checksum that detects every change within one eight-byte word, since each step is a bijection of the previous sum.
+/// Protects against flipped bits on a disk, not against an attacker. Part of the file format.
 struct Checksum(u64);
 
 impl Checksum {
@@ -215,24 +215,24 @@ impl Checksum {
     }
 }
 
-/// Text of a column, borrowed.
+/// The text of a column, borrowed.
 pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a str> {
     let value = row.get_ref(column)?;
     value.as_str().map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
-/// A number of a column that is never below 0.
+/// The number of a column that is never negative.
 pub(super) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }
 
-/// A moment as the file keeps it.
+/// The stored form of a time.
 pub(super) fn micros(at: Time) -> i64 {
     at.as_microsecond()
 }
 
-/// The moment of a stored number; a number out of range is damage.
+/// The time of a stored number; the error reports a number out of range.
 pub(super) fn moment(micros: i64) -> Result<Time, String> {
     Time::from_microsecond(micros).map_err(|_| format!("{micros} is no moment in microseconds"))
 }
@@ -248,33 +248,33 @@ mod tests {
     }
 
     #[test]
-    fn every_single_flipped_bit_changes_the_sum() {
+    fn every_flipped_bit_changes_the_checksum() {
         let body = "{\"kind\":\"Pod\",\"spec\":{}}".to_owned();
-        let whole = row(&body).sum();
+        let original = row(&body).sum();
         for at in 0..body.len() {
             for bit in 0..7 {
                 let mut bytes = body.clone().into_bytes();
                 bytes[at] ^= 1 << bit;
                 let flipped = String::from_utf8(bytes).unwrap();
-                assert_ne!(row(&flipped).sum(), whole, "byte {at} bit {bit}");
+                assert_ne!(row(&flipped).sum(), original, "byte {at} bit {bit}");
             }
         }
     }
 
     #[test]
-    fn every_part_of_a_row_is_in_the_sum() {
-        let whole = row("{}").sum();
+    fn checksum_covers_every_part_of_a_row() {
+        let original = row("{}").sum();
         let mut other = row("{}");
         other.previous = 4;
-        assert_ne!(other.sum(), whole);
+        assert_ne!(other.sum(), original);
         let mut other = row("{}");
         other.at = 2;
-        assert_ne!(other.sum(), whole);
+        assert_ne!(other.sum(), original);
         let mut other = row("{}");
         other.actor = "kubelet".into();
-        assert_ne!(other.sum(), whole);
+        assert_ne!(other.sum(), original);
         let ChangeKind::Put(stored) = row("{}").change else { unreachable!() };
         let other = LogRow { change: ChangeKind::Removed(stored), ..row("{}") };
-        assert_ne!(other.sum(), whole);
+        assert_ne!(other.sum(), original);
     }
 }

@@ -1,13 +1,13 @@
-//! The tables, as numbered steps: a file at version N has had the first N steps.
+//! The tables, as numbered migrations: a file at version N has run the first N steps.
 //!
-//! A step that has been released is never edited; a change is a new step at the end.
+//! A released step is never edited; a change is a new step at the end.
 
 use rusqlite::Connection;
 
-/// Marks the file as ours (`PRAGMA application_id`): "kloo" in ASCII.
+/// Identifies a kloop database (`PRAGMA application_id`): "kloo" in ASCII.
 pub(super) const APPLICATION_ID: i32 = 0x6b6c_6f6f;
 
-/// The steps that make the schema.
+/// The steps that create the schema.
 pub(super) const STEPS: &[&str] = &[
     // 1: objects and their log, the counter, the side tables.
     "
@@ -78,12 +78,12 @@ pub(super) const STEPS: &[&str] = &[
     ",
 ];
 
-/// The version that this program writes.
+/// The schema version of this program.
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
-/// Settings before the first table: they cannot change later without rewriting the file. Pages of 16 KiB: a body of a
-/// few kB fits one page; measured smallest and fastest. Incremental vacuum, so that compaction can return space without
-/// rewriting the file.
+/// Settings before the first table, which cannot change later without rewriting the file. A body of a few kB fits a
+/// page of 16 KiB, which was smallest and fastest in measurements. Incremental vacuum allows compaction to return space
+/// without rewriting the file.
 pub(super) const BEFORE_TABLES: &str = "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL;";
 
 /// The schema version of a file.
@@ -91,7 +91,7 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
 
-/// Runs the steps that the file has not had. The caller holds a write transaction.
+/// Runs the missing steps. The caller must have begun a write transaction.
 pub(super) fn migrate(connection: &Connection, steps: &[&str]) -> rusqlite::Result<()> {
     let done = version(connection)? as usize;
     for (number, step) in steps.iter().enumerate().skip(done) {

@@ -1,4 +1,4 @@
-//! Reading: everything that can be asked, of a [`Snapshot`] or inside a [`Txn`](super::Txn).
+//! Queries, in a [`Snapshot`] or inside a [`Txn`](super::Txn).
 
 use super::record::{Counter, LOG_COLUMNS, LogRow, moment, object_sum, text, unsigned};
 use super::{ChangeKind, ContainerAttempt, LogEntry, SideNote, Store, StoreError, StoreResult, StoredObject};
@@ -7,16 +7,16 @@ use rusqlite::{OptionalExtension, Params, Row, params};
 
 /// The store at one revision, unaffected by concurrent writes.
 ///
-/// Keep it short: the WAL cannot be truncated while a snapshot lives.
+/// Drop it soon: the WAL cannot be truncated while a snapshot exists.
 pub struct Snapshot<'a> {
     store: &'a Store,
 }
 
 impl Store {
-    /// A consistent picture of the latest revision. Snapshots of one store that live at the same time share a picture.
+    /// Takes a consistent snapshot of the latest revision. Concurrent snapshots of one store share a read transaction.
     pub fn read(&self) -> StoreResult<Snapshot<'_>> {
         if self.readers.get() == 0 {
-            // The transaction is deferred, and its first question fixes what it sees.
+            // The transaction is deferred, so its first query determines its revision.
             self.query(|connection| {
                 connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
                 connection.prepare_cached("SELECT revision FROM counter")?.query_row([], |_| Ok(())).inspect_err(|_| {
@@ -39,12 +39,12 @@ impl Drop for Snapshot<'_> {
     }
 }
 
-/// Bytes of bodies that are read from the log at once, 16 MiB; one entry is always read.
+/// Maximum bytes of bodies that are read from the log at once, 16 MiB; one entry is always read.
 const AT_ONCE: u64 = 16 << 20;
 
 /// Origin of a snapshot. Private, so that no other module can implement [`StoreRead`].
 pub(super) mod source {
-    /// Has a store with an open transaction.
+    /// Access to a store with an open transaction.
     pub trait SnapshotSource {
         fn store(&self) -> &super::Store;
         fn counter(&self) -> super::StoreResult<super::Counter>;
@@ -108,7 +108,7 @@ pub trait StoreRead: source::SnapshotSource {
         self.page_within(resource, namespace, after, limit, usize::MAX)
     }
 
-    /// The same, and no more once their bodies have so many bytes.
+    /// Like [`StoreRead::page`], but stops when the bodies reach a number of bytes.
     fn page_within(
         &self,
         resource: Resource,
@@ -177,14 +177,14 @@ pub trait StoreRead: source::SnapshotSource {
         let last = self.end_of_batch(revision, head.min(revision.saturating_add(limit)))?;
         let rest = "WHERE l.revision > ?1 AND l.revision <= ?2 ORDER BY l.revision";
         let entries = log(self.store(), rest, params![revision as i64, last as i64])?;
-        // One writer at a time assigns revisions, so none is missing above the floor.
+        // One writer at a time assigns revisions, so there are no gaps above the floor.
         if !entries.iter().map(|entry| entry.revision).eq(revision + 1..=last) {
             return Err(StoreError::damaged(self.store().path(), format!("the log has a gap after {revision}")));
         }
         Ok(entries)
     }
 
-    /// Returns the last entry that is read at once after a revision: at most `last`, earlier where the bodies are large.
+    /// Returns the last revision of the batch after a revision: `last`, or an earlier one if the bodies are large.
     fn end_of_batch(&self, revision: u64, last: u64) -> StoreResult<u64> {
         self.store().query(|connection| {
             let mut question = connection.prepare_cached(
@@ -230,7 +230,7 @@ pub trait StoreRead: source::SnapshotSource {
         })
     }
 
-    /// The notes of a scope, by name.
+    /// The notes of a scope, ordered by name.
     fn notes(&self, scope: &str) -> StoreResult<Vec<SideNote>> {
         let question = "SELECT name, text, at FROM note WHERE scope = ?1 ORDER BY name";
         let rows: Vec<(String, String, i64)> =
@@ -244,7 +244,7 @@ pub trait StoreRead: source::SnapshotSource {
     }
 }
 
-/// One row that is always there.
+/// Reads one row that always exists.
 pub(super) fn query_row<T>(
     store: &Store,
     question: &str,
@@ -254,13 +254,13 @@ pub(super) fn query_row<T>(
     store.query(|connection| connection.prepare_cached(question)?.query_row(params, read))
 }
 
-/// The counter as it stands in the file.
+/// Reads the counter from the file.
 pub(super) fn counter(store: &Store) -> StoreResult<Counter> {
     let question = "SELECT revision, floor, objects, sum FROM counter";
     query_row(store, question, [], Counter::read)?.map_err(|what| StoreError::damaged(store.path(), what))
 }
 
-/// Every row of an answer.
+/// Reads all rows of a query.
 fn query_rows<T>(
     store: &Store,
     question: &str,
@@ -270,7 +270,7 @@ fn query_rows<T>(
     query_rows_until(store, question, params, read, |_| false)
 }
 
-/// The rows of an answer up to the first one that is enough.
+/// Reads the rows of a query up to the first that satisfies `is_enough`.
 fn query_rows_until<T>(
     store: &Store,
     question: &str,
@@ -291,10 +291,10 @@ fn query_rows_until<T>(
     })
 }
 
-/// Live objects until their bodies have so many bytes; `rest` follows FROM. An object whose log row is missing or belongs to another object
-/// is damage.
+/// Reads live objects until their bodies reach a number of bytes; `rest` follows FROM. Reports damage for an object
+/// whose log row is missing or belongs to another object.
 fn objects(store: &Store, rest: &str, params: impl Params, bytes: usize) -> StoreResult<Vec<StoredObject>> {
-    // The left join keeps an object without a body visible, and SQLite from turning the join around.
+    // The left join includes objects without a body, and prevents SQLite from reversing the join.
     let question = format!(
         "SELECT {LOG_COLUMNS}, o.namespace, o.name, o.revision, o.created, o.sum
          FROM object o LEFT JOIN log l ON l.revision = o.revision {rest}"
@@ -317,13 +317,13 @@ fn objects(store: &Store, rest: &str, params: impl Params, bytes: usize) -> Stor
         length += found.as_ref().map_or(0, |stored| stored.body.len());
         length >= bytes
     };
-    whole(store, query_rows_until(store, &question, params, read, is_enough)?)
+    check_damage(store, query_rows_until(store, &question, params, read, is_enough)?)
 }
 
-/// Entries of the log; `rest` stands after FROM.
+/// Reads entries of the log; `rest` follows FROM.
 pub(super) fn log(store: &Store, rest: &str, params: impl Params) -> StoreResult<Vec<LogEntry>> {
     let question = format!("SELECT {LOG_COLUMNS} FROM log l {rest}");
-    let rows = whole(store, query_rows(store, &question, params, LogRow::read)?)?;
+    let rows = check_damage(store, query_rows(store, &question, params, LogRow::read)?)?;
     rows.into_iter().map(|row| entry(store, row)).collect()
 }
 
@@ -333,14 +333,14 @@ fn entry(store: &Store, row: LogRow) -> StoreResult<LogEntry> {
     Ok(LogEntry { revision: row.change.stored().revision, change: row.change, previous, actor: row.actor, at })
 }
 
-/// Returns the body before an entry. `None` after a deletion, and where it was compacted, which happens only below the
+/// Returns the body before an entry. `None` after a deletion, and if it was compacted, which happens only below the
 /// floor.
 fn body_before(store: &Store, row: &LogRow) -> StoreResult<Option<Str>> {
     if row.previous == 0 {
         return Ok(None);
     }
     let question = format!("SELECT {LOG_COLUMNS} FROM log l WHERE l.revision = ?1");
-    let before = whole(store, query_rows(store, &question, [row.previous as i64], LogRow::read)?)?.pop();
+    let before = check_damage(store, query_rows(store, &question, [row.previous as i64], LogRow::read)?)?.pop();
     match before.map(|before| before.change) {
         Some(ChangeKind::Put(before)) if before.key == row.change.stored().key => Ok(Some(before.body)),
         Some(ChangeKind::Put(before)) => {
@@ -351,7 +351,7 @@ fn body_before(store: &Store, row: &LogRow) -> StoreResult<Option<Str>> {
     }
 }
 
-/// All rows, or the first damage among them.
-fn whole<T>(store: &Store, rows: Vec<std::result::Result<T, String>>) -> StoreResult<Vec<T>> {
+/// Returns all rows, or the first damage as an error.
+fn check_damage<T>(store: &Store, rows: Vec<std::result::Result<T, String>>) -> StoreResult<Vec<T>> {
     rows.into_iter().collect::<std::result::Result<_, String>>().map_err(|what| StoreError::damaged(store.path(), what))
 }

@@ -1,4 +1,4 @@
-//! Path of the file, whether it is safe to use (owner, modes, links), and the names of its neighbours.
+//! Path of the file, checks of its safety (owner, modes, links), and the paths of files beside it.
 
 use super::{OpenError, StoreError};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, chmod, fchmod, lstat, mkdirat, open, stat};
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Default state file: `$XDG_STATE_HOME/kloop/default/state.db`, else under `~/.local/state`. Relative paths are
-/// ignored, as the XDG specification demands.
+/// ignored, as the XDG specification requires.
 pub fn default_path() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME")
@@ -18,10 +18,10 @@ pub fn default_path() -> PathBuf {
     state.join("kloop/default/state.db")
 }
 
-/// The name of a database that has its folder for itself.
+/// The name of a database whose folder belongs to one cluster.
 const USUAL: &str = "state.db";
 
-/// A database file's path and its neighbours'.
+/// The paths of a database file and of files beside it.
 #[derive(Clone)]
 pub(super) struct StorePath {
     file: PathBuf,
@@ -29,7 +29,7 @@ pub(super) struct StorePath {
 }
 
 impl StorePath {
-    /// The place of a path; made absolute, so that `:memory:` or `file:x` is a name like any other to SQLite.
+    /// Makes a path absolute, so that SQLite treats `:memory:` or `file:x` as an ordinary name.
     pub fn from_path(path: &Path) -> Result<StorePath, OpenError> {
         let file = std::path::absolute(path).map_err(|error| StoreError::io(path, error))?;
         let Some(name) = file.file_name() else {
@@ -42,8 +42,8 @@ impl StorePath {
         Ok(StorePath { file, home })
     }
 
-    /// The place of a store that has no file.
-    pub fn nowhere() -> StorePath {
+    /// The path of an in-memory store.
+    pub fn in_memory() -> StorePath {
         StorePath { file: PathBuf::from(":memory:"), home: PathBuf::from(":memory:.d") }
     }
 
@@ -55,20 +55,20 @@ impl StorePath {
         self.file.parent().unwrap_or(Path::new("/"))
     }
 
-    /// Folder for the rest of the cluster: the folder of a `state.db`, else `NAME.d` beside the file, so that several
+    /// Folder for the cluster's other files: the folder of a `state.db`, else `NAME.d` beside the file, so that several
     /// databases in one folder are separate clusters.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// A file beside the database: its name with a suffix.
+    /// The path of a file beside the database: its name with a suffix.
     pub fn neighbour(&self, suffix: &str) -> PathBuf {
         let mut name = OsString::from(&self.file);
         name.push(suffix);
         name.into()
     }
 
-    /// Makes the folder and those above it, each closed to others under any umask.
+    /// Creates the folder and its parents, each without access for other users regardless of the umask.
     pub fn make_dir(&self) -> Result<(), OpenError> {
         make_dir(self.dir()).map_err(|(path, error)| StoreError::io(&path, error).into())
     }
@@ -91,16 +91,16 @@ impl StorePath {
         Ok(())
     }
 
-    /// Refuses what is not a plain file of our own with one name; says whether there is one.
+    /// Refuses everything except a regular file of this user with one link. Returns whether the file exists.
     pub fn check_file(&self) -> Result<bool, OpenError> {
         let path = self.file();
         let Some(found) = stat_path(path)? else { return Ok(false) };
         let foreign = |what: &str| OpenError::Foreign { path: path.into(), what: what.into() };
-        let unsafe_ = |what: &str| OpenError::Unsafe { path: path.into(), what: what.into() };
+        let unsafe_error = |what: &str| OpenError::Unsafe { path: path.into(), what: what.into() };
         match FileType::from_raw_mode(found.st_mode as RawMode) {
             FileType::RegularFile => {}
             FileType::Symlink => {
-                return Err(unsafe_(
+                return Err(unsafe_error(
                     "it is a symbolic link, and two names of one database corrupt it: \
                                     name the file itself",
                 ));
@@ -112,7 +112,7 @@ impl StorePath {
         }
         check_owner(path, &found)?;
         if found.st_nlink > 1 {
-            return Err(unsafe_(
+            return Err(unsafe_error(
                 "it has a second name (a hard link), and two names of one database corrupt it: \
                                 remove the other name",
             ));
@@ -121,7 +121,7 @@ impl StorePath {
             return Err(foreign("the file is empty"));
         }
         if stat_path(&self.neighbour("-journal"))?.is_some() {
-            return Err(foreign("a rollback journal lies beside it, which kloop never writes"));
+            return Err(foreign("there is a rollback journal beside it, which kloop never writes"));
         }
         if found.st_mode as RawMode & 0o077 != 0 {
             chmod(path, Mode::RUSR | Mode::WUSR).map_err(|error| StoreError::io(path, error))?;
@@ -129,7 +129,7 @@ impl StorePath {
         Ok(true)
     }
 
-    /// Opens a neighbour to lock it, or to be seen; makes it when it is not there.
+    /// Opens a file beside the database, for locks or wake-ups, and creates it if missing.
     pub fn open_beside(&self, suffix: &str) -> Result<File, StoreError> {
         let path = self.neighbour(suffix);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -177,7 +177,7 @@ fn make_dir(dir: &Path) -> Result<(), (PathBuf, Errno)> {
         Err((_, Errno::NOENT)) => {
             let Some(parent) = dir.parent() else { return Err((dir.into(), Errno::NOENT)) };
             make_dir(parent)?;
-            // When the parent exists and accepts no folder all the same, as in /proc, another try would never end.
+            // If the parent exists but accepts no folder, as in /proc, retrying would never end.
             make_one(dir)
         }
         done => done,
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_made_where_they_can_be() {
+    fn folders_are_created_where_possible() {
         let dir = tempfile::tempdir().unwrap();
         make_dir(&dir.path().join("a/b/c")).unwrap();
         assert!(dir.path().join("a/b/c").is_dir());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_database_has_a_home_of_its_own() {
+    fn each_database_has_a_separate_home() {
         let table = [
             ("/x/state.db", "/x"),
             ("/x/a.db", "/x/a.db.d"),

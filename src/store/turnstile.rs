@@ -1,10 +1,10 @@
 //! Fair write queue: two lock files ahead of SQLite's own lock.
 //!
-//! A writer takes `queue`, waits there for `write`, and releases `queue` once it holds `write`. So a process that
-//! writes again and again queues behind earlier waiters, which SQLite's own lock does not guarantee.
+//! A writer locks `queue`, then waits for the lock of `write`, and then releases `queue`. So a process that writes
+//! repeatedly queues behind earlier waiters, which SQLite's own lock does not guarantee.
 //!
-//! Waiting is polling with short sleeps, because `flock` has no deadline without signals. The head of the queue polls
-//! often; the others poll less often the longer they have waited.
+//! Waiting means polling with short sleeps, because `flock` has no timeout without signals. The head of the queue polls
+//! most often; the others poll more often the longer they have waited.
 
 use super::state_path::StorePath;
 use super::{StoreError, StoreResult};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const HEAD_STEP: Duration = Duration::from_micros(50);
 /// First polling interval of the others.
 const TAIL_STEP: Duration = Duration::from_millis(1);
-/// After each such time the others ask twice, thrice ... as often as a newcomer.
+/// After each such time, the others poll twice, three times ... as often as at the start.
 const AGEING: Duration = Duration::from_millis(20);
 
 /// The two lock files, open.
@@ -30,17 +30,17 @@ pub(super) struct Turnstile {
     path: PathBuf,
 }
 
-/// The right to write; given back when dropped.
+/// The right to write; released on drop.
 pub(super) struct WriteTurn(Arc<Turnstile>);
 
 impl Turnstile {
-    /// Opens the lock files, makes them when they are not there.
+    /// Opens the lock files, and creates missing ones.
     pub fn open(place: &StorePath) -> StoreResult<Turnstile> {
         let (queue, write) = (place.open_beside(".queue")?, place.open_beside(".write")?);
         Ok(Turnstile { queue, write, path: place.neighbour(".write") })
     }
 
-    /// Waits for the right to write, not longer than `patience`.
+    /// Waits for the right to write, at most for `patience`.
     pub fn acquire(self: &Arc<Turnstile>, patience: Duration) -> StoreResult<WriteTurn> {
         let start = Instant::now();
         self.wait(&self.queue, start, patience, |waited| {
@@ -49,7 +49,7 @@ impl Turnstile {
         let turn = self.wait(&self.write, start, patience, |_| HEAD_STEP);
         release(&self.queue);
         turn?;
-        // Only a name for a message: that it could not be written must not stop a writer.
+        // The pid is only for messages, so a failure to write it must not stop a writer.
         let _ = self.write.write_all_at(format!("{:<10}\n", std::process::id()).as_bytes(), 0);
         Ok(WriteTurn(self.clone()))
     }
@@ -76,7 +76,7 @@ impl Turnstile {
         }
     }
 
-    /// Returns the pid written last: the holder, unless the lock changed hands at this moment.
+    /// Returns the last written pid, that of the holder unless the lock is just passing to another process.
     fn holder(&self) -> Option<u32> {
         let mut text = [0; 10];
         self.write.read_exact_at(&mut text, 0).ok()?;
@@ -91,7 +91,7 @@ impl Drop for WriteTurn {
 }
 
 fn release(file: &File) {
-    // Unlocked by hand, not by closing: a child that is between fork and exec still has the descriptor.
+    // Unlocks explicitly, since a child process between fork and exec still has the descriptor.
     let _ = flock(file, FlockOperation::Unlock);
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_names_the_holder() {
+    fn timeout_error_names_the_holder() {
         let dir = tempfile::tempdir().unwrap();
         let turn = turnstile(&dir).acquire(Duration::ZERO).unwrap();
         let second = turnstile(&dir).acquire(Duration::from_millis(3)).err().unwrap();
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_with_the_turn_is_not_taken_for_the_writer() {
+    fn waiter_with_the_turn_is_not_reported_as_the_writer() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.db");
         let mut store = crate::store::Store::open(&path, crate::store::OpenMode::Create).unwrap();
         let writer = rusqlite::Connection::open(&path).unwrap();
         writer.execute_batch("BEGIN IMMEDIATE").unwrap();
-        // As if another process had the turn and waited for the writer.
+        // Simulates another process that has the turn and waits for the writer.
         let turn = turnstile(&dir).acquire(Duration::ZERO).unwrap();
         turn.0.write.write_all_at(format!("{:<10}\n", u32::MAX).as_bytes(), 0).unwrap();
         let error = store.write(Duration::from_millis(3)).err().unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greedy_writer_lets_the_waiting_one_in() {
+    fn repeated_writer_queues_behind_a_waiting_one() {
         let dir = tempfile::tempdir().unwrap();
         let (greedy, waiting) = (turnstile(&dir), turnstile(&dir));
         let (first, done) = (Barrier::new(2), AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! Writing: one transaction at a time over all processes, all of it or nothing.
+//! Write transactions: atomic, and one at a time over all processes.
 
 use super::open::{LONG_WAL, PATIENCE};
 use super::record::{Counter, LogRow, micros, object_sum, unsigned};
@@ -13,21 +13,21 @@ use rusqlite::{ErrorCode, OptionalExtension, Params, params};
 use std::time::{Duration, Instant};
 use tracing::debug_span;
 
-/// Time after which a waiting writer says so.
-const NOTICED: Duration = Duration::from_secs(2);
+/// Time after which a waiting writer reports that it waits.
+const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
-/// A write transaction. What it writes is seen by itself at once and by others after [`Txn::commit`]; dropped without
-/// that, it never was.
+/// A write transaction. Its writes are visible to itself at once, and to others after [`Txn::commit`]. Dropping it
+/// without a commit rolls it back.
 pub struct Txn<'a> {
     store: &'a mut Store,
-    /// None in memory. Given back after the transaction has ended.
+    /// `None` in memory. Released after the end of the transaction.
     turn: Option<WriteTurn>,
-    /// As it will be committed.
+    /// The counter to commit.
     pub(super) counter: Counter,
-    /// As it stands in the file.
+    /// The counter in the file.
     begun: Counter,
     open: bool,
-    /// Why a change failed: its transaction may be half of one and is never committed.
+    /// The error of a failed change, after which the transaction may be incomplete and is never committed.
     failed: Option<StoreError>,
 }
 
@@ -37,41 +37,40 @@ pub struct Savepoint {
 }
 
 impl Store {
-    /// Begins a write transaction; waits for other writers, not longer than `patience`.
+    /// Begins a write transaction; waits for other writers at most for `patience`.
     pub fn write(&mut self, patience: Duration) -> StoreResult<Txn<'_>> {
         let turn = self.begin(patience)?;
         self.transaction(turn)
     }
 
-    /// Begins a write transaction as [`Store::write`] does, and calls `tell` once with [`StoreError::Busy`] when it has waited for
-    /// [`NOTICED`].
-    pub fn write_with_notice(&mut self, patience: Duration, tell: fn(&StoreError)) -> StoreResult<Txn<'_>> {
-        let turn = match self.begin(NOTICED) {
+    /// Like [`Store::write`], but calls `notify` once with [`StoreError::Busy`] after waiting for [`NOTICE_AFTER`].
+    pub fn write_with_notice(&mut self, patience: Duration, notify: fn(&StoreError)) -> StoreResult<Txn<'_>> {
+        let turn = match self.begin(NOTICE_AFTER) {
             Err(busy @ StoreError::Busy { .. }) => {
-                tell(&busy);
-                self.begin(patience.saturating_sub(NOTICED))?
+                notify(&busy);
+                self.begin(patience.saturating_sub(NOTICE_AFTER))?
             }
             turn => turn?,
         };
         self.transaction(turn)
     }
 
-    /// Waits for the write lock and takes it; returns the turn among kloop's own writers.
+    /// Waits for the write lock and acquires it; returns the turn among kloop's writers.
     fn begin(&mut self, patience: Duration) -> StoreResult<Option<WriteTurn>> {
         let _span = debug_span!("wait_for_write_lock").entered();
         let start = Instant::now();
-        if self.trouble.take_if(|trouble| *trouble == InjectedFault::Busy).is_some() {
+        if self.fault.take_if(|fault| *fault == InjectedFault::Busy).is_some() {
             return Err(StoreError::Busy { holder_pid: None, waited: patience });
         }
         let turn = self.turnstile.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose();
         let turn = turn.map_err(|error| match error {
-            // The process that has the turn may itself wait for another program: SQLite's lock shows which one writes.
+            // The process with the turn may itself wait for another program: SQLite's lock shows the writer.
             StoreError::Busy { holder_pid, waited } => {
                 StoreError::Busy { holder_pid: self.holder_of_wal().or(holder_pid), waited }
             }
             other => other,
         })?;
-        // Ours wait at the turnstile; this waits for a foreign program such as `sqlite3`.
+        // kloop's writers wait at the turnstile; this waits for another program such as `sqlite3`.
         let left = patience.saturating_sub(start.elapsed());
         let begun = self.query(|connection| {
             connection.busy_timeout(left)?;
@@ -89,7 +88,7 @@ impl Store {
         Ok(turn)
     }
 
-    /// The transaction that was begun.
+    /// Creates the transaction after [`Store::begin`].
     fn transaction(&mut self, turn: Option<WriteTurn>) -> StoreResult<Txn<'_>> {
         let mut txn = Txn { store: self, turn, counter: NOTHING, begun: NOTHING, open: true, failed: None };
         let found = txn.store.query(schema::version)?;
@@ -103,9 +102,9 @@ impl Store {
         Ok(txn)
     }
 
-    /// The process that holds SQLite's write lock, where that can be known.
+    /// The process with SQLite's write lock, if known.
     fn holder_of_wal(&self) -> Option<u32> {
-        super::holder::of_wal(&self.place.neighbour("-shm"))
+        super::holder::find_wal_writer(&self.place.neighbour("-shm"))
     }
 }
 
@@ -125,8 +124,8 @@ impl StoreRead for Txn<'_> {}
 const NOTHING: Counter = Counter { revision: 0, floor: 0, objects: 0 };
 
 impl Txn<'_> {
-    /// Writes an object's new state. `body` is given the revision, so that it can stand in the text as the
-    /// `resourceVersion`. An object keeps its uid for life: another uid under a living key is refused.
+    /// Writes an object's new state. `body` gets the revision, which the text contains as `resourceVersion`. The uid of
+    /// an object is immutable: another uid under an existing key is refused.
     pub fn put<Text: Into<Str>>(
         &mut self,
         key: &Key,
@@ -139,7 +138,7 @@ impl Txn<'_> {
         if let Some(living) = &living
             && living.uid != uid
         {
-            let what = format!("{key} has the uid {}, and {uid} cannot take its place while it lives", living.uid);
+            let what = format!("{key} has the uid {}, and {uid} cannot replace it", living.uid);
             return Err(self.fail(StoreError::Bug { what }));
         }
         let previous = match &living {
@@ -168,13 +167,13 @@ impl Txn<'_> {
         Ok(revision)
     }
 
-    /// Removes an object. `body` is its last state, given the removal's revision.
+    /// Removes an object. `body` gets the removal's revision and returns the last state.
     pub fn remove(&mut self, key: &Key, body: impl FnOnce(u64) -> String, actor: &str, at: Time) -> StoreResult<u64> {
         let Some(living) = self.living(key)? else {
             return Err(self.fail(StoreError::Absent { key: key.clone() }));
         };
         if key.resource == "pods" {
-            self.forget_attempts(&living.uid)?;
+            self.delete_attempts(&living.uid)?;
         }
         let revision = self.counter.revision + 1;
         let stored = StoredObject { key: key.clone(), uid: living.uid.into(), revision, body: body(revision).into() };
@@ -190,7 +189,7 @@ impl Txn<'_> {
         self.run("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value", [name, value])
     }
 
-    /// Records an attempt at a container; neither the attempt nor the leader's epoch ever goes back.
+    /// Records an attempt of a container. Refuses a lower attempt or epoch than before.
     pub fn record_attempt(&mut self, attempt: &ContainerAttempt) -> StoreResult<()> {
         let ContainerAttempt { pod_uid, container, attempt, epoch } = attempt;
         let changed = self.change(
@@ -206,12 +205,12 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Forgets the attempts of a pod that is gone.
-    fn forget_attempts(&mut self, pod_uid: &str) -> StoreResult<()> {
+    /// Deletes the attempts of a removed pod.
+    fn delete_attempts(&mut self, pod_uid: &str) -> StoreResult<()> {
         self.run("DELETE FROM attempt WHERE pod_uid = ?1", [pod_uid])
     }
 
-    /// Keeps a note, in place of the one of the same name.
+    /// Stores a note, and replaces one of the same name.
     pub fn set_note(&mut self, scope: &str, name: &str, text: &str, at: Time) -> StoreResult<()> {
         self.run(
             "INSERT INTO note VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET text = excluded.text, at = excluded.at",
@@ -219,18 +218,18 @@ impl Txn<'_> {
         )
     }
 
-    /// Forgets a note.
-    pub fn forget_note(&mut self, scope: &str, name: &str) -> StoreResult<()> {
+    /// Deletes a note.
+    pub fn delete_note(&mut self, scope: &str, name: &str) -> StoreResult<()> {
         self.run("DELETE FROM note WHERE scope = ?1 AND name = ?2", [scope, name])
     }
 
-    /// Begins a part that can be taken back by itself. Parts do not overlap.
+    /// Begins a part that can be rolled back separately. Parts do not overlap.
     pub fn begin_part(&mut self) -> StoreResult<Savepoint> {
         self.run("SAVEPOINT part", [])?;
         Ok(Savepoint { before: self.counter })
     }
 
-    /// Ends a part: what it wrote stands with the rest of the transaction, or never was.
+    /// Ends a part: keeps its writes or rolls them back.
     pub fn end_part(&mut self, part: Savepoint, is_kept: bool) -> StoreResult<()> {
         if !is_kept && self.counter != part.before {
             self.run("ROLLBACK TO part", [])?;
@@ -246,14 +245,14 @@ impl Txn<'_> {
     pub fn commit(mut self) -> std::result::Result<u64, CommitError> {
         let revision = self.finish()?;
         self.store.wake_watchers();
-        // Others may write while this one waits for the disk.
+        // Other processes may write while this one waits for the disk.
         self.turn = None;
         self.store.sync()?;
         Ok(revision)
     }
 
-    /// Like [`Txn::commit`], but a power loss may undo it until the next [`Store::sync`]; the death of a process
-    /// cannot. Watchers are not woken before [`Store::wake_watchers`].
+    /// Like [`Txn::commit`], but a power loss may undo it until the next [`Store::sync`]; a killed process cannot.
+    /// Watchers are not woken before [`Store::wake_watchers`].
     pub fn commit_unsynced(mut self) -> std::result::Result<u64, CommitError> {
         self.finish()
     }
@@ -268,8 +267,8 @@ impl Txn<'_> {
             self.run("UPDATE counter SET revision = ?1, floor = ?2, objects = ?3, sum = ?4", params)
                 .map_err(CommitError::Refused)?;
         }
-        if let Some(trouble @ (InjectedFault::LostCommit | InjectedFault::UnknownCommit)) = self.store.trouble.take() {
-            return Err(self.pretended(trouble));
+        if let Some(fault @ (InjectedFault::LostCommit | InjectedFault::UnknownCommit)) = self.store.fault.take() {
+            return Err(self.apply_fault(fault));
         }
         let _span = debug_span!("sqlite_commit", revision = self.counter.revision).entered();
         let done = self.store.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
@@ -280,25 +279,25 @@ impl Txn<'_> {
         if self.turn.is_some() {
             self.store.durable.committed();
             self.store.shorten_wal();
-            self.store.untold = true;
+            self.store.has_unnotified_commit = true;
         }
         Ok(self.counter.revision)
     }
 
-    /// Brings the schema up to date.
+    /// Migrates the schema.
     pub(super) fn migrate(&self) -> StoreResult<()> {
         self.store.query(|connection| schema::migrate(connection, schema::STEPS))
     }
 
     /// Returns the error of an injected fault.
-    fn pretended(&mut self, trouble: InjectedFault) -> CommitError {
-        let end = if trouble == InjectedFault::LostCommit { "ROLLBACK" } else { "COMMIT" };
+    fn apply_fault(&mut self, fault: InjectedFault) -> CommitError {
+        let end = if fault == InjectedFault::LostCommit { "ROLLBACK" } else { "COMMIT" };
         self.open = self.store.connection.execute_batch(end).is_err();
-        CommitError::Unknown { path: self.store.path().into(), what: "pretended".into() }
+        CommitError::Unknown { path: self.store.path().into(), what: "injected fault".into() }
     }
 
-    /// A full disk is certain: SQLite says so before the frame that makes a commit is whole. Any other failure
-    /// leaves open what a crash would bring back.
+    /// Classifies a failed commit. After an error of a full disk nothing is stored, since SQLite reports it before the
+    /// commit frame is complete. After any other failure, the outcome is unknown.
     fn not_committed(&mut self, error: rusqlite::Error) -> CommitError {
         if let Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) = error.sqlite_error_code() {
             return CommitError::Refused(StoreError::from_sqlite(self.store.path(), error));
@@ -346,13 +345,13 @@ impl Txn<'_> {
         })?;
         match found {
             Some((living, sum)) if object_sum(key, &living.uid, living.revision, living.created) != sum => {
-                Err(StoreError::damaged(self.store.path(), format!("the row of {key} does not fit its checksum")))
+                Err(StoreError::damaged(self.store.path(), format!("the row of {key} has a wrong checksum")))
             }
             found => Ok(found.map(|(living, _)| living)),
         }
     }
 
-    /// The revision of the last entry about a key that has no object; 0 for none.
+    /// The revision of the last log entry of a key without an object; 0 without an entry.
     fn last_entry(&self, key: &Key) -> StoreResult<u64> {
         let found = self.store.query(|connection| {
             let question = "SELECT revision FROM log WHERE resource = ?1 AND namespace = ?2 AND name = ?3
@@ -370,7 +369,7 @@ impl Txn<'_> {
     }
 
     fn change(&mut self, statement: &str, params: impl Params) -> StoreResult<usize> {
-        // SQLite ends a transaction by itself after some errors; what came after would commit on its own.
+        // After some errors SQLite ends the transaction, and later statements would commit separately.
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -413,7 +412,7 @@ impl Store {
         let _ = self.connection.busy_timeout(brief);
         let is_empty = self.empty_wal();
         let _ = self.connection.busy_timeout(PATIENCE);
-        // In vain: tried again when it has grown as much once more, not at every commit.
+        // If this failed, it is retried only after the WAL has grown by the same length again.
         self.long_wal.set(if is_empty == Ok(true) { LONG_WAL } else { length + LONG_WAL });
     }
 }
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_taken_back_by_itself() {
+    fn part_is_rolled_back_separately() {
         let (_dir, mut store) = scratch();
         let mut txn = store.write(PATIENCE).unwrap();
         for (name, is_kept) in [("a", true), ("b", false), ("c", true)] {
@@ -456,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_a_certain_no() {
+    fn full_disk_refuses_the_commit() {
         let (_dir, mut store) = scratch();
         let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
         store.connection.pragma_update(None, "max_page_count", pages + 1).unwrap();
@@ -464,7 +463,7 @@ mod tests {
         put(&mut txn, "small", 10).unwrap();
         assert!(matches!(put(&mut txn, "large", 1 << 20), Err(StoreError::Full { .. })));
         let after = put(&mut txn, "after", 10);
-        assert!(matches!(after, Err(StoreError::Full { .. })), "the rest must not commit on its own");
+        assert!(matches!(after, Err(StoreError::Full { .. })), "later statements must not commit separately");
         assert!(matches!(txn.commit(), Err(CommitError::Refused(StoreError::Full { .. }))));
         assert_eq!(store.read().unwrap().revision().unwrap(), 0);
         let mut txn = store.write(PATIENCE).unwrap();
@@ -474,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_commit_with_an_unknown_outcome_nothing_is_believed_until_a_reopen() {
+    fn commit_with_an_unknown_outcome_fails_all_calls_until_a_reopen() {
         let (_dir, mut store) = scratch();
         let mut txn = store.write(PATIENCE).unwrap();
         put(&mut txn, "a", 10).unwrap();
@@ -488,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_migrated_meanwhile_is_not_written() {
+    fn file_migrated_by_a_newer_kloop_is_not_written() {
         let (_dir, mut store) = scratch();
         let newer = Store::open(store.path(), OpenMode::Existing).unwrap();
         newer.connection.pragma_update(None, "user_version", schema::VERSION + 1).unwrap();

@@ -1,9 +1,9 @@
 //! Wake-ups: notifies other processes of a write.
 //!
-//! Every commit opens a small sidecar file for writing and closes it, and `notify` watches that file. The database's
-//! own files fire too early (the WAL is written before its commit can be read) or not at all. Nothing is written into
-//! the sidecar, not even a time, because the next commit would have to wait for the disk. Hints may be late, doubled or
-//! lost; the log is the truth.
+//! Every commit opens a sidecar file for writing and closes it, and `notify` watches that file. Events of the
+//! database's own files come too early (the WAL is written before its commit is readable) or not at all. The sidecar's
+//! content and times do not change, because the next commit would have to wait for the disk. Hints may be late,
+//! repeated or lost, so a watcher always reads the log.
 
 use super::state_path::StorePath;
 use super::{OpenMode, Store};
@@ -20,10 +20,10 @@ use std::time::Duration;
 /// The suffix of the file that is opened and closed after each commit.
 pub(super) const SIDECAR: &str = ".wake";
 
-/// The pauses between two looks where nothing can be watched grow from 1 ms to this.
+/// Maximum polling interval when the file cannot be watched; the interval starts at 1 ms.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Says that there may be something new in a store.
+/// Receives hints of new commits in a store.
 pub struct WakeHint {
     touched: Receiver<()>,
     _watch: HintWatch,
@@ -45,7 +45,7 @@ pub(super) fn touch_sidecar(place: &StorePath) {
     drop(open(place.neighbour(SIDECAR), OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()));
 }
 
-/// Watches a store's file; nothing for a store in memory, or when its file cannot be opened a second time.
+/// Watches a store's file. `None` for an in-memory store, or when its file cannot be opened a second time.
 pub fn watch_hint(store: &Store) -> Option<WakeHint> {
     store.turnstile.as_ref()?;
     // Capacity one is enough: pending hints are equivalent.
@@ -57,13 +57,14 @@ pub fn watch_hint(store: &Store) -> Option<WakeHint> {
 }
 
 impl WakeHint {
-    /// Waits for a hint, not longer than `timeout`; true when there was one.
+    /// Waits for a hint, at most for `timeout`. Returns whether there was one.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.touched.recv_timeout(timeout).is_ok()
     }
 
-    /// Calls `wake` from a thread at each hint about the store at `path`. One's own commits are hinted at too, except
-    /// where the file cannot be watched (128 watches a user are common) and is asked instead, every 1 to 50 ms.
+    /// Calls `wake` from a thread at each hint about the store at `path`. This includes the process's own commits,
+    /// unless the file cannot be watched (a common limit is 128 watches per user) and is polled instead, every 1 to 50
+    /// ms.
     pub fn spawn(path: &Path, wake: impl Fn() + Send + 'static) -> Option<HintWatch> {
         let place = StorePath::from_path(path).ok()?;
         let wake = Arc::new(Mutex::new(wake));
@@ -86,7 +87,7 @@ fn call<F: Fn()>(wake: &WakeCallback<F>) {
 fn watch<F: Fn() + Send + 'static>(place: &StorePath, wake: WakeCallback<F>) -> Option<RecommendedWatcher> {
     drop(place.open_beside(SIDECAR).ok()?);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Being opened is no news; everything else, a lost event too, is a reason to look.
+        // An open event is no hint; all others are, including lost events.
         let closed = AccessKind::Close(AccessMode::Write);
         if event.map_or(true, |event| !matches!(event.kind, EventKind::Access(kind) if kind != closed)) {
             call(&wake);
@@ -114,7 +115,7 @@ impl DataVersionPoll {
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::park_timeout(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
-                // An unreadable store also wakes the watcher, which then meets the error itself.
+                // An unreadable store also wakes the watcher, which then gets the error itself.
                 let now = store.data_version().unwrap_or(seen + 1);
                 if now != seen {
                     seen = now;

@@ -36,7 +36,7 @@ const CLAIMS: &[Claim] = &[
         "reads or writes a store",
         &[STORE, "crate::apiserver::store_transaction", "crate::apiserver::transaction"],
     ),
-    ("managed_fields/typed", "knows who set what", &["crate::managed_fields::entries"]),
+    ("managed_fields/typed", "depends on managers", &["crate::managed_fields::entries"]),
     ("cli", "never writes to the store but through it", &["crate::store::txn", "rusqlite"]),
     ("cli/context_settings", "opens the state", &[STORE, API]),
     ("kustomize", "opens a file itself", &[FILES]),
@@ -44,32 +44,32 @@ const CLAIMS: &[Claim] = &[
     ("cli/port_forward/ports", "listens, or reads objects", &["std::net::TcpListener", API]),
     ("controllers", "writes, reads a clock", &[STORE, API, "jiff::Timestamp::now", "std::time"]),
     ("controllers/deployment", "touches pods", &["crate::world::plan::Effect"]),
-    ("kinds", "reads or writes anything", &[FILES, STORE, "std::net::TcpStream", "std::io"]),
+    ("kinds", "does I/O", &[FILES, STORE, "std::net::TcpStream", "std::io"]),
     ("kinds/custom", "reads a store", &[STORE, "rusqlite"]),
-    ("kinds/go", "knows a kind's tables", &["crate::kinds::ALL", "crate::kinds::Kind", "crate::kinds::view"]),
-    ("kinds/image", "looks whether a program is there", &[FILES, RUNTIME]),
-    ("kinds/read", "knows a kind", &["crate::kinds::ALL", "crate::kinds::Kind", "crate::kinds::pod"]),
+    ("kinds/go", "defines a kind's tables", &["crate::kinds::ALL", "crate::kinds::Kind", "crate::kinds::view"]),
+    ("kinds/image", "looks for a program", &[FILES, RUNTIME]),
+    ("kinds/read", "depends on a kind", &["crate::kinds::ALL", "crate::kinds::Kind", "crate::kinds::pod"]),
     ("kinds/registry", "opens a store", &[STORE, "rusqlite"]),
-    ("kinds/view", "lays out, aligns or escapes anything", &["crate::show"]),
-    ("kinds/view", "Never decodes a typed view", &["crate::kinds::typed", "crate::kinds::read"]),
+    ("kinds/view", "lays out, aligns or escapes text", &["crate::show"]),
+    ("kinds/view", "Never: decodes a typed form", &["crate::kinds::typed", "crate::kinds::read"]),
     ("kubelet", "starts a process, reads a clock", &["std::process", "jiff::Timestamp::now", "std::time"]),
     ("kubelet/volumes", "writes a file", &[FILES]),
     ("kubelet/volumes/dns", "reads the machine's file", &[FILES]),
-    ("network", "carries a byte", &["std::net::TcpStream", "std::net::TcpListener", "std::net::UdpSocket", "std::io"]),
-    ("network/host_ports", "binds anything", &["std::net::TcpListener", "std::net::UdpSocket"]),
-    ("network/ingress", "asks for endpoints", &["crate::kinds::endpoint_slice", "crate::kinds::endpoints"]),
+    ("network", "transfers data", &["std::net::TcpStream", "std::net::TcpListener", "std::net::UdpSocket", "std::io"]),
+    ("network/host_ports", "binds a port", &["std::net::TcpListener", "std::net::UdpSocket"]),
+    ("network/ingress", "selects endpoints", &["crate::kinds::endpoint_slice", "crate::kinds::endpoints"]),
     (
         "object",
-        "touches a file, a socket, a clock or a database",
+        "uses a file, a socket, a clock or a database",
         &[FILES, "std::net::TcpStream", "jiff::Timestamp::now", "rusqlite"],
     ),
-    ("object", "knows a particular kind", &[KINDS]),
-    ("object/label", "knows which field the text belongs to", &[KINDS]),
-    ("object/merge", "which objects these are", &[KINDS, OBJECTS]),
-    ("object/merge/schema", "knows a kind", &[KINDS]),
-    ("object/patch", "Never: kinds", &[KINDS]),
-    ("object/selector", "knows an object or kind", &[KINDS, OBJECTS]),
-    ("object/time", "Never: what time it is", &["jiff::Timestamp::now", "std::time::SystemTime"]),
+    ("object", "depends on a particular kind", &[KINDS]),
+    ("object/label", "depends on the field of the text", &[KINDS]),
+    ("object/merge", "depends on a kind", &[KINDS, OBJECTS]),
+    ("object/merge/schema", "depends on a kind", &[KINDS]),
+    ("object/patch", "Never: depends on a kind", &[KINDS]),
+    ("object/selector", "depends on an object or kind", &[KINDS, OBJECTS]),
+    ("object/time", "Never: reads the clock", &["jiff::Timestamp::now", "std::time::SystemTime"]),
     ("reconcile", "never prints", &["print!", "println!", "eprint!", "eprintln!"]),
     ("reconcile/store_files", "opens a file", &["std::fs::File", "std::fs::OpenOptions", "std::fs::read"]),
     (
@@ -102,7 +102,7 @@ const CLAIMS: &[Claim] = &[
     ("serve/watch", "waits for anything", &["std::thread", "std::sync::mpsc", "std::sync::Condvar", "tokio"]),
     ("show", "or prints", &["print!", "println!", "eprint!", "eprintln!"]),
     ("show", "knows a particular kind", &["crate::kinds::pod", "crate::kinds::deployment", "crate::kinds::service"]),
-    ("store", "looks into a body, knows a kind", &[KINDS, "serde_json"]),
+    ("store", "decodes a body, depends on a kind", &[KINDS, "serde_json"]),
     ("world", "never reads a clock", &["jiff::Timestamp::now", "std::time"]),
 ];
 
@@ -131,7 +131,7 @@ fn headers_claim_nothing_that_the_sources_contradict() {
 #[test]
 fn only_the_store_touches_its_file() {
     let header = product().find(|source| source.module == ["store"]).map(|source| source.header());
-    assert!(header.is_some_and(|header| header.contains("the only code that touches it")));
+    assert!(header.is_some_and(|header| header.contains("which only this module accesses")));
     let mut wrong = Vec::new();
     for source in product().filter(|source| !source.is_in("store")) {
         let names = source.names.iter().filter(|name| name.is_below("rusqlite"));

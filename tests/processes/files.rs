@@ -183,7 +183,7 @@ fn a_pod_or_an_image_may_ask_for_the_machines_files() {
         }
         let spec = format!("{ONCE}, hostAliases: [{{ip: 10.1.2.3, hostnames: [far]}}]");
         let told = cluster.run(&["apply", "-f", "-"], &on_host_files(&pod_with("odd", &spec, "", "true")));
-        let warning = "Warning: spec.hostAliases: no effect beside kloop.dev/filesystem: host: the pod sees the machine's /etc/hosts";
+        let warning = "Warning: spec.hostAliases: no effect with kloop.dev/filesystem: host: the pod sees the machine's /etc/hosts";
         assert!(told.err.contains(warning), "{}", told.err);
         cluster.until_reads("pod/odd", "{.status.phase}", "Succeeded");
         let events = cluster.ok("get events");

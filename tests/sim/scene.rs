@@ -314,7 +314,7 @@ impl Scene {
             Chance::Trouble(trouble) => {
                 self.tell(format!("the store is in trouble: {trouble:?}"));
                 self.full_disk(false);
-                self.sim.store_mut().pretend(Some(trouble));
+                self.sim.store_mut().inject_fault(Some(trouble));
                 self.tick(None);
             }
         }

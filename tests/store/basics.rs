@@ -90,7 +90,7 @@ fn side_tables_stay_outside_the_log() {
         assert!(matches!(txn.record_attempt(&back), Err(StoreError::Bug { .. })), "{back:?}");
     }
     let mut txn = store.write(PATIENCE).unwrap();
-    txn.forget_note("facts", "pods default/web").unwrap();
+    txn.delete_note("facts", "pods default/web").unwrap();
     txn.commit().unwrap();
     assert!(store.read().unwrap().notes("facts").unwrap().is_empty());
 }

@@ -1,7 +1,7 @@
 //! DaemonSets run one pod on every node that fits.
 //!
-//! `placement` selects the nodes and ties a pod to its node; replacing pods of old templates is in `rolling`, how long
-//! one that has ended waits for its successor in `retries`.
+//! `placement` selects the nodes and pins each pod to its node, `rolling` replaces pods of old templates, and `retries`
+//! computes the backoff after pods that ended.
 
 mod placement;
 mod retries;
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const ROOT: &str = "daemonsets.apps";
-/// Label on pods with the generation of the template, which older tools read.
+/// Label on pods with the generation of the template, for older tools.
 const TEMPLATE_GENERATION: &str = "pod-template-generation";
 
 /// The loop of DaemonSets.
@@ -35,7 +35,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
 }
 
-/// A DaemonSet being thought about.
+/// State of one DaemonSet while its plan is made.
 struct DaemonSetState<'w> {
     world: &'w World,
     owner: Owner<'w>,
@@ -43,9 +43,9 @@ struct DaemonSetState<'w> {
     history: History,
     hash: String,
     min_ready: i64,
-    /// Every node, and whether a pod belongs there.
+    /// Every node, and whether it should run a pod.
     nodes: Vec<(&'w Arc<Row>, NodeFit)>,
-    /// Its pods by the node that they are on or meant for.
+    /// Its pods by the node that they run on or are pinned to.
     pods: BTreeMap<String, Vec<&'w Arc<Row>>>,
     plan: Plan,
 }
@@ -60,7 +60,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     }
     let object = row.object();
     let Some(history) = revisions::sync_revisions(world, &owner, &object, &mut plan) else {
-        revisions::note_collision(object, &mut plan);
+        revisions::count_collision(object, &mut plan);
         return plan;
     };
     let mut by_node: BTreeMap<String, Vec<&Arc<Row>>> = BTreeMap::new();
@@ -68,7 +68,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         by_node.entry(placement::node_of(pod)).or_default().push(pod);
     }
     let template = object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
-    let pod = placement::tolerant(from_template(&owner, template));
+    let pod = placement::add_tolerations(from_template(&owner, template));
     let set = DaemonSetState {
         world,
         hash: history.newest_hash(&owner).to_owned(),
@@ -80,11 +80,11 @@ fn plan(world: &World, key: &Key) -> Plan {
         pods: by_node,
         plan,
     };
-    set.think()
+    set.make_plan()
 }
 
 impl<'w> DaemonSetState<'w> {
-    fn think(mut self) -> Plan {
+    fn make_plan(mut self) -> Plan {
         self.place();
         if self.plan.is_empty() {
             self.roll();
@@ -100,7 +100,7 @@ impl<'w> DaemonSetState<'w> {
         self.pods.get(node).cloned().unwrap_or_default()
     }
 
-    /// One pod on every node that fits, none elsewhere.
+    /// Creates a pod on every node that fits, and deletes pods on other nodes.
     fn place(&mut self) {
         let allowance = PodCreationBudget::from_last_plan(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
         let mut left = allowance.limit(BATCH);
@@ -134,7 +134,8 @@ impl<'w> DaemonSetState<'w> {
         }
     }
 
-    /// Failed pods go after a pause; of several only the oldest stays, or one of each template while surging.
+    /// Deletes failed pods after a backoff. Of several pods only the oldest stays, or one of each template during a
+    /// surge.
     fn thin_out(&mut self, pods: &[&'w Arc<Row>]) {
         let pods = &pods[..pods.len().min(BURST)];
         let mut left: Vec<&Arc<Row>> = Vec::new();
@@ -149,22 +150,22 @@ impl<'w> DaemonSetState<'w> {
         let (mut has_new, mut has_old) = (false, false);
         for pod in left {
             let new = pod.label(REVISION_HASH) == Some(&self.hash);
-            let taken = if surging { if new { has_new } else { has_old } } else { has_new || has_old };
-            if taken {
-                self.delete(pod, "the node has one already");
+            let is_duplicate = if surging { if new { has_new } else { has_old } } else { has_new || has_old };
+            if is_duplicate {
+                self.delete(pod, "the node already has a pod");
             }
             has_new |= new;
             has_old |= !new;
         }
     }
 
-    /// Replaces a pod that has ended: the first at once, the next ones of the same template later and later, so that one that fails
-    /// again and again leaves the machine in peace. How often it failed is written on the pod.
+    /// Replaces a pod that has ended: the first at once, later ones of the same template after a growing backoff. An
+    /// annotation on the pod counts the failures.
     fn retry(&mut self, pod: &Row, has_other: bool) {
         let failures = retries::failed_before(pod, &self.hash);
         let until = retries::until(pod, failures, self.world.now);
         if self.world.now < until {
-            self.plan.wait(format!("pod {} has ended and is made again soon", pod.key.name));
+            self.plan.wait(format!("pod {} has ended and is recreated soon", pod.key.name));
             return self.plan.wake_at(until);
         }
         let node = placement::node_of(pod);
@@ -177,19 +178,19 @@ impl<'w> DaemonSetState<'w> {
         self.delete(pod, "it has ended");
         if !has_other {
             let failures = retries::failures_for_successor(pod, failures, self.world.now);
-            self.make_after(&node, failures);
+            self.create_pod_after_failures(&node, failures);
         }
     }
 
     fn create_pod(&mut self, node: &str) {
-        self.make_after(node, 0);
+        self.create_pod_after_failures(node, 0);
     }
 
-    /// Makes the pod of a node, after so many that have ended.
-    fn make_after(&mut self, node: &str, failures: u32) {
+    /// Creates the pod of a node, with the number of failed pods before it.
+    fn create_pod_after_failures(&mut self, node: &str, failures: u32) {
         let row = self.owner.row;
         let template = self.object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
-        let mut pod = placement::tied(placement::tolerant(from_template(&self.owner, template)), node);
+        let mut pod = placement::pin_to_node(placement::add_tolerations(from_template(&self.owner, template)), node);
         let generation = self.object.annotation("deprecated.daemonset.template.generation").unwrap_or("1").to_owned();
         pod.set(&["metadata", "labels", REVISION_HASH], self.hash.as_str());
         pod.set(&["metadata", "labels", TEMPLATE_GENERATION], generation);
@@ -245,7 +246,7 @@ impl<'w> DaemonSetState<'w> {
                 misplaced += i64::from(!pods.is_empty());
                 continue;
             }
-            // With several, the oldest that is ready speaks for the node.
+            // The oldest ready one of several pods counts for the node.
             let oldest = pods.iter().min_by_key(|pod| (!pod.pod().is_some_and(|pod| pod.ready), pod.created));
             let Some(pod) = oldest.copied() else { continue };
             current += 1;

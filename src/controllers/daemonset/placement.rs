@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 /// Suitability of a node for a pod of the set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeFit {
-    /// One has to run there.
+    /// A pod has to run there.
     Run,
-    /// One that runs there may stay, none is made: a taint keeps new pods away.
+    /// A running pod may stay, but a taint keeps new pods away.
     Stay,
-    /// None belongs there.
+    /// No pod may run there.
     Leave,
 }
 
-/// Taints that every daemon pod tolerates: it is there to look after the node.
+/// Taints that every daemon pod tolerates, since daemon pods run node services.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -26,8 +26,8 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// A pod with the tolerations of daemon pods.
-pub(super) fn tolerant(mut pod: Object) -> Object {
+/// Adds the tolerations of daemon pods to a pod.
+pub(super) fn add_tolerations(mut pod: Object) -> Object {
     let mut tolerations = pod.items(&["spec", "tolerations"]).to_vec();
     let host_network = pod.value_at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
     let network = ("node.kubernetes.io/network-unavailable", "NoSchedule");
@@ -41,15 +41,15 @@ pub(super) fn tolerant(mut pod: Object) -> Object {
     pod
 }
 
-/// A pod that the scheduler can only bind to this node.
-pub(super) fn tied(mut pod: Object, node: &str) -> Object {
+/// Adds node affinity to a pod, so that the scheduler can bind it only to this node.
+pub(super) fn pin_to_node(mut pod: Object, node: &str) -> Object {
     let term = json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
     let path = ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
     pod.set(&path, json!({ "nodeSelectorTerms": [term] }));
     pod
 }
 
-/// The node that a pod is on, or that it is tied to.
+/// The node that a pod is bound or pinned to.
 pub(super) fn node_of(pod: &Row) -> String {
     if let Some(node) = pod.pod().and_then(|pod| pod.node.as_deref()) {
         return node.to_owned();
@@ -69,8 +69,10 @@ pub(super) fn fit(node: &Row, pod: &Object) -> NodeFit {
     }
     let tolerations = pod.items(&["spec", "tolerations"]);
     let taints = node.node().map_or(&[][..], |fields| &fields.taints);
-    let borne = |effect: &str, key: &str, value: &str| tolerations.iter().any(|one| tolerates(one, effect, key, value));
-    let repels = |effect: &str| taints.iter().any(|one| one.effect == effect && !borne(effect, &one.key, &one.value));
+    let is_tolerated =
+        |effect: &str, key: &str, value: &str| tolerations.iter().any(|one| tolerates(one, effect, key, value));
+    let repels =
+        |effect: &str| taints.iter().any(|one| one.effect == effect && !is_tolerated(effect, &one.key, &one.value));
     match (repels("NoExecute"), repels("NoSchedule")) {
         (true, _) => NodeFit::Leave,
         (_, true) => NodeFit::Stay,
@@ -98,17 +100,17 @@ fn selected(node: &Row, pod: &Object) -> bool {
 
 /// A term without conditions matches nothing.
 fn matches(node: &Row, term: &Value) -> bool {
-    let given = |name: &str| term[name].as_array().is_some_and(|list| !list.is_empty());
+    let has = |name: &str| term[name].as_array().is_some_and(|list| !list.is_empty());
     let hit = |name: &str, get: &dyn Fn(&str) -> Option<String>| {
-        !given(name) || term[name].as_array().into_iter().flatten().all(|one| expression(one, get))
+        !has(name) || term[name].as_array().into_iter().flatten().all(|one| matches_expression(one, get))
     };
-    (given("matchExpressions") || given("matchFields"))
+    (has("matchExpressions") || has("matchFields"))
         && hit("matchExpressions", &|key| node.label(key).map(str::to_owned))
         && hit("matchFields", &|key| (key == "metadata.name").then(|| node.key.name.to_string()))
 }
 
 /// One condition of a node selector; `Gt` and `Lt` compare integers, the others are those of label selectors.
-fn expression(one: &Value, get: &dyn Fn(&str) -> Option<String>) -> bool {
+fn matches_expression(one: &Value, get: &dyn Fn(&str) -> Option<String>) -> bool {
     let value = get(one["key"].as_str().unwrap_or_default());
     let wanted = || one["values"][0].as_str().and_then(|text| text.parse::<i64>().ok());
     let number = || value.as_deref().and_then(|text| text.parse::<i64>().ok());

@@ -1,6 +1,7 @@
-//! Pods that have ended and are made again: when, and what is remembered of it.
+//! Backoff before an ended daemon pod is recreated.
 //!
-//! Kubernetes keeps the pauses in memory (`failedPodsBackoff`); here they are read off the pods, so that a new leader knows them too.
+//! Kubernetes keeps the backoff in memory (`failedPodsBackoff`). kloop derives it from the pods, so that a new leader
+//! knows it too.
 
 use crate::controllers::revisions::REVISION_HASH;
 use crate::object::Time;
@@ -8,11 +9,11 @@ use crate::object::time::Shift;
 use crate::world::Row;
 use jiff::SignedDuration;
 
-/// On a pod: how many before it have ended on its node, one after the other, with the same template.
+/// Annotation on a pod: the number of consecutive pods of the same template that ended on its node before it.
 pub const ANNOTATION: &str = "kloop.dev/daemon-pods-ended";
-/// The first pause in seconds, and the longest.
-const PAUSE: i64 = 1;
-const LONGEST: i64 = 15 * 60;
+/// The first and the longest backoff, in seconds.
+const FIRST_BACKOFF: i64 = 1;
+const MAX_BACKOFF: i64 = 15 * 60;
 
 /// Returns how many pods failed before this one; a new template starts at zero.
 pub fn failed_before(pod: &Row, hash: &str) -> u32 {
@@ -21,15 +22,15 @@ pub fn failed_before(pod: &Row, hash: &str) -> u32 {
     same.then(written).flatten().unwrap_or(0)
 }
 
-/// When a pod that has ended may be replaced: at once the first time, then 1, 2, 4 ... seconds after it was made.
+/// The earliest time to replace an ended pod: at once the first time, then 1, 2, 4 ... seconds after its creation.
 pub fn until(pod: &Row, before: u32, now: Time) -> Time {
     let Some(doublings) = before.checked_sub(1) else { return now };
-    let pause = PAUSE.checked_shl(doublings.min(30)).unwrap_or(LONGEST).min(LONGEST);
+    let pause = FIRST_BACKOFF.checked_shl(doublings.min(30)).unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF);
     pod.created.unwrap_or(now).later(SignedDuration::from_secs(pause))
 }
 
 /// Returns the failure count for the successor: zero after a run twice as long as the longest backoff.
 pub fn failures_for_successor(pod: &Row, before: u32, now: Time) -> u32 {
     let age = pod.created.map_or(0, |created| now.duration_since(created).as_secs());
-    if age > 2 * LONGEST { 1 } else { before.saturating_add(1) }
+    if age > 2 * MAX_BACKOFF { 1 } else { before.saturating_add(1) }
 }

@@ -1,4 +1,4 @@
-//! Replacing the pods of old templates, within `maxUnavailable` or `maxSurge`.
+//! Replaces the pods of old templates, within `maxUnavailable` or `maxSurge`.
 
 use super::{DaemonSetState, NodeFit};
 use crate::controllers::pods::{self, BATCH, BURST};
@@ -20,14 +20,14 @@ impl<'w> DaemonSetState<'w> {
         if self.surge() > 0 { self.roll_surging(nodes) } else { self.roll_in_place(nodes) }
     }
 
-    /// The pods of the newest and of an older template on a node, without those that are ending.
+    /// The pods of the newest and of an older template on a node, without pods that are being deleted.
     fn pair(&self, node: &str) -> (Option<&'w Arc<Row>>, Option<&'w Arc<Row>>) {
         let live = || self.pods_on_node(node).into_iter().filter(|pod| !pod.is_deleting());
         let is_new = |pod: &&Arc<Row>| pod.label(REVISION_HASH) == Some(&self.hash);
         (live().find(|pod| is_new(pod)), live().find(|pod| !is_new(pod)))
     }
 
-    /// Old pods that are not available go at once, available ones as far as the budget reaches.
+    /// Deletes old pods: unavailable ones at once, available ones within the budget.
     fn roll_in_place(&mut self, nodes: Vec<String>) {
         let mut unavailable = 0;
         let mut candidates: Vec<&Arc<Row>> = Vec::new();
@@ -47,14 +47,14 @@ impl<'w> DaemonSetState<'w> {
         }
         let budget = usize::try_from(self.bound("maxUnavailable", 1) - unavailable).unwrap_or(0);
         if !candidates.is_empty() && budget == 0 {
-            self.plan.wait("waiting for new pods to be available before more old ones go");
+            self.plan.wait("waiting for new pods to be available before deleting more old ones");
         }
         for old in candidates.into_iter().take(budget.min(BURST)) {
             self.delete(old, "its template is out of date");
         }
     }
 
-    /// New pods come beside old ones, which go when the new are available.
+    /// Creates new pods beside old ones, and deletes an old pod when its successor is available.
     fn roll_surging(&mut self, nodes: Vec<String>) {
         let mut surging = 0;
         let mut candidates: Vec<String> = Vec::new();

@@ -31,7 +31,7 @@ fn pods(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn one_pod_on_every_node_that_fits() {
+fn daemon_set_runs_one_pod_on_every_node_that_fits() {
     for seed in 0..6 {
         let mut cluster = cluster(AGENT).seeded(seed);
         cluster.settle();
@@ -53,7 +53,7 @@ fn one_pod_on_every_node_that_fits() {
 }
 
 #[test]
-fn taints_keep_pods_away_or_drive_them_out() {
+fn taints_prevent_or_evict_daemon_pods() {
     let mut cluster = cluster(AGENT);
     cluster.settle();
     cluster.patch("nodes", "a", json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
@@ -72,7 +72,7 @@ fn taints_keep_pods_away_or_drive_them_out() {
 }
 
 #[test]
-fn rolls_within_its_bounds() {
+fn rolling_update_stays_within_its_bounds() {
     for (strategy, least, most) in
         [(json!({"maxUnavailable": 1, "maxSurge": 0}), 1, 2), (json!({"maxUnavailable": 0, "maxSurge": 1}), 2, 3)]
     {
@@ -95,7 +95,7 @@ fn rolls_within_its_bounds() {
 }
 
 #[test]
-fn on_delete_waits_for_deletion() {
+fn on_delete_strategy_waits_for_deletion() {
     let mut cluster = cluster(AGENT);
     cluster.settle();
     let on_delete = json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}});
@@ -111,7 +111,7 @@ fn on_delete_waits_for_deletion() {
 }
 
 #[test]
-fn one_that_fails_again_and_again_is_made_later_and_later() {
+fn repeatedly_failing_pod_is_recreated_with_growing_backoff() {
     let mut cluster = cluster(AGENT);
     cluster.settle();
     let mut pauses = Vec::new();

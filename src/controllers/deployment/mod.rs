@@ -1,8 +1,8 @@
 //! Deployments roll pods from one template to the next: a ReplicaSet per template, scaled up and down step by step.
 //!
-//! Knows: which ReplicaSet is the new one, when to make it, revisions, and which step is next. The arithmetic of steps is
-//! in `rolling`, of scaling in the middle of a rollout in `proportional`, conditions in `progress`, ReplicaSets and
-//! their annotations in `sets`. Never: touches pods. Start reading at [`plan`].
+//! Selects or creates the new ReplicaSet, keeps revisions, and chooses the next step. `rolling` computes the steps,
+//! `proportional` scales during a rollout, `progress` sets conditions, `sets` edits ReplicaSets and their annotations.
+//! Never: touches pods. Start reading at [`plan`].
 
 mod progress;
 mod proportional;
@@ -32,7 +32,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     pods::concerned(world, ROOT, "Deployment", &[SETS], row)
 }
 
-/// A pod concerns its Deployment only when that one recreates: it waits for the last old pod to end.
+/// A deleted pod concerns its Deployment only with the strategy Recreate, which waits for the last old pod to end.
 fn recreating(world: &World, pod: &Row) -> Option<Key> {
     if !pod.is_deleting() {
         return None;
@@ -47,17 +47,17 @@ struct DeploymentSettings {
     recreate: bool,
     paused: bool,
     min_ready: i64,
-    /// Pods above `replicas` that may be there; 0 when recreating.
+    /// Number of pods allowed above `replicas`; 0 with Recreate.
     surge: i64,
-    /// Pods below `replicas` that may be missing; 0 when recreating.
+    /// Number of unavailable pods allowed; 0 with Recreate.
     unavailable: i64,
-    /// None: progress is not timed.
+    /// Seconds; `None`: no deadline.
     deadline: Option<i64>,
-    /// None: every old ReplicaSet is kept.
+    /// Number of old ReplicaSets to keep; `None`: all.
     history: Option<i64>,
 }
 
-/// A Deployment being thought about: what is known, and what is wanted so far.
+/// State of one Deployment while its plan is made.
 struct Rollout<'w> {
     world: &'w World,
     owner: Owner<'w>,
@@ -84,10 +84,10 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let rollout = Rollout::new(world, owner, rows, fields.template);
-    rollout.think()
+    rollout.make_plan()
 }
 
-/// An empty selector would take every ReplicaSet in the namespace; Kubernetes refuses with an event.
+/// Refuses an empty selector, which would match every ReplicaSet in the namespace, with an event as Kubernetes does.
 fn refuse(row: &Row) -> Plan {
     let mut plan = Plan::nothing();
     let object = row.object();
@@ -97,7 +97,7 @@ fn refuse(row: &Row) -> Plan {
         plan.event(row, EventType::Warning, "SelectingAll", message);
     }
     new.insert("observedGeneration".into(), row.generation.into());
-    status::write(&mut plan, object, new.into(), "the selector is empty: nothing can be done");
+    status::write(&mut plan, object, new.into(), "the selector is empty");
     plan
 }
 
@@ -105,7 +105,7 @@ impl DeploymentSettings {
     fn from_object(object: &Object) -> DeploymentSettings {
         let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
         let recreate = object.text(&["spec", "strategy", "type"]) == Some("Recreate");
-        let (surge, unavailable) = if recreate { (0, 0) } else { fenceposts(object, replicas) };
+        let (surge, unavailable) = if recreate { (0, 0) } else { resolve_fenceposts(object, replicas) };
         let bounded = |name: &str| object.int(&["spec", name]).filter(|value| *value != i64::from(i32::MAX));
         DeploymentSettings {
             replicas,
@@ -120,9 +120,9 @@ impl DeploymentSettings {
     }
 }
 
-/// `maxSurge` rounded up and `maxUnavailable` rounded down; when both come to 0 nothing could ever move, so one pod may
-/// be unavailable.
-fn fenceposts(object: &Object, replicas: i64) -> (i64, i64) {
+/// `maxSurge` rounded up and `maxUnavailable` rounded down. When both are 0, one pod may be unavailable, since the
+/// rollout could not proceed otherwise.
+fn resolve_fenceposts(object: &Object, replicas: i64) -> (i64, i64) {
     let resolve = |name: &str, up: bool| {
         let value = object.value_at(&["spec", "strategy", "rollingUpdate", name]);
         percent::resolve_percent(Some(value.unwrap_or(&json!("25%"))), replicas, up).unwrap_or(0)
@@ -150,14 +150,14 @@ impl<'w> Rollout<'w> {
         }
     }
 
-    fn think(mut self) -> Plan {
+    fn make_plan(mut self) -> Plan {
         if self.owner.row.is_deleting() {
             self.count_only();
             return self.finish();
         }
-        self.note_pause();
+        self.record_pause();
         self.adjust_new_set();
-        if self.new.is_some() && self.keep_own_revision() {
+        if self.new.is_some() && self.sync_own_revision() {
             return self.plan;
         }
         if self.spec.paused || self.is_scaling() {
@@ -176,7 +176,7 @@ impl<'w> Rollout<'w> {
         self.finish()
     }
 
-    /// Scaling is due when a running set was last sized for another number of replicas.
+    /// Whether a running set was last sized for another number of replicas.
     fn is_scaling(&self) -> bool {
         let sized_otherwise =
             |set: &ReplicaSetState| set.replicas > 0 && set.desired().is_some_and(|n| n != self.spec.replicas);
@@ -204,9 +204,9 @@ impl<'w> Rollout<'w> {
         old.max().unwrap_or(0) + 1
     }
 
-    /// The Deployment carries its newest set's revision. True when that has to be written first: an object is written
-    /// once by a plan, and the status follows at the next look.
-    fn keep_own_revision(&mut self) -> bool {
+    /// Sets the Deployment's revision to that of its newest set. Returns true when this needs a write: a plan writes an
+    /// object once, so the status follows in the next plan.
+    fn sync_own_revision(&mut self) -> bool {
         let Some(revision) = self.new.map(|new| self.sets[new].revision().to_string()) else { return false };
         if self.object.annotation(REVISION) == Some(&revision) {
             return false;
@@ -218,39 +218,39 @@ impl<'w> Rollout<'w> {
         true
     }
 
-    /// Makes the ReplicaSet of the Deployment's template.
-    fn make_new_set(&mut self) {
+    /// Creates the ReplicaSet of the Deployment's template.
+    fn create_new_set(&mut self) {
         let collisions = self.object.int(&["status", "collisionCount"]);
         let template = self.object.value_at(&["spec", "template"]).cloned().unwrap_or(Value::Null);
         let hash = pods::template_hash(&template, collisions);
         let name = format!("{}-{hash}", self.owner.row.key.name);
         if self.world.find(SETS, &self.owner.row.key.namespace, &name).is_some() {
-            return self.note_collision(collisions, &name);
+            return self.count_collision(collisions, &name);
         }
         let replicas = if self.spec.recreate { self.spec.replicas } else { self.room_for_new(0) };
         let set = sets::new_replica_set(self, template, &hash, &name, replicas);
         self.plan.write(WriteVerb::Create(set), "no ReplicaSet has the Deployment's template");
         if replicas > 0 {
-            self.say_scaled(&name, 0, replicas);
+            self.report_scaled(&name, 0, replicas);
         }
         if self.spec.deadline.is_some() {
             self.set_progressing("True", "NewReplicaSetCreated", &format!("Created new replica set {name:?}"));
         }
     }
 
-    /// The name is taken by another template: the next look tries with another hash.
-    fn note_collision(&mut self, collisions: Option<i64>, name: &str) {
+    /// Counts a hash collision: the name belongs to another template, so the next plan tries another hash.
+    fn count_collision(&mut self, collisions: Option<i64>, name: &str) {
         self.object.set(&["status", "collisionCount"], collisions.unwrap_or(0) + 1);
         self.plan.wait(format!("the name {name} is taken by another ReplicaSet, trying another hash"));
     }
 
-    fn say_scaled(&mut self, set: &str, from: i64, to: i64) {
+    fn report_scaled(&mut self, set: &str, from: i64, to: i64) {
         let way = if to > from { "up" } else { "down" };
         let message = format!("Scaled {way} replica set {set} from {from} to {to}");
         self.plan.event(self.owner.row, EventType::Normal, "ScalingReplicaSet", message);
     }
 
-    /// Scales a set, and notes on it what it was sized for.
+    /// Scales a set, and records the desired and maximum replicas in its annotations.
     fn scale(&mut self, at: usize, to: i64) {
         let (replicas, surge) = (self.spec.replicas, self.spec.surge);
         let set = &mut self.sets[at];
@@ -258,7 +258,7 @@ impl<'w> Rollout<'w> {
         set.size(to, replicas, surge);
         let name = set.row.key.name.clone();
         if from != to {
-            self.say_scaled(&name, from, to);
+            self.report_scaled(&name, from, to);
         }
     }
 
@@ -279,7 +279,7 @@ impl<'w> Rollout<'w> {
         (0..self.sets.len()).filter(move |at| Some(*at) != new)
     }
 
-    /// Total of `spec.replicas` as wanted so far.
+    /// Total of the planned `spec.replicas`.
     fn total(&self) -> i64 {
         self.sets.iter().map(|set| set.replicas).sum()
     }

@@ -22,24 +22,24 @@ struct ReplicaCounts {
 }
 
 impl Rollout<'_> {
-    /// Counts and says whether enough pods are available; progress is not judged (paused, scaling, being deleted).
+    /// Updates counts and the condition Available, but not Progressing (paused, scaling, being deleted).
     pub(super) fn count_only(&mut self) {
         self.count();
     }
 
-    /// Counts, and says how the rollout comes along.
+    /// Updates counts and the conditions.
     pub(super) fn update_progress(&mut self) {
         let before = self.counted();
         let now = self.count();
         if self.spec.deadline.is_none() {
             self.conditions.retain(|condition| condition["type"] != PROGRESSING);
         } else {
-            self.judge_progress(before, now);
+            self.set_progress_condition(before, now);
         }
-        self.judge_failures();
+        self.set_failure_condition();
     }
 
-    fn judge_progress(&mut self, before: ReplicaCounts, now: ReplicaCounts) {
+    fn set_progress_condition(&mut self, before: ReplicaCounts, now: ReplicaCounts) {
         let reason = self.progressing_reason();
         if now.replicas == now.updated && reason.as_deref() == Some(COMPLETE) {
             return;
@@ -67,7 +67,7 @@ impl Rollout<'_> {
         Some(status::find(&self.conditions, PROGRESSING)?["reason"].as_str()?.to_owned())
     }
 
-    /// Progress came to a stop when nothing moved for as long as the deadline says. The clock is `lastUpdateTime`.
+    /// Whether the rollout made no progress within the deadline, counted from `lastUpdateTime`.
     fn has_timed_out(&mut self) -> bool {
         let (Some(condition), Some(seconds)) = (status::find(&self.conditions, PROGRESSING), self.spec.deadline) else {
             return false;
@@ -100,7 +100,7 @@ impl Rollout<'_> {
         self.set_condition(PROGRESSING, status, reason, message);
     }
 
-    /// A condition that changes goes to the end of the list, one with the same status and reason stays as it is.
+    /// Sets a condition. A changed condition moves to the end of the list; one with the same status and reason stays.
     fn set_condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
         let before = status::find(&self.conditions, kind);
         if before.is_some_and(|known| known["status"] == status && known["reason"] == reason) {
@@ -116,8 +116,8 @@ impl Rollout<'_> {
         }));
     }
 
-    /// Time spent paused does not count against the deadline.
-    pub(super) fn note_pause(&mut self) {
+    /// Records pause and resumption, so that the time between does not count against the deadline.
+    pub(super) fn record_pause(&mut self) {
         let reason = self.progressing_reason();
         if self.spec.deadline.is_none() || reason.as_deref() == Some(TIMED_OUT) {
             return;
@@ -130,8 +130,8 @@ impl Rollout<'_> {
         }
     }
 
-    /// A ReplicaSet that cannot make its pods says so; the Deployment repeats it.
-    fn judge_failures(&mut self) {
+    /// Copies the condition ReplicaFailure from the ReplicaSets.
+    fn set_failure_condition(&mut self) {
         let failure = |set: &ReplicaSetState| {
             status::find(set.object().items(&["status", "conditions"]), REPLICA_FAILURE).cloned()
         };
@@ -147,7 +147,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// As many updated pods as wanted, all available, no old ones left.
+    /// Whether all replicas are updated and available, and no old pods exist.
     pub(super) fn is_complete(&self) -> bool {
         let (now, wanted) = (self.tally(), self.spec.replicas);
         now.updated == wanted && now.replicas == wanted && now.available == wanted

@@ -1,5 +1,5 @@
-//! Scaling a Deployment that is paused or in the middle of a rollout: running sets share the change by their size, so that
-//! the risk of the new template stays what it was (Kubernetes: proportional scaling).
+//! Proportional scaling (as in Kubernetes): a Deployment that is paused or in the middle of a rollout distributes a
+//! change of `replicas` over its running sets by their size, which limits the risk of the new template.
 
 use super::Rollout;
 use std::cmp::Reverse;
@@ -15,11 +15,11 @@ impl Rollout<'_> {
             return self.old().filter(|at| active.contains(at)).for_each(|at| self.scale(at, 0));
         }
         if !self.spec.recreate {
-            self.share(active);
+            self.distribute(active);
         }
     }
 
-    /// The set to scale when there is no choice: the only running one, or with none running the new or newest one.
+    /// The only running set; without running sets, the new or newest one. `None` when several sets run.
     fn only_active_or_newest(&self) -> Option<usize> {
         let active: Vec<usize> = (0..self.sets.len()).filter(|at| self.sets[*at].replicas > 0).collect();
         match active.as_slice() {
@@ -29,17 +29,17 @@ impl Rollout<'_> {
         }
     }
 
-    /// The new set alone is all that is wanted.
+    /// Whether the new set has all replicas, and all are available.
     fn is_saturated(&self) -> bool {
         let Some(set) = self.new.map(|new| &self.sets[new]) else { return false };
         let wanted = self.spec.replicas;
         set.desired() == Some(wanted) && set.replicas == wanted && set.counts().available == wanted
     }
 
-    fn share(&mut self, mut active: Vec<usize>) {
+    fn distribute(&mut self, mut active: Vec<usize>) {
         let allowed = if self.spec.replicas > 0 { self.spec.replicas + self.spec.surge } else { 0 };
         let change = allowed - active.iter().map(|at| self.sets[*at].replicas).sum::<i64>();
-        // Sets are held oldest first: a place is an age.
+        // The sets are sorted by age, oldest first.
         if change > 0 {
             active.sort_by_key(|at| (Reverse(self.sets[*at].replicas), Reverse(*at)));
         } else {
@@ -60,7 +60,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// A set's part of the change, by the size it had of what was allowed before.
+    /// A set's part of the change, in proportion to its size within the former maximum.
     fn part(&self, at: usize, left: i64) -> i64 {
         let (set, spec) = (&self.sets[at], &self.spec);
         if set.replicas == 0 || left == 0 {
@@ -71,14 +71,14 @@ impl Rollout<'_> {
             replicas => {
                 let counted = self.object.int(&["status", "replicas"]).unwrap_or(0);
                 let before = set.max().filter(|max| *max > 0).unwrap_or(counted).max(1);
-                rounded(set.replicas * (replicas + spec.surge), before) - set.replicas
+                divide_rounded(set.replicas * (replicas + spec.surge), before) - set.replicas
             }
         };
         if left > 0 { fair.min(left) } else { fair.max(left) }
     }
 }
 
-/// A quotient of positive numbers, halves rounded up.
-fn rounded(dividend: i64, divisor: i64) -> i64 {
+/// Divides positive numbers and rounds half up.
+fn divide_rounded(dividend: i64, divisor: i64) -> i64 {
     (2 * dividend + divisor) / (2 * divisor)
 }

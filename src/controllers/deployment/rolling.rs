@@ -1,14 +1,14 @@
-//! The steps of a rollout: how many pods the new ReplicaSet may gain, and how many the old ones must give.
+//! The steps of a rollout: scales the new ReplicaSet up and the old ones down.
 
 use super::Rollout;
 use super::sets::ReplicaSetState;
 use crate::world::{Phase, Row};
 
 impl Rollout<'_> {
-    /// RollingUpdate: one direction a time, up before down.
+    /// RollingUpdate: scales up first; scales down in a later plan.
     pub(super) fn roll(&mut self) {
         let Some(new) = self.new else {
-            self.make_new_set();
+            self.create_new_set();
             return;
         };
         if self.grow_new(new) || self.shrink_old(new) {
@@ -20,7 +20,7 @@ impl Rollout<'_> {
         self.update_progress();
     }
 
-    /// Recreate: the old pods go first, all of them, and only then come new ones.
+    /// Recreate: deletes all old pods before it creates new ones.
     pub(super) fn recreate(&mut self) {
         let running: Vec<usize> = self.old().filter(|at| self.sets[*at].replicas > 0).collect();
         if !running.is_empty() {
@@ -32,7 +32,7 @@ impl Rollout<'_> {
             return self.update_progress();
         }
         let Some(new) = self.new else {
-            return self.make_new_set();
+            return self.create_new_set();
         };
         if self.sets[new].replicas != self.spec.replicas {
             self.scale(new, self.spec.replicas);
@@ -52,9 +52,9 @@ impl Rollout<'_> {
         self.old().any(has_pods)
     }
 
-    /// The size that the new set may have now: never more pods in all than replicas + surge. A pod that a set still has,
-    /// though it was scaled down, counts; Kubernetes looks at `spec.replicas` alone and can exceed the surge for a moment.
-    /// The pods themselves are counted: the set's status may not yet tell of those that it has just made.
+    /// The size that the new set may have now, so that the total stays within replicas + surge. Pods that a scaled-down
+    /// set still has count as well; Kubernetes counts only `spec.replicas` and can exceed the surge briefly. Counts the
+    /// pods themselves, since the set's status can lag behind.
     pub(super) fn room_for_new(&self, size: i64) -> i64 {
         let pods = |set: &ReplicaSetState| {
             let pods = self.world.controlled("pods", &set.row.uid);
@@ -75,8 +75,8 @@ impl Rollout<'_> {
         true
     }
 
-    /// Takes from the old sets, oldest first: pods that are not available at once, available ones only as far as enough
-    /// stay available.
+    /// Scales the old sets down, oldest first: unavailable pods at once, available ones only while enough pods remain
+    /// available.
     fn shrink_old(&mut self, new: usize) -> bool {
         let old: Vec<usize> = self.old().filter(|at| self.sets[*at].replicas > 0).collect();
         let floor = self.spec.replicas - self.spec.unavailable;
@@ -85,26 +85,26 @@ impl Rollout<'_> {
         if old.is_empty() || spare <= 0 {
             return false;
         }
-        let mut taken = self.scale_down_up_to(&old, spare, |available, size| size - available);
+        let mut removed = self.scale_down_up_to(&old, spare, |available, size| size - available);
         let available: i64 = self.sets.iter().map(|set| set.available()).sum();
         if available > floor {
-            taken += self.scale_down_up_to(&old, available - floor, |_, size| size);
+            removed += self.scale_down_up_to(&old, available - floor, |_, size| size);
         }
-        taken > 0
+        removed > 0
     }
 
-    /// Takes up to `budget` pods from sets in order, from each at most what `from` says of its available pods and size.
+    /// Scales sets down in order, by up to `budget` pods in total and at most `from(available, size)` pods of each.
     fn scale_down_up_to(&mut self, sets: &[usize], mut budget: i64, from: impl Fn(i64, i64) -> i64) -> i64 {
-        let mut taken = 0;
+        let mut removed = 0;
         for at in sets {
             let size = self.sets[*at].replicas;
             let step = from(self.sets[*at].available(), size).min(budget);
             if step > 0 {
                 self.scale(*at, size - step);
                 budget -= step;
-                taken += step;
+                removed += step;
             }
         }
-        taken
+        removed
     }
 }

@@ -1,4 +1,4 @@
-//! A Deployment's ReplicaSets: how large they are wanted, and the annotations by which they remember.
+//! A Deployment's ReplicaSets: their planned sizes, and the annotations with revision and desired replicas.
 
 use super::Rollout;
 use crate::object::Object;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 /// Annotation with the rollout's revision.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Earlier revisions of a set that was returned to.
+/// Annotation with the earlier revisions of a set whose template was rolled back to.
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// Annotation with the Deployment's `spec.replicas` when the set was last scaled.
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-/// The same plus the surge.
+/// Annotation with the same number plus the surge.
 const MAX: &str = "deployment.kubernetes.io/max-replicas";
-/// The longest a revision history may grow.
+/// Maximum length of the revision history, in bytes.
 const HISTORY_LENGTH: usize = 2000;
 
-/// Annotations of a Deployment that are its own and not copied to its sets.
+/// Annotations of a Deployment that are not copied to its sets.
 const NOT_SHARED: &[&str] = &[
     "kubectl.kubernetes.io/last-applied-configuration",
     "deprecated.deployment.rollback.to",
@@ -28,10 +28,10 @@ const NOT_SHARED: &[&str] = &[
     MAX,
 ];
 
-/// A ReplicaSet: as it is, and as wanted so far.
+/// A ReplicaSet with its planned changes.
 pub(super) struct ReplicaSetState<'w> {
     pub row: &'w Arc<Row>,
-    /// `spec.replicas` as wanted so far.
+    /// The planned `spec.replicas`.
     pub replicas: i64,
     object: Object,
     edited: Option<String>,
@@ -51,7 +51,7 @@ impl<'w> ReplicaSetState<'w> {
         self.fields().map(|fields| fields.counts).unwrap_or_default()
     }
 
-    /// Available pods, never more than are wanted: the count may still hold pods that are being given up.
+    /// Number of available pods, at most the planned `replicas`, since the status may still count pods to be deleted.
     pub fn available(&self) -> i64 {
         self.counts().available.min(self.replicas)
     }
@@ -82,16 +82,16 @@ impl<'w> ReplicaSetState<'w> {
         self.object().annotation(annotation)?.parse().ok()
     }
 
-    /// Copies the Deployment's annotations, except those that are its own.
+    /// Copies the Deployment's annotations, except [`NOT_SHARED`].
     pub fn share_annotations(&mut self, deployment: &Object) {
         for (key, value) in deployment.pairs(&["metadata", "annotations"]) {
             if !NOT_SHARED.contains(&key) {
-                self.annotate(key, value, "it carries its Deployment's annotations");
+                self.annotate(key, value, "its Deployment's annotations changed");
             }
         }
     }
 
-    /// Makes this the newest revision; the one it had before is remembered.
+    /// Makes this the newest revision, and records its former one in the history.
     pub fn raise_revision(&mut self, revision: i64) {
         let before = self.revision();
         if before >= revision {
@@ -120,7 +120,7 @@ impl<'w> ReplicaSetState<'w> {
         }
     }
 
-    /// Sets its size, and what it was sized for.
+    /// Sets the size and the annotations with desired and maximum replicas.
     pub fn size(&mut self, replicas: i64, desired: i64, surge: i64) {
         if self.replicas != replicas {
             let why = format!("scaled from {} to {replicas}", self.replicas);
@@ -142,14 +142,14 @@ impl<'w> ReplicaSetState<'w> {
         &mut self.object
     }
 
-    /// The object to write, if anything about it changed, and why.
+    /// Returns the object to write and the reason, if it changed.
     pub fn take_edit(&mut self) -> Option<(Object, String)> {
         let why = self.edited.take()?;
         Some((self.object.clone(), why))
     }
 }
 
-/// A new ReplicaSet: the template, its hash in labels, selector and name, and the revision after all others.
+/// Creates a ReplicaSet with the template, its hash in labels, selector and name, and the next revision.
 pub(super) fn new_replica_set(rollout: &Rollout, template: Value, hash: &str, name: &str, replicas: i64) -> Object {
     let owner = &rollout.owner;
     let mut template = Object(template);

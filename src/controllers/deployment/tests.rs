@@ -43,7 +43,7 @@ fn active(world: &World) -> usize {
 }
 
 #[test]
-fn a_new_deployment_becomes_available() {
+fn new_deployment_becomes_available() {
     let mut cluster = cluster(WEB);
     cluster.settle();
     assert_eq!(sets(&cluster), "nginx:1:4@1");
@@ -65,7 +65,7 @@ fn a_new_deployment_becomes_available() {
 }
 
 #[test]
-fn a_rolling_update_stays_within_its_bounds() {
+fn rolling_update_stays_within_its_bounds() {
     for (surge, unavailable, most, least) in
         [("25%", "25%", 5, 3), ("0", "1", 4, 3), ("1", "0", 5, 4), ("100%", "100%", 8, 0), ("0", "0", 4, 3)]
     {
@@ -88,7 +88,7 @@ fn a_rolling_update_stays_within_its_bounds() {
 }
 
 #[test]
-fn crashes_in_the_middle_change_nothing_in_the_end() {
+fn rollout_converges_after_crashes() {
     for seed in 0..20 {
         let mut cluster = cluster(WEB).seeded(seed);
         cluster.crashes = 6;
@@ -119,7 +119,7 @@ fn returning_to_a_template_raises_its_revision() {
 }
 
 #[test]
-fn the_history_limit_deletes_the_oldest() {
+fn history_limit_deletes_the_oldest_replicaset() {
     let mut cluster = cluster(WEB);
     cluster.patch("deployments.apps", "web", json!({"spec": {"revisionHistoryLimit": 1}}));
     for next in ["nginx:1", "nginx:2", "nginx:3"] {
@@ -148,7 +148,7 @@ fn recreate_never_mixes_templates() {
 }
 
 #[test]
-fn a_paused_deployment_scales_but_does_not_roll() {
+fn paused_deployment_scales_but_does_not_roll() {
     let mut cluster = cluster(WEB);
     cluster.settle();
     cluster.patch("deployments.apps", "web", json!({"spec": {"paused": true}}));
@@ -163,9 +163,9 @@ fn a_paused_deployment_scales_but_does_not_roll() {
     assert!(cluster.conditions("deployments.apps", "web").contains("Progressing=True NewReplicaSetAvailable"));
 }
 
-/// As `golden/rollout-stuck` has it: 4 replicas, a template that never gets ready, then 10 replicas.
+/// Follows `golden/rollout-stuck`: 4 replicas, a template that never gets ready, then 10 replicas.
 #[test]
-fn a_stuck_rollout_times_out_and_scales_in_proportion() {
+fn stuck_rollout_times_out_and_scales_in_proportion() {
     let mut cluster = cluster(WEB);
     cluster.settle();
     cluster.patch(
@@ -194,7 +194,7 @@ fn a_stuck_rollout_times_out_and_scales_in_proportion() {
 }
 
 #[test]
-fn min_ready_seconds_hold_a_rollout_back() {
+fn min_ready_seconds_delay_a_rollout() {
     let mut cluster = cluster(WEB);
     cluster.patch("deployments.apps", "web", json!({"spec": {"minReadySeconds": 30}}));
     cluster.settle();
@@ -211,7 +211,7 @@ fn min_ready_seconds_hold_a_rollout_back() {
 }
 
 #[test]
-fn a_name_that_is_taken_leads_to_another_hash() {
+fn name_collision_leads_to_another_hash() {
     let mut first = cluster(WEB);
     first.settle();
     let name = first.names("replicasets.apps");
@@ -226,7 +226,7 @@ fn a_name_that_is_taken_leads_to_another_hash() {
 }
 
 #[test]
-fn an_orphaned_replicaset_is_adopted() {
+fn orphaned_replicaset_is_adopted() {
     let mut cluster = cluster(WEB);
     cluster.settle();
     cluster.delete("deployments.apps", "web", Propagation::Orphan);

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Kubernetes' `--horizontal-pod-autoscaler-downscale-stabilization`.
 const DOWNSCALE_WINDOW: i64 = 300;
 
-/// A size, and what was decided on the way to it.
+/// A permitted size, with the conditions that explain it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NormalizedReplicas {
     /// The size.
@@ -31,10 +31,10 @@ const TOO_FAST_UP: (&str, &str, &str) =
 const TOO_FAST_DOWN: (&str, &str, &str) =
     ("True", "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
 
-/// The size to go to now, for one that metrics ask for.
+/// Returns the size that stabilization and policies permit now, given the size that the metrics propose.
 pub fn normalize(hpa: &Object, memory: &AutoscalerMemory, current: i64, wanted: i64, now: Time) -> NormalizedReplicas {
-    let (stable, able) = stabilized(hpa, memory, current, wanted, now);
-    let (replicas, limited) = limited(hpa, memory, current, stable, now);
+    let (stable, able) = stabilize(hpa, memory, current, wanted, now);
+    let (replicas, limited) = limit_rate(hpa, memory, current, stable, now);
     NormalizedReplicas { replicas, able, limited }
 }
 
@@ -44,7 +44,7 @@ fn window(hpa: &Object, direction: &str) -> i64 {
 }
 
 /// Up: the lowest recommendation of the window; down: the highest.
-fn stabilized(
+fn stabilize(
     hpa: &Object,
     memory: &AutoscalerMemory,
     current: i64,
@@ -72,7 +72,7 @@ fn stabilized(
     (stable, able)
 }
 
-fn limited(
+fn limit_rate(
     hpa: &Object,
     memory: &AutoscalerMemory,
     current: i64,
@@ -97,7 +97,7 @@ fn fastest_up(hpa: &Object, memory: &AutoscalerMemory, current: i64, now: Time) 
         let start = current - added + removed;
         if kind == "Pods" { start.saturating_add(value) } else { percent_up(start, value) }
     };
-    picked(rules, memory, now, bound, i64::max, i64::min).unwrap_or(current)
+    select_bound(rules, memory, now, bound, i64::max, i64::min).unwrap_or(current)
 }
 
 /// KEP-853: a percentage of the size at the start of the period, rounded up.
@@ -115,11 +115,12 @@ fn fastest_down(hpa: &Object, memory: &AutoscalerMemory, current: i64, now: Time
             start.saturating_mul(100_i64.saturating_sub(value)).max(0) / 100
         }
     };
-    picked(rules, memory, now, bound, i64::min, i64::max).unwrap_or(current)
+    select_bound(rules, memory, now, bound, i64::min, i64::max).unwrap_or(current)
 }
 
-/// The bound of the policy that changes the most, or the least; none when this direction is switched off.
-fn picked(
+/// The bound of the policy that permits the largest or smallest change; `None` when scaling in this direction is
+/// disabled.
+fn select_bound(
     rules: &Value,
     memory: &AutoscalerMemory,
     now: Time,
@@ -164,13 +165,13 @@ mod tests {
         let hpa = Object(json!({"spec": spec}));
         for (current, wanted, expected, why) in cases {
             let found = normalize(&hpa, memory, *current, *wanted, time_at(0));
-            let told = if found.limited == WITHIN { found.able.0 } else { found.limited.1 };
-            assert_eq!((found.replicas, told), (*expected, *why), "{current} to {wanted}");
+            let reason = if found.limited == WITHIN { found.able.0 } else { found.limited.1 };
+            assert_eq!((found.replicas, reason), (*expected, *why), "{current} to {wanted}");
         }
     }
 
     #[test]
-    fn without_behavior_it_doubles_at_most_and_waits_before_it_shrinks() {
+    fn default_behavior_doubles_at_most_and_delays_scale_down() {
         let spec = json!({"minReplicas": 2, "maxReplicas": 50});
         let fresh = AutoscalerMemory::default();
         let cases = [
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_bound_what_changes_in_a_period() {
+    fn policies_limit_changes_within_a_period() {
         let policy = |kind: &str, value: i64| json!({"type": kind, "value": value, "periodSeconds": 60});
         let up = json!({"selectPolicy": "Min", "stabilizationWindowSeconds": 60, "policies": [policy("Pods", 3), policy("Percent", 100)]});
         let down = json!({"selectPolicy": "Max", "stabilizationWindowSeconds": 0, "policies": [policy("Percent", 50)]});

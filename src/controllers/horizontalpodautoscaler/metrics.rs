@@ -6,28 +6,29 @@ use crate::world::{Row, World};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A metric that says nothing.
+/// A metric that is not available.
 #[derive(Debug)]
 pub struct MissingMetric {
     /// Reason of the condition and the event.
     pub reason: &'static str,
-    /// The sentence.
+    /// Message of the condition and the event.
     pub message: String,
 }
 
 /// Combined result of all metrics.
 pub struct MetricsResult {
-    /// The size that they ask for.
+    /// The proposed size.
     pub replicas: i64,
-    /// The metric that asked for it, in Kubernetes' words.
+    /// The metric that proposed it, as Kubernetes describes it.
     pub by: String,
     /// `status.currentMetrics`.
     pub current: Vec<Value>,
-    /// The first metric that says nothing.
+    /// The first unavailable metric, and the number of unavailable ones.
     pub silent: Option<(MissingMetric, usize)>,
 }
 
-/// Asks every metric. The largest size counts; while a metric is silent nothing shrinks, and when all are, nothing changes.
+/// Evaluates every metric and takes the largest size. While a metric is unavailable, the workload is not scaled down;
+/// when all are, it is not scaled at all.
 pub fn evaluate_metrics(
     world: &World,
     hpa: &Object,
@@ -128,9 +129,9 @@ fn status(metric: &Value, proposal: &ReplicaProposal) -> Value {
     if let Some(percent) = proposal.utilization {
         current["averageUtilization"] = percent.into();
     }
-    let mut told = json!({"name": name, "current": current});
+    let mut entry = json!({"name": name, "current": current});
     if part == "containerResource" {
-        told["container"] = metric[part]["container"].clone();
+        entry["container"] = metric[part]["container"].clone();
     }
-    json!({"type": kind, part: told})
+    json!({"type": kind, part: entry})
 }

@@ -1,8 +1,8 @@
-//! HorizontalPodAutoscalers fit a workload's `replicas` to what its pods use.
+//! HorizontalPodAutoscalers adjust a workload's `replicas` to the usage of its pods.
 //!
-//! Every 15 seconds the pods are measured ([`Effect::Measure`]), and when all have answered [`metrics`] and [`replicas`] say how many
-//! there should be, and `behavior` how fast to go there. What was recommended and done is remembered as a fact, as Kubernetes'
-//! controller remembers it: it is gone when the control plane restarts.
+//! Every 15 seconds the pods are measured ([`Effect::Measure`]). When all measurements are in, [`metrics`] and
+//! [`replicas`] compute the size, and `behavior` limits the rate. Recommendations and scaling events are kept in
+//! memory, as in Kubernetes' controller, and are lost when the control plane restarts.
 
 mod behavior;
 mod metrics;
@@ -22,16 +22,16 @@ const ROOT: &str = "horizontalpodautoscalers.autoscaling";
 /// Evaluation period (Kubernetes' horizontal-pod-autoscaler-sync-period).
 const PERIOD: SignedDuration = SignedDuration::from_secs(15);
 
-/// Time to wait for the pods' measurements.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
+/// Maximum time to wait for the pods' measurements.
+const MEASURE_TIMEOUT: SignedDuration = SignedDuration::from_secs(2);
 
-/// Recommendations and changes are forgotten after so long: the longest window that a behavior may have.
-const MEMORY: SignedDuration = SignedDuration::from_hours(1);
+/// Recommendations and scaling events are dropped after this time, the longest window that a behavior may have.
+const RETENTION: SignedDuration = SignedDuration::from_hours(1);
 
 /// The loop of HorizontalPodAutoscalers.
 pub const LOOP: Loop = Loop { name: "horizontal-pod-autoscaler", root: ROOT, concerns, plan, reports, ..Loop::BASE };
 
-/// The autoscalers beside a pod whose usage was measured.
+/// The autoscalers in the namespace of a pod whose usage was measured.
 fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
     match report {
         AppliedReport::Usage(pod) => world.list_in(ROOT, &pod.namespace).map(|row| row.key.clone()).collect(),
@@ -122,7 +122,7 @@ impl AutoscalerState<'_> {
         } else if let Some(why) = why {
             self.rescale(scaled, current, bound, why);
         } else if let Some(pods) = self.measured(scaled) {
-            self.follow(scaled, current, &pods);
+            self.scale_by_metrics(scaled, current, &pods);
         } else {
             self.status.entry("desiredReplicas").or_insert(current.into());
             return;
@@ -133,7 +133,7 @@ impl AutoscalerState<'_> {
         }
     }
 
-    /// The pods with what they use; none while it is not time to look, or while answers are waited for.
+    /// The measured pods; `None` before the next evaluation is due, or while measurements are pending.
     fn measured(&mut self, scaled: &Row) -> Option<Vec<Arc<Row>>> {
         let now = self.world.now;
         if let Some(synced) = self.memory.synced.filter(|synced| *synced + PERIOD > now) {
@@ -154,20 +154,20 @@ impl AutoscalerState<'_> {
             self.memory.asked = Some(now);
             self.plan.effects.push(Effect::Measure { pods: uids });
             self.remember();
-            self.plan.wake_at(now + PATIENCE);
+            self.plan.wake_at(now + MEASURE_TIMEOUT);
             return None;
         };
         let answered = |pod: &Arc<Row>| facts.get(&pod.uid).is_some_and(|facts| facts.measured >= Some(asked));
-        if asked + PATIENCE > now && !running().all(answered) {
-            self.plan.wait("what its pods use is being measured");
-            self.plan.wake_at(asked + PATIENCE);
+        if asked + MEASURE_TIMEOUT > now && !running().all(answered) {
+            self.plan.wait("the usage of its pods is being measured");
+            self.plan.wake_at(asked + MEASURE_TIMEOUT);
             return None;
         }
         Some(pods)
     }
 
-    /// Goes where the metrics lead.
-    fn follow(&mut self, scaled: &Row, current: i64, pods: &[Arc<Row>]) {
+    /// Scales to the size that the metrics propose.
+    fn scale_by_metrics(&mut self, scaled: &Row, current: i64, pods: &[Arc<Row>]) {
         let now = self.world.now;
         self.memory.synced = Some(now);
         self.plan.wake_at(now + PERIOD);
@@ -220,8 +220,8 @@ impl AutoscalerState<'_> {
         let all = self.object.items(&["spec", "metrics"]).len();
         let first = &silent.message;
         self.event(EventType::Warning, silent.reason, first.clone());
-        let told = format!("invalid metrics ({count} invalid out of {all}), first error is: {first}");
-        self.event(EventType::Warning, "FailedComputeMetricsReplicas", told);
+        let event_message = format!("invalid metrics ({count} invalid out of {all}), first error is: {first}");
+        self.event(EventType::Warning, "FailedComputeMetricsReplicas", event_message);
         self.set_condition("ScalingActive", "False", silent.reason, &message);
         self.plan.wait(message);
     }
@@ -241,7 +241,7 @@ impl AutoscalerState<'_> {
 
     /// Stores recommendations and scaling events for the next evaluation.
     fn remember(&mut self) {
-        let since = self.world.now - MEMORY;
+        let since = self.world.now - RETENTION;
         self.memory.recommendations.retain(|(at, _)| *at > since);
         self.memory.scalings.retain(|(at, _)| *at > since);
         let (uid, state) = (self.row.uid.clone(), Box::new(self.memory.clone()));
@@ -254,12 +254,12 @@ impl AutoscalerState<'_> {
         }
         self.status.entry("desiredReplicas").or_insert(0.into());
         status::conditions(&mut self.status, self.conditions);
-        status::write(&mut self.plan, self.object, self.status.into(), "what can be scaled changed");
+        status::write(&mut self.plan, self.object, self.status.into(), "its metrics or conditions changed");
         self.plan
     }
 }
 
-/// The size that the bounds ask for, and why it is another one.
+/// The current size limited to the bounds, and the reason when it differs.
 fn bounded(object: &Object, current: i64) -> (i64, Option<&'static str>) {
     let least = object.int(&["spec", "minReplicas"]).unwrap_or(1);
     let most = object.int(&["spec", "maxReplicas"]).unwrap_or(i64::MAX);
@@ -283,7 +283,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn keeps_to_its_bounds() {
+    fn autoscaler_stays_within_its_bounds() {
         let mut cluster = cluster(
             "
 apiVersion: apps/v1
@@ -320,7 +320,7 @@ spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
         assert!(message.as_str().unwrap().ends_with("deployments.apps \"nope\" not found"));
     }
 
-    /// Pods that run and use so much CPU each, in thousandths, from now on.
+    /// Makes each pod run and use this much CPU from now on, in thousandths of a core.
     fn use_cpu(cluster: &mut super::super::testing::Cluster, milli: i64) {
         let (now, start) = (cluster.world.now, cluster.world.now - jiff::SignedDuration::from_secs(60));
         for row in cluster.world.list("pods").cloned().collect::<Vec<_>>() {
@@ -342,7 +342,7 @@ spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
     }
 
     #[test]
-    fn follows_what_the_pods_use() {
+    fn autoscaler_follows_the_usage_of_the_pods() {
         let mut cluster = cluster(
             "
 apiVersion: apps/v1
@@ -359,32 +359,32 @@ spec: {minReplicas: 1, maxReplicas: 10, scaleTargetRef: {apiVersion: apps/v1, ki
         let hpa = "horizontalpodautoscalers.autoscaling";
         cluster.settle();
         assert!(cluster.conditions(hpa, "web").contains("ScalingActive=False FailedGetResourceMetric"));
-        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 2, "nothing is known of any pod");
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 2, "no pod was measured");
         let failures = |cluster: &super::super::testing::Cluster| {
             cluster.log.iter().filter(|line| line.contains("event: FailedGetResourceMetric")).count()
         };
         let before = failures(&cluster);
         cluster.pass(46);
-        assert_eq!(failures(&cluster), before + 3, "it is told at each look");
+        assert_eq!(failures(&cluster), before + 3, "each evaluation reports it");
         use_cpu(&mut cluster, 100);
         cluster.pass(20);
-        let said = cluster.conditions(hpa, "web");
-        assert!(said.contains("ScalingActive=True ValidMetricFound"), "{said}");
+        let conditions = cluster.conditions(hpa, "web");
+        assert!(conditions.contains("ScalingActive=True ValidMetricFound"), "{conditions}");
         assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 4);
-        let told = "event: SuccessfulRescale New size: 4; reason: cpu resource utilization (percentage of request) above target";
-        assert!(cluster.logged(told));
+        let event = "event: SuccessfulRescale New size: 4; reason: cpu resource utilization (percentage of request) above target";
+        assert!(cluster.logged(event));
         let current = cluster.value(hpa, "web", "/status/currentMetrics/0/resource/current");
         assert_eq!(current, json!({"averageUtilization": 100, "averageValue": "100m"}));
         use_cpu(&mut cluster, 10);
         cluster.pass(60);
-        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 4, "it waits before it shrinks");
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 4, "scale-down is delayed");
         assert!(cluster.conditions(hpa, "web").contains("AbleToScale=True ScaleDownStabilized"));
         cluster.pass(400);
         assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 1);
     }
 
     #[test]
-    fn two_of_one_target_scale_nothing() {
+    fn two_autoscalers_of_one_target_scale_nothing() {
         let scaler = |name: &str| {
             format!(
                 "
@@ -412,8 +412,8 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web}}}}, template: {{metada
         cluster.pass(40);
         let message = "pods by selector app=web are controlled by multiple HPAs: [default/a default/b]";
         for name in ["a", "b"] {
-            let said = cluster.conditions(hpa, name);
-            assert!(said.contains("ScalingActive=False AmbiguousSelector"), "{said}");
+            let conditions = cluster.conditions(hpa, name);
+            assert!(conditions.contains("ScalingActive=False AmbiguousSelector"), "{conditions}");
         }
         for reason in ["AmbiguousSelector", "FailedComputeMetricsReplicas"] {
             assert!(cluster.logged(&format!("event: {reason} {message}")), "{reason}");

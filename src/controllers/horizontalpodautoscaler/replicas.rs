@@ -9,9 +9,9 @@ use jiff::SignedDuration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// For so long after its start a pod that is not ready is not counted on (Kubernetes' cpu-initialization-period).
+/// Time after its start in which a pod that is not ready is ignored (Kubernetes' cpu-initialization-period).
 const CPU_INITIALIZATION: SignedDuration = SignedDuration::from_mins(5);
-/// And one that was never ready (initial-readiness-delay).
+/// Time after its start in which a pod counts as never ready (initial-readiness-delay).
 const INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
 
 /// The measured resource, of one container or of all.
@@ -26,7 +26,7 @@ pub struct MeasuredResource<'a> {
 /// The target of a metric.
 #[derive(Clone, Copy, Debug)]
 pub enum ResourceTarget {
-    /// Percent of what the pods request.
+    /// Percent of the pods' requests.
     Utilization(i64),
     /// Thousandths of a core, or bytes, for each pod.
     AverageValue(i64),
@@ -39,19 +39,19 @@ pub struct ReplicaProposal {
     pub replicas: i64,
     /// Average utilization in percent of the requests.
     pub utilization: Option<i64>,
-    /// The same, in thousandths of a core or bytes.
+    /// Average usage in thousandths of a core, or bytes.
     pub average: i64,
 }
 
-/// The pods of a workload, sorted by what is known of them.
+/// The pods of a workload, grouped by readiness and metrics.
 #[derive(Default)]
 struct PodGroups {
     /// Usage of each pod that counts.
     metrics: BTreeMap<String, i64>,
     ready: i64,
-    /// Not ready yet: their usage says nothing.
+    /// Pods that are not ready yet, whose usage is ignored.
     unready: Vec<String>,
-    /// Nothing is known of them.
+    /// Pods without metrics.
     missing: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ pub fn propose(
         return Ok(proposal(replicas));
     }
     let request = |pod: &String| requests.get(pod).copied().unwrap_or(0);
-    // Pods without metrics are assumed to argue against scaling.
+    // Pods without metrics get the value that counteracts scaling.
     for pod in std::mem::take(&mut groups.missing) {
         let assumed = match target {
             _ if first >= 1.0 => 0,
@@ -128,7 +128,7 @@ fn ratio(
     if all == 0 || target <= 0.0 {
         return Err("no metrics returned matched known pods".into());
     }
-    // Kubernetes' utilization is a whole percentage.
+    // Kubernetes truncates utilization to a whole percentage.
     let usage = used as f64 / all as f64;
     Ok(usage / target)
 }
@@ -140,8 +140,8 @@ fn averages(
 ) -> (i64, Option<i64>) {
     let used: i64 = metrics.values().sum();
     let average = used / (metrics.len() as i64).max(1);
-    let asked: i64 = metrics.keys().filter_map(|pod| requests.get(pod)).sum();
-    let utilization = matches!(target, ResourceTarget::Utilization(_)).then(|| used * 100 / asked.max(1));
+    let requested: i64 = metrics.keys().filter_map(|pod| requests.get(pod)).sum();
+    let utilization = matches!(target, ResourceTarget::Utilization(_)).then(|| used * 100 / requested.max(1));
     (average, utilization)
 }
 
@@ -167,7 +167,7 @@ fn group(world: &World, pods: &[(Arc<Row>, Object)], measured: MeasuredResource)
     groups
 }
 
-/// Whether a pod's CPU usage is still that of its start-up.
+/// Whether a pod's CPU usage is still affected by its start.
 fn is_unready(now: Time, pod: &Object, facts: Option<&PodFacts>) -> bool {
     let conditions = pod.items(&["status", "conditions"]);
     let moment = |text: Option<&str>| text.and_then(|text| time::parse_rfc3339(text).ok());
@@ -185,11 +185,11 @@ fn is_unready(now: Time, pod: &Object, facts: Option<&PodFacts>) -> bool {
 /// Returns the usage of a pod or one of its containers; `None` when any value is missing.
 fn usage(facts: Option<&PodFacts>, measured: MeasuredResource) -> Option<i64> {
     let all = facts?.usage.iter().filter(|(name, _)| measured.container.is_none_or(|wanted| &***name == wanted));
-    let of = |usage: &crate::world::facts::ContainerUsage| match measured.resource {
+    let amount = |usage: &crate::world::facts::ContainerUsage| match measured.resource {
         "cpu" => usage.usage.cpu_milli,
         _ => usage.usage.memory,
     };
-    all.map(|(_, usage)| of(usage)).reduce(|sum, one| sum + one)
+    all.map(|(_, usage)| amount(usage)).reduce(|sum, amount| sum + amount)
 }
 
 /// Returns the requests of each pod; every container must have one.

@@ -17,7 +17,7 @@ pub(super) struct JobOutcome {
     pub message: String,
 }
 
-/// Whether a Job is over.
+/// Whether a Job is Complete or Failed.
 pub fn is_finished(conditions: &[Value]) -> bool {
     status::is_true(conditions, "Complete") || status::is_true(conditions, "Failed")
 }
@@ -31,24 +31,24 @@ impl JobOutcome {
         JobOutcome { success: true, reason: reason.into(), message: message.into() }
     }
 
-    /// The verdict that was given earlier; it stands.
+    /// The outcome that an interim condition already records.
     fn from_conditions(conditions: &[Value]) -> Option<JobOutcome> {
-        let given = |kind, success| {
+        let recorded = |kind, success| {
             let condition = status::find(conditions, kind).filter(|condition| condition["status"] == "True")?;
             let text = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
             Some(JobOutcome { success, reason: text("reason"), message: text("message") })
         };
-        given("FailureTarget", false).or_else(|| given("SuccessCriteriaMet", true))
+        recorded("FailureTarget", false).or_else(|| recorded("SuccessCriteriaMet", true))
     }
 }
 
 impl JobState<'_> {
     /// Returns the final condition when the Job ends now.
     pub(super) fn verdict(&mut self) -> Option<JobOutcome> {
-        if let Some(given) = JobOutcome::from_conditions(&self.conditions) {
-            return Some(given);
+        if let Some(recorded) = JobOutcome::from_conditions(&self.conditions) {
+            return Some(recorded);
         }
-        if let Some(message) = policy::failing(&self.object, &self.pods) {
+        if let Some(message) = policy::failure_message(&self.object, &self.pods) {
             return Some(JobOutcome::failure("PodFailurePolicy", &message));
         }
         if self.all_failed() > self.spec.backoff_limit || self.restarts_exceed_limit() {
@@ -71,7 +71,8 @@ impl JobState<'_> {
         }
     }
 
-    /// With `restartPolicy: OnFailure` the containers' restarts count, as the pods do not fail.
+    /// Whether container restarts exceed the backoff limit. They count with `restartPolicy: OnFailure`, since the pods
+    /// do not fail.
     fn restarts_exceed_limit(&self) -> bool {
         if self.object.text(&["spec", "template", "spec", "restartPolicy"]) != Some("OnFailure") {
             return false;
@@ -93,7 +94,7 @@ impl JobState<'_> {
     fn index_verdict(&mut self) -> Option<JobOutcome> {
         let completions = self.spec.completions.filter(|_| self.spec.indexed)?;
         if let Some(limit) = self.spec.backoff_limit_per_index {
-            // An index without a pod has no failures, and there can be many.
+            // Only indexes with pods can have failures, and a Job can have very many indexes.
             let mut pods: BTreeMap<i64, Vec<&Arc<Row>>> = BTreeMap::new();
             for pod in &self.pods {
                 let index = index_of(pod).filter(|index| (0..completions).contains(index));
@@ -116,11 +117,11 @@ impl JobState<'_> {
                 return Some(JobOutcome::failure("FailedIndexes", "Job has failed indexes"));
             }
         }
-        let message = policy::succeeding(&self.object, &self.completed, completions)?;
+        let message = policy::success_message(&self.object, &self.completed, completions)?;
         Some(JobOutcome::success("SuccessPolicy", &message))
     }
 
-    /// Ends the Job: no pod is left running, then the counters are closed.
+    /// Ends the Job: deletes the active pods, and sets the final condition once all pods are counted.
     pub(super) fn finish(&mut self, verdict: &JobOutcome) {
         let JobOutcome { success, reason, message } = verdict;
         let (target, end) = if *success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
@@ -129,7 +130,7 @@ impl JobState<'_> {
         }
         let active: Vec<&Arc<Row>> = self.active().collect();
         for pod in active.iter().take(BURST) {
-            self.delete(pod, "its Job has come to an end");
+            self.delete(pod, "its Job is finished");
         }
         if !active.is_empty() || self.terminating() > 0 || !self.uncounted.is_empty() {
             return self.plan.wait("waiting for the Job's last pods to end and be counted");
@@ -138,13 +139,13 @@ impl JobState<'_> {
         if *success {
             self.event(EventType::Normal, "Completed", "Job completed");
         } else {
-            self.plan.event(self.owner.row, EventType::Warning, reason_word(reason), message.clone());
+            self.plan.event(self.owner.row, EventType::Warning, event_reason(reason), message.clone());
         }
     }
 }
 
-/// Reasons of events are fixed words.
-fn reason_word(reason: &str) -> &'static str {
+/// Maps a condition's reason to the static string that an event needs.
+fn event_reason(reason: &str) -> &'static str {
     const REASONS: [&str; 5] =
         ["BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "MaxFailedIndexesExceeded", "FailedIndexes"];
     REASONS.into_iter().find(|known| *known == reason).unwrap_or("JobFailed")

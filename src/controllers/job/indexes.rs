@@ -1,17 +1,17 @@
-//! Sets of completion indexes, written as Jobs write them: `0,2-5`.
+//! Sets of completion indexes in the text form of Job statuses: `0,2-5`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A set of completion indexes, kept as runs of neighbours: a Job can have 2147483647 of them.
+/// A set of completion indexes, stored as runs of consecutive ones, since a Job can have 2147483647 indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Indexes {
-    /// The last index of each run, by its first. Runs neither overlap nor touch.
+    /// Maps the first index of each run to the last. Runs neither overlap nor touch.
     runs: BTreeMap<i64, i64>,
 }
 
 impl Indexes {
-    /// Reads the text form; what is no range, or lies outside of `0..below`, is left out.
+    /// Parses the text form. Skips malformed parts and indexes outside of `0..below`.
     pub fn parse(text: &str, below: i64) -> Indexes {
         let mut indexes = Indexes::default();
         for part in text.split(',') {
@@ -28,7 +28,7 @@ impl Indexes {
         self.insert_run(index, index);
     }
 
-    /// Adds the indexes from `first` to `last`; none when `first` is greater.
+    /// Adds the indexes from `first` to `last`; does nothing when `first` is greater.
     fn insert_run(&mut self, mut first: i64, mut last: i64) {
         if first > last {
             return;
@@ -49,7 +49,7 @@ impl Indexes {
         self.end_of_run(index).is_some()
     }
 
-    /// The last index of the run that this one is in.
+    /// The last index of the run that contains this index.
     pub fn end_of_run(&self, index: i64) -> Option<i64> {
         let (_, last) = self.runs.range(..=index).next_back()?;
         (*last >= index).then_some(*last)
@@ -82,7 +82,7 @@ impl fmt::Display for Indexes {
             let comma = if at > 0 { "," } else { "" };
             match last - first {
                 0 => write!(f, "{comma}{first}")?,
-                // Two neighbours are a list, three a range (Kubernetes writes them so).
+                // Kubernetes writes two consecutive indexes as a list, three or more as a range.
                 1 => write!(f, "{comma}{first},{last}")?,
                 _ => write!(f, "{comma}{first}-{last}")?,
             }
@@ -96,7 +96,7 @@ mod tests {
     use super::Indexes;
 
     #[test]
-    fn reads_and_writes() {
+    fn indexes_parse_and_print() {
         for (text, wanted) in [
             ("", ""),
             ("0", "0"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn completion_indexes_of_a_huge_job_take_no_room() {
+    fn completion_indexes_of_a_huge_job_need_little_memory() {
         let mut all = Indexes::parse("0-9,20-2147483646", 2147483647);
         assert_eq!((all.len(), all.end_of_run(5), all.end_of_run(10)), (2147483637, Some(9), None));
         (10..20).for_each(|index| all.insert(index));

@@ -1,7 +1,7 @@
 //! Jobs: run pods until enough have succeeded or too many have failed.
 //!
-//! Knows: the settings of a Job, and how ended pods are counted exactly once. `pods` decides the number and shape of
-//! pods, `finish` the end of the Job, `policy` its policies.
+//! This file reads a Job's settings and counts each ended pod exactly once. `pods` creates and deletes pods, `finish`
+//! ends the Job, `policy` applies its policies.
 //!
 //! Counting survives a stop between any two writes: an ended pod is first recorded in `status.uncountedTerminatedPods`,
 //! then loses its finalizer, and only then moves into the counters (Kubernetes: job tracking with finalizers,
@@ -28,11 +28,11 @@ use std::sync::Arc;
 const ROOT: &str = "jobs.batch";
 /// Finalizer on pods that are not counted yet.
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// Label by which the pods of a Job that is gone are found.
+/// Label that finds the pods of a deleted Job.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 /// Label and annotation with a pod's completion index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// The value of `spec.managedBy` that means this loop.
+/// The value of `spec.managedBy` for this controller.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
 /// The loop of Jobs.
@@ -44,7 +44,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
-    free_pods_of_lost_jobs(world, key, &mut plan);
+    release_pods_of_missing_job(world, key, &mut plan);
     let Some(row) = world.get(key) else { return plan };
     let object = row.object();
     if object.text(&["spec", "managedBy"]).is_some_and(|manager| manager != MANAGER) {
@@ -59,19 +59,19 @@ fn plan(world: &World, key: &Key) -> Plan {
     let finished = finish::is_finished(object.items(&["status", "conditions"]));
     if finished || row.is_deleting() {
         for pod in pods.into_iter().filter(|pod| is_tracked(pod)).take(BURST) {
-            free(pod, "its Job is over", &mut plan);
+            release(pod, "its Job is finished", &mut plan);
         }
         return plan;
     }
-    JobState::new(world, owner, object, pods, plan).think()
+    JobState::new(world, owner, object, pods, plan).make_plan()
 }
 
-/// Removes the finalizer from pods whose Job is gone, because nothing else would.
-fn free_pods_of_lost_jobs(world: &World, key: &Key, plan: &mut Plan) {
+/// Removes the finalizer from pods whose Job is gone.
+fn release_pods_of_missing_job(world: &World, key: &Key, plan: &mut Plan) {
     let selector = Selector::from_map([(JOB_NAME, &*key.name)]);
     for pod in world.pods_matching(&key.namespace, &selector).into_iter().filter(|pod| is_tracked(pod)).take(BURST) {
         if pod.controller().is_none_or(|owner| owner.kind == "Job" && world.by_uid(&owner.uid).is_none()) {
-            free(pod, "its Job is gone", plan);
+            release(pod, "its Job is gone", plan);
         }
     }
 }
@@ -80,32 +80,32 @@ fn is_tracked(pod: &Row) -> bool {
     pod.finalizers.iter().any(|one| &**one == TRACKING)
 }
 
-fn free(pod: &Row, why: &str, plan: &mut Plan) {
+fn release(pod: &Row, why: &str, plan: &mut Plan) {
     plan.write(WriteVerb::Update(without_finalizer(pod.object(), TRACKING)), why);
 }
 
 /// Settings of a Job.
 struct JobSettings {
     parallelism: i64,
-    /// None: a work queue, done when one pod has succeeded and none runs.
+    /// `None`: a work queue, done when a pod has succeeded and no pod is active.
     completions: Option<i64>,
     indexed: bool,
     backoff_limit: i64,
     backoff_limit_per_index: Option<i64>,
     suspended: bool,
     active_deadline: Option<i64>,
-    /// Replacements wait until the pod before has really ended.
+    /// Whether a replacement is created only after the failed pod has ended (`podReplacementPolicy: Failed`).
     replace_only_failed: bool,
 }
 
-/// Uids of ended pods on their way into the counters.
+/// Uids of ended pods that are not in the counters yet.
 #[derive(Clone, Default)]
 struct UncountedPods {
     succeeded: BTreeSet<String>,
     failed: BTreeSet<String>,
 }
 
-/// A Job being thought about.
+/// State of one Job while its plan is made.
 struct JobState<'w> {
     world: &'w World,
     owner: Owner<'w>,
@@ -188,8 +188,8 @@ impl<'w> JobState<'w> {
         }
     }
 
-    fn think(mut self) -> Plan {
-        self.note_start();
+    fn make_plan(mut self) -> Plan {
+        self.record_start();
         self.count_ended();
         match self.verdict() {
             Some(verdict) => self.finish(&verdict),
@@ -198,7 +198,7 @@ impl<'w> JobState<'w> {
         self.write_status()
     }
 
-    fn note_start(&mut self) {
+    fn record_start(&mut self) {
         let now = self.world.now;
         if self.spec.suspended {
             if !status::is_true(&self.conditions, "Suspended") {
@@ -216,29 +216,29 @@ impl<'w> JobState<'w> {
         }
     }
 
-    /// Brings every ended pod one step further on its way into the counters.
+    /// Moves every ended pod one step closer to the counters.
     fn count_ended(&mut self) {
-        let noted = self.uncounted.clone();
-        let noted_indexes = self.completed.clone();
+        let recorded = self.uncounted.clone();
+        let recorded_indexes = self.completed.clone();
         let tracked: BTreeSet<&str> = self.pods.iter().filter(|pod| is_tracked(pod)).map(|pod| &*pod.uid).collect();
-        for uid in noted.succeeded.iter().filter(|uid| !tracked.contains(uid.as_str())) {
+        for uid in recorded.succeeded.iter().filter(|uid| !tracked.contains(uid.as_str())) {
             self.succeeded += 1;
             self.uncounted.succeeded.remove(uid);
         }
-        for uid in noted.failed.iter().filter(|uid| !tracked.contains(uid.as_str())) {
+        for uid in recorded.failed.iter().filter(|uid| !tracked.contains(uid.as_str())) {
             self.failed += 1;
             self.uncounted.failed.remove(uid);
         }
         let mut freed = 0;
         for pod in self.pods.clone().into_iter().filter(|pod| is_tracked(pod)) {
             let index = index_of(pod).filter(|_| self.spec.indexed);
-            let done =
-                noted.has(&pod.uid) || (has_succeeded(pod) && index.is_some_and(|index| noted_indexes.has(index)));
+            let done = recorded.has(&pod.uid)
+                || (has_succeeded(pod) && index.is_some_and(|index| recorded_indexes.has(index)));
             if done && freed < BURST {
                 freed += 1;
-                free(pod, "it is counted", &mut self.plan);
+                release(pod, "it is counted", &mut self.plan);
             } else if !done {
-                self.note_ended(pod);
+                self.record_ended(pod);
             }
         }
         if self.spec.indexed {
@@ -246,31 +246,32 @@ impl<'w> JobState<'w> {
         }
     }
 
-    /// Notes a pod that has ended and is not counted yet.
-    fn note_ended(&mut self, pod: &'w Arc<Row>) {
+    /// Records a pod that has ended and is not counted yet.
+    fn record_ended(&mut self, pod: &'w Arc<Row>) {
         if has_succeeded(pod) {
             match index_of(pod).filter(|_| self.spec.indexed) {
                 Some(index) if Some(index) < self.spec.completions => {
                     self.completed.insert(index);
                 }
                 Some(_) if is_full(&self.plan) => {}
-                Some(_) => free(pod, "its index is not wanted any more", &mut self.plan),
+                Some(_) => release(pod, "its index is not wanted any more", &mut self.plan),
                 None => {
                     self.uncounted.succeeded.insert(pod.uid.to_string());
                 }
             }
         } else if self.counts_as_failed(pod) {
             if is_full(&self.plan) {
-                // It is noted by a later plan.
+                // A later plan records it.
             } else if self.spec.suspended || policy::is_ignored(&self.object, pod) {
-                free(pod, "its failure does not count", &mut self.plan);
+                release(pod, "its failure does not count", &mut self.plan);
             } else {
                 self.uncounted.failed.insert(pod.uid.to_string());
             }
         }
     }
 
-    /// A pod that is being deleted counts as failed at once, unless replacements wait for its end.
+    /// Whether a pod counts as failed. A pod that is being deleted does so at once, unless replacements wait for its
+    /// end.
     fn counts_as_failed(&self, pod: &Row) -> bool {
         let failed = pod.pod().is_some_and(|pod| pod.phase == Phase::Failed);
         failed || (pod.is_deleting() && !self.spec.replace_only_failed && !has_succeeded(pod))
@@ -339,7 +340,7 @@ fn index_of(pod: &Row) -> Option<i64> {
     pod.label(INDEX)?.parse().ok()
 }
 
-/// When a pod that failed ended: its last container's end, or what is known instead.
+/// The end time of a failed pod: the end of its last container, or the best known substitute.
 fn end_of(pod: &Row) -> Option<Time> {
     let object = pod.object();
     let ends = object.items(&["status", "containerStatuses"]).iter();

@@ -14,13 +14,13 @@ use std::sync::Arc;
 const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 
 impl<'w> JobState<'w> {
-    /// Makes missing pods, and deletes those that are too many.
+    /// Creates missing pods, and deletes excess ones.
     pub(super) fn run(&mut self) {
         let active: Vec<&Arc<Row>> = self.active().collect();
         let wanted = if self.spec.suspended { 0 } else { self.desired_active(active.len() as i64) };
         let excess = self.excess(&active, wanted);
         for pod in &excess {
-            self.delete(pod, "more pods run than are wanted");
+            self.delete(pod, "more pods are active than desired");
         }
         let waiting_for = if self.spec.replace_only_failed { self.terminating() as i64 } else { 0 };
         let missing = wanted - waiting_for - (active.len() - excess.len()) as i64;
@@ -37,7 +37,7 @@ impl<'w> JobState<'w> {
 
     fn desired_active(&self, active: i64) -> i64 {
         match self.spec.completions {
-            // A work queue: once one pod has succeeded, the others finish and no new ones come.
+            // A work queue: once a pod has succeeded, the others finish and no new ones are created.
             None if self.all_succeeded() > 0 => active,
             None => self.spec.parallelism,
             Some(completions) => {
@@ -97,7 +97,7 @@ impl<'w> JobState<'w> {
         for (slot, index) in indexes.into_iter().enumerate() {
             let pod = self.pod(slot, index);
             self.event(EventType::Normal, "SuccessfulCreate", &format!("Created pod: {}", pod.name()));
-            self.plan.write(WriteVerb::Create(pod), "fewer pods are active than are wanted");
+            self.plan.write(WriteVerb::Create(pod), "fewer pods are active than desired");
         }
     }
 
@@ -118,7 +118,7 @@ impl<'w> JobState<'w> {
         self.world.now < until
     }
 
-    /// Failures since the last success (of one index, or of all), and when the last was.
+    /// Number of failures since the last success (of one index, or of all), and the time of the last failure.
     fn failures_since_success(&self, index: Option<i64>) -> (u32, Option<Time>) {
         let concerned = || self.pods.iter().filter(|pod| index.is_none() || index_of(pod) == index);
         let success = concerned().filter(|pod| has_succeeded(pod)).filter_map(|pod| pod.pod()?.ready_since).max();
@@ -127,16 +127,16 @@ impl<'w> JobState<'w> {
         ends.fold((0, None), |(count, last), end| (count + 1, last.max(Some(end))))
     }
 
-    /// The lowest indexes that no pod runs for, and that are neither done nor given up.
+    /// The lowest indexes that have no active pod and are neither completed nor failed.
     fn free_indexes(&mut self, missing: usize) -> Vec<Option<i64>> {
         let waits = |pod: &&&Arc<Row>| {
             pod.is_active_pod() || (self.spec.replace_only_failed && pod.is_deleting() && !has_succeeded(pod))
         };
-        let taken: BTreeSet<i64> = self.pods.iter().filter(waits).filter_map(|pod| index_of(pod)).collect();
+        let used: BTreeSet<i64> = self.pods.iter().filter(waits).filter_map(|pod| index_of(pod)).collect();
         let (all, mut free, mut index) = (self.spec.completions.unwrap_or(0), Vec::new(), 0);
         while index < all && free.len() < missing {
             let done = self.completed.end_of_run(index).or_else(|| self.failed_indexes.end_of_run(index));
-            if done.is_none() && !taken.contains(&index) {
+            if done.is_none() && !used.contains(&index) {
                 free.push(index);
             }
             index = done.unwrap_or(index) + 1;
@@ -162,7 +162,7 @@ impl<'w> JobState<'w> {
         let mut base = format!("{job}-");
         if let Some(index) = index {
             base = format!("{job}-{index}-");
-            give_index(&mut pod, job, index);
+            set_index(&mut pod, job, index);
             if self.spec.backoff_limit_per_index.is_some() {
                 let failures = self.index_failures(index).to_string();
                 pod.set(&["metadata", "annotations", FAILURE_COUNT], failures);
@@ -189,7 +189,7 @@ impl<'w> JobState<'w> {
     }
 }
 
-fn give_index(pod: &mut Object, job: &str, index: i64) {
+fn set_index(pod: &mut Object, job: &str, index: i64) {
     pod.set(&["metadata", "annotations", INDEX], index.to_string());
     pod.set(&["metadata", "labels", INDEX], index.to_string());
     pod.set(&["spec", "hostname"], format!("{job}-{index}"));

@@ -9,22 +9,25 @@ use std::sync::Arc;
 
 /// Whether the policy ignores a pod's failure.
 pub(super) fn is_ignored(job: &Object, pod: &Row) -> bool {
-    matched(job, pod).is_some_and(|(action, _)| action == "Ignore")
+    match_rule(job, pod).is_some_and(|(action, _)| action == "Ignore")
 }
 
 /// Returns the message of the first pod whose failure fails the whole Job.
-pub(super) fn failing(job: &Object, pods: &[&Arc<Row>]) -> Option<String> {
-    pods.iter().filter_map(|pod| matched(job, pod)).find(|(action, _)| action == "FailJob").map(|(_, message)| message)
+pub(super) fn failure_message(job: &Object, pods: &[&Arc<Row>]) -> Option<String> {
+    pods.iter()
+        .filter_map(|pod| match_rule(job, pod))
+        .find(|(action, _)| action == "FailJob")
+        .map(|(_, message)| message)
 }
 
-/// Whether a pod of an index failed in a way that gives the index up.
+/// Whether the failure of a pod fails its index.
 pub(super) fn fails_index(job: &Object, pods: &[&Arc<Row>], index: i64) -> bool {
     let of_index = pods.iter().filter(|pod| index_of(pod) == Some(index));
-    of_index.filter_map(|pod| matched(job, pod)).any(|(action, _)| action == "FailIndex")
+    of_index.filter_map(|pod| match_rule(job, pod)).any(|(action, _)| action == "FailIndex")
 }
 
-/// The first rule that a failed pod matches: its action, and what to say about it.
-fn matched(job: &Object, pod: &Row) -> Option<(String, String)> {
+/// The action and message of the first rule that a failed pod matches.
+fn match_rule(job: &Object, pod: &Row) -> Option<(String, String)> {
     let rules = job.items(&["spec", "podFailurePolicy", "rules"]);
     if rules.is_empty() || pod.pod().is_none_or(|pod| pod.phase != Phase::Failed) {
         return None;
@@ -63,8 +66,8 @@ fn condition_type(pod: &Object, rules: &Value) -> Option<String> {
     })
 }
 
-/// The message when the indexes that are done satisfy the success policy.
-pub(super) fn succeeding(job: &Object, done: &Indexes, completions: i64) -> Option<String> {
+/// Returns the message when the completed indexes satisfy the success policy.
+pub(super) fn success_message(job: &Object, done: &Indexes, completions: i64) -> Option<String> {
     let satisfied = |rule: &Value| {
         let wanted = rule["succeededIndexes"].as_str().map(|text| Indexes::parse(text, completions));
         let counted = wanted.as_ref().map_or(done.len(), |wanted| wanted.count_common(done));

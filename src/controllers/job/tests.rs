@@ -24,7 +24,7 @@ fn status(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[test]
-fn counts() {
+fn job_counts_succeeded_pods() {
     for (spec, pods, succeeded) in [
         ("backoffLimit: 6", 1, 1),
         ("completions: 5", 5, 5),
@@ -36,7 +36,7 @@ fn counts() {
             let mut cluster = job(spec, "").seeded(seed);
             cluster.crashes = seed as u32;
             cluster.settle();
-            // A work queue makes no new pods once one has succeeded, so a torn run may leave fewer.
+            // A work queue creates no pods after the first success, so a run with crashes may leave fewer.
             let torn = seed > 0 && spec == "parallelism: 3";
             let (pods, succeeded) =
                 if torn { (cluster.count("pods"), cluster.count("pods")) } else { (pods, succeeded) };
@@ -52,7 +52,7 @@ fn counts() {
 }
 
 #[test]
-fn never_more_than_parallelism_run() {
+fn active_pods_never_exceed_parallelism() {
     for seed in 0..8 {
         let mut cluster = job("completions: 7\n  parallelism: 2", "").seeded(seed);
         cluster.check = Box::new(|world| assert!(world.list("pods").filter(|pod| pod.is_active_pod()).count() <= 2));
@@ -97,7 +97,7 @@ fn failures_are_retried_with_pauses_up_to_the_limit() {
 }
 
 #[test]
-fn a_deadline_ends_the_job() {
+fn deadline_ends_the_job() {
     let mut cluster = job("activeDeadlineSeconds: 30", "fake/stay: ''");
     cluster.settle();
     assert_eq!(status(&cluster, "active"), 1);
@@ -109,7 +109,7 @@ fn a_deadline_ends_the_job() {
 }
 
 #[test]
-fn suspending_ends_the_pods_and_resuming_brings_them_back() {
+fn suspended_job_deletes_its_pods_and_resumed_job_creates_them() {
     let mut cluster = job("suspend: true", "");
     cluster.settle();
     assert_eq!((cluster.count("pods"), status(&cluster, "startTime")), (0, Value::Null));
@@ -126,7 +126,7 @@ fn suspending_ends_the_pods_and_resuming_brings_them_back() {
 }
 
 #[test]
-fn deleting_a_job_takes_its_pods_along() {
+fn deleted_job_deletes_its_pods() {
     for propagation in [Propagation::Background, Propagation::Foreground] {
         let mut cluster = job("backoffLimit: 6", "fake/stay: ''");
         cluster.settle();
@@ -138,7 +138,7 @@ fn deleting_a_job_takes_its_pods_along() {
 }
 
 #[test]
-fn finished_jobs_go_when_their_time_is_over() {
+fn finished_job_is_deleted_after_its_ttl() {
     let mut cluster = job("ttlSecondsAfterFinished: 60", "");
     cluster.pass(59);
     assert_eq!((cluster.count("jobs.batch"), cluster.count("pods")), (1, 1));
@@ -147,7 +147,7 @@ fn finished_jobs_go_when_their_time_is_over() {
 }
 
 #[test]
-fn policies_decide() {
+fn failure_and_success_policies_end_jobs() {
     let fail = "podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [3]}}]}";
     let mut failing = job(fail, "fake/exit: '3'");
     failing.settle();

@@ -1,4 +1,4 @@
-//! NoExecute taints: pods that do not tolerate them go at once, those that tolerate them for a while go after it.
+//! NoExecute taints: evicts pods without a toleration at once, and pods with `tolerationSeconds` after that time.
 
 use super::add_seconds;
 use crate::controllers::pods::{self, BURST};
@@ -7,7 +7,7 @@ use crate::object::{Object, Time, time};
 use crate::world::{EventType, Plan, Row, World, WriteVerb};
 use serde_json::Value;
 
-/// Evicts what has to go from a node, and asks to be woken for what has to go later.
+/// Evicts the pods of a node that are due, and schedules a wake-up for later ones.
 pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan) {
     let taints: Vec<&Value> =
         object.items(&["spec", "taints"]).iter().filter(|one| one["effect"] == "NoExecute").collect();
@@ -18,12 +18,12 @@ pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan)
     for pod in world.pods_on(&node.key.name).filter(|pod| !pod.is_deleting()) {
         let body = pod.object();
         let tolerations = body.items(&["spec", "tolerations"]);
-        let Some(deadline) = deadline(&taints, tolerations, bound(&body), world.now) else { continue };
+        let Some(deadline) = deadline(&taints, tolerations, scheduled_at(&body), world.now) else { continue };
         if world.now < deadline {
             plan.wake_at(deadline);
         } else if evicted < BURST {
             evicted += 1;
-            mark(world, &body, plan);
+            mark_disrupted(world, &body, plan);
             let message = format!("Marking for deletion Pod {}", pod.key.path());
             plan.event(pod, EventType::Normal, "TaintManagerEviction", message);
             pods::delete(plan, pod, format!("it does not tolerate a NoExecute taint of node {}", node.key.name));
@@ -32,17 +32,17 @@ pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan)
     date_taints(world, object, plan);
 }
 
-/// When a pod came to its node, as far as it says so.
-fn bound(pod: &Object) -> Option<Time> {
+/// The time at which a pod was scheduled, or else created.
+fn scheduled_at(pod: &Object) -> Option<Time> {
     let scheduled = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
     let since = scheduled.filter(|one| one["status"] == "True").and_then(|one| one["lastTransitionTime"].as_str());
     since.and_then(|since| since.parse().ok()).or_else(|| pod.created())
 }
 
 /// Returns the time at which a pod must leave; `None` when it tolerates every taint forever. A limited toleration
-/// counts from the later of the taint and the pod (`handlePodUpdate`), so that a new pod is not evicted at once, again
-/// and again.
-fn deadline(taints: &[&Value], tolerations: &[Value], bound: Option<Time>, now: Time) -> Option<Time> {
+/// counts from the later of the taint and the pod (`handlePodUpdate`); otherwise, each replacement pod would be evicted
+/// at once.
+fn deadline(taints: &[&Value], tolerations: &[Value], scheduled_at: Option<Time>, now: Time) -> Option<Time> {
     let limit = |taint: &&Value| {
         let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
         if matching.peek().is_none() {
@@ -50,7 +50,7 @@ fn deadline(taints: &[&Value], tolerations: &[Value], bound: Option<Time>, now: 
         }
         let seconds = matching.filter_map(|toleration| toleration["tolerationSeconds"].as_i64()).min()?;
         let since: Time = taint["timeAdded"].as_str().and_then(|text| text.parse().ok()).unwrap_or(now);
-        Some(add_seconds(bound.map_or(since, |bound| since.max(bound)), seconds.max(0)))
+        Some(add_seconds(scheduled_at.map_or(since, |scheduled_at| since.max(scheduled_at)), seconds.max(0)))
     };
     taints.iter().filter_map(limit).min()
 }
@@ -64,8 +64,8 @@ fn tolerates(toleration: &Value, taint: &Value) -> bool {
         && (exists || text(&toleration["value"]) == text(&taint["value"]))
 }
 
-/// Says on the pod why it goes (KEP-3329).
-fn mark(world: &World, pod: &Object, plan: &mut Plan) {
+/// Sets the pod's condition DisruptionTarget (KEP-3329).
+fn mark_disrupted(world: &World, pod: &Object, plan: &mut Plan) {
     let mut conditions = pod.items(&["status", "conditions"]).to_vec();
     let message = "Taint manager: deleting due to NoExecute taint";
     let reason = "DeletionByTaintManager";
@@ -77,7 +77,7 @@ fn mark(world: &World, pod: &Object, plan: &mut Plan) {
     status::write(plan, pod.clone(), new.into(), "it is about to be evicted");
 }
 
-/// A taint without a date gets one, since tolerations are counted from it.
+/// Sets `timeAdded` of taints without it, since tolerations count from this time.
 fn date_taints(world: &World, object: &Object, plan: &mut Plan) {
     let undated = |taint: &Value| taint["effect"] == "NoExecute" && taint["timeAdded"].is_null();
     let mut taints = object.items(&["spec", "taints"]).to_vec();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines() {
+    fn eviction_deadline_counts_from_taint_or_pod() {
         let now: Time = "2026-01-01T00:01:00Z".parse().unwrap();
         let taint = json!({"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
         let forever = json!({"key": "k", "operator": "Exists"});

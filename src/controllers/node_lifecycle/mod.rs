@@ -1,5 +1,6 @@
-//! Nodes without heartbeats: their conditions become Unknown, taints keep new pods away, and pods that do not tolerate the taints
-//! are evicted, node after node. When no node has a heartbeat, nothing is evicted, because then the control plane itself is cut off.
+//! Nodes without heartbeats: sets their conditions to Unknown, adds taints, and evicts pods that do not tolerate the
+//! taints, node after node. When no node has a heartbeat, no pod is evicted, because then the control plane itself is
+//! cut off.
 //!
 //! One loop does what Kubernetes splits over the node lifecycle, taint eviction and TTL controllers.
 
@@ -21,7 +22,7 @@ const ROOT: &str = "nodes";
 const GRACE: i64 = 50;
 /// The same for a node that has never reported.
 const STARTUP_GRACE: i64 = 60;
-/// Hint to kubelets for how long they may keep Secrets and ConfigMaps, by the size of the cluster.
+/// Annotation that tells kubelets how many seconds to cache Secrets and ConfigMaps, by the size of the cluster.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 const TTL_BY_NODES: [(usize, &str); 4] = [(100, "0"), (500, "15"), (1000, "30"), (2000, "60")];
 
@@ -41,7 +42,7 @@ pub const LOOP: Loop = Loop { name: "node-controller", root: ROOT, concerns, pla
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
-        // The other nodes' readiness decides how fast an unready node's pods are evicted.
+        // The other nodes' readiness determines the eviction rate of an unready node.
         ROOT => world.unready_nodes().cloned().chain([row.key.clone()]).collect(),
         "pods" => {
             let node = row.pod().and_then(|pod| world.find(ROOT, "", pod.node.as_deref()?));
@@ -62,21 +63,21 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let object = row.object();
     if is_silent(world, row, &object, &mut plan) {
-        note_silence(world, row, &object, &mut plan);
+        set_unknown(world, row, &object, &mut plan);
         if !plan.is_empty() {
             return plan;
         }
     } else if !is_foreign(world, row) {
-        note_return(world, row, &object, &mut plan);
+        restore_conditions(world, row, &object, &mut plan);
         if !plan.is_empty() {
             return plan;
         }
     }
-    report::first(world, row, &object, &mut plan);
+    report::write_first_report(world, row, &object, &mut plan);
     if !plan.is_empty() {
         return plan;
     }
-    keep_metadata(world, row, &object, &mut plan);
+    update_metadata(world, row, &object, &mut plan);
     if is_foreign(world, row) {
         mark_pods_unready(world, row, &object, &mut plan);
     }
@@ -89,12 +90,12 @@ fn is_foreign(world: &World, row: &Row) -> bool {
 }
 
 /// Whether the last heartbeat is too old. Heartbeats of kloop's own nodes are facts; an own node that has not started
-/// yet is not overdue.
+/// yet is never too old.
 fn is_silent(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool {
     let facts = world.facts.nodes.get(&row.key.name);
     let heartbeat = match facts {
         Some(facts) if facts.ours => facts.heartbeat,
-        facts => last_sign(world, row, object).max(facts.and_then(|facts| facts.heartbeat)),
+        facts => last_heartbeat(world, row, object).max(facts.and_then(|facts| facts.heartbeat)),
     };
     let Some(heartbeat) = heartbeat else { return false };
     let reported = status::find(object.items(&["status", "conditions"]), "Ready").is_some();
@@ -106,8 +107,8 @@ fn is_silent(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool
     world.now >= deadline
 }
 
-/// The newest of a foreign node's signs of life: its Lease, its own report, its creation.
-fn last_sign(world: &World, row: &Row, object: &Object) -> Option<Time> {
+/// The newest heartbeat of a foreign node: the latest of Lease, status report and creation.
+fn last_heartbeat(world: &World, row: &Row, object: &Object) -> Option<Time> {
     let lease = world.find("leases.coordination.k8s.io", "kube-node-lease", &row.key.name);
     let renewed = lease.and_then(|lease| lease.object().time(&["spec", "renewTime"]));
     let ready = status::find(object.items(&["status", "conditions"]), "Ready");
@@ -119,8 +120,8 @@ fn add_seconds(time: Time, seconds: i64) -> Time {
     time.later(SignedDuration::from_secs(seconds))
 }
 
-/// Turns the conditions that kubelet reports to Unknown.
-fn note_silence(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
+/// Sets the conditions that the kubelet reports to Unknown.
+fn set_unknown(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let now = time::rfc3339(world.now);
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     let was_ready = status::is_true(&conditions, "Ready");
@@ -150,7 +151,7 @@ fn note_silence(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
 }
 
 /// Restores the conditions of an own node whose heartbeats resumed, as its kubelet would.
-fn note_return(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
+fn restore_conditions(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     let silence = [json!("NodeStatusUnknown"), json!("NodeStatusNeverUpdated")];
     let silent = |one: &&mut Value| one["status"] == "Unknown" && silence.contains(&one["reason"]);
@@ -171,8 +172,8 @@ fn note_return(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     status::write(plan, object.clone(), new.into(), "its heartbeats are back");
 }
 
-/// Keeps the node's own taints and its annotation.
-fn keep_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
+/// Updates the taints of conditions and the TTL annotation.
+fn update_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let mut wanted = object.clone();
     let taints = taints(world, row, object, plan);
     if taints != object.items(&["spec", "taints"]) {
@@ -192,7 +193,7 @@ fn keep_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     }
 }
 
-/// The taints as they should be: what people set stays, those of conditions come and go.
+/// The desired taints: keeps those that users set, and adds or removes those of conditions.
 fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Value> {
     let conditions = object.items(&["status", "conditions"]);
     let mut wanted: Vec<(&str, &str)> = Vec::new();
@@ -204,7 +205,7 @@ fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Val
             _ => Some(UNREACHABLE),
         };
         wanted.extend(key.map(|key| (key, "NoSchedule")));
-        wanted.extend(key.filter(|_| executes(world, row, object, plan)).map(|key| (key, "NoExecute")));
+        wanted.extend(key.filter(|_| must_evict(world, row, object, plan)).map(|key| (key, "NoExecute")));
         managed.extend([NOT_READY, UNREACHABLE].into_iter().flat_map(|key| [(key, "NoSchedule"), (key, "NoExecute")]));
     }
     for (kind, key) in PRESSURES {
@@ -229,16 +230,16 @@ fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Val
 }
 
 /// Whether the pods of an unreachable node must be evicted now, within the zone's rate limit.
-fn executes(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool {
+fn must_evict(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool {
     let Some(turn) = zone::next_eviction_turn(world, row) else {
-        plan.wait("too many nodes do not answer: the pods of none are made to go");
-        return is_executing(object) && world.list(ROOT).any(is_ready);
+        plan.wait("too many nodes are unreachable: no pods are evicted");
+        return has_no_execute_taint(object) && world.list(ROOT).any(is_ready);
     };
-    if turn > world.now && !is_executing(object) {
-        plan.wait("waits for its turn: nodes that do not answer lose their pods one after the other");
+    if turn > world.now && !has_no_execute_taint(object) {
+        plan.wait("waiting for the eviction rate limit: unreachable nodes are evicted one after the other");
         plan.wake_at(turn);
     }
-    turn <= world.now || is_executing(object)
+    turn <= world.now || has_no_execute_taint(object)
 }
 
 fn is_ready(node: &Arc<Row>) -> bool {
@@ -246,13 +247,13 @@ fn is_ready(node: &Arc<Row>) -> bool {
 }
 
 /// Whether the node already has the NoExecute taint for unreachable nodes.
-fn is_executing(object: &Object) -> bool {
+fn has_no_execute_taint(object: &Object) -> bool {
     let keys = [NOT_READY, UNREACHABLE];
     let is = |taint: &Value| taint["effect"] == "NoExecute" && keys.iter().any(|key| taint["key"] == *key);
     object.items(&["spec", "taints"]).iter().any(is)
 }
 
-/// Pods of a node that does not answer are not ready, so that Services leave them out.
+/// Marks the pods of an unreachable node as not ready, so that Services leave them out.
 fn mark_pods_unready(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let ready = status::find(object.items(&["status", "conditions"]), "Ready");
     if ready.is_none_or(|ready| ready["status"] == "True") {
@@ -269,7 +270,7 @@ fn mark_pods_unready(world: &World, row: &Row, object: &Object, plan: &mut Plan)
         let mut new = status::status_map(&object);
         status::conditions(&mut new, conditions);
         plan.event(pod, EventType::Warning, "NodeNotReady", "Node is not ready");
-        status::write(plan, object, new.into(), "its node does not answer");
+        status::write(plan, object, new.into(), "its node is unreachable");
     }
 }
 
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_node_loses_its_pods_in_time() {
+    fn pods_of_a_node_without_heartbeats_are_evicted() {
         let mut cluster = cluster(PODS);
         let start = cluster.world.now;
         tick(&mut cluster, "a", start);
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_beats_again_is_ready_again() {
+    fn node_with_resumed_heartbeats_becomes_ready() {
         let mut cluster = cluster(PODS);
         let start = cluster.world.now;
         tick(&mut cluster, "a", start);
@@ -333,14 +334,14 @@ mod tests {
         tick(&mut cluster, "a", now);
         cluster.patch("nodes", "a", json!({"metadata": {"labels": {"x": "z"}}}));
         cluster.settle();
-        let said = cluster.conditions("nodes", "a");
-        assert!(said.starts_with("Ready=True KubeletReady, MemoryPressure=False"), "{said}");
+        let conditions = cluster.conditions("nodes", "a");
+        assert!(conditions.starts_with("Ready=True KubeletReady, MemoryPressure=False"), "{conditions}");
         assert_eq!(taints(&cluster, "a"), "");
         assert_eq!(cluster.names("pods"), "plain stays");
     }
 
     #[test]
-    fn nothing_is_evicted_when_no_node_answers() {
+    fn no_pod_is_evicted_while_no_node_has_heartbeats() {
         let mut cluster = cluster(PODS);
         let start = cluster.world.now;
         for node in ["a", "b"] {
@@ -352,7 +353,7 @@ mod tests {
         assert_eq!(taints(&cluster, "a"), "node.kubernetes.io/unreachable:NoSchedule");
     }
 
-    /// Returns the nodes whose pods are evicted after some seconds in which only some nodes answer.
+    /// Counts the nodes whose pods are evicted after some seconds without heartbeats of some nodes.
     fn executing(cluster: &mut Cluster, zone: &[&str], others: &[&str], silent: usize, seconds: i64) -> usize {
         let start = cluster.world.now;
         for name in zone.iter().chain(others) {
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_a_zone_lose_their_pods_one_after_the_other() {
+    fn nodes_of_a_zone_are_evicted_one_after_the_other() {
         let zone = ["z0", "z1", "z2", "z3", "z4"];
         let nodes: Vec<String> = zone
             .iter()
@@ -377,8 +378,8 @@ mod tests {
         for (case, silent, seconds, wanted) in [
             ("the first at once", 2, 52, 1..=1),
             ("the next ten seconds later", 2, 62, 2..=2),
-            ("none any more once most of the zone is silent", 3, 500, 0..=1),
-            ("all of a zone is one whole failure", 5, 500, 5..=5),
+            ("no more once most of the zone is silent", 3, 500, 0..=1),
+            ("all nodes of a silent zone", 5, 500, 5..=5),
         ] {
             let mut cluster = cluster(&nodes.join("\n---\n"));
             let executing = executing(&mut cluster, &zone, &["a", "b"], silent, seconds);
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cordoned_node_is_tainted() {
+    fn cordoned_node_is_tainted() {
         let mut cluster = cluster("");
         cluster.patch(
             "nodes",
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_does_not_execute_leaves_pods_alone() {
+    fn no_schedule_taint_evicts_no_pods() {
         let mut cluster = cluster(PODS);
         cluster.settle();
         cluster.patch("nodes", "a", json!({"spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}}));

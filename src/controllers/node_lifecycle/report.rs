@@ -1,7 +1,8 @@
 //! Status of simulated nodes: healthy, with the resources of the manifest or defaults.
 //!
-//! No kubelet reports for a simulated node. This module writes for a node from a manifest what `kloop node add
-//! --simulated` writes at once. Resources in the manifest are kept; the rest is made up. Start reading at [`first`].
+//! No kubelet reports for a simulated node. For a node from a manifest, this module writes the status that `kloop node
+//! add --simulated` writes at once. It keeps the manifest's resources and adds defaults. Start reading at
+//! [`write_first_report`].
 
 use super::super::status;
 use crate::object::{Object, Time, time};
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 /// Default amount of each resource that the manifest does not list.
 const OFFERS: [(&str, &str); 4] = [("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")];
 
-/// The conditions of a node with which all is well: type, status, reason, message (Kubernetes: the kubelet's setters).
+/// The conditions of a healthy node: type, status, reason, message (Kubernetes: the kubelet's setters).
 pub const WELL: [(&str, &str, &str, &str); 4] = [
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -19,12 +20,12 @@ pub const WELL: [(&str, &str, &str, &str); 4] = [
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 ];
 
-/// All of them, as they stand in a status.
+/// The conditions of a healthy node, in the form of a status.
 pub fn well(now: Time) -> Vec<Value> {
     WELL.iter().map(|(kind, value, reason, message)| condition(now, kind, value, reason, message)).collect()
 }
 
-/// One condition that has just become what it is.
+/// A condition with its heartbeat and transition at `now`.
 pub fn condition(now: Time, kind: &str, value: &str, reason: &str, message: &str) -> Value {
     let now = time::rfc3339(now);
     json!({"type": kind, "status": value, "reason": reason, "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now})
@@ -41,8 +42,8 @@ pub fn labels(name: &str, architecture: &str) -> [(&'static str, String); 5] {
     ]
 }
 
-/// The labels and then the status of a simulated node of which nothing was ever reported.
-pub fn first(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
+/// Writes the labels and then the status of a simulated node without a status.
+pub fn write_first_report(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let is_simulated = world.facts.nodes.get(&row.key.name).is_some_and(|facts| facts.ours && facts.simulated);
     if !is_simulated || status::find(object.items(&["status", "conditions"]), "Ready").is_some() {
         return;
@@ -59,20 +60,20 @@ pub fn first(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
             .write(WriteVerb::Update(labelled), "a simulated node has the labels that a kubelet gives its node");
     }
     let mut new = status::status_map(object);
-    let said = |what: &str| object.value_at(&["status", what]).and_then(Value::as_object).cloned().unwrap_or_default();
-    let mut capacity: Map<String, Value> = said("allocatable");
-    capacity.extend(said("capacity"));
+    let field = |what: &str| object.value_at(&["status", what]).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut capacity: Map<String, Value> = field("allocatable");
+    capacity.extend(field("capacity"));
     for (resource, amount) in OFFERS {
         capacity.entry(resource).or_insert_with(|| amount.into());
     }
     let mut allocatable = capacity.clone();
-    allocatable.extend(said("allocatable"));
+    allocatable.extend(field("allocatable"));
     new.insert("capacity".into(), capacity.into());
     new.insert("allocatable".into(), allocatable.into());
     new.entry("addresses").or_insert_with(
         || json!([{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": object.name()}]),
     );
-    let mut info = said("nodeInfo");
+    let mut info = field("nodeInfo");
     info.extend([
         ("operatingSystem".to_owned(), json!("linux")),
         ("architecture".to_owned(), json!(architecture.unwrap_or("amd64"))),
@@ -83,12 +84,12 @@ pub fn first(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let others = object.items(&["status", "conditions"]).iter();
     let others = others.filter(|known| WELL.iter().all(|(kind, ..)| known["type"] != *kind)).cloned();
     status::conditions(&mut new, well(world.now).into_iter().chain(others).collect());
-    status::write(plan, object.clone(), new.into(), "a simulated node reports what it offers");
+    status::write(plan, object.clone(), new.into(), "a simulated node reports its resources");
 }
 
 /// The version that kubelets report.
 pub const KUBELET: &str = concat!("v1.36.2+kloop-", env!("CARGO_PKG_VERSION"));
-/// The runtime that they name.
+/// The container runtime version that nodes report.
 pub const RUNTIME: &str = concat!("kloop://", env!("CARGO_PKG_VERSION"));
 
 #[cfg(test)]
@@ -107,7 +108,7 @@ mod tests {
         let mut next = || {
             let mut plan = Plan::nothing();
             let row = world.get(&key)?.clone();
-            first(&world, &row, &row.object(), &mut plan);
+            write_first_report(&world, &row, &row.object(), &mut plan);
             let object = match plan.writes.into_iter().next()?.verb {
                 WriteVerb::Update(object) | WriteVerb::Status(object) => object,
                 other => panic!("{other:?}"),
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_simulated_node_that_came_as_a_manifest_reports_by_itself() {
+    fn simulated_node_from_a_manifest_gets_labels_and_status() {
         let simulated = NodeFacts { ours: true, simulated: true, heartbeat: None };
         let (labelled, ready) = plans(Some(simulated), &json!({"capacity": {"cpu": "2"}, "allocatable": {"cpu": "1"}}));
         assert_eq!(labelled.expect("labels").label("kubernetes.io/hostname"), Some("n"));
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is_spoken_for() {
+    fn other_nodes_get_no_report() {
         let stopped = NodeFacts { ours: false, simulated: true, heartbeat: None };
         let real = NodeFacts { ours: true, simulated: false, heartbeat: None };
         let reported = json!({"conditions": [{"type": "Ready", "status": "Unknown"}]});

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 /// Seconds between two nodes of a zone: one in ten seconds (`--node-eviction-rate`).
 const PAUSE: i64 = 10;
-/// The same in a large zone of which much is silent (`--secondary-node-eviction-rate`).
+/// The same in a large zone with many unready nodes (`--secondary-node-eviction-rate`).
 const LONG_PAUSE: i64 = 100;
-/// Nodes above which a zone is large (`--large-cluster-size-threshold`).
+/// Number of nodes above which a zone is large (`--large-cluster-size-threshold`).
 const LARGE: usize = 50;
-/// The part of a zone that is much of it, in percent (`--unhealthy-zone-threshold`).
-const MUCH: usize = 55;
-/// So few silent nodes are never much.
-const FEW: usize = 2;
+/// Percentage of unready nodes from which a zone is unhealthy (`--unhealthy-zone-threshold`).
+const UNHEALTHY_PERCENT: usize = 55;
+/// Up to this number of unready nodes, a zone is never unhealthy.
+const MAX_TOLERATED: usize = 2;
 
-/// When the pods of a node that does not answer may be made to go: none as long as things stay as they are.
+/// The earliest time to evict the pods of an unreachable node; `None` while the state of its zone forbids evictions.
 pub(super) fn next_eviction_turn(world: &World, node: &Row) -> Option<Time> {
     // Without any ready node, the control plane itself is the more likely cause.
     if !world.list(ROOT).any(is_ready) {
@@ -27,13 +27,13 @@ pub(super) fn next_eviction_turn(world: &World, node: &Row) -> Option<Time> {
     }
     let zone: Vec<&Arc<Row>> = world.list(ROOT).filter(|other| place(other) == place(node)).collect();
     let silent = zone.len() - zone.iter().filter(|node| is_ready(node)).count();
-    let partly = silent < zone.len() && silent > FEW && silent * 100 >= MUCH * zone.len();
+    let partly = silent < zone.len() && silent > MAX_TOLERATED && silent * 100 >= UNHEALTHY_PERCENT * zone.len();
     let pause = match partly {
         true if zone.len() > LARGE => LONG_PAUSE,
         true => return None,
         false => PAUSE,
     };
-    let last = zone.iter().filter_map(|other| executes(other)).max();
+    let last = zone.iter().filter_map(|other| evicting_since(other)).max();
     Some(last.map_or(world.now, |last| add_seconds(last, pause)))
 }
 
@@ -42,8 +42,8 @@ fn place(node: &Row) -> (Option<&str>, Option<&str>) {
     (node.label("topology.kubernetes.io/region"), node.label("topology.kubernetes.io/zone"))
 }
 
-/// Since when the pods of a node have to go because it does not answer.
-fn executes(node: &Row) -> Option<Time> {
+/// The time since which the pods of an unreachable node have to be evicted.
+fn evicting_since(node: &Row) -> Option<Time> {
     let taints = node.node()?.taints.iter();
     let ours = |key: &str| key == NOT_READY || key == UNREACHABLE;
     taints.filter(|taint| taint.effect == "NoExecute" && ours(&taint.key)).filter_map(|taint| taint.added).max()

@@ -1,5 +1,4 @@
-//! Claims of pods that are scaled away or whose set is deleted: deleted with their owner, as the retention policy says
-//! (KEP-1847).
+//! Retention of claims when a StatefulSet is scaled down or deleted (`persistentVolumeClaimRetentionPolicy`, KEP-1847).
 
 use super::{StatefulSetState, identity};
 use crate::controllers::pods;
@@ -10,13 +9,13 @@ use std::sync::Arc;
 
 const CLAIMS: &str = "persistentvolumeclaims";
 
-/// Interval of checks whether the claims of an earlier pod are gone.
-const SOON: SignedDuration = SignedDuration::from_secs(1);
+/// Interval of checks whether the claims of an earlier pod are deleted.
+const RECHECK: SignedDuration = SignedDuration::from_secs(1);
 
 impl StatefulSetState<'_> {
     /// Gives the claims of its pods the owners that the retention policy requires (`stateful_set_utils.go`:
     /// `updateClaimOwnerRefForSetAndPod`).
-    pub(super) fn keep_claims(&mut self) {
+    pub(super) fn update_claim_owners(&mut self) {
         let goes =
             |when: &str| self.object.text(&["spec", "persistentVolumeClaimRetentionPolicy", when]) == Some("Delete");
         let (when_scaled, when_deleted) = (goes("whenScaled"), goes("whenDeleted"));
@@ -28,12 +27,12 @@ impl StatefulSetState<'_> {
                 return;
             }
             for name in identity::claim_names(&self.owner, &self.object, ordinal) {
-                self.keep_claim(&name, pod, with_set, with_pod);
+                self.update_claim_owner(&name, pod, with_set, with_pod);
             }
         }
     }
 
-    fn keep_claim(&mut self, name: &str, pod: &Row, with_set: bool, with_pod: bool) {
+    fn update_claim_owner(&mut self, name: &str, pod: &Row, with_set: bool, with_pod: bool) {
         let set = self.owner.row;
         let Some(claim) = self.world.find(CLAIMS, &set.key.namespace, name) else { return };
         let is_owned_by = |uid: &str| claim.owners.iter().any(|owner| *owner.uid == *uid);
@@ -52,12 +51,12 @@ impl StatefulSetState<'_> {
         } else {
             object.set(&["metadata", "ownerReferences"], owners);
         }
-        let whom = match (with_set, with_pod) {
-            (_, true) => "its pod, which is scaled away",
+        let owner = match (with_set, with_pod) {
+            (_, true) => "its pod, which is scaled down",
             (true, _) => "its StatefulSet",
             _ => "nobody",
         };
-        self.plan.write(WriteVerb::Update(object), format!("the claim goes with {whom}"));
+        self.plan.write(WriteVerb::Update(object), format!("the claim is deleted with {owner}"));
     }
 
     /// Whether the claims of an ordinal belong to a pod that was scaled away, and are not deleted yet
@@ -71,8 +70,8 @@ impl StatefulSetState<'_> {
             claim.is_some_and(|claim| is_of_the_past(claim))
         });
         let Some(stale) = stale else { return false };
-        self.plan.wait(format!("waiting for the claim {stale} of the pod before to go"));
-        self.plan.wake_at(self.world.now + SOON);
+        self.plan.wait(format!("waiting for the claim {stale} of the previous pod to be deleted"));
+        self.plan.wake_at(self.world.now + RECHECK);
         true
     }
 }

@@ -7,7 +7,7 @@ use crate::object::Object;
 use crate::world::Row;
 use serde_json::{Value, json};
 
-/// The ordinal in a pod's name, if the name is one of this set.
+/// The ordinal in a pod's name, if the name belongs to this set.
 pub(super) fn ordinal(set: &Row, pod: &str) -> Option<i64> {
     let number = pod.strip_prefix(&*set.key.name)?.strip_prefix('-')?;
     number.parse::<u32>().ok().filter(|ordinal| ordinal.to_string() == number).map(i64::from)
@@ -52,7 +52,8 @@ pub(super) fn claim_names(owner: &Owner, set: &Object, ordinal: i64) -> Vec<Stri
     templates.map(|template| claim_name(owner, &template["metadata"]["name"], ordinal)).collect()
 }
 
-/// The claims of an ordinal. They outlive their pod; with `whenDeleted: Delete` they go with the set (KEP-1847).
+/// The claims of an ordinal. They outlive their pod; with `whenDeleted: Delete` they are deleted with the set
+/// (KEP-1847).
 pub(super) fn claims(owner: &Owner, set: &Object, ordinal: i64) -> Vec<Object> {
     let go_along = set.text(&["spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"]) == Some("Delete");
     let claim = |template: &Value| {

@@ -1,6 +1,8 @@
-//! StatefulSets keep pods with names, storage and an order: `db-0`, `db-1`, ... each made when those before it are ready.
+//! StatefulSets keep pods with stable names, storage and an order: `db-0`, `db-1`, ... each created when the previous
+//! ones are ready.
 //!
-//! `identity` makes a pod and its claims, `claims` removes claims, `tally` counts for the status. Start reading at [`StatefulSetState::act`].
+//! `identity` creates a pod and its claims, `claims` sets owners of claims, `tally` counts for the status. Start
+//! reading at [`StatefulSetState::act`].
 
 mod claims;
 mod identity;
@@ -28,7 +30,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     pods::concerned(world, ROOT, "StatefulSet", &["pods", "controllerrevisions.apps"], row)
 }
 
-/// A StatefulSet being thought about.
+/// State of one StatefulSet while its plan is made.
 struct StatefulSetState<'w> {
     world: &'w World,
     owner: Owner<'w>,
@@ -36,14 +38,14 @@ struct StatefulSetState<'w> {
     history: History,
     replicas: i64,
     start: i64,
-    /// One after the other, in order.
+    /// Whether pods are created and deleted in order (`podManagementPolicy: OrderedReady`).
     ordered: bool,
     min_ready: i64,
     /// Its pods by ordinal.
     pods: BTreeMap<i64, &'w Arc<Row>>,
-    /// The number of pods that may still be made in this plan.
+    /// The number of pods that this plan may still create.
     allowed: usize,
-    /// The server's words, when it refused the last pod and it is too soon to try again.
+    /// The API server's message when it refused the last pod, until the next retry.
     refused: Option<String>,
     plan: Plan,
 }
@@ -59,7 +61,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     }
     let object = row.object();
     let Some(history) = revisions::sync_revisions(world, &owner, &object, &mut plan) else {
-        revisions::note_collision(object, &mut plan);
+        revisions::count_collision(object, &mut plan);
         return plan;
     };
     let pods = rows.into_iter().filter_map(|pod| Some((identity::ordinal(row, &pod.key.name)?, pod))).collect();
@@ -78,24 +80,24 @@ fn plan(world: &World, key: &Key) -> Plan {
         pods,
         plan,
     };
-    set.think()
+    set.make_plan()
 }
 
 impl<'w> StatefulSetState<'w> {
-    fn think(mut self) -> Plan {
-        self.keep_claims();
+    fn make_plan(mut self) -> Plan {
+        self.update_claim_owners();
         self.act();
         self.clean_up();
         self.count()
     }
 
-    /// Fills gaps from the lowest ordinal, then takes away from the highest, then brings pods up to date.
+    /// Creates missing pods from the lowest ordinal, deletes excess pods from the highest, then updates old pods.
     fn act(&mut self) {
         let mut missing = 0;
         for ordinal in self.ordinals() {
             missing += usize::from(!self.pods.contains_key(&ordinal));
             if missing > BATCH || pods::is_full(&self.plan) {
-                return self.plan.wait("more replicas are made once these are");
+                return self.plan.wait("more replicas are created after these");
             }
             if !self.keep_replica(ordinal) {
                 return;
@@ -106,7 +108,7 @@ impl<'w> StatefulSetState<'w> {
         }
     }
 
-    /// One wanted pod. False when what follows has to wait.
+    /// Creates or recreates one pod. Returns false when later ordinals have to wait.
     fn keep_replica(&mut self, ordinal: i64) -> bool {
         let Some(pod) = self.pods.get(&ordinal).copied() else {
             self.create_pod(ordinal);
@@ -118,7 +120,7 @@ impl<'w> StatefulSetState<'w> {
             let path = self.owner.row.key.path();
             let message = format!("StatefulSet {path} is recreating failed Pod {name}");
             self.plan.event(self.owner.row, EventType::Warning, "RecreatingFailedPod", message);
-            self.delete(pod, "it has ended and is made again");
+            self.delete(pod, "it has ended and is recreated");
             return false;
         }
         if pod.is_deleting() && self.ordered {
@@ -154,7 +156,7 @@ impl<'w> StatefulSetState<'w> {
     }
 
     fn create_pod(&mut self, ordinal: i64) {
-        if self.awaits_claims(ordinal) || !self.may_make(ordinal) {
+        if self.awaits_claims(ordinal) || !self.may_create(ordinal) {
             return;
         }
         let revision = self.revision_for(ordinal);
@@ -172,8 +174,8 @@ impl<'w> StatefulSetState<'w> {
         self.plan.write(WriteVerb::Create(pod), format!("{name} is wanted"));
     }
 
-    /// Whether one more pod may be made. Says once what was refused.
-    fn may_make(&mut self, ordinal: i64) -> bool {
+    /// Whether one more pod may be created. Reports a refusal once.
+    fn may_create(&mut self, ordinal: i64) -> bool {
         let may = self.allowed > 0;
         self.allowed = self.allowed.saturating_sub(1);
         if let Some(message) = self.refused.take() {
@@ -184,7 +186,7 @@ impl<'w> StatefulSetState<'w> {
         may
     }
 
-    /// Pods below the partition, and those that the rollout has not reached, come back with the revision they had.
+    /// The revision for a new pod: the current one below the partition and for pods that the rollout has not reached.
     fn revision_for(&self, ordinal: i64) -> Object {
         let current = self.object.text(&["status", "currentRevision"]).and_then(|name| self.history.find(name));
         let place = ordinal - self.start;
@@ -203,7 +205,7 @@ impl<'w> StatefulSetState<'w> {
         pods::delete(&mut self.plan, pod, why);
     }
 
-    /// Takes away pods that are not wanted, highest first. False when what follows has to wait.
+    /// Deletes excess pods, highest first. Returns false when the rollout has to wait.
     fn condemn(&mut self) -> bool {
         let condemned: Vec<&Arc<Row>> =
             self.pods.iter().rev().filter(|(ordinal, _)| !self.is_wanted(**ordinal)).map(|(_, pod)| *pod).collect();
@@ -218,10 +220,10 @@ impl<'w> StatefulSetState<'w> {
                 continue;
             }
             if self.ordered && !self.is_available(pod) && unhealthy.as_ref() != Some(&pod.uid) {
-                self.plan.wait(format!("waiting for {} to be ready before it is taken away", pod.key.name));
+                self.plan.wait(format!("waiting for {} to be ready before it is deleted", pod.key.name));
                 return false;
             }
-            self.delete(pod, "fewer replicas are wanted");
+            self.delete(pod, "fewer replicas are desired");
             if self.ordered || pods::is_full(&self.plan) {
                 return false;
             }
@@ -248,7 +250,8 @@ impl<'w> StatefulSetState<'w> {
         }
     }
 
-    /// Every pod that is not available counts, wherever it stands; one that is not and is out of date goes at once.
+    /// Replaces several pods at a time. Every unavailable pod counts against the budget; outdated unavailable pods are
+    /// deleted at once.
     fn roll_many(&mut self, partition: i64, allowed: i64) {
         let newest = self.history.newest().name().to_owned();
         let wanted: Vec<Option<&Arc<Row>>> = self.ordinals().map(|ordinal| self.pods.get(&ordinal).copied()).collect();
@@ -261,7 +264,7 @@ impl<'w> StatefulSetState<'w> {
             }
             if self.is_available(pod) {
                 if left <= 0 {
-                    return self.plan.wait("waiting for pods to be ready before more old ones go");
+                    return self.plan.wait("waiting for pods to be ready before deleting more old ones");
                 }
                 left -= 1;
             }

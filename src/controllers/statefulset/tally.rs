@@ -6,13 +6,13 @@ use crate::controllers::status;
 use crate::world::{Plan, Row};
 
 impl StatefulSetState<'_> {
-    /// Counts the pods. When all are of the newest revision and ready, it becomes the current one.
+    /// Counts the pods. When all are ready and have the newest revision, it becomes the current one.
     pub(super) fn count(mut self) -> Plan {
         let newest = self.history.newest().name().to_owned();
         let current = self.object.text(&["status", "currentRevision"]).filter(|name| self.history.find(name).is_some());
         let mut current = current.unwrap_or(&newest).to_owned();
         let pods: Vec<_> = self.pods.values().copied().collect();
-        let of = |revision: &str| pods.iter().filter(|pod| is_of(pod, revision)).count() as i64;
+        let of = |revision: &str| pods.iter().filter(|pod| has_revision(pod, revision)).count() as i64;
         let (mut in_current, updated) = (of(&current), of(&newest));
         let ready = pods.iter().filter(|pod| self.is_ready(pod)).count() as i64;
         let available = pods.iter().filter(|pod| self.is_available(pod)).count() as i64;
@@ -36,6 +36,6 @@ impl StatefulSetState<'_> {
     }
 }
 
-fn is_of(pod: &Row, revision: &str) -> bool {
+fn has_revision(pod: &Row, revision: &str) -> bool {
     !pod.is_deleting() && pod.label(REVISION_HASH) == Some(revision)
 }

@@ -30,8 +30,8 @@ fn images(cluster: &Cluster) -> String {
     cluster.world.list("pods").map(image).collect::<Vec<_>>().join(" ")
 }
 
-/// A pod is there only when all before it are ready: pods are made in order.
-fn is_in_order(world: &World) {
+/// Asserts that a pod exists only when all previous ones are ready.
+fn assert_order(world: &World) {
     let pods: Vec<_> = world.list("pods").collect();
     for pair in pods.windows(2) {
         assert!(
@@ -43,10 +43,10 @@ fn is_in_order(world: &World) {
 }
 
 #[test]
-fn pods_come_in_order_with_names_and_claims() {
+fn pods_are_created_in_order_with_names_and_claims() {
     for seed in 0..6 {
         let mut cluster = cluster(DB).seeded(seed);
-        cluster.check = Box::new(is_in_order);
+        cluster.check = Box::new(assert_order);
         cluster.settle();
         assert_eq!(images(&cluster), "db-0=pg:1 db-1=pg:1 db-2=pg:1");
         assert_eq!(cluster.names("persistentvolumeclaims"), "data-db-0 data-db-1 data-db-2");
@@ -64,10 +64,10 @@ fn pods_come_in_order_with_names_and_claims() {
     }
 }
 
-/// Pods that are applied first are placed first (`golden/pods-replaced`): the first pod does not wait for another look, which would come after
-/// those of everything else that is due.
+/// Pods that are applied first are placed first (`golden/pods-replaced`): the first pod must not wait for a second
+/// plan, which would come after the plans of all other due keys.
 #[test]
-fn the_first_look_makes_the_revision_and_the_first_pod() {
+fn first_plan_creates_the_revision_and_the_first_pod() {
     let cluster = cluster(DB);
     let made = (super::LOOP.plan)(&cluster.world, &cluster.key("statefulsets.apps", "db")).writes;
     let made = made.iter().filter_map(|write| match &write.verb {
@@ -77,9 +77,9 @@ fn the_first_look_makes_the_revision_and_the_first_pod() {
     assert_eq!(made.collect::<Vec<_>>(), ["ControllerRevision", "PersistentVolumeClaim", "Pod"]);
 }
 
-/// As `golden/rollout-sts-ds` has it: partition, undo, scale.
+/// Follows `golden/rollout-sts-ds`: partition, undo, scale.
 #[test]
-fn rollouts_go_from_the_highest_down_to_the_partition() {
+fn rollout_proceeds_from_the_highest_ordinal_to_the_partition() {
     let mut cluster = cluster(DB);
     cluster.settle();
     cluster.patch("statefulsets.apps", "db", image("pg:2"));
@@ -105,7 +105,7 @@ fn rollouts_go_from_the_highest_down_to_the_partition() {
 }
 
 #[test]
-fn a_pod_that_ended_is_made_again() {
+fn ended_pod_is_recreated() {
     let mut cluster = cluster(DB);
     cluster.settle();
     let uid = cluster.object("pods", "db-1").uid().to_owned();
@@ -118,7 +118,7 @@ fn a_pod_that_ended_is_made_again() {
 }
 
 #[test]
-fn parallel_sets_do_not_wait() {
+fn parallel_pod_management_does_not_wait() {
     let mut cluster = cluster(&DB.replace("OrderedReady", "Parallel"));
     cluster.kubelet = false;
     cluster.settle();
@@ -126,7 +126,7 @@ fn parallel_sets_do_not_wait() {
 }
 
 #[test]
-fn the_history_is_bounded() {
+fn revision_history_is_bounded() {
     let mut cluster = cluster(&DB.replace("revisionHistoryLimit: 10", "revisionHistoryLimit: 1"));
     for next in ["pg:2", "pg:3", "pg:4"] {
         cluster.patch("statefulsets.apps", "db", image(next));
@@ -136,7 +136,7 @@ fn the_history_is_bounded() {
 }
 
 #[test]
-fn several_may_be_unavailable_at_once() {
+fn rollout_respects_max_unavailable() {
     for (most, least) in [(json!(2), 2), (json!("50%"), 2), (json!("10%"), 3)] {
         for seed in 0..6 {
             let mut cluster = cluster(DB).seeded(seed);
@@ -146,7 +146,7 @@ fn several_may_be_unavailable_at_once() {
             cluster.settle();
             cluster.check = Box::new(move |world| {
                 let ready = world.list("pods").filter(|pod| pod.pod().unwrap().ready && !pod.is_deleting()).count();
-                assert!(ready >= least, "{ready} are left");
+                assert!(ready >= least, "{ready} are ready");
             });
             cluster.patch("statefulsets.apps", "db", image("pg:2"));
             cluster.settle();
@@ -156,7 +156,7 @@ fn several_may_be_unavailable_at_once() {
 }
 
 #[test]
-fn claims_go_with_the_pods_that_are_scaled_away_or_with_the_set() {
+fn retention_policy_deletes_claims_on_scale_down_or_deletion() {
     let owners = |cluster: &Cluster, name: &str| {
         let claim = cluster.object("persistentvolumeclaims", name);
         let kinds = claim.items(&["metadata", "ownerReferences"]).iter();
@@ -192,7 +192,7 @@ fn claims_go_with_the_pods_that_are_scaled_away_or_with_the_set() {
 }
 
 #[test]
-fn refused_pods_are_told_and_made_when_they_may_be() {
+fn refused_pods_are_reported_and_created_once_allowed() {
     let mut cluster = cluster(DB);
     cluster.allowed_pods = 1;
     cluster.pass(60);

@@ -2,14 +2,14 @@
 
 use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState};
-use crate::network::ingress::faults::{faults, left_to};
+use crate::network::ingress::faults::{faults, other_controller};
 use crate::world::{Row, World};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// The link of an Ingress: what of it is not served as it is written, and whether anybody listens.
 pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
-    if let Some(seen) = left_to(world, row) {
+    if let Some(seen) = other_controller(world, row) {
         return CauseLink { wanted: "there".into(), seen, ..CauseLink::from_row(row) };
     }
     let faults = faults(world, row);
@@ -60,7 +60,7 @@ fn places(row: &Row) -> Vec<String> {
 
 /// The Services that an Ingress leads to, where it is ours to serve.
 pub fn backends(world: &World, ingress: &Row) -> Vec<Arc<Row>> {
-    if left_to(world, ingress).is_some() {
+    if other_controller(world, ingress).is_some() {
         return Vec::new();
     }
     let object = ingress.object();

@@ -1,9 +1,8 @@
 //! kubectl's JSONPath: `{.items[*].metadata.name}{"\n"}`.
 //!
-//! Knows: the template text ([`JsonPathTemplate::parse`], in `parse.rs`), and how it picks values and prints them (here and in `pick.rs`).
-//! It is the dialect of `k8s.io/client-go/util/jsonpath`, not RFC 9535: text outside braces is literal, `range` and `end`
-//! loop, the results of one expression are joined by blanks, maps and lists print as JSON.
-//! Never: knows a kind.
+//! `parse.rs` parses the template ([`JsonPathTemplate::parse`]), `pick.rs` selects values, and this file prints them.
+//! This is the dialect of `k8s.io/client-go/util/jsonpath`, not RFC 9535: text outside of braces is literal, `range`
+//! and `end` loop, blanks join the results of one expression, maps and lists print as JSON. Never: depends on a kind.
 //! Start reading at [`JsonPathTemplate`].
 
 mod parse;
@@ -20,17 +19,17 @@ pub struct JsonPathTemplate {
     missing_keys: MissingKeys,
 }
 
-/// Behaviour for a field that no value has.
+/// Behaviour for missing fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKeys {
-    /// It gives nothing: kubectl's default.
+    /// A missing field has no result: kubectl's default.
     #[default]
     Allow,
-    /// It is an error: `--allow-missing-template-keys=false`.
+    /// A missing field is an error: `--allow-missing-template-keys=false`.
     Refuse,
 }
 
-/// One piece of a template.
+/// A node of a template.
 #[derive(Clone, Debug, PartialEq)]
 enum JsonPathNode {
     /// Text outside braces.
@@ -41,7 +40,7 @@ enum JsonPathNode {
     Range(Vec<JsonPathStep>, Vec<JsonPathNode>),
 }
 
-/// One step of an expression.
+/// A step of an expression.
 #[derive(Clone, Debug, PartialEq)]
 enum JsonPathStep {
     Field(String),
@@ -67,21 +66,21 @@ struct JsonPathSlice {
     index: bool,
 }
 
-/// A value found, or made by a literal.
+/// A selected value, or the value of a literal.
 pub type FoundValue<'a> = Cow<'a, Value>;
 
 impl JsonPathTemplate {
-    /// Reads a template. The error is what kubectl says after `error parsing jsonpath TEMPLATE, `.
+    /// Parses a template. The error is kubectl's text after `error parsing jsonpath TEMPLATE, `.
     pub fn parse(text: &str) -> Result<JsonPathTemplate, String> {
         Ok(JsonPathTemplate { nodes: parse::template(text)?, missing_keys: MissingKeys::Allow })
     }
 
-    /// Reads a single path as `--sort-by` and custom columns allow it: `.a.b`, `a.b`, `{.a.b}` or `{a.b}`.
+    /// Parses a single path as in `--sort-by` and custom columns: `.a.b`, `a.b`, `{.a.b}` or `{a.b}`.
     pub fn parse_relaxed(text: &str) -> Result<JsonPathTemplate, String> {
         JsonPathTemplate::parse(&relaxed(text)?)
     }
 
-    /// Decides what missing keys do.
+    /// Sets the behaviour for missing keys.
     pub fn with_missing_keys(mut self, missing_keys: MissingKeys) -> JsonPathTemplate {
         self.missing_keys = missing_keys;
         self
@@ -97,7 +96,7 @@ impl JsonPathTemplate {
         Ok(text)
     }
 
-    /// Every value of the given body that the template picks, in order; what literals make is left out.
+    /// Every value of the body that the template selects, in order, without values of literals.
     pub fn find<'a>(&self, value: &'a Value) -> Result<Vec<&'a Value>, String> {
         let results = self.results(value)?.into_iter().flatten();
         let borrowed = results.filter_map(|found| match found {
@@ -107,7 +106,7 @@ impl JsonPathTemplate {
         Ok(borrowed.collect())
     }
 
-    /// The results of each expression, text included.
+    /// The results of each expression, including text.
     pub fn results<'a>(&self, value: &'a Value) -> Result<Vec<Vec<FoundValue<'a>>>, String> {
         let mut results = Vec::new();
         pick::walk(&self.nodes, &Cow::Borrowed(value), self.missing_keys, &mut results)?;
@@ -115,7 +114,7 @@ impl JsonPathTemplate {
     }
 }
 
-/// `a.b`, `.a.b`, `{a.b}` and `{.a.b}` as `{.a.b}`.
+/// Normalizes `a.b`, `.a.b`, `{a.b}` and `{.a.b}` to `{.a.b}`.
 pub fn relaxed(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Ok(String::new());
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions() {
+    fn expressions_are_evaluated() {
         let cases = [
             (r#"{.items[*].metadata.name}{"\n"}"#, "alpha beta gamma\n"),
             (
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_templates() {
+    fn malformed_templates_are_refused() {
         let cases = [
             ("{.metadata.labels.app", "unclosed action"),
             ("{.items[0", "unterminated array"),
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_evaluations() {
+    fn failing_evaluations_return_errors() {
         let cases = [
             ("{.items[7].a}", "array index out of bounds: index 7, length 3"),
             ("{.items[0:9]}", "array index out of bounds: index 8, length 3"),
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn relaxed_paths() {
+    fn relaxed_paths_are_accepted() {
         for path in [".a.b", "a.b", "{.a.b}", "{a.b}"] {
             assert_eq!(relaxed(path).as_deref(), Ok("{.a.b}"), "{path}");
         }
@@ -241,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn find_borrows() {
+    fn find_borrows_values() {
         let pods = pods();
         let found = JsonPathTemplate::parse_relaxed(".items[*].spec.n").unwrap().find(&pods).unwrap();
         assert_eq!(found, [&json!(1), &json!(2), &json!(3)]);
     }
 
     #[test]
-    fn deep_nesting_is_refused_not_a_crash() {
+    fn deep_nesting_is_refused() {
         let text = format!("{{{}", "[?(@.a".repeat(20_000));
         assert!(JsonPathTemplate::parse(&text).is_err());
         let text = format!("{{{}.a{}}}", "[?(".repeat(5_000), ")]".repeat(5_000));

@@ -1,12 +1,12 @@
-//! From template text to nodes.
+//! Parses a template's text to nodes.
 
 use super::{JsonPathNode, JsonPathSlice, JsonPathStep};
 use serde_json::Value;
 
-/// Filters and unions hold expressions of their own; no sane template nests them this deep.
+/// Maximum nesting of expressions in filters and unions, far more than templates need.
 const MAX_DEPTH: usize = 32;
 
-/// The nodes of a whole template.
+/// The nodes of a template.
 pub fn template(text: &str) -> Result<Vec<JsonPathNode>, String> {
     let mut open = vec![(Vec::new(), Vec::new())];
     let mut rest = text;
@@ -45,7 +45,8 @@ fn close(open: &mut Open) {
     }
 }
 
-/// Words inside an action are kept as fields that start with a blank, which no field can: `range`, `end` and unknown ones.
+/// Returns the keyword of an action: `range`, `end` or an unknown one. Keywords are stored as fields that start with a
+/// blank, which real fields cannot.
 fn keyword(steps: &[JsonPathStep]) -> Option<&str> {
     match steps.first() {
         Some(JsonPathStep::Field(word)) => word.strip_prefix(' '),
@@ -53,7 +54,7 @@ fn keyword(steps: &[JsonPathStep]) -> Option<&str> {
     }
 }
 
-/// The steps up to the closing brace, and what follows it.
+/// The steps up to the closing brace, and the text after it.
 fn action(text: &str, depth: usize) -> Result<(Vec<JsonPathStep>, &str), String> {
     if depth > MAX_DEPTH {
         return Err("expressions are nested too deeply".into());
@@ -105,7 +106,7 @@ fn descend<'a>(after: &'a str, steps: &mut Vec<JsonPathStep>) -> Result<&'a str,
     Ok(if named { field(after, steps) } else { after })
 }
 
-/// A field's name up to the next terminator; a backslash takes the letter after it as it is.
+/// Parses a field's name up to the next terminator; a backslash escapes the next character.
 fn field<'a>(text: &'a str, steps: &mut Vec<JsonPathStep>) -> &'a str {
     let mut name = String::new();
     let mut letters = text.char_indices();
@@ -148,7 +149,7 @@ fn number<'a>(text: &'a str, steps: &mut Vec<JsonPathStep>) -> Result<&'a str, S
     Ok(&text[end..])
 }
 
-/// Quoted text with Go's escapes.
+/// Parses quoted text with Go's escapes.
 fn quoted<'a>(text: &'a str, quote: char, steps: &mut Vec<JsonPathStep>) -> Result<&'a str, String> {
     let mut out = String::new();
     let mut letters = text.char_indices().skip(1);
@@ -236,7 +237,7 @@ fn is_bound(text: &str) -> bool {
     text.strip_prefix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `[?(left OPERATOR right)]`, or `[?(path)]` for what exists.
+/// Parses `[?(left OPERATOR right)]`, or `[?(path)]`, which tests for existence.
 fn filter<'a>(text: &'a str, depth: usize, steps: &mut Vec<JsonPathStep>) -> Result<&'a str, String> {
     let end = filter_end(text).ok_or("unterminated filter")?;
     let (inner, after) = (&text[..end], &text[end + 1..]);

@@ -1,4 +1,4 @@
-//! From nodes and a body to the values picked.
+//! Selects values of a body by nodes.
 
 use super::{FoundValue, JsonPathNode, JsonPathSlice, JsonPathStep, MissingKeys};
 use serde_json::Value;
@@ -57,7 +57,7 @@ fn pick_step<'a>(step: &JsonPathStep, values: Vec<FoundValue<'a>>, missing: Miss
     }
 }
 
-/// Values that are null have nothing inside.
+/// Applies a function to each value except null.
 fn pick_each<'a>(
     values: Vec<FoundValue<'a>>,
     mut pick: impl FnMut(FoundValue<'a>) -> PickedValues<'a>,
@@ -94,7 +94,8 @@ fn children<'a>(value: &FoundValue<'a>) -> Vec<FoundValue<'a>> {
     }
 }
 
-/// The value and all that it holds, parents first; empty ones and scalars other than text are left out, as in client-go.
+/// Collects the value and all values inside, parents first, without empty ones and scalars other than text, as in
+/// client-go.
 fn descend<'a>(value: FoundValue<'a>, found: &mut Vec<FoundValue<'a>>) {
     let inner = children(&value);
     if inner.is_empty() && value.as_str().is_none_or(str::is_empty) {

@@ -1,7 +1,8 @@
-//! Go's `text/template`, as much of it as `-o go-template` needs: fields, variables, `if`, `range`, `with`, pipelines, the
-//! built-in functions, and kubectl's `exists` and `base64decode`. Named templates (`define`, `template`, `block`) are refused.
+//! The parts of Go's `text/template` that `-o go-template` needs: fields, variables, `if`, `range`, `with`, pipelines,
+//! the built-in functions, and kubectl's `exists` and `base64decode`. Named templates (`define`, `template`, `block`)
+//! are refused.
 //!
-//! Start reading at [`GoTemplate`]; `parse.rs` makes the nodes, `run.rs` runs them.
+//! Start reading at [`GoTemplate`]; `parse.rs` parses the nodes, `run.rs` executes them.
 
 mod parse;
 mod run;
@@ -17,12 +18,12 @@ pub struct GoTemplate {
 }
 
 impl GoTemplate {
-    /// Reads a template; the error is Go's, `template: output:1: unclosed action`.
+    /// Parses a template; the error is Go's, such as `template: output:1: unclosed action`.
     pub fn parse(text: &str, strict: bool) -> Result<GoTemplate, String> {
         Ok(GoTemplate { nodes: parse::template(text)?, strict })
     }
 
-    /// Its output for a value.
+    /// The template's output for a value.
     pub fn eval(&self, value: &Value) -> Result<String, String> {
         run::run(&self.nodes, value, self.strict)
     }
@@ -32,7 +33,7 @@ impl GoTemplate {
 enum TemplateNode {
     Text(String),
     Output(Pipeline),
-    /// The condition, what runs when it holds, and else.
+    /// The condition, the nodes when it is true, and the nodes of `else`.
     If(Pipeline, Vec<TemplateNode>, Vec<TemplateNode>),
     With(Pipeline, Vec<TemplateNode>, Vec<TemplateNode>),
     Range(Pipeline, Vec<TemplateNode>, Vec<TemplateNode>),
@@ -40,12 +41,12 @@ enum TemplateNode {
     Continue,
 }
 
-/// Commands, each given the result of the one before as its last argument.
+/// Commands, each of which gets the previous result as its last argument.
 #[derive(Clone, Debug)]
 struct Pipeline {
     /// Variables to set; `range` may have two.
     variables: Vec<String>,
-    /// `:=` makes them, `=` changes them.
+    /// Whether it declares them (`:=`) or assigns to them (`=`).
     declares: bool,
     commands: Vec<Vec<Operand>>,
 }
@@ -57,11 +58,11 @@ enum Operand {
     Function(String),
     Variable(String),
     Pipe(Box<Pipeline>),
-    /// Fields of something, and where in the template they stand.
+    /// Fields of an operand, and their position in the template.
     Fields(Box<Operand>, Vec<String>, TemplatePosition),
 }
 
-/// Line from 1 and column from 0, as Go counts, and the text.
+/// The text with its line (from 1) and column (from 0), as in Go.
 #[derive(Clone, Debug)]
 struct TemplatePosition {
     line: usize,
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn templates() {
+    fn templates_are_evaluated() {
         let cases = [
             (
                 r#"{{range .items}}{{.metadata.name}}={{.metadata.labels.tier}} {{end}}{{"\n"}}"#,
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals() {
+    fn failing_templates_return_errors() {
         let refuse = |template| GoTemplate::parse(template, false).unwrap_err();
         assert_eq!(refuse("{{.items"), "template: output:1: unclosed action");
         assert_eq!(refuse("{{range .items}}"), "template: output:1: unexpected EOF");

@@ -1,4 +1,4 @@
-//! From template text to nodes.
+//! Parses a template's text to nodes.
 
 use super::{Operand, Pipeline, TemplateNode, TemplatePosition};
 use serde_json::Value;
@@ -25,10 +25,10 @@ pub const FUNCTIONS: [&str; 18] = [
     "urlquery",
 ];
 
-/// Blocks and parentheses nested deeper than this are no honest template.
+/// Maximum nesting of blocks and parentheses, far more than templates need.
 const MAX_DEPTH: usize = 64;
 
-/// The nodes of a whole template.
+/// The nodes of a template.
 pub fn template(text: &str) -> Result<Vec<TemplateNode>, String> {
     let mut parser = TemplateParser { pieces: pieces(text)?, at: 0, depth: 0 };
     let (nodes, end) = parser.nodes()?;
@@ -40,11 +40,11 @@ pub fn template(text: &str) -> Result<Vec<TemplateNode>, String> {
 
 enum Piece {
     Text(String),
-    /// The inside of an action, its line and the column of its first letter.
+    /// The content of an action, its line, and the column of its first character.
     Action(String, usize, usize),
 }
 
-/// Splits text and actions, with blanks trimmed where `{{-` and `-}}` ask for it; comments are dropped.
+/// Splits text and actions, trims blanks at `{{-` and `-}}`, and drops comments.
 fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
     let mut at = 0;
@@ -124,7 +124,7 @@ struct TemplateParser {
 type BlockEnd = Option<(String, usize)>;
 
 impl TemplateParser {
-    /// Nodes up to the end of the text or of the block.
+    /// Parses nodes up to the end of the text or of the block.
     fn nodes(&mut self) -> Result<(Vec<TemplateNode>, BlockEnd), String> {
         let mut nodes = Vec::new();
         while let Some(piece) = self.pieces.get(self.at) {
@@ -195,7 +195,7 @@ fn pipe(text: &str, line: usize, column: usize) -> Result<Pipeline, String> {
     }
 }
 
-/// The words of an action and where each stands.
+/// The tokens of an action with their positions.
 fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -364,7 +364,7 @@ impl<'a> TokenReader<'a> {
             Token::Mark(mark) => return Err(format!("unexpected {mark:?} in operand")),
         };
         while let Some(Token::Field(name)) = self.peek() {
-            // Go names the place of the second field of a chain.
+            // Go reports the position of the second field of a chain.
             if fields.len() <= 1 {
                 place = self.tokens[self.at].1;
             }

@@ -1,4 +1,4 @@
-//! Runs a template's nodes.
+//! Executes a template's nodes.
 
 use super::{Operand, Pipeline, TemplateNode, TemplatePosition};
 use crate::go::fmt;
@@ -6,7 +6,7 @@ use base64::Engine;
 use serde_json::Value;
 use std::cmp::Ordering;
 
-/// The output for a value.
+/// Returns the output for a value.
 pub fn run(nodes: &[TemplateNode], value: &Value, strict: bool) -> Result<String, String> {
     let mut runner = Runner { strict, variables: vec![("$".into(), value.clone())], out: String::new() };
     runner.nodes(nodes, value)?;
@@ -23,7 +23,7 @@ enum LoopFlow {
 
 struct Runner {
     strict: bool,
-    /// The innermost last.
+    /// Variables, the innermost last.
     variables: Vec<(String, Value)>,
     out: String,
 }
@@ -46,7 +46,7 @@ impl Runner {
                 TemplateNode::Break => LoopFlow::Break,
                 TemplateNode::Continue => LoopFlow::Continue,
                 TemplateNode::If(..) | TemplateNode::With(..) | TemplateNode::Range(..) => {
-                    // Variables declared in a block end with it.
+                    // The scope of variables declared in a block ends with it.
                     let known = self.variables.len();
                     let flow = self.block(node, dot)?;
                     self.variables.truncate(known);
@@ -63,8 +63,8 @@ impl Runner {
     fn block(&mut self, node: &TemplateNode, dot: &Value) -> Result<LoopFlow, String> {
         match node {
             TemplateNode::If(condition, body, otherwise) => {
-                let holds = truth(&self.pipe(condition, dot)?);
-                self.nodes(if holds { body } else { otherwise }, dot)
+                let is_true = truth(&self.pipe(condition, dot)?);
+                self.nodes(if is_true { body } else { otherwise }, dot)
             }
             TemplateNode::With(pipe, body, otherwise) => {
                 let value = self.pipe(pipe, dot)?;
@@ -112,7 +112,7 @@ impl Runner {
         Ok(LoopFlow::On)
     }
 
-    /// The value of a pipeline, which its variable then has.
+    /// Evaluates a pipeline and assigns its value to the variable, if there is one.
     fn pipe(&mut self, pipe: &Pipeline, dot: &Value) -> Result<Value, String> {
         let value = self.commands(pipe, dot)?;
         if let Some(name) = pipe.variables.first() {
@@ -208,7 +208,7 @@ fn truth(value: &Value) -> bool {
     }
 }
 
-/// kubectl decodes numbers as floating point, so that large ones print with an exponent.
+/// Formats a value. kubectl decodes numbers as floating point, so that large ones print with an exponent.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".into(),
@@ -300,7 +300,7 @@ fn equal(left: &Value, right: &Value) -> Result<bool, String> {
     }
 }
 
-/// Numbers of a body and of the template compare with each other, more leniently than in Go.
+/// Compares values. Unlike in Go, numbers of different types compare with each other.
 fn compare(left: &Value, right: &Value) -> Result<Ordering, String> {
     match (left, right) {
         (Value::String(left), Value::String(right)) => Ok(left.cmp(right)),
@@ -336,7 +336,7 @@ fn printf(format: &Value, arguments: &[Value]) -> String {
             (Some(verb), None) => format!("%!{verb}(MISSING)"),
             (None, _) => "%!(NOVERB)".into(),
         };
-        // A terminal is never wider than this.
+        // Limits the width, which a template can set.
         let wanted = width.trim_start_matches('-').parse::<usize>().unwrap_or(0).min(1000);
         if width.starts_with('-') {
             out.push_str(&format!("{shown:<wanted$}"));

@@ -52,7 +52,7 @@ impl Typed for CronJob {
             ("failedJobsHistoryLimit", spec.failed_jobs_history_limit.map(i64::from)),
         ];
         workload::check_counts(&limits, &path, errors);
-        // Eleven more letters make the name of a Job, which becomes a label.
+        // A Job's name has eleven more characters, and becomes a label.
         let name = self.metadata.name.as_deref().unwrap_or_default();
         if old.is_none() && name.len() > 52 {
             errors.invalid(&FieldPath::root("metadata").child("name"), name, "must be no more than 52 characters");

@@ -1,22 +1,23 @@
-//! Cron schedules: five fields, `@daily` and its like, `@every 1h`, as the `robfig/cron` library of Kubernetes reads them.
+//! Cron schedules: five fields, descriptors such as `@daily`, and `@every 1h`, as Kubernetes' `robfig/cron` library
+//! parses them.
 //!
-//! Knows: which texts are schedules, and when they are next due. Start reading at [`Schedule::parse`].
+//! Parses schedules and computes their next times. Start reading at [`Schedule::parse`].
 
 use crate::object::Time;
 use jiff::civil::Date;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, ToSpan};
 
-/// When a CronJob is due.
+/// A parsed schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// At these minutes.
+    /// At the minutes that match five fields.
     Fields(ScheduleFields),
-    /// Again and again after this long.
+    /// At this interval.
     Every(SignedDuration),
 }
 
-/// The minutes, hours, days, months and weekdays, one bit each.
+/// The minutes, hours, days, months and weekdays, as bit sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleFields {
     minutes: u64,
@@ -24,13 +25,13 @@ pub struct ScheduleFields {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Whether days of the month were `*`, which leaves the choice to the weekdays; and the other way round.
+    /// Whether the field of days was `*`; then only weekdays select days, and vice versa.
     any_day: bool,
     any_weekday: bool,
     zone: Option<String>,
 }
 
-/// The numbers that a field may hold, and their names.
+/// The range of a field's numbers, and their names.
 struct FieldBounds {
     low: u32,
     high: u32,
@@ -48,8 +49,8 @@ const MONTHS: FieldBounds = FieldBounds {
 const WEEKDAYS: FieldBounds =
     FieldBounds { low: 0, high: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
-/// Words for common schedules.
-const WORDS: &[(&str, &str)] = &[
+/// Descriptors of common schedules.
+const DESCRIPTORS: &[(&str, &str)] = &[
     ("@yearly", "0 0 1 1 *"),
     ("@annually", "0 0 1 1 *"),
     ("@monthly", "0 0 1 * *"),
@@ -59,13 +60,13 @@ const WORDS: &[(&str, &str)] = &[
     ("@hourly", "0 * * * *"),
 ];
 
-/// A time zone by its IANA name, from the table that the binary carries.
+/// Returns a time zone by its IANA name, from the bundled database.
 pub fn zone(name: &str) -> Option<TimeZone> {
     TimeZoneDatabase::bundled().get(name).ok()
 }
 
 impl Schedule {
-    /// Reads a schedule; the error is the library's sentence.
+    /// Parses a schedule; the error has the wording of `robfig/cron`.
     pub fn parse(text: &str) -> Result<Schedule, String> {
         let (named, rest) = split_zone(text)?;
         if rest.is_empty() {
@@ -76,7 +77,7 @@ impl Schedule {
                 .ok_or_else(|| format!("failed to parse duration {rest}: time: invalid duration {duration:?}"))?;
             return Ok(Schedule::Every(every));
         }
-        let fields = match WORDS.iter().find(|(word, _)| *word == rest) {
+        let fields = match DESCRIPTORS.iter().find(|(word, _)| *word == rest) {
             Some((_, fields)) => *fields,
             None if rest.starts_with('@') => return Err(format!("unrecognized descriptor: {rest}")),
             None => rest,
@@ -84,7 +85,7 @@ impl Schedule {
         read_fields(fields, named).map(Schedule::Fields)
     }
 
-    /// The first moment after this one when it is due; `zone` counts where the schedule itself names none.
+    /// The first scheduled time after this one; `zone` applies when the schedule itself has no time zone.
     pub fn next_after(&self, after: Time, zone: &TimeZone) -> Option<Time> {
         match self {
             Schedule::Every(every) => {
@@ -99,7 +100,7 @@ impl Schedule {
     }
 }
 
-/// `TZ=Asia/Tokyo 0 5 * * *`.
+/// Splits the time zone from a schedule such as `TZ=Asia/Tokyo 0 5 * * *`.
 fn split_zone(text: &str) -> Result<(Option<String>, &str), String> {
     let Some(rest) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) else {
         return Ok((None, text.trim()));
@@ -124,7 +125,7 @@ fn read_fields(text: &str, zone: Option<String>) -> Result<ScheduleFields, Strin
     Ok(ScheduleFields { minutes, hours, days, months, weekdays, any_day, any_weekday, zone })
 }
 
-/// The bits of a field, and whether it was `*`.
+/// Parses a field to its bits, and whether it was `*`.
 fn read_field(text: &str, bounds: &FieldBounds) -> Result<(u64, bool), String> {
     let mut all = (0, false);
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -134,7 +135,7 @@ fn read_field(text: &str, bounds: &FieldBounds) -> Result<(u64, bool), String> {
     Ok(all)
 }
 
-/// `5`, `1-5`, `*/15`, `10-30/5`, `mon-fri`.
+/// Parses a part of a field: `5`, `1-5`, `*/15`, `10-30/5`, `mon-fri`.
 fn read_range(text: &str, bounds: &FieldBounds) -> Result<(u64, bool), String> {
     let mut parts = text.split('/');
     let range = parts.next().unwrap_or_default();
@@ -179,7 +180,7 @@ fn read_number(text: &str, bounds: &FieldBounds) -> Result<u32, String> {
     u32::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
 }
 
-/// `1h30m`, in Go's notation, of a second at least.
+/// Parses a duration in Go's notation, such as `1h30m`, of at least one second.
 fn read_duration(text: &str) -> Option<SignedDuration> {
     let mut rest = text.trim();
     let mut seconds = 0.0;
@@ -203,7 +204,7 @@ fn read_duration(text: &str) -> Option<SignedDuration> {
     (seconds > 0.0 || !text.is_empty()).then(|| SignedDuration::from_secs((seconds as i64).max(1)))
 }
 
-/// Five years are enough for every date there is, the 29th of February too.
+/// Maximum number of days to search: five years include every date, even February 29.
 const DAYS_AHEAD: usize = 5 * 366;
 
 impl ScheduleFields {
@@ -220,7 +221,7 @@ impl ScheduleFields {
         None
     }
 
-    /// Days of the month and weekdays are alternatives when both are given.
+    /// Whether a date matches. Days of the month and weekdays are alternatives when both are set.
     fn has_day(&self, date: Date) -> bool {
         let has = |bits: u64, number: i8| bits & 1 << number != 0;
         let day = has(self.days, date.day());
@@ -229,8 +230,8 @@ impl ScheduleFields {
         has(self.months, date.month()) && either
     }
 
-    /// The earliest due moment of a day that is later than `after`. An hour that the clock skips is not due, one that it
-    /// repeats is due twice.
+    /// The earliest scheduled time of a day later than `after`. An hour that daylight saving time skips is not due; an
+    /// hour that it repeats is due twice.
     fn first_of_day(&self, date: Date, after: Time, zone: &TimeZone) -> Option<Time> {
         let hours = (0..24).filter(|hour| self.hours & 1 << hour != 0);
         let moments = hours.flat_map(|hour| {
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn when_schedules_are_due() {
+    fn schedules_have_their_next_times() {
         let table = [
             ("* * * * *", "2024-01-01T00:00:00Z", "UTC", "2024-01-01T00:01:00Z"),
             ("*/15 * * * *", "2024-01-01T00:01:00Z", "UTC", "2024-01-01T00:15:00Z"),
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn schedule_errors_read_like_the_librarys() {
+    fn schedule_errors_have_the_wording_of_robfig_cron() {
         let table = [
             ("every day", "expected exactly 5 fields, found 2: [every day]"),
             ("61 * * * *", "end of range (61) above maximum (59): 61"),

@@ -1,4 +1,4 @@
-//! Whether an object is as its schema says, in the words of Kubernetes' validator (kube-openapi/pkg/validation).
+//! Validates objects against a schema, with the error messages of Kubernetes' validator (kube-openapi/pkg/validation).
 
 use super::pattern;
 use super::schema::has_flag;
@@ -16,11 +16,11 @@ pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
     for (name, value) in object.0.as_object().into_iter().flatten() {
         if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
             let schema = &schema["properties"][name.as_str()];
-            value_at(schema, value, &FieldPath::root(name), &mut errors);
+            check_value(schema, value, &FieldPath::root(name), &mut errors);
         }
     }
-    required(schema, &object.0, &FieldPath::default(), &mut errors);
-    combined(schema, &object.0, &FieldPath::root("<nil>"), &mut errors);
+    check_required(schema, &object.0, &FieldPath::default(), &mut errors);
+    check_combined(schema, &object.0, &FieldPath::root("<nil>"), &mut errors);
     let blocks = [
         "FieldValueRequired",
         "FieldValueTooLong",
@@ -35,7 +35,7 @@ pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
     errors.0
 }
 
-/// Collects the patterns that [`check`] may match against texts of this value.
+/// Collects the patterns that [`check`] may match against strings of this value.
 pub fn collect_patterns<'s>(schema: &'s Value, value: &Value, patterns: &mut BTreeSet<&'s str>) {
     if value.is_string() {
         patterns.extend(schema["pattern"].as_str());
@@ -59,7 +59,7 @@ pub fn collect_patterns<'s>(schema: &'s Value, value: &Value, patterns: &mut BTr
     }
 }
 
-/// Whether anything in a schema has rules in CEL.
+/// Whether a schema contains CEL rules.
 pub fn has_rules(schema: &Value) -> bool {
     match schema {
         Value::Object(map) => map.contains_key("x-kubernetes-validations") || map.values().any(has_rules),
@@ -68,8 +68,8 @@ pub fn has_rules(schema: &Value) -> bool {
     }
 }
 
-/// Checks one value. `path` is the whole one.
-pub fn value_at(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks one value; `path` starts at the object's root.
+pub fn check_value(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !schema.is_object() || value.is_null() && has_flag(schema, "nullable") {
         return;
     }
@@ -78,15 +78,15 @@ pub fn value_at(schema: &Value, value: &Value, path: &FieldPath, errors: &mut Fi
         let detail = format!("{path} in body must be of type {wanted}: {:?}", found);
         return errors.type_invalid(path, found, &detail);
     }
-    allowed(schema, value, path, errors);
+    check_enum(schema, value, path, errors);
     match value {
-        Value::String(text) => of_text(schema, text, path, errors),
-        Value::Number(number) => of_number(schema, number.as_f64().unwrap_or_default(), value, path, errors),
-        Value::Array(items) => of_list(schema, items, path, errors),
-        Value::Object(_) => of_map(schema, value, path, errors),
+        Value::String(text) => check_text(schema, text, path, errors),
+        Value::Number(number) => check_number(schema, number.as_f64().unwrap_or_default(), value, path, errors),
+        Value::Array(items) => check_list(schema, items, path, errors),
+        Value::Object(_) => check_map(schema, value, path, errors),
         _ => {}
     }
-    combined(schema, value, path, errors);
+    check_combined(schema, value, path, errors);
 }
 
 fn type_of(value: &Value) -> &'static str {
@@ -101,28 +101,28 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The type that it should have, when it has another.
+/// The declared type, when the value has another type.
 fn wrong_type<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
     let found = type_of(value);
     if has_flag(schema, "x-kubernetes-int-or-string") {
         return (!matches!(found, "integer" | "string")).then_some("integer,string");
     }
     let wanted = schema["type"].as_str()?;
-    let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+    let is_whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
     let fits = wanted == found
         || wanted == "number" && found == "integer"
-        || wanted == "integer" && found == "number" && whole;
+        || wanted == "integer" && found == "number" && is_whole;
     (!fits).then_some(wanted)
 }
 
-fn allowed(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_enum(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(known) = schema["enum"].as_array().filter(|known| !known.contains(value)) else { return };
     let known: Vec<String> =
         known.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect();
     errors.unsupported_as_listed(path, value.clone(), &known.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-fn of_text(schema: &Value, text: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_text(schema: &Value, text: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let length = text.chars().count() as u64;
     if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
         errors.too_long(path, most as usize);
@@ -141,7 +141,7 @@ fn of_text(schema: &Value, text: &str, path: &FieldPath, errors: &mut FieldError
     }
 }
 
-/// Whether a text has a format; those that Kubernetes does not know are not looked at.
+/// Whether a text has a format. Formats unknown to Kubernetes are not checked.
 fn has_format(format: &str, text: &str) -> bool {
     match format {
         "date-time" => text.parse::<crate::object::Time>().is_ok(),
@@ -154,7 +154,7 @@ fn has_format(format: &str, text: &str) -> bool {
     }
 }
 
-fn of_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut refuse =
         |detail: String| errors.invalid(path, value.clone(), &format!("{path} in body should be {detail}"));
     if let Some(most) = schema["maximum"].as_f64() {
@@ -182,7 +182,7 @@ fn of_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, error
     }
 }
 
-fn of_list(schema: &Value, items: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
+fn check_list(schema: &Value, items: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(most) = schema["maxItems"].as_u64().filter(|most| items.len() as u64 > *most) {
         errors.too_many(path, items.len(), most as usize);
     }
@@ -190,7 +190,7 @@ fn of_list(schema: &Value, items: &[Value], path: &FieldPath, errors: &mut Field
         errors.invalid(path, items.len(), &format!("{path} in body should have at least {least} items"));
     }
     for (index, item) in items.iter().enumerate() {
-        value_at(&schema["items"], item, &path.index(index), errors);
+        check_value(&schema["items"], item, &path.index(index), errors);
     }
     let keys: Option<Vec<Value>> = match schema["x-kubernetes-list-type"].as_str() {
         Some("set") => Some(items.to_vec()),
@@ -212,7 +212,7 @@ fn key_of(schema: &Value, item: &Value) -> Value {
     names.filter_map(|name| Some((name.to_owned(), item.get(name)?.clone()))).collect::<serde_json::Map<_, _>>().into()
 }
 
-fn of_map(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_map(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let fields = value.as_object().into_iter().flatten();
     let count = value.as_object().map_or(0, serde_json::Map::len);
     if let Some(most) = schema["maxProperties"].as_u64().filter(|most| count as u64 > *most) {
@@ -221,43 +221,43 @@ fn of_map(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErr
     if let Some(least) = schema["minProperties"].as_u64().filter(|least| (count as u64) < *least) {
         errors.invalid(path, count, &format!("{path} in body should have at least {least} properties"));
     }
-    required(schema, value, path, errors);
+    check_required(schema, value, path, errors);
     for (name, value) in fields {
         match schema["properties"].get(name) {
-            Some(schema) => value_at(schema, value, &path.child(name), errors),
-            None => value_at(&schema["additionalProperties"], value, &path.child(name), errors),
+            Some(schema) => check_value(schema, value, &path.child(name), errors),
+            None => check_value(&schema["additionalProperties"], value, &path.child(name), errors),
         }
     }
 }
 
-fn required(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_required(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let names = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     for name in names.filter(|name| value.get(name).is_none()) {
         errors.required(&path.child(name), "");
     }
 }
 
-/// Schemas that are joined by logic.
-fn combined(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let holds = |schema: &Value| {
+/// Checks `anyOf`, `oneOf`, `allOf` and `not`.
+fn check_combined(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let is_valid = |schema: &Value| {
         let mut inner = FieldErrors::default();
-        value_at(schema, value, path, &mut inner);
+        check_value(schema, value, path, &mut inner);
         inner.0.is_empty()
     };
     let list = |word: &str| schema[word].as_array().filter(|list| !list.is_empty());
     let mut refuse = |detail: &str| errors.invalid(path, "", &format!("\"{path}\" must {detail}"));
-    if list("anyOf").is_some_and(|list| !list.iter().any(holds)) {
+    if list("anyOf").is_some_and(|list| !list.iter().any(is_valid)) {
         refuse("validate at least one schema (anyOf)");
     }
-    match list("oneOf").map(|list| list.iter().filter(|schema| holds(schema)).count()) {
+    match list("oneOf").map(|list| list.iter().filter(|schema| is_valid(schema)).count()) {
         None | Some(1) => {}
         Some(0) => refuse("validate one and only one schema (oneOf). Found none valid"),
         Some(count) => refuse(&format!("validate one and only one schema (oneOf). Found {count} valid alternatives")),
     }
-    if list("allOf").is_some_and(|list| !list.iter().all(holds)) {
+    if list("allOf").is_some_and(|list| !list.iter().all(is_valid)) {
         refuse("validate all the schemas (allOf)");
     }
-    if schema.get("not").is_some_and(holds) {
+    if schema.get("not").is_some_and(is_valid) {
         refuse("not validate the schema (not)");
     }
 }
@@ -268,7 +268,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn schema_errors_read_like_the_validators() {
+    fn schema_errors_have_kubernetes_wording() {
         let cases = [
             (
                 json!({"type": "integer"}),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_were_not_looked_at_are_told() {
+    fn unchecked_cel_rules_are_reported() {
         let schema = json!({"required": ["spec"], "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}}});
         let errors: Vec<String> = check(&schema, &Object(json!({}))).iter().map(ToString::to_string).collect();
         assert_eq!(errors.len(), 2);

@@ -1,7 +1,7 @@
 //! Custom resources: the kinds that CustomResourceDefinitions declare.
 //!
-//! Knows: what a definition declares of its kind ([`CustomDefinition`]), and the rules of its schemas: [`schema`] and [`check`].
-//! Never: reads a store, or remembers which definitions there are; that is [`super::registry`]. Start reading at [`read_definition`].
+//! [`CustomDefinition`] has the content of a definition; [`schema`] and [`check`] apply its schemas. Never: reads a
+//! store, or keeps the set of definitions; [`super::registry`] does. Start reading at [`read_definition`].
 
 pub mod check;
 mod open_api;
@@ -31,23 +31,23 @@ pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 pub struct CustomDefinition {
     /// The definition's name.
     pub definition: String,
-    /// Its uid and generation: another of either is another declaration.
+    /// The definition's uid and generation, which change with its content.
     pub mark: (String, i64),
-    /// `boat`.
+    /// The singular name, such as `boat`.
     pub singular: &'static str,
     /// The columns of its table.
     pub columns: DefinitionColumns,
     /// Paths of the scale subresource, if it has one.
     pub scale: Option<ScalePaths>,
-    /// The fields that lists can be narrowed by, besides name and namespace: `spec.colour`.
+    /// The fields for field selectors besides name and namespace, such as `spec.colour`.
     pub selectable: Vec<String>,
     /// The warnings of deprecated versions, by `apiVersion`.
     pub deprecations: BTreeMap<String, &'static str>,
-    /// The schema of each version that is served; filled in by [`CustomDefinition::set_schemas`], since few commands need them.
+    /// The schema of each served version, set by [`CustomDefinition::set_schemas`] only for commands that need it.
     schemas: OnceLock<BTreeMap<String, Value>>,
 }
 
-/// The fields of a scale, each as its steps.
+/// Paths of a scale subresource's fields, split into steps.
 #[derive(Clone, Debug)]
 pub struct ScalePaths {
     /// Path of the desired replicas.
@@ -128,7 +128,7 @@ struct Status {
     conditions: Vec<Value>,
 }
 
-/// A stored definition, read.
+/// A decoded definition.
 pub struct ReadDefinition {
     name: String,
     mark: (String, i64),
@@ -136,7 +136,7 @@ pub struct ReadDefinition {
     is_served: bool,
 }
 
-/// Reads the stored text of a definition; none when it is not one.
+/// Decodes the stored text of a definition; `None` when it is malformed.
 pub fn read_definition(text: &str) -> Option<ReadDefinition> {
     let Definition { metadata, spec, status } = serde_json::from_str(text).ok()?;
     let refused = |one: &Value| one["type"] == "NamesAccepted" && one["status"] == "False";
@@ -150,13 +150,13 @@ impl ReadDefinition {
         Resource::intern(&format!("{}.{}", self.spec.names.plural, self.spec.group))
     }
 
-    /// Whether this kind is what it declares.
+    /// Whether the definition still declares this kind.
     pub fn is_declared_by(&self, kind: &Kind) -> bool {
         self.is_served && kind.custom.is_some_and(|custom| custom.mark == self.mark)
     }
 
-    /// The kind, kept for the life of the process: definitions are few and seldom change. None when it declares no kind that can be
-    /// served.
+    /// Creates the kind and leaks it: definitions are few and rarely change. `None` when the definition has no served
+    /// version.
     pub fn into_kind(self) -> Option<&'static Kind> {
         let resource = self.resource();
         let kind = declare(resource, self.name, self.mark, self.spec).filter(|_| self.is_served)?;
@@ -164,7 +164,8 @@ impl ReadDefinition {
     }
 }
 
-/// Compiles patterns of schemas for the validations to come: large ones take some hundredths of a second, in which no lock should be held.
+/// Compiles patterns of schemas ahead of validation, since large ones take hundredths of a second. The caller should
+/// hold no lock.
 pub fn compile_patterns(patterns: &[String]) {
     for pattern in patterns {
         pattern::compile_and_keep(pattern);
@@ -219,14 +220,14 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     })
 }
 
-/// The status of a new object is for `/status` to write (registry/customresource/strategy.go).
+/// Removes the status of a new object, which only `/status` may write (registry/customresource/strategy.go).
 fn drop_new_status(object: &mut Object, old: Option<&Object>) {
     if old.is_none() {
         object.unset(&["status"]);
     }
 }
 
-/// Adds what is wrong with the schema of a definition's version; its defaults are looked at where it is structural.
+/// Checks the schema of a definition's version, including its defaults if it is structural.
 pub fn check_schema(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let known = errors.0.len();
     structural::check(schema, path, errors);
@@ -236,7 +237,7 @@ pub fn check_schema(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) 
     open_api::check(schema, path, errors);
 }
 
-/// The type of the field that a path like `.spec.colour` leads to; none when the schema declares no such field.
+/// The type of the field at a path like `.spec.colour`; `None` when the schema declares no such field.
 pub fn type_at<'s>(schema: &'s Value, path: &str) -> Option<&'s str> {
     let steps = path.strip_prefix('.')?.split('.');
     let mut found = schema;
@@ -289,7 +290,7 @@ impl ScalePaths {
     }
 }
 
-/// The part of a body that every object has.
+/// The fields of every object.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ObjectHead {
@@ -300,7 +301,7 @@ struct ObjectHead {
 }
 
 impl CustomDefinition {
-    /// Takes the schemas from the whole definition.
+    /// Sets the schemas from the stored definition.
     pub fn set_schemas(&self, definition: &Object) {
         let versions = definition.items(&["spec", "versions"]).iter();
         let schema = |version: &Value| {
@@ -310,12 +311,12 @@ impl CustomDefinition {
         self.schemas.get_or_init(|| versions.filter_map(schema).collect());
     }
 
-    /// Whether the schemas are there.
+    /// Whether the schemas are set.
     pub fn has_schemas(&self) -> bool {
         self.schemas.get().is_some()
     }
 
-    /// The schema of a version, once the schemas are there.
+    /// The schema of a version; `None` before [`CustomDefinition::set_schemas`].
     pub fn schema(&'static self, api_version: &str) -> Option<&'static Value> {
         let version = api_version.rsplit('/').next().unwrap_or(api_version);
         self.schemas.get()?.get(version)
@@ -370,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_by_precedence() {
+    fn versions_are_sorted_by_priority() {
         let mut versions = ["v1alpha1", "foo", "v2", "v1beta2", "v10", "v1beta10", "v1", "bar", "v11alpha2"];
         versions.sort_by_cached_key(|version| std::cmp::Reverse(precedence(version)));
         assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v11alpha2", "v1alpha1", "bar", "foo"]);

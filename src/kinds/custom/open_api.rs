@@ -1,8 +1,8 @@
-//! The rules for a definition's schema beside those of its structure: keywords that Kubernetes knows, lists, and defaults
+//! The rules for a definition's schema besides those of its structure: supported keywords, lists, and defaults
 //! (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go: ValidateCustomResourceDefinitionOpenAPISchema;
 //! pkg/apiserver/schema/defaulting/validation.go).
 
-use super::check::value_at;
+use super::check::check_value;
 use super::schema::{has_flag, is_pruned};
 use super::structural::{has, properties, type_of};
 use crate::kinds::{FieldErrors, FieldPath};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// Adds what is wrong with the defaults of a schema.
+/// Checks the defaults of a schema.
 pub fn check_defaults(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !schema["default"].is_null() {
         default(schema, &path.child("default"), errors);
@@ -23,14 +23,14 @@ pub fn check_defaults(schema: &Value, path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
-/// Checks one default. Kubernetes looks at it as at a whole object, so that details name fields below it alone.
+/// Checks one default. Kubernetes validates it like a separate object, so details name only fields below it.
 fn default(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let default = &schema["default"];
     if !is_pruned(schema, default) {
         errors.invalid(path, default.clone(), "must not have unknown fields");
     }
     let mut inner = FieldErrors::default();
-    value_at(schema, default, &FieldPath::default(), &mut inner);
+    check_value(schema, default, &FieldPath::default(), &mut inner);
     for mut error in inner.0 {
         error.field = if error.field.is_empty() { path.to_string() } else { path.child(&error.field).to_string() };
         errors.0.push(error);
@@ -43,11 +43,11 @@ struct Place {
     is_root: bool,
     /// Inside of `metadata`, `kind` or `apiVersion`.
     is_in_metadata: bool,
-    /// Why no default may be set.
+    /// The reason why no default may be set.
     no_default: Option<&'static str>,
 }
 
-/// Adds what is wrong with the keywords of a schema.
+/// Checks the keywords of a schema.
 pub fn check(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     node(schema, Place { is_root: true, ..Place::default() }, path, errors);
 }
@@ -90,11 +90,11 @@ fn node(schema: &Value, place: Place, path: &FieldPath, errors: &mut FieldErrors
             node(inner, inside, &path.child(word).index(index), errors);
         }
     }
-    maps_and_lists(schema, path, errors);
-    keyed_list(schema, path, errors);
+    check_maps_and_lists(schema, path, errors);
+    check_keyed_list(schema, path, errors);
 }
 
-/// Keywords that are not known, or not here.
+/// Refuses keywords that are unsupported, or not allowed at this place.
 fn keywords(schema: &Value, place: Place, path: &FieldPath, errors: &mut FieldErrors) {
     let declared = type_of(schema);
     if !declared.is_empty() && !TYPES.contains(&declared) {
@@ -126,8 +126,15 @@ fn keywords(schema: &Value, place: Place, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-/// A keyword that goes with one type: `must be array if x-kubernetes-list-type is specified`.
-fn goes_with(word: &str, wanted: &str, known: &[&str], schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks a keyword that requires a type: `must be array if x-kubernetes-list-type is specified`.
+fn check_keyword_type(
+    word: &str,
+    wanted: &str,
+    known: &[&str],
+    schema: &Value,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let Some(found) = schema[word].as_str() else { return };
     let detail = format!("must be {wanted} if {word} is specified");
     match type_of(schema) {
@@ -140,9 +147,9 @@ fn goes_with(word: &str, wanted: &str, known: &[&str], schema: &Value, path: &Fi
     }
 }
 
-fn maps_and_lists(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    goes_with("x-kubernetes-map-type", "object", &["atomic", "granular"], schema, path, errors);
-    goes_with("x-kubernetes-list-type", "array", &["atomic", "set", "map"], schema, path, errors);
+fn check_maps_and_lists(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    check_keyword_type("x-kubernetes-map-type", "object", &["atomic", "granular"], schema, path, errors);
+    check_keyword_type("x-kubernetes-list-type", "array", &["atomic", "set", "map"], schema, path, errors);
     let kind = schema["x-kubernetes-list-type"].as_str();
     let items = &schema["items"];
     if kind == Some("set") && type_of(schema) == "array" {
@@ -167,8 +174,8 @@ fn maps_and_lists(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// A list whose items are told from each other by keys.
-fn keyed_list(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks a list of type map or set.
+fn check_keyed_list(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     const KEYS: &str = "x-kubernetes-list-map-keys";
     let kind = schema["x-kubernetes-list-type"].as_str().unwrap_or_default();
     let items = &schema["items"];
@@ -303,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_as_their_schema_says() {
+    fn defaults_must_be_valid_by_their_schema() {
         let cases = [
             (
                 json!({"type": "string", "default": 1}),

@@ -1,29 +1,29 @@
 //! Patterns of schemas: Go's syntax (RE2), translated for the `regex` crate, compiled once for each process.
 //!
-//! The two syntaxes differ: Go's `\w`, `\d`, `\s` and `\b` know ASCII alone, a `{` that starts no repetition is a literal, `\Q..\E`
-//! quotes, and a class has no `&&` and no class inside it. [`translate`] rewrites a pattern and says in Go's words what is wrong with it
-//! (`regexp/syntax/parse.go`). It also estimates the size of the compiled program, so that a definition with patterns that take
-//! seconds to compile is refused before anything is compiled.
+//! The two syntaxes differ: Go's `\w`, `\d`, `\s` and `\b` match only ASCII, a `{` that starts no repetition is a
+//! literal, `\Q..\E` quotes, and classes support neither `&&` nor nesting. [`translate`] rewrites a pattern and reports
+//! errors with Go's wording (`regexp/syntax/parse.go`). It also estimates the size of the compiled program, so that a
+//! definition whose patterns would take seconds to compile is refused without compiling them.
 
 use regex::{Regex, RegexBuilder};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// The largest estimated size of one pattern's program, in states: about 5 MB and some hundredths of a second to compile.
+/// Maximum estimated size of one pattern's program, in states: about 5 MB and some hundredths of a second to compile.
 pub const MOST_STATES: usize = 50_000;
-/// The largest estimated size of all patterns of one schema. The first write of an object compiles those that it needs, without the write
-/// lock: this takes about a tenth of a second at most.
+/// Maximum estimated size of all patterns of one schema, in states. The first write of an object compiles the patterns
+/// that it needs, without the write lock, in at most about a tenth of a second.
 pub const MOST_STATES_OF_A_SCHEMA: usize = 250_000;
-/// Go's bound of a repetition, and of repetitions in each other.
+/// Go's maximum count of a repetition, and of the product of nested repetitions.
 const MOST_REPEATS: usize = 1000;
-/// Go allows 1000 groups in each other, the `regex` crate a quarter of that.
+/// Maximum depth of groups: Go allows 1000, the `regex` crate a quarter of that.
 const MOST_NESTED: usize = 200;
-/// States that a class by Unicode's tables takes, about.
+/// Estimated states of a class from Unicode tables.
 const TABLE_STATES: usize = 600;
-/// States that a negated class or `.` takes, about: the other bytes of UTF-8.
+/// Estimated states of a negated class or `.`, which match multi-byte UTF-8.
 const WIDE_STATES: usize = 12;
-/// Compiled patterns that are kept at a time.
-const MOST_KEPT: usize = 4096;
+/// Maximum number of cached compiled patterns.
+const MAX_CACHED: usize = 4096;
 
 const DIGIT: &str = "0-9";
 const WORD: &str = "0-9A-Za-z_";
@@ -42,27 +42,28 @@ pub struct Translated {
     pub states: usize,
 }
 
-/// Compiled patterns by their text as it stands in schemas; a pattern that cannot be compiled is kept as that.
+/// Cache of compiled patterns by their text in schemas; `None` for a pattern that cannot be compiled.
 static COMPILED: LazyLock<Mutex<HashMap<String, Option<Arc<Regex>>>>> = LazyLock::new(Mutex::default);
 
-/// Whether a text matches a pattern. A pattern that cannot be compiled was refused with its definition, and matches everything.
+/// Whether a text matches a pattern. A pattern that cannot be compiled matches everything, since its definition was
+/// refused.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let known = COMPILED.lock().unwrap_or_else(PoisonError::into_inner).get(pattern).cloned();
     let compiled = known.unwrap_or_else(|| compile_and_keep(pattern));
     compiled.is_none_or(|regex| regex.is_match(text))
 }
 
-/// The patterns of these that this process has not compiled yet.
+/// Returns those patterns that this process has not compiled yet.
 pub fn not_compiled<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Vec<String> {
     let compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     patterns.into_iter().filter(|pattern| !compiled.contains_key(*pattern)).map(str::to_owned).collect()
 }
 
-/// Compiles a pattern and keeps it for later matches.
+/// Compiles a pattern and caches it.
 pub fn compile_and_keep(pattern: &str) -> Option<Arc<Regex>> {
     let compiled = compile(pattern).map(Arc::new);
     let mut all = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    if all.len() >= MOST_KEPT {
+    if all.len() >= MAX_CACHED {
         all.clear();
     }
     all.insert(pattern.to_owned(), compiled.clone());
@@ -74,7 +75,7 @@ fn compile(pattern: &str) -> Option<Regex> {
     RegexBuilder::new(&translated.text).size_limit(64 << 20).build().ok()
 }
 
-/// A pattern in the syntax of the `regex` crate, or what is wrong with it in the words of Go.
+/// Translates a pattern to the syntax of the `regex` crate; the error has Go's wording.
 pub fn translate(pattern: &str) -> Result<Translated, String> {
     let mut parser = Parser { rest: pattern, out: String::new(), groups: vec![Group::default()], last: Last::Nothing };
     while !parser.rest.is_empty() {
@@ -95,7 +96,7 @@ fn wrong<T>(what: &str, part: &str) -> Result<T, String> {
 #[derive(Clone, Copy, Default)]
 struct Size {
     states: usize,
-    /// The largest product of repetitions in each other.
+    /// The largest product of nested repetitions.
     repeats: usize,
 }
 
@@ -108,10 +109,10 @@ struct Group {
 /// The last part read, to which a repetition would apply.
 #[derive(Clone, Copy)]
 enum Last<'p> {
-    /// Nothing that can be repeated: the start of a group or of an alternative.
+    /// No repeatable part: the start of a group or of an alternative.
     Nothing,
-    One(Size),
-    /// A repetition, and the pattern from its operator on.
+    Part(Size),
+    /// A repetition, with the pattern from its operator on.
     Repeated(&'p str),
 }
 
@@ -123,7 +124,7 @@ struct Parser<'p> {
 }
 
 impl<'p> Parser<'p> {
-    /// Takes in the next part of the pattern.
+    /// Parses the next part of the pattern.
     fn next(&mut self, whole: &str) -> Result<(), String> {
         let Some(letter) = self.rest.chars().next() else { return Ok(()) };
         match letter {
@@ -159,10 +160,10 @@ impl<'p> Parser<'p> {
         taken
     }
 
-    /// Puts out what can be repeated.
+    /// Appends a repeatable part to the output.
     fn push_repeatable(&mut self, text: &str, states: usize) {
         self.out.push_str(text);
-        self.last = Last::One(Size { states, repeats: 1 });
+        self.last = Last::Part(Size { states, repeats: 1 });
         self.add(states);
     }
 
@@ -201,7 +202,7 @@ impl<'p> Parser<'p> {
             };
         }
         let text = self.advance(length);
-        // Go has no use for names here, and the other engine is stricter about them.
+        // Validation does not need group names, and the `regex` crate restricts them more.
         self.out.push_str(if text.ends_with('>') { "(" } else { text });
         self.last = Last::Nothing;
         if !text.ends_with(')') {
@@ -222,7 +223,7 @@ impl<'p> Parser<'p> {
         };
         self.out.push(')');
         let size = Size { states: inside.states.saturating_add(2), repeats: inside.repeats.max(1) };
-        self.last = Last::One(size);
+        self.last = Last::Part(size);
         if let Some(group) = self.groups.last_mut() {
             group.size.states = group.size.states.saturating_add(size.states);
             group.size.repeats = group.size.repeats.max(size.repeats);
@@ -242,7 +243,7 @@ impl<'p> Parser<'p> {
         self.repeat(length, most.unwrap_or(least), text)
     }
 
-    /// Repeats what came last, `times` at most as far as its program is copied.
+    /// Repeats the last part; its program is copied `times` times.
     fn repeat(&mut self, length: usize, times: usize, text: String) -> Result<(), String> {
         let start = self.rest;
         let mut operator = self.advance(length);
@@ -256,7 +257,7 @@ impl<'p> Parser<'p> {
                 let end = from.len() - self.rest.len();
                 return wrong("invalid nested repetition operator", &from[..end]);
             }
-            Last::One(size) => size,
+            Last::Part(size) => size,
         };
         let repeats = size.repeats.saturating_mul(times.max(1));
         if repeats > MOST_REPEATS {
@@ -300,7 +301,7 @@ impl<'p> Parser<'p> {
     }
 }
 
-/// A letter that means itself, in a class and outside of one.
+/// Escapes a literal character, inside and outside of classes.
 fn quoted(letter: char) -> String {
     match letter {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => letter.to_string(),
@@ -324,13 +325,13 @@ fn flags(start: &str) -> Result<usize, String> {
     wrong("missing closing )", start)
 }
 
-/// The length, the least and the most of `{2}`, `{2,}` or `{2,3}`; none when it is a literal.
+/// The length, minimum and maximum of `{2}`, `{2,}` or `{2,3}`; `None` when the brace is a literal.
 fn repetition(start: &str) -> Option<(usize, usize, Option<usize>)> {
     let end = start.find('}')?;
     let number = |text: &str| -> Option<usize> {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let has_zeros = text.len() > 1 && text.starts_with('0');
-        // A count that does not fit into a number is too large for Go.
+        // A count that overflows is too large for Go as well.
         (is_number && !has_zeros).then(|| text.parse().unwrap_or(usize::MAX))
     };
     let inside = &start[1..end];
@@ -342,7 +343,7 @@ fn repetition(start: &str) -> Option<(usize, usize, Option<usize>)> {
     Some((end + 1, least, most))
 }
 
-/// `\d`, `\pL` and their like: the length, the members of the class, and its size.
+/// Parses `\d`, `\pL` and similar: the length, the members of the class, and its size.
 fn group(start: &str) -> Result<Option<(usize, String, usize)>, String> {
     let plain = |members: &str| Ok(Some((2, members.to_owned(), 4)));
     let negated = |members: &str| Ok(Some((2, format!("[^{members}]"), WIDE_STATES)));
@@ -358,7 +359,7 @@ fn group(start: &str) -> Result<Option<(usize, String, usize)>, String> {
     }
 }
 
-/// `\pL`, `\p{Greek}`, `\p{^Greek}` and the same with `\P`.
+/// Parses `\pL`, `\p{Greek}`, `\p{^Greek}` and the same with `\P`.
 fn table(start: &str) -> Result<(usize, String, usize), String> {
     let (name, length) = match start[2..].strip_prefix('{') {
         Some(inside) => match inside.find('}') {
@@ -387,7 +388,7 @@ fn table(start: &str) -> Result<(usize, String, usize), String> {
     Ok((length, members, TABLE_STATES))
 }
 
-/// A letter that is written with a backslash: the length, and the letter.
+/// Parses a character escaped with a backslash: the length and the character.
 fn letter(start: &str) -> Result<(usize, char), String> {
     let Some(escaped) = start[1..].chars().next() else { return wrong("trailing backslash at end of expression", "") };
     let end = 1 + escaped.len_utf8();
@@ -402,7 +403,7 @@ fn letter(start: &str) -> Result<(usize, char), String> {
         'v' => plain('\x0b'),
         '0'..='7' => {
             let digits = start[1..].bytes().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
-            // A single digit, but for zero, is a reference back.
+            // A single digit other than zero is a backreference.
             let code = u32::from_str_radix(&start[1..1 + digits], 8).ok().filter(|_| digits > 1 || escaped == '0');
             code.and_then(char::from_u32).map_or_else(invalid, |letter| Ok((1 + digits, letter)))
         }
@@ -423,7 +424,7 @@ fn letter(start: &str) -> Result<(usize, char), String> {
     }
 }
 
-/// `[...]`: the length, the class, and its size.
+/// Parses `[...]`: the length, the class, and its size.
 fn class(start: &str) -> Result<(usize, String, usize), String> {
     let mut rest = &start[1..];
     let mut out = String::from("[");
@@ -445,7 +446,7 @@ fn class(start: &str) -> Result<(usize, String, usize), String> {
     Ok((start.len() - rest.len() + 1, out, states))
 }
 
-/// One letter, range or named class inside of brackets.
+/// Parses one character, range or named class inside of brackets.
 fn member(rest: &str, class: &str) -> Result<(usize, String, usize), String> {
     if let Some(inside) = rest.strip_prefix("[:")
         && let Some(end) = inside.find(":]")
@@ -470,7 +471,7 @@ fn member(rest: &str, class: &str) -> Result<(usize, String, usize), String> {
     };
     let (length, low) = one(rest)?;
     let after = &rest[length..];
-    // A dash before the end of the class is itself.
+    // A dash before the end of the class is a literal.
     let (length, high) = match after.strip_prefix('-').filter(|next| !next.starts_with(']') && !next.is_empty()) {
         Some(next) => {
             let (more, high) = one(next)?;
@@ -490,8 +491,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_means_what_it_means_to_go() {
-        // The pattern, what it matches, what it does not match.
+    fn patterns_match_as_in_go() {
+        // Pattern, matching texts, other texts.
         let cases: &[(&str, &[&str], &[&str])] = &[
             (r"^\w+$", &["aZ_9"], &["é", "a b"]),
             (r"^\W$", &["é", "-"], &["a"]),
@@ -540,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_go_refuses_is_refused_in_its_words() {
+    fn pattern_errors_have_the_wording_of_go() {
         let cases = [
             ("[", "missing closing ]: `[`"),
             ("[a", "missing closing ]: `[a`"),
@@ -576,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_a_program_is_known_before_it_is_compiled() {
+    fn size_of_a_program_is_estimated_before_compilation() {
         let states = |pattern: &str| translate(pattern).unwrap().states;
         assert!(states(r"^(\w{100})$") < 1000);
         assert!(states(r"\pL{1000}") > MOST_STATES);

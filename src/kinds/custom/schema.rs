@@ -4,31 +4,31 @@ use crate::kinds::UnknownField;
 use crate::kinds::read::nearest;
 use serde_json::{Map, Value};
 
-/// Fields that every object has, also when the schema does not list them.
+/// Fields of every object, even if the schema does not list them.
 const HEAD: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Whether a schema says so.
+/// Whether a schema sets a keyword to true.
 pub fn has_flag(schema: &Value, word: &str) -> bool {
     schema[word] == true
 }
 
-/// Drops the fields that a schema does not know; each is told by its path.
+/// Drops the fields that are not in a schema, and reports each by its path.
 pub fn prune(schema: &'static Value, value: &mut Value, unknown: &mut dyn FnMut(UnknownField)) {
     prune_at(schema, value, "", false, &mut |path, nearest| unknown(UnknownField { path, nearest }));
 }
 
-/// Whether a schema knows every field of a value.
+/// Whether every field of a value is in a schema.
 pub fn is_pruned(schema: &Value, value: &Value) -> bool {
     let mut is_pruned = true;
     prune_at(schema, &mut value.clone(), "", false, &mut |_, _| is_pruned = false);
     is_pruned
 }
 
-/// Hears of a field that goes: its path, and the name of a known field that it may have meant.
+/// Callback for a dropped field: its path, and the most similar known field.
 type Dropped<'s, 'c> = dyn FnMut(String, Option<&'s str>) + 'c;
 
-/// Prunes by a schema; where there is none, every field of an object goes. `preserves` is whether the list that holds the value preserves
-/// what its schema does not know.
+/// Prunes a value by a schema; without one, drops every field of an object. `preserves`: whether the list around the
+/// value preserves unknown fields.
 fn prune_at<'s>(schema: &'s Value, value: &mut Value, path: &str, preserves: bool, unknown: &mut Dropped<'s, '_>) {
     let preserves = preserves || has_flag(schema, "x-kubernetes-preserve-unknown-fields");
     if preserves && schema.is_null() {
@@ -60,7 +60,7 @@ fn prune_fields<'s>(
         match known.and_then(|known| known.get(name)) {
             _ if is_resource && HEAD.contains(&name.as_str()) => {}
             Some(schema) => prune_at(schema, value, &inside, false, unknown),
-            // `additionalProperties: true` knows the field and nothing below it.
+            // `additionalProperties: true` keeps the field, but no fields below it.
             None if !others.is_null() => prune_at(others, value, &inside, false, unknown),
             None if preserves => {}
             None => {
@@ -74,21 +74,21 @@ fn prune_fields<'s>(
 }
 
 /// The schema of a field.
-fn of_field<'s>(schema: &'s Value, name: &str) -> &'s Value {
+fn field_schema<'s>(schema: &'s Value, name: &str) -> &'s Value {
     schema["properties"].get(name).unwrap_or(&schema["additionalProperties"])
 }
 
-/// Whether a value is a `null` where its schema allows none.
+/// Whether a value is `null` although its schema is not nullable.
 fn is_stray_null(schema: &Value, value: &Value) -> bool {
     value.is_null() && schema.is_object() && !has_flag(schema, "nullable")
 }
 
-/// Drops fields that are `null`, may not be, and have no default (defaulting/prunenulls.go).
+/// Drops `null` fields that are neither nullable nor have a default (defaulting/prunenulls.go).
 pub fn drop_nulls(schema: &Value, value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| drop_nulls(&schema["items"], item)),
         Value::Object(fields) => fields.retain(|name, value| {
-            let schema = of_field(schema, name);
+            let schema = field_schema(schema, name);
             let goes = is_stray_null(schema, value) && schema["default"].is_null();
             if !goes {
                 drop_nulls(schema, value);
@@ -99,7 +99,7 @@ pub fn drop_nulls(schema: &Value, value: &mut Value) {
     }
 }
 
-/// Fills in defaults, also in the place of a `null` that may not be (defaulting/algorithm.go).
+/// Fills in defaults, also for `null` fields that are not nullable (defaulting/algorithm.go).
 pub fn fill_in(schema: &Value, value: &mut Value) {
     let fill_null = |schema: &Value, value: &mut Value| {
         if is_stray_null(schema, value) {
@@ -115,7 +115,7 @@ pub fn fill_in(schema: &Value, value: &mut Value) {
                     fields.insert(name.clone(), schema["default"].clone());
                 }
             }
-            fields.iter_mut().for_each(|(name, value)| fill_null(of_field(schema, name), value));
+            fields.iter_mut().for_each(|(name, value)| fill_null(field_schema(schema, name), value));
         }
         _ => {}
     }
@@ -140,18 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_dropped_and_told() {
+    fn unknown_fields_are_dropped_and_reported() {
         let mut body = json!({"spec": {"sial": 1, "cargo": [{"kg": 1}, {"weight": 2}], "ports": {"a": {"n": 1, "m": 2}},
             "free": {"any": {"thing": 1}, "known": {"x": 1}}, "pod": {"kind": "Pod", "spec": {}, "status": {}}}, "extra": 1});
-        let mut told = Vec::new();
-        prune(schema(), &mut body, &mut |field| told.push((field.path, field.nearest)));
+        let mut reported = Vec::new();
+        prune(schema(), &mut body, &mut |field| reported.push((field.path, field.nearest)));
         let expected = json!({"spec": {"cargo": [{"kg": 1}, {}], "ports": {"a": {"n": 1}},
             "free": {"any": {"thing": 1}, "known": {}}, "pod": {"kind": "Pod", "spec": {}}}});
         assert_eq!(body, expected);
-        told.sort();
-        let told: Vec<(&str, Option<&str>)> = told.iter().map(|(path, nearest)| (path.as_str(), *nearest)).collect();
+        reported.sort();
+        let reported: Vec<(&str, Option<&str>)> =
+            reported.iter().map(|(path, nearest)| (path.as_str(), *nearest)).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("extra", None),
                 ("spec.cargo[1].weight", None),
@@ -164,9 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn pruning_preserves_what_a_schema_says_to_preserve() {
+    fn pruning_respects_preserve_unknown_fields() {
         const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
-        // The schema of a field, its value, and what is left of it.
+        // The schema of a field, its value, and the pruned value.
         let cases = [
             (
                 json!({PRESERVE: true}),
@@ -220,15 +221,15 @@ mod tests {
         for (schema, value, left) in cases {
             let schema: &'static Value = Box::leak(Box::new(json!({"properties": {"v": schema}})));
             let mut body = json!({"v": value});
-            let mut told = 0;
-            prune(schema, &mut body, &mut |_| told += 1);
+            let mut reported = 0;
+            prune(schema, &mut body, &mut |_| reported += 1);
             assert_eq!(body["v"], left, "{schema}");
-            assert_eq!(told > 0, value != left, "{schema}: whatever goes is told");
+            assert_eq!(reported > 0, value != left, "{schema}: each dropped field is reported");
         }
     }
 
     #[test]
-    fn a_null_that_may_not_be_is_dropped_or_replaced_by_the_default() {
+    fn invalid_null_is_dropped_or_replaced_by_the_default() {
         let schema = json!({"properties": {
             "plain": {"type": "string"}, "nullable": {"type": "string", "nullable": true}, "default": {"type": "string", "default": "d"},
             "list": {"type": "array", "items": {"type": "object", "properties": {"plain": {"type": "integer"}}}},
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in_where_nothing_stands() {
+    fn defaults_are_filled_in_for_missing_fields() {
         let cases = [
             (json!({}), json!({"spec": {"sail": "red", "nothing": "x"}})),
             (json!({"spec": null}), json!({"spec": {"sail": "red", "nothing": "x"}})),

@@ -1,12 +1,13 @@
-//! Whether a definition's schema is structural: every node says its type, and logic only narrows what is said outside of it, so that pruning
-//! and defaults are well defined (k8s.io/apiextensions-apiserver/pkg/apiserver/schema: validation.go, complete.go).
+//! Checks that a definition's schema is structural: every node has a type, and `anyOf`, `allOf`, `oneOf` and `not` only
+//! restrict values, so that pruning and defaulting are well defined
+//! (k8s.io/apiextensions-apiserver/pkg/apiserver/schema: validation.go, complete.go).
 
 use super::pattern::{self, MOST_STATES, MOST_STATES_OF_A_SCHEMA};
 use super::schema::has_flag;
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 
-/// Keywords that hold a list of schemas.
+/// Keywords with a list of schemas.
 const LISTS: [&str; 3] = ["anyOf", "allOf", "oneOf"];
 
 /// Position of a schema in the tree.
@@ -17,12 +18,12 @@ enum Level {
     Field,
 }
 
-/// Adds what is wrong with a version's schema, sorted as Kubernetes sorts it.
+/// Checks a version's schema; sorts the errors as Kubernetes does.
 pub fn check(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut found = FieldErrors::default();
     let mut states = 0;
     node(schema, Level::Root, path, &mut states, &mut found);
-    complete(schema, schema, path, path, &mut found);
+    check_complete(schema, schema, path, path, &mut found);
     if states > MOST_STATES_OF_A_SCHEMA {
         let detail = format!(
             "its patterns are too large together (about {states} states, at most {MOST_STATES_OF_A_SCHEMA}): repeat less, or use maxLength"
@@ -53,7 +54,7 @@ pub fn type_of(schema: &Value) -> &str {
     schema["type"].as_str().unwrap_or_default()
 }
 
-/// A schema that stands outside of logic.
+/// Checks a schema outside of `anyOf`, `allOf`, `oneOf` and `not`.
 fn node(schema: &Value, level: Level, path: &FieldPath, states: &mut usize, errors: &mut FieldErrors) {
     let declared = type_of(schema);
     if declared == "array" && !has(schema, "items") {
@@ -75,7 +76,7 @@ fn node(schema: &Value, level: Level, path: &FieldPath, states: &mut usize, erro
     let skips_any = is_int_or_string(&schema["anyOf"]);
     let skips_first = is_int_or_string(&schema["allOf"][0]["anyOf"]);
     values(schema, skips_any, skips_first, path, states, errors);
-    typed(schema, level, path, errors);
+    check_type(schema, level, path, errors);
     let is_resource = has_flag(schema, "x-kubernetes-embedded-resource");
     if is_resource && has(schema, "additionalProperties") {
         errors.forbidden(others, "must not be used if x-kubernetes-embedded-resource is set");
@@ -88,18 +89,18 @@ fn node(schema: &Value, level: Level, path: &FieldPath, states: &mut usize, erro
     }
 }
 
-/// Whether logic says `integer` or `string` in this order and nothing else; keywords that are empty say nothing.
+/// Whether a list has exactly the types `integer` and `string` in this order, apart from empty keywords.
 fn is_int_or_string(list: &Value) -> bool {
     let Some([first, second]) = list.as_array().map(Vec::as_slice) else { return false };
-    let says_only = |schema: &Value, wanted: &str| {
+    let has_only_type = |schema: &Value, wanted: &str| {
         let mut words = schema.as_object().into_iter().flatten();
         type_of(schema) == wanted && words.all(|(word, _)| word == "type" || !has(schema, word))
     };
-    says_only(first, "integer") && says_only(second, "string")
+    has_only_type(first, "integer") && has_only_type(second, "string")
 }
 
-/// Every schema says a type, but for those that may hold several.
-fn typed(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks that a schema has a type, except with `x-kubernetes-int-or-string` or `x-kubernetes-preserve-unknown-fields`.
+fn check_type(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     let declared = type_of(schema);
     let is_mixed = has_flag(schema, "x-kubernetes-int-or-string");
     for word in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
@@ -128,7 +129,7 @@ fn typed(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldError
     }
 }
 
-/// The schema of `metadata` may only restrict the name.
+/// Checks that the schema of `metadata` restricts only the name.
 fn metadata(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("properties");
     let is_resource = level == Level::Root || has_flag(schema, "x-kubernetes-embedded-resource");
@@ -154,7 +155,7 @@ fn metadata(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-/// The values that a schema allows, with the schemas in its logic.
+/// Checks the value restrictions of a schema, including `anyOf`, `allOf`, `oneOf` and `not`.
 fn values(
     schema: &Value,
     skips_any: bool,
@@ -191,7 +192,7 @@ fn values(
     }
 }
 
-/// A schema inside of logic: it may say nothing of what a value is, only which values are allowed.
+/// Checks a schema inside of `anyOf`, `allOf`, `oneOf` or `not`, which may only restrict values.
 fn nested(schema: &Value, skips_any: bool, path: &FieldPath, states: &mut usize, errors: &mut FieldErrors) {
     values(schema, skips_any, false, path, states, errors);
     if schema["items"].is_object() {
@@ -227,26 +228,26 @@ fn nested(schema: &Value, skips_any: bool, path: &FieldPath, states: &mut usize,
     }
 }
 
-/// Every field that the logic of the root names is declared outside of it.
-fn complete(logic: &Value, schema: &Value, at: &FieldPath, told: &FieldPath, errors: &mut FieldErrors) {
+/// Checks that every field in `anyOf`, `allOf`, `oneOf` and `not` is also declared outside of them.
+fn check_complete(logic: &Value, schema: &Value, at: &FieldPath, defined_at: &FieldPath, errors: &mut FieldErrors) {
     let lists = LISTS.iter().flat_map(|word| {
         let list = logic[*word].as_array().into_iter().flatten().enumerate();
-        list.map(move |(index, inner)| (inner, told.child(word).index(index)))
+        list.map(move |(index, inner)| (inner, defined_at.child(word).index(index)))
     });
-    let not = logic["not"].is_object().then(|| (&logic["not"], told.child("not")));
-    for (inner, told) in lists.chain(not) {
-        complete(inner, schema, at, &told, errors);
-        let items = [("items", &inner["items"], &schema["items"], at.child("items"), told.child("items"))];
+    let not = logic["not"].is_object().then(|| (&logic["not"], defined_at.child("not")));
+    for (inner, defined_at) in lists.chain(not) {
+        check_complete(inner, schema, at, &defined_at, errors);
+        let items = [("items", &inner["items"], &schema["items"], at.child("items"), defined_at.child("items"))];
         let items = items.into_iter().filter(|(_, inner, ..)| inner.is_object());
         let fields = properties(inner).map(|(name, inner)| {
             let declared = &schema["properties"][name.as_str()];
             let path = |path: &FieldPath| path.child("properties").key(name);
-            ("properties", inner, declared, path(at), path(&told))
+            ("properties", inner, declared, path(at), path(&defined_at))
         });
-        for (_, inner, declared, at, told) in items.chain(fields) {
+        for (_, inner, declared, at, defined_at) in items.chain(fields) {
             match declared.is_null() {
-                true => errors.required(&at, &format!("because it is defined in {told}")),
-                false => complete(&json!({"allOf": [inner]}), declared, &at, &told, errors),
+                true => errors.required(&at, &format!("because it is defined in {defined_at}")),
+                false => check_complete(&json!({"allOf": [inner]}), declared, &at, &defined_at, errors),
             }
         }
     }
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_not_structural_is_refused() {
+    fn schema_that_is_not_structural_is_refused() {
         let cases = [
             (json!({"properties": {}}), "type: Required value: must not be empty for specified object fields"),
             (
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_a_schema_is_an_object_with_its_own_metadata() {
+    fn root_of_a_schema_is_an_object_with_restricted_metadata() {
         let cases = [
             (json!({"type": "string"}), "s.type: Invalid value: \"string\": must be object at the root"),
             (
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_structural_schema_is_not_complained_of() {
+    fn structural_schema_is_accepted() {
         let int_or_string = json!([{"type": "integer"}, {"type": "string"}]);
         let cases = [
             json!({"x-kubernetes-int-or-string": true, "anyOf": int_or_string}),

@@ -1,7 +1,8 @@
-//! Validation of definitions in Kubernetes' words (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go).
+//! Validation of definitions with Kubernetes' messages
+//! (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go).
 //!
-//! Kubernetes looks at a form of the definition in which whatever all versions have in common stands once, for the whole of it: paths in
-//! its messages are of that form.
+//! Kubernetes validates an internal form of the definition, in which parts that are equal in all versions are hoisted
+//! to the top level. Paths in its messages refer to that form.
 
 use crate::kinds::custom::{check_schema, type_at};
 use crate::kinds::go::{self, GoField, GoShape};
@@ -15,7 +16,7 @@ const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string
 const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 const MOST_SELECTABLE: usize = 8;
 
-/// Adds all that is wrong with a definition.
+/// Checks a definition.
 pub fn check(
     definition: &api::CustomResourceDefinition,
     old: Option<&api::CustomResourceDefinition>,
@@ -63,7 +64,7 @@ fn group_and_scope(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, e
     }
 }
 
-/// Versions as Kubernetes prints them: by the names of Go's fields, without what stands once for the whole definition.
+/// Versions as Kubernetes prints them: with the names of Go's fields, without the hoisted parts.
 fn printed(spec: &api::CustomResourceDefinitionSpec) -> String {
     const HOISTED: &str = "";
     const VERSION: &[GoField] = &[
@@ -88,7 +89,7 @@ fn versions(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: 
         if version.schema.as_ref().is_none_or(|schema| schema.open_api_v3_schema.is_none()) {
             errors.required(&path.child("schema").child("openAPIV3Schema"), "");
         }
-        joined(&path.child("name"), &version.name, label_1035(&version.name), "", errors);
+        add_joined(&path.child("name"), &version.name, label_1035(&version.name), "", errors);
         if let Some(warning) = &version.deprecation_warning {
             let path = path.child("deprecationWarning");
             if version.deprecated != Some(true) {
@@ -116,8 +117,8 @@ fn versions(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: 
     }
 }
 
-/// Several problems of one text, which Kubernetes joins.
-fn joined(path: &FieldPath, text: &str, problems: Vec<String>, before: &str, errors: &mut FieldErrors) {
+/// Adds several problems of one text as one error, as Kubernetes does.
+fn add_joined(path: &FieldPath, text: &str, problems: Vec<String>, before: &str, errors: &mut FieldErrors) {
     if !problems.is_empty() {
         errors.invalid(path, text, &format!("{before}{}", problems.join(",")));
     }
@@ -134,13 +135,13 @@ fn names(names: &api::CustomResourceDefinitionNames, path: &FieldPath, errors: &
         let lower = if is_kind { name.to_lowercase() } else { name.to_owned() };
         match name {
             "" => errors.required(&path.child(field), ""),
-            _ => joined(&path.child(field), name, label_1035(&lower), before, errors),
+            _ => add_joined(&path.child(field), name, label_1035(&lower), before, errors),
         }
     }
     let lists = [("shortNames", &names.short_names), ("categories", &names.categories)];
     for (field, list) in lists {
         for (index, name) in list.iter().flatten().enumerate() {
-            joined(&path.child(field).index(index), name, label_1035(name), "", errors);
+            add_joined(&path.child(field).index(index), name, label_1035(name), "", errors);
         }
     }
     if !names.kind.is_empty() && names.kind == list_kind {
@@ -148,7 +149,7 @@ fn names(names: &api::CustomResourceDefinitionNames, path: &FieldPath, errors: &
     }
 }
 
-/// A part of each version with its path: once for the whole definition where all versions have the same.
+/// A part of each version with its path; a single top-level one when all versions have the same.
 fn hoisted<'s, T: Serialize>(
     spec: &'s api::CustomResourceDefinitionSpec,
     path: &FieldPath,
@@ -169,7 +170,7 @@ fn hoisted<'s, T: Serialize>(
     each.collect()
 }
 
-/// Schemas, subresources, columns and selectable fields.
+/// Checks schemas, subresources, columns and selectable fields.
 fn parts(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (path, version, validation) in hoisted(spec, path, ("validation", "schema"), |version| version.schema.as_ref())
     {
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_kubernetes_refuses_is_refused() {
+    fn invalid_definition_is_refused_as_in_kubernetes() {
         const V1: &str = "/spec/versions/0";
         let at = |field: &str| format!("{V1}/{field}");
         let column = |path: &str| json!([{"name": "A", "type": "string", "jsonPath": path}]);

@@ -25,7 +25,7 @@ pub const KIND: Kind = Kind {
     )
 };
 
-/// Numbers of a schema are floats to the typed form; Go writes whole ones without a fraction.
+/// Writes whole numbers of a schema without a fraction, as Go does; the typed form has floats.
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     fn make_whole(value: &mut Value) {
         match value {
@@ -50,13 +50,14 @@ fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Valu
 fn warnings(definition: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
     if definition.text(&["spec", "conversion", "strategy"]) == Some("Webhook") {
-        warnings
-            .push("spec.conversion: no webhook is called: the versions of an object differ in their name alone".into());
+        warnings.push(
+            "spec.conversion: no webhook is called: the versions of an object differ only in their apiVersion".into(),
+        );
     }
     for (index, version) in definition.items(&["spec", "versions"]).iter().enumerate() {
         if has_rules(&version["schema"]) {
             warnings.push(format!(
-                "spec.versions[{index}].schema.openAPIV3Schema: rules in CEL (x-kubernetes-validations) are kept but not checked"
+                "spec.versions[{index}].schema.openAPIV3Schema: CEL rules (x-kubernetes-validations) are stored but not checked"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! Event (core/v1; events.k8s.io/v1 is read and becomes core/v1).
+//! Event (core/v1; events.k8s.io/v1 is converted to core/v1).
 
 mod rules;
 
@@ -32,7 +32,7 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<Event>("events", "v1", "Event", &view::event::CORE)
 };
 
-/// Times of an Event are stored as `null` when they are not known, so that clients print `<nil>`.
+/// Stores unknown times of an Event as `null`, so that clients print `<nil>`.
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut event = match body["apiVersion"].as_str() {
         Some("events.k8s.io/v1") => typed::normalize::<Event>(&from_events_group(body), unknown)?,
@@ -42,7 +42,7 @@ fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Valu
     Ok(event)
 }
 
-/// Names of the newer group's fields, and what they are called here.
+/// Fields of events.k8s.io/v1, and their names in core/v1.
 const RENAMED: &[(&str, &str)] = &[
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -77,7 +77,8 @@ impl Typed for Event {
         omit::empty(&mut self.type_);
     }
 
-    /// An Event lives where its object lives; those about cluster-scoped objects live in `default`.
+    /// Checks that an Event is in the namespace of its object, or in `default` or `kube-system` for a cluster-scoped
+    /// one.
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let own = self.metadata.namespace.as_deref().unwrap_or_default();
         let about = self.involved_object.namespace.as_deref().unwrap_or_default();
@@ -100,7 +101,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_newer_group_becomes_core() {
+    fn events_group_is_converted_to_core() {
         let body = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "a"},
             "regarding": {"kind": "Pod", "namespace": "a"}, "note": "n", "reportingController": "c", "deprecatedCount": 2,

@@ -11,7 +11,7 @@ use serde_json::json;
 const MOST_PERIOD_SECONDS: i32 = 1800;
 const MOST_WINDOW_SECONDS: i32 = 3600;
 
-/// All checks of a spec.
+/// Checks a spec.
 pub fn spec(spec: &HorizontalPodAutoscalerSpec, old: Option<&HorizontalPodAutoscalerSpec>, errors: &mut FieldErrors) {
     let path = FieldPath::root("spec");
     let min = spec.min_replicas;
@@ -92,7 +92,7 @@ fn check_metric(metric: &MetricSpec, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-/// Checks the names that the source of a metric has.
+/// Checks the names in a metric's source.
 fn check_names(metric: &MetricSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let resource = |name: &str, errors: &mut FieldErrors| {
         if name.is_empty() {
@@ -133,7 +133,7 @@ fn check_names(metric: &MetricSpec, path: &FieldPath, errors: &mut FieldErrors) 
     }
 }
 
-/// Checks the value that a metric of this type is to have.
+/// Checks the target value of a metric of this type.
 fn check_target_value(target: &MetricTarget, metric: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if target.type_.is_empty() {
         errors.required(&path.child("type"), "must specify a metric target type");

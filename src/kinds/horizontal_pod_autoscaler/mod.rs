@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscaler (autoscaling/v2; v1 is read and becomes v2).
+//! HorizontalPodAutoscaler (autoscaling/v2; v1 is converted to v2).
 
 mod check;
 
@@ -36,17 +36,17 @@ fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Valu
     Ok(autoscaler)
 }
 
-/// The only metric that v1 knows becomes one of v2's list.
+/// Converts v1, whose only metric becomes an item of v2's list.
 fn from_v1(body: &Value) -> Value {
     let mut body = body.clone();
     body["apiVersion"] = "autoscaling/v2".into();
-    let taken = |part: &mut Value, field: &str| part.as_object_mut().and_then(|map| map.remove(field));
-    if let Some(percent) = body.get_mut("spec").and_then(|spec| taken(spec, "targetCPUUtilizationPercentage")) {
+    let remove = |part: &mut Value, field: &str| part.as_object_mut().and_then(|map| map.remove(field));
+    if let Some(percent) = body.get_mut("spec").and_then(|spec| remove(spec, "targetCPUUtilizationPercentage")) {
         let target = json!({"type": "Utilization", "averageUtilization": percent});
         body["spec"]["metrics"] = json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]);
     }
     if let Some(status) = body.get_mut("status") {
-        taken(status, "currentCPUUtilizationPercentage");
+        remove(status, "currentCPUUtilizationPercentage");
     }
     body
 }

@@ -1,7 +1,7 @@
-//! Image (kloop.dev/v1alpha1): what the images of containers are on this machine, where nothing is pulled.
+//! Image (kloop.dev/v1alpha1): maps container images to programs of this machine, since kloop pulls no images.
 //!
-//! Knows: the kind's fields, which images its patterns stand for ([`pattern`]), and the objects that are compiled in ([`recipe`]).
-//! Never: looks whether a program is there; `runtime` does. Start reading at [`ImageSpec`].
+//! Defines the kind's fields, the matching of its patterns ([`pattern`]), and the built-in objects ([`recipe`]).
+//! Never: looks for a program; `runtime` does. Start reading at [`ImageSpec`].
 
 pub mod pattern;
 pub mod pull_policy;
@@ -19,13 +19,13 @@ use std::collections::BTreeSet;
 pub const KIND: Kind =
     Kind { namespaced: false, ..Kind::new::<Image>(RESOURCE, "v1alpha1", "Image", &view::image::VIEW) };
 
-/// Most entries of `programs`, `path` and `volumes`: each is looked for, or mounted, at every start.
+/// Maximum number of entries of `programs`, `path` and `volumes`, which every start looks for or mounts.
 const MOST_PLACES: usize = 32;
 
 /// The resource's name.
 pub const RESOURCE: &str = "images.kloop.dev";
 
-/// The fields and what they mean, as OpenAPI says it: what `explain` shows.
+/// The OpenAPI schema of the fields with their descriptions, for `explain`.
 pub const SCHEMA: &str = include_str!("schema.json");
 
 /// An Image object: settings for images with matching names.
@@ -57,22 +57,22 @@ pub struct ImageSpec {
     /// The arguments of a container that has no `args`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Variables; those of the container win.
+    /// Environment variables; those of the container take precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<ImageVariable>>,
-    /// The program's names: the first that is found takes the place of another one of them with which a command begins.
+    /// The program's alternative names: the first name that is found replaces another one at the start of a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub programs: Option<Vec<String>>,
-    /// Folders in which programs are looked for before those of PATH: absolute, with `*` for any text within a name.
+    /// Folders to search for programs before PATH: absolute, with `*` for any text within a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Vec<String>>,
-    /// The Debian package that the program is in, for messages.
+    /// The Debian package of the program, for messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// Folders that the container has for itself: empty when it starts, gone when it ends, unless a volume is mounted there.
+    /// Private folders of the container: empty at its start and deleted at its end, unless a volume is mounted there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<String>>,
-    /// The folder to start in.
+    /// The working directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
     /// User of the container when kloop runs as root: `postgres`, `999`, `999:999`.
@@ -81,10 +81,10 @@ pub struct ImageSpec {
     /// Ports that the program listens on, for documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<ImagePort>>,
-    /// `private`, or `host` for a container that sees and changes the machine's files.
+    /// `private`, or `host` for a container that uses the machine's files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filesystem: Option<String>,
-    /// A command that is run once before the first start.
+    /// A command that runs once before the first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<ImageBuild>,
     /// Files whose change restarts the containers: `src/**/*.rs`.
@@ -92,7 +92,7 @@ pub struct ImageSpec {
     pub watch: Option<Vec<String>>,
 }
 
-/// One variable.
+/// An environment variable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageVariable {
@@ -122,7 +122,7 @@ pub struct ImagePort {
 pub struct ImageBuild {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// The folder to run it in, when it is neither `spec.workingDir` nor, without that, the manifest's.
+    /// The working directory; by default `spec.workingDir`, or else the manifest's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
 }
@@ -131,7 +131,7 @@ pub struct ImageBuild {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageStatus {
-    /// The files that `watch` names.
+    /// The files that match `watch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sources: Option<ImageSources>,
     /// The last build.
@@ -143,18 +143,18 @@ pub struct ImageStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BuildStatus {
-    /// `Building`, `Succeeded`, `Failed`, or `Interrupted` when nobody saw its end.
+    /// `Building`, `Succeeded`, `Failed`, or `Interrupted` when its end was not observed.
     pub state: String,
-    /// When it began.
+    /// Time of its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
-    /// When it ended.
+    /// Time of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
-    /// Why it failed.
+    /// The error when it failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The last lines that it has written.
+    /// The last lines of its output.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
@@ -163,7 +163,7 @@ pub struct BuildStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageSources {
-    /// Differs when their content does.
+    /// Digest of the content.
     pub digest: String,
     /// Number of files.
     pub files: i64,
@@ -178,7 +178,7 @@ impl Typed for Image {
         self.kind = KIND.kind.to_owned();
         omit::metadata(&mut self.metadata);
         let spec = &mut self.spec;
-        // An entrypoint that is there and empty says something: there is no program.
+        // An empty entrypoint differs from an absent one: it means that the image has no program.
         omit::empty(&mut spec.command);
         omit::empty(&mut spec.env);
         omit::empty(&mut spec.programs);
@@ -209,7 +209,7 @@ impl Typed for Image {
         let path = FieldPath::root("spec");
         let spec = &self.spec;
         if spec.patterns.is_empty() {
-            errors.required(&path.child("patterns"), "name the images that it is about, such as nginx or nginx:1.*");
+            errors.required(&path.child("patterns"), "list the image names to match, such as nginx or nginx:1.*");
         }
         let mut seen = BTreeSet::new();
         for (index, text) in spec.patterns.iter().enumerate() {
@@ -303,7 +303,7 @@ impl Image {
     }
 }
 
-/// A user, and maybe a group after a colon: each a name or a number.
+/// Whether a text is a user, or a user and a group with a colon between, by name or number.
 fn is_user(text: &str) -> bool {
     let fits = |part: &str| {
         let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-$".contains(&byte);
@@ -339,7 +339,7 @@ mod tests {
             "filesystem": "host", "build": {"command": ["make"]}, "watch": ["src/**"], "workingDir": "./x"});
         assert_eq!(complaints(whole), [""; 0]);
         let table = [
-            (json!({}), "spec.patterns: Required value: name the images that it is about, such as nginx or nginx:1.*"),
+            (json!({}), "spec.patterns: Required value: list the image names to match, such as nginx or nginx:1.*"),
             (json!({"patterns": ["a b"]}), "spec.patterns[0]: Invalid value: \"a b\": invalid reference format"),
             (json!({"patterns": ["a", "a"]}), "spec.patterns[1]: Duplicate value: \"a\""),
             (json!({"patterns": ["a"], "entrypint": ["x"]}), "unknown field \"spec.entrypint\""),
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_knows_every_field() {
+    fn schema_describes_every_field() {
         let schema: Value = serde_json::from_str(SCHEMA).expect("a schema");
         let whole = Image {
             spec: ImageSpec {

@@ -1,14 +1,14 @@
-//! Patterns over images: an image as it is written in a manifest, with `*` for any text.
+//! Patterns of image names, with `*` for any text.
 //!
-//! Names are compared in full, as Docker completes them: `nginx` is `docker.io/library/nginx`. A pattern without a tag is about every tag, one
-//! without a digest about every digest; an image without either has the tag `latest`. A pattern that begins with `*` is compared with
-//! the whole name, so that `*/nginx` is about every registry's. Paths (`./server`) are compared as they are written.
+//! Matching uses full_name names as in Docker: `nginx` is `docker.io/library/nginx`. A pattern without a tag or digest
+//! matches every one; an image without either has the tag `latest`. A pattern that begins with `*` is matched against
+//! the full_name name, so that `*/nginx` matches every registry. Paths (`./server`) are matched literally.
 //!
-//! [`glob`] is code of our own: every plan of a pod compares its image with every pattern, which costs less than compiling one.
+//! [`glob`] compiles nothing, since every plan of a pod matches its image against every pattern.
 
 use super::reference::{self, ImageReference};
 
-/// Specificity of a match; the greatest wins. The name counts first, then the digest, then the tag.
+/// Specificity of a match; the greatest takes precedence. The name counts first, then the digest, then the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PatternRank {
     name: PatternFit,
@@ -16,7 +16,7 @@ pub struct PatternRank {
     tag: PatternFit,
 }
 
-/// Without a star before with one, with many letters before with few; the least when nothing is asked.
+/// Specificity of a part: whether it has no star, then its length; the default for an absent part.
 type PatternFit = (bool, usize);
 
 /// A pattern's parts.
@@ -32,7 +32,7 @@ pub fn is_path(image: &str) -> bool {
     ["./", "../", "/"].iter().any(|start| image.starts_with(start))
 }
 
-/// Reads a pattern; the error says what is wrong with it.
+/// Parses a pattern.
 pub fn parse(text: &str) -> Result<ImagePattern<'_>, String> {
     if is_path(text) {
         return Ok(ImagePattern { name: text.to_owned(), tag: None, digest: None });
@@ -42,7 +42,7 @@ pub fn parse(text: &str) -> Result<ImagePattern<'_>, String> {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
         _ => (rest, None),
     };
-    // A star may stand for any text; the rest has to look like an image.
+    // With its stars replaced, the pattern must be a valid reference.
     reference::parse(&rest.replace('*', "x"))?;
     let is_digest = |digest: &str| {
         digest.split_once(':').is_some_and(|(algorithm, hex)| {
@@ -52,7 +52,7 @@ pub fn parse(text: &str) -> Result<ImagePattern<'_>, String> {
     if !digest.is_none_or(|digest| digest == "*" || is_digest(digest)) {
         return Err("the digest must look like sha256:0123abc* ".trim_end().to_owned());
     }
-    let name = if name.starts_with('*') { name.to_owned() } else { full(name) };
+    let name = if name.starts_with('*') { name.to_owned() } else { full_name(name) };
     Ok(ImagePattern { name, tag, digest })
 }
 
@@ -65,7 +65,7 @@ pub fn rank(pattern: &str, image: &str) -> Option<PatternRank> {
         return fits.then(|| PatternRank { name: fit(&pattern.name), digest: NOTHING, tag: NOTHING });
     }
     let ImageReference { domain, path, tag, digest } = reference::parse(image).ok()?;
-    let name = full(&domain.map_or_else(|| path.to_owned(), |domain| format!("{domain}/{path}")));
+    let name = full_name(&domain.map_or_else(|| path.to_owned(), |domain| format!("{domain}/{path}")));
     let tag = tag.or(digest.is_none().then_some("latest"));
     let fits = |pattern: Option<&str>, text: Option<&str>| match (pattern, text) {
         (None, _) => Some(NOTHING),
@@ -78,7 +78,7 @@ pub fn rank(pattern: &str, image: &str) -> Option<PatternRank> {
     })
 }
 
-/// The best rank among patterns.
+/// The highest rank among patterns.
 pub fn best<'a>(patterns: impl IntoIterator<Item = &'a str>, image: &str) -> Option<PatternRank> {
     patterns.into_iter().filter_map(|pattern| rank(pattern, image)).max()
 }
@@ -87,8 +87,8 @@ fn fit(pattern: &str) -> PatternFit {
     (!pattern.contains('*'), 1 + pattern.chars().filter(|letter| *letter != '*').count())
 }
 
-/// A name with its registry, as Docker completes it.
-fn full(name: &str) -> String {
+/// The full_name name with its registry, as in Docker.
+fn full_name(name: &str) -> String {
     let (domain, path) = match name.split_once('/') {
         Some((first, path)) if first.contains(['.', ':']) || first == "localhost" => (first, path),
         _ => ("docker.io", name),
@@ -98,7 +98,7 @@ fn full(name: &str) -> String {
     format!("{domain}/{library}{path}")
 }
 
-/// Whether a text is what a pattern with stars stands for.
+/// Whether a text matches a pattern with stars.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -118,7 +118,7 @@ mod tests {
     const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef";
 
     #[test]
-    fn patterns_stand_for_images() {
+    fn patterns_match_images() {
         let digested = format!("nginx@{DIGEST}");
         let table = [
             ("nginx", "nginx", true),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_specific_wins() {
+    fn most_specific_pattern_has_the_highest_rank() {
         let image = format!("nginx:1.25@{DIGEST}");
         let exact = format!("nginx@{DIGEST}");
         let rising = [

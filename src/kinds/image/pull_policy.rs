@@ -1,6 +1,6 @@
 //! The pull policy that an image's name implies.
 
-/// `Always` for the tag `latest`, written or implied; a name that is no image name has no tag.
+/// Returns `Always` for the explicit or implied tag `latest`, else `IfNotPresent`. A malformed name has no tag.
 pub fn pull_policy(image: &str) -> &'static str {
     let (name, digest) = image.split_once('@').map_or((image, ""), |(name, digest)| (name, digest));
     let tag = name.rsplit_once(':').map(|(_, tag)| tag).filter(|tag| !tag.contains('/'));

@@ -1,7 +1,7 @@
-//! Recipes: the Image objects of common images, compiled in. Each is one file of `fixtures/images/`.
+//! Recipes: built-in Image objects of common images. Each is one file of `fixtures/images/`.
 //!
-//! A recipe is about images whose repository ends with its name, whatever the registry, and stands behind every Image object.
-//! Adding one is a new file there and its name in the table here. Start reading at [`of_image`].
+//! A recipe matches images of every registry whose repository ends with its name. Image objects take precedence. A new
+//! recipe needs a file there and its name in the table here. Start reading at [`find_by_image`].
 
 use super::{Image, pattern, reference};
 use crate::kinds::typed;
@@ -23,13 +23,13 @@ const FILES: &[(&str, &str)] = files! {
 
 /// One recipe.
 pub struct Recipe {
-    /// Its name, which is that of its object.
+    /// The name of the recipe and its object.
     pub name: &'static str,
-    /// The file, with the comment that says what it is.
+    /// The file, including its descriptive comment.
     pub text: &'static str,
     /// The object.
     pub object: Object,
-    /// The same, decoded.
+    /// The decoded object.
     pub image: Arc<Image>,
 }
 
@@ -59,13 +59,13 @@ pub fn builtin_recipes() -> &'static [Recipe] {
     &RECIPES.all
 }
 
-/// The recipe of this name, or of an image of this name.
+/// Returns the recipe with this name, or for this image.
 pub fn named(name: &str) -> Option<&'static Recipe> {
-    builtin_recipes().iter().find(|recipe| recipe.name == name).or_else(|| of_image(name))
+    builtin_recipes().iter().find(|recipe| recipe.name == name).or_else(|| find_by_image(name))
 }
 
-/// The recipe for an image as it is written in a manifest.
-pub fn of_image(image: &str) -> Option<&'static Recipe> {
+/// Returns the recipe for an image.
+pub fn find_by_image(image: &str) -> Option<&'static Recipe> {
     let is_image = !pattern::is_path(image) && reference::parse(image).is_ok();
     let end = reference::name(image);
     RECIPES.by_repository.get(end).filter(|_| is_image).map(|index| &RECIPES.all[*index])
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(builtin_recipes().len(), FILES.len());
         for recipe in builtin_recipes() {
             let Recipe { name, text, object, image } = recipe;
-            assert!(text.starts_with(&format!("# {name}: ")), "{name} begins with what it is");
+            assert!(text.starts_with(&format!("# {name}: ")), "{name} begins with its description");
             assert_eq!(object.name(), *name);
             let mut unknown = Vec::new();
             let stored = (KIND.normalize)(&object.0, &mut |field| unknown.push(field.complaint())).expect(name);
@@ -89,9 +89,9 @@ mod tests {
             assert!((KIND.validate)(&Object(stored), None).is_empty(), "{name}");
             let is_simple =
                 |pattern: &String| pattern.strip_prefix("*/").is_some_and(|end| !end.contains(['*', '/', ':', '@']));
-            assert!(image.spec.patterns.iter().all(is_simple), "{name}: a recipe is about */NAME");
+            assert!(image.spec.patterns.iter().all(is_simple), "{name}: a recipe matches */NAME");
             assert!(image.spec.entrypoint.is_some() && image.spec.command.is_some(), "{name}");
-            assert!(image.spec.programs.is_some(), "{name} says what it needs");
+            assert!(image.spec.programs.is_some(), "{name} names its programs");
             assert!(
                 image.spec.build.is_none() && image.spec.watch.is_none() && image.spec.filesystem.is_none(),
                 "{name}"
@@ -117,7 +117,7 @@ mod tests {
             ("Postgres", None),
         ];
         for (image, name) in table {
-            assert_eq!(of_image(image).map(|recipe| recipe.name), name, "{image}");
+            assert_eq!(find_by_image(image).map(|recipe| recipe.name), name, "{image}");
         }
     }
 }

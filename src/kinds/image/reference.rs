@@ -1,11 +1,11 @@
-//! Image references as registries write them: `[host[:port]/]path[:tag][@digest]`.
+//! Image references: `[host[:port]/]path[:tag][@digest]`.
 //!
 //! Grammar and messages of `distribution/reference`, which Kubernetes uses.
 
 /// The parts of a reference.
 #[derive(Debug, PartialEq)]
 pub struct ImageReference<'a> {
-    /// The registry, when one is named.
+    /// The registry, if given.
     pub domain: Option<&'a str>,
     /// The repository's path.
     pub path: &'a str,
@@ -15,7 +15,7 @@ pub struct ImageReference<'a> {
     pub digest: Option<&'a str>,
 }
 
-/// Reads a reference; the error is the sentence that Kubernetes prints.
+/// Parses a reference; the error has Kubernetes' wording.
 pub fn parse(text: &str) -> Result<ImageReference<'_>, String> {
     let wrong = || "invalid reference format".to_owned();
     let (rest, digest) = match text.split_once('@') {
@@ -48,13 +48,13 @@ pub fn parse(text: &str) -> Result<ImageReference<'_>, String> {
     Ok(ImageReference { domain, path, tag, digest })
 }
 
-/// The last part of an image's repository: what most people call it.
+/// The last part of an image's repository, its common name.
 pub fn name(image: &str) -> &str {
     let path = parse(image).map_or(image, |parsed| parsed.path);
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The first part is a host when it looks like one: with a dot or a port, `localhost`, or with capitals, which no repository has.
+/// Whether the first part is a host: it has a dot, a port, or capitals (which no repository has), or is `localhost`.
 fn is_domain(first: &str) -> bool {
     let (host, port) = first.split_once(':').map_or((first, None), |(host, port)| (host, Some(port)));
     let looks_like = first.contains(['.', ':']) || first == "localhost" || first.to_ascii_lowercase() != first;
@@ -67,7 +67,7 @@ fn is_domain(first: &str) -> bool {
     looks_like && fits && port.is_none_or(numeric)
 }
 
-/// Letters and digits, with `.`, `_`, `__` or any number of `-` between them.
+/// Whether a text has only letters and digits, with `.`, `_`, `__` or any number of `-` between them.
 fn is_component(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let mut separators = text.split(|c: char| c.is_ascii() && is_word(c as u8)).filter(|part| !part.is_empty());
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_taken_apart() {
+    fn references_are_split_into_parts() {
         let table = [
             ("nginx", (None, "nginx", None)),
             ("nginx:1.25", (None, "nginx", Some("1.25"))),

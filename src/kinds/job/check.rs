@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const NEEDS_INDEXED: &str = "requires indexed completion mode";
 
-/// Checks a whole Job: its selector must be the one that the server made, unless it is the writer's own affair.
+/// Checks a Job. Its selector must be the generated one, unless `manualSelector` is set.
 pub fn job(job: &Job, spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("selector");
     if let (Some(own), false) = (&spec.selector, spec.manual_selector == Some(true)) {
@@ -42,7 +42,7 @@ pub fn job(job: &Job, spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
-/// Checks what a CronJob's template has too.
+/// Checks the fields that a CronJob's template has as well.
 pub fn spec(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let counts = [
         ("parallelism", spec.parallelism.map(i64::from)),
@@ -125,7 +125,7 @@ fn check_restart(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks a changed Job against the one before: its work may not change under it.
+/// Checks an update of a Job: completions, selector and template are immutable, with few exceptions.
 pub fn change(new: &JobSpec, old: &Job, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(before) = &old.spec else { return };
     check_completions(new, before, path, errors);

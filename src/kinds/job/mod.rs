@@ -1,6 +1,6 @@
 //! Job (batch/v1).
 //!
-//! Knows: its defaults, the selector and labels that the server makes from its uid, and its checks.
+//! Defines its defaults, the selector and labels that the API server generates from its uid, and its checks.
 //! Start reading at [`KIND`].
 
 pub mod check;
@@ -20,7 +20,7 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<Job>("jobs.batch", "v1", "Job", &view::job::VIEW)
 };
 
-/// The label by which a Job finds its pods; the selector that the server makes has it alone.
+/// The label that selects a Job's pods, the only one in the generated selector.
 pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 
 impl Typed for Job {
@@ -51,7 +51,7 @@ impl Typed for Job {
                 generate(new);
             }
         }
-        // A Job without labels has those of its template.
+        // A Job without labels gets those of its template.
         if new.labels().next().is_none()
             && let Some(labels) = new.value_at(&["spec", "template", "metadata", "labels"]).cloned()
         {
@@ -74,8 +74,8 @@ pub fn template(spec: &mut JobSpec) {
     defaults::template(&mut spec.template);
 }
 
-/// Selector and labels that no other Job can have: they hold the uid. The two old names of the labels stay for readers
-/// from before Kubernetes 1.27.
+/// Generates the selector and labels with the Job's uid. The two unprefixed labels are for clients from before
+/// Kubernetes 1.27.
 fn generate(new: &mut Object) {
     let (uid, name) = (new.uid().to_owned(), new.name().to_owned());
     let labels = [

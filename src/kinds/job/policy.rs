@@ -1,10 +1,10 @@
-//! Checks of when a Job has failed or succeeded before its pods are all done.
+//! Checks of a Job's failure policy and success policy.
 
 use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule};
 use serde_json::json;
 
-/// Checks the rules by which failed pods count.
+/// Checks the pod failure policy.
 pub fn check_failure(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(policy) = &spec.pod_failure_policy else { return };
     let path = path.child("podFailurePolicy").child("rules");
@@ -42,10 +42,10 @@ fn check_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, path: &FieldPath, err
     }
     match (rule.on_exit_codes.is_some(), !patterns.is_empty()) {
         (true, true) => {
-            errors.invalid_unsaid(path, "specifying both OnExitCodes and OnPodConditions is not supported");
+            errors.invalid_without_value(path, "specifying both OnExitCodes and OnPodConditions is not supported");
         }
         (false, false) => {
-            errors.invalid_unsaid(path, "specifying one of OnExitCodes and OnPodConditions is required");
+            errors.invalid_without_value(path, "specifying one of OnExitCodes and OnPodConditions is required");
         }
         _ => {}
     }
@@ -90,12 +90,12 @@ fn check_codes(
     }
 }
 
-/// Checks the rules by which an Indexed Job is done early.
+/// Checks the success policy of an Indexed Job.
 pub fn check_success(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(policy) = &spec.success_policy else { return };
     let path = path.child("successPolicy");
     if spec.completion_mode.as_deref() != Some("Indexed") {
-        errors.invalid_unsaid(&path, "requires indexed completion mode");
+        errors.invalid_without_value(&path, "requires indexed completion mode");
     }
     let path = path.child("rules");
     if policy.rules.is_empty() {

@@ -1,4 +1,4 @@
-//! Checks of containers, init containers and what they have in common.
+//! Checks of containers and init containers.
 
 use super::mounts::{self, PodVolumes};
 use super::probes::{self, ProbeRole};
@@ -25,13 +25,13 @@ pub fn check(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, errors:
         if !seen.insert(container.name.as_str()) {
             errors.duplicate(&path.child("name"), container.name.as_str());
         }
-        check_care(container, spec, &path, errors);
+        check_hooks_and_probes(container, spec, &path, errors);
         check_restart(container, &path, errors);
     }
     ports::check_conflicts(&spec.containers, &path, errors);
 }
 
-/// Checks the init containers; those that run on beside the containers may have probes and hooks.
+/// Checks the init containers. Only sidecars may have probes and hooks.
 pub fn check_init(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("initContainers");
     let mut seen: BTreeSet<&str> = spec.containers.iter().map(|container| container.name.as_str()).collect();
@@ -44,7 +44,7 @@ pub fn check_init(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, er
         ports::check_conflicts(std::slice::from_ref(container), &path, errors);
         check_restart(container, &at, errors);
         if facts::is_sidecar(container) {
-            check_care(container, spec, &at, errors);
+            check_hooks_and_probes(container, spec, &at, errors);
             continue;
         }
         let care = [
@@ -60,7 +60,7 @@ pub fn check_init(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, er
     }
 }
 
-/// A container's own policy, and its rules for exit codes (KEP-5307, KEP-5532).
+/// Checks a container's restart policy and its rules for exit codes (KEP-5307, KEP-5532).
 fn check_restart(container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
     let known = ["Always", "Never", "OnFailure"];
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
@@ -94,8 +94,8 @@ fn check_restart(container: &Container, path: &FieldPath, errors: &mut FieldErro
     }
 }
 
-/// Hooks and probes.
-fn check_care(container: &Container, spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks hooks and probes.
+fn check_hooks_and_probes(container: &Container, spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let grace = spec.termination_grace_period_seconds.unwrap_or(30);
     probes::check_lifecycle(container.lifecycle.as_ref(), grace, &path.child("lifecycle"), errors);
     let probes = [
@@ -138,7 +138,7 @@ pub fn check_common(container: &Container, volumes: &PodVolumes<'_>, path: &Fiel
     }
 }
 
-/// Pods, unlike templates, may not have blanks around an image's name.
+/// Refuses blanks around image names in pods; templates may have them.
 pub fn check_images(containers: &[Container], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, container) in containers.iter().enumerate() {
         let image = container.image.as_deref().unwrap_or_default();

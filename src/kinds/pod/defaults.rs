@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// A pod of its own: its spec, and what only pods (not templates) get.
+/// Sets the defaults of a pod: those of its spec, and those that templates do not get.
 pub fn pod(pod: &mut Pod) {
     omit::metadata(&mut pod.metadata);
     let spec = pod.spec.get_or_insert_default();
@@ -27,13 +27,13 @@ pub fn pod(pod: &mut Pod) {
     pod_level_requests(spec);
 }
 
-/// The template of a workload.
+/// Sets the defaults of a pod template.
 pub fn template(template: &mut PodTemplateSpec) {
     omit::metadata(template.metadata.get_or_insert_default());
     spec(template.spec.get_or_insert_default());
 }
 
-/// Fills in a number that was left out or is zero.
+/// Sets the default of an absent or zero number.
 fn number(field: &mut Option<i32>, default: i32) {
     if field.unwrap_or(0) == 0 {
         *field = Some(default);
@@ -56,7 +56,8 @@ fn spec(spec: &mut PodSpec) {
     spec.ephemeral_containers.iter_mut().flatten().for_each(ephemeral);
 }
 
-/// Leaves out empty values, and keeps `serviceAccount` and `serviceAccountName` the same: the first is an alias.
+/// Omits empty values, and sets `serviceAccount` and `serviceAccountName` to the same value, since the first is an
+/// alias.
 fn omit_empty(spec: &mut PodSpec) {
     let texts = [
         &mut spec.node_name,
@@ -112,7 +113,7 @@ fn affinity(affinity: &mut Affinity) {
         empty(&mut pods.required_during_scheduling_ignored_during_execution);
         empty(&mut pods.preferred_during_scheduling_ignored_during_execution);
     }
-    super::prepare::terms(affinity, |term: &mut PodAffinityTerm| {
+    super::prepare::for_each_term(affinity, |term: &mut PodAffinityTerm| {
         empty(&mut term.namespaces);
         empty(&mut term.match_label_keys);
         empty(&mut term.mismatch_label_keys);
@@ -147,7 +148,7 @@ fn container(container: &mut Container) {
     probes.into_iter().flatten().for_each(probe);
 }
 
-/// An ephemeral container has the fields of a container and one more.
+/// Sets the defaults of an ephemeral container, which has its own type.
 fn ephemeral(debug: &mut EphemeralContainer) {
     empty(&mut debug.image);
     empty(&mut debug.working_dir);
@@ -174,27 +175,27 @@ fn resources(resources: &mut ResourceRequirements) {
     empty(&mut resources.claims);
 }
 
-/// A limit without a request is the request too.
+/// Sets each absent request to the limit.
 fn requests_from_limits(resources: &mut ResourceRequirements) {
     for (name, limit) in resources.limits.iter().flatten() {
         resources.requests.get_or_insert_default().entry(name.clone()).or_insert_with(|| limit.clone());
     }
 }
 
-/// Pod-level limits become requests, unless the containers' own requests say how much.
+/// Sets absent pod-level requests to the sum of the containers' requests, or to the pod-level limits.
 fn pod_level_requests(spec: &mut PodSpec) {
-    let mut asked: BTreeMap<String, Quantity> = BTreeMap::new();
+    let mut defaulted: BTreeMap<String, Quantity> = BTreeMap::new();
     let of_containers = super::facts::requests(&PodSpec { resources: None, overhead: None, ..spec.clone() });
     let Some(resources) = &mut spec.resources else { return };
     for name in resources.limits.iter().flatten().map(|(name, _)| name) {
         if let Some(sum) = of_containers.quantity(name) {
-            asked.insert(name.clone(), sum);
+            defaulted.insert(name.clone(), sum);
         }
     }
     self::resources(resources);
-    if !asked.is_empty() {
+    if !defaulted.is_empty() {
         let requests = resources.requests.get_or_insert_default();
-        for (name, sum) in asked {
+        for (name, sum) in defaulted {
             requests.entry(name).or_insert(sum);
         }
     }

@@ -1,4 +1,4 @@
-//! Checks of a pod's names: DNS, host aliases, its own host name.
+//! Checks of a pod's DNS settings, host aliases and host name.
 
 use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
@@ -56,14 +56,14 @@ fn check_searches(config: &PodDNSConfig, path: &FieldPath, errors: &mut FieldErr
     }
     for (index, search) in searches.iter().enumerate() {
         let name = search.strip_suffix('.').unwrap_or(search);
-        // Kubernetes lets search paths hold underscores and be a lone dot (KEP-4427).
+        // Search paths may contain underscores, or be a single dot (KEP-4427).
         if search != "." {
             errors.each_invalid(&at.index(index), search.as_str(), names::subdomain(&name.replace('_', "-")));
         }
     }
 }
 
-/// Checks the pod's own names.
+/// Checks the pod's host name and subdomain.
 pub fn check_host(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (field, name) in [("hostname", &spec.hostname), ("subdomain", &spec.subdomain)] {
         if let Some(name) = name {
@@ -72,7 +72,7 @@ pub fn check_host(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks what goes into the pod's hosts file.
+/// Checks the entries of the pod's hosts file.
 pub fn check_aliases(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, alias) in spec.host_aliases.iter().flatten().enumerate() {
         let path = path.child("hostAliases").index(index);

@@ -1,4 +1,4 @@
-//! Checks of environment variables and of what they, or files of a volume, are taken from.
+//! Checks of environment variables, and of the sources of variables and volume files.
 
 use super::mounts::PodVolumes;
 use super::paths;
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, FileKeySelector, ObjectF
 const SOURCES: &str =
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
 const TWO_SOURCES: &str = "may not have more than one field specified at a time";
-/// Fields of the pod that a variable can hold.
+/// Fields of the pod for variables.
 const IN_ENV: &[&str] = &[
     "metadata.name",
     "metadata.namespace",
@@ -21,10 +21,10 @@ const IN_ENV: &[&str] = &[
     "status.podIP",
     "status.podIPs",
 ];
-/// Fields of the pod that a file can hold.
+/// Fields of the pod for files.
 const IN_FILES: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-/// Fields that field selectors of pods know, though neither of the above can hold them.
+/// Fields that field selectors of pods support, but neither variables nor files.
 const ELSEWHERE: &[&str] = &["spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host"];
 const RESOURCES: &[&str] = &[
     "limits.cpu",
@@ -85,7 +85,8 @@ fn check_key(name: &str, key: &str, path: &FieldPath, errors: &mut FieldErrors) 
     }
 }
 
-/// A file that is read when the container starts: the pod itself has to have written it, and so it is in an emptyDir.
+/// Checks a file with variables that is read at the container's start. A container of the pod writes it, so it is in an
+/// emptyDir.
 fn check_file_key(file: &FileKeySelector, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let (at, name) = (path.child("volumeName"), file.volume_name.as_str());
     match volumes.get(name) {
@@ -101,7 +102,7 @@ fn check_file_key(file: &FileKeySelector, volumes: &PodVolumes<'_>, path: &Field
     }
 }
 
-/// Checks sources of whole sets of variables.
+/// Checks `envFrom`.
 pub fn check_from(sources: &[EnvFromSource], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, source) in sources.iter().enumerate() {
         let at = path.index(index);
@@ -126,7 +127,7 @@ pub fn check_from(sources: &[EnvFromSource], path: &FieldPath, errors: &mut Fiel
     }
 }
 
-/// Checks a file's or a variable's field of the pod.
+/// Checks a pod field that a file refers to.
 pub fn check_file_field(field: &ObjectFieldSelector, path: &FieldPath, errors: &mut FieldErrors) {
     check_field(field, IN_FILES, path, errors);
 }
@@ -160,7 +161,7 @@ fn unknown_field(name: &str) -> String {
     format!("field label not supported: {name}")
 }
 
-/// Checks a file's or a variable's resource of a container.
+/// Checks a container resource that a file or variable refers to.
 pub fn check_resource(resource: &ResourceFieldSelector, in_file: bool, path: &FieldPath, errors: &mut FieldErrors) {
     if in_file && resource.container_name.as_ref().is_none_or(String::is_empty) {
         return errors.required(&path.child("containerName"), "");

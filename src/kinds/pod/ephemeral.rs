@@ -1,7 +1,7 @@
-//! Ephemeral containers: those that join a pod that runs already, through a subresource of their own.
+//! Ephemeral containers, which are added to a running pod through the subresource `ephemeralcontainers`.
 //!
-//! They are only ever added; and what a container is for (ports, probes, hooks, resources) is not for them
-//! (Kubernetes: `ValidatePodEphemeralContainersUpdate`).
+//! They can only be added, and may not have ports, probes, hooks or resources (Kubernetes:
+//! `ValidatePodEphemeralContainersUpdate`).
 
 use super::containers;
 use crate::kinds::{FieldError, FieldErrors, FieldPath, field, typed};
@@ -9,7 +9,7 @@ use crate::object::{Object, Status};
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
 use std::collections::BTreeSet;
 
-/// Checks the ephemeral containers of a pod against those that it had.
+/// Checks an update of a pod's ephemeral containers.
 pub fn check(new: &Object, old: &Object) -> Result<(), Status> {
     let spec = |pod: &Object| typed::view::<Pod>(pod).map(|pod| pod.spec.unwrap_or_default()).unwrap_or_default();
     let errors = problems(&spec(new), &spec(old));
@@ -73,7 +73,7 @@ fn check_each(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
 
 const UNFIT: &str = "cannot be set for an Ephemeral Container";
 
-/// The same as a container: it has the fields of one, and one more that only names a container to look into.
+/// Converts to a container, which has the same fields except `targetContainerName`.
 pub fn as_container(one: &EphemeralContainer) -> Container {
     let one = one.clone();
     Container {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_only_added() {
+    fn ephemeral_containers_can_only_be_added() {
         let one = |name: &str, image: &str| json!({"name": name, "image": image});
         let path = "spec.ephemeralContainers";
         let table = [

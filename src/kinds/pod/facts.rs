@@ -19,7 +19,7 @@ pub struct PodRequests {
 }
 
 impl PodRequests {
-    /// The amounts of one resource list.
+    /// Reads the amounts of a resource list.
     pub fn from_list(list: Option<&BTreeMap<String, Text>>) -> PodRequests {
         let mut requests = PodRequests::default();
         for (name, text) in list.into_iter().flatten() {
@@ -37,7 +37,7 @@ impl PodRequests {
         }
     }
 
-    /// Adds the other amounts to these.
+    /// Adds other amounts.
     pub fn add(&mut self, other: &PodRequests) {
         self.cpu_milli = self.cpu_milli.saturating_add(other.cpu_milli);
         self.memory = self.memory.saturating_add(other.memory);
@@ -48,7 +48,7 @@ impl PodRequests {
         }
     }
 
-    /// Raises each amount to the other's where that is more.
+    /// Raises each amount to the other one if that is larger.
     pub fn raise(&mut self, other: &PodRequests) {
         self.cpu_milli = self.cpu_milli.max(other.cpu_milli);
         self.memory = self.memory.max(other.memory);
@@ -59,7 +59,7 @@ impl PodRequests {
         }
     }
 
-    /// One amount as a quantity; none when it is zero.
+    /// One amount as a quantity; `None` when it is zero.
     pub fn quantity(&self, name: &str) -> Option<Text> {
         let amount = match name {
             "cpu" => Quantity::from_milli(self.cpu_milli),
@@ -76,8 +76,8 @@ pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Computes a pod's effective requests: its containers and sidecars together, or an init container with the sidecars
-/// started before it where that is more; pod-level requests take precedence; the runtime's overhead is added.
+/// Computes a pod's effective requests: the sum of its containers and sidecars, or the largest sum of an init container
+/// and the sidecars before it, if larger. Pod-level requests take precedence. Adds the overhead.
 pub fn requests(spec: &PodSpec) -> PodRequests {
     let of = |container: &Container| {
         PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref()))
@@ -104,7 +104,7 @@ pub fn requests(spec: &PodSpec) -> PodRequests {
     total
 }
 
-/// `Guaranteed`, `Burstable` or `BestEffort`: how a pod ranks when its node runs short.
+/// The QoS class `Guaranteed`, `Burstable` or `BestEffort`, which determines the order of eviction.
 pub fn qos_class(spec: &PodSpec) -> &'static str {
     let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     let of_containers: Vec<&ResourceRequirements> = containers.filter_map(|one| one.resources.as_ref()).collect();
@@ -118,13 +118,13 @@ pub fn qos_class(spec: &PodSpec) -> &'static str {
     let any = |part: &&ResourceRequirements| {
         ["cpu", "memory"].iter().any(|name| amount(&part.limits, name).or(amount(&part.requests, name)).is_some())
     };
-    // A request of zero is less than the limit; one that is left out is the limit.
-    let said =
+    // An absent request equals the limit; an explicit zero does not.
+    let has =
         |list: &Option<BTreeMap<String, Text>>, name: &str| list.as_ref().is_some_and(|all| all.contains_key(name));
     let sure = |part: &&ResourceRequirements| {
         ["cpu", "memory"].iter().all(|name| {
             let limit = amount(&part.limits, name);
-            limit.is_some() && (!said(&part.requests, name) || amount(&part.requests, name) == limit)
+            limit.is_some() && (!has(&part.requests, name) || amount(&part.requests, name) == limit)
         })
     };
     if !parts.iter().any(any) {
@@ -178,7 +178,7 @@ mod tests {
                 3000,
             ),
             (
-                "a sidecar runs beside what comes after it",
+                "a sidecar runs beside later init containers",
                 json!({
                     "containers": [container(json!({"cpu": 1}))],
                     "initContainers": [sidecar(json!({"cpu": 1})), container(json!({"cpu": 2}))],
@@ -186,7 +186,7 @@ mod tests {
                 3000,
             ),
             (
-                "the pod's own word wins, the overhead is on top",
+                "pod-level requests take precedence, the overhead is added",
                 json!({
                     "containers": [container(json!({"cpu": 1}))],
                     "resources": {"requests": {"cpu": 2}}, "overhead": {"cpu": "250m"},

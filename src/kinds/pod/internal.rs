@@ -1,4 +1,4 @@
-//! A pod spec as Kubernetes' own Go struct prints, for the refusals that show it whole.
+//! Prints a pod spec like Kubernetes' internal Go struct, for messages that contain the spec.
 
 use crate::kinds::go::{self, GoField, GoLayout, GoShape};
 use k8s_openapi::api::core::v1::{PodSpec, SecurityContext};
@@ -180,10 +180,10 @@ const SPEC: &[GoField] = &[
     ("SchedulingGroup", "schedulingGroup", GoShape::Plain),
 ];
 
-/// The fields that Go keeps in the security context and the API beside it.
+/// The fields that Go's internal struct has in the security context, but the API has in the spec.
 const BESIDE: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
 
-/// A pod spec laid out.
+/// Lays out a pod spec.
 pub fn spec(spec: &PodSpec) -> GoLayout {
     let mut value = serde_json::to_value(spec).unwrap_or_default();
     if value["securityContext"].is_null() {
@@ -195,7 +195,7 @@ pub fn spec(spec: &PodSpec) -> GoLayout {
     go::lay_out(&value, SPEC)
 }
 
-/// A container's security context on one line.
+/// Prints a container's security context on one line.
 pub fn security_context(security: &SecurityContext) -> String {
     go::lay_out(&serde_json::to_value(security).unwrap_or_default(), SECURITY).compact()
 }

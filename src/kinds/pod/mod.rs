@@ -1,7 +1,7 @@
-//! Pod (core/v1), and the pod spec that every workload's template carries.
+//! Pod (core/v1), and the pod spec of every workload's template.
 //!
-//! Knows: defaults and checks of a pod spec, and what other modules ask of a pod (requests, QoS class, readiness).
-//! Never: decides where a pod runs or what becomes of it.
+//! Defaults and checks a pod spec, and derives a pod's requests, QoS class and readiness for other modules.
+//! Never: schedules or runs a pod.
 //! Start reading at [`KIND`].
 
 mod containers;
@@ -58,7 +58,7 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<Pod>("pods", "v1", "Pod", &view::pod::VIEW)
 };
 
-/// The times of conditions are stored as `null` where nobody set them.
+/// Stores absent times of conditions as `null`.
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut pod = typed::normalize::<Pod>(body, unknown)?;
     let conditions = pod.pointer_mut("/status/conditions").and_then(Value::as_array_mut);

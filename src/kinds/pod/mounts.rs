@@ -1,4 +1,4 @@
-//! Checks of where containers see volumes.
+//! Checks of volume mounts and volume devices.
 
 use super::paths;
 use crate::kinds::{FieldErrors, FieldPath};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The volumes of a pod by name.
 pub type PodVolumes<'v> = BTreeMap<&'v str, &'v Volume>;
 
-/// Checks a container's mounts and raw devices.
+/// Checks a container's mounts and block devices.
 pub fn check(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     check_mounts(container, volumes, &path.child("volumeMounts"), errors);
     check_devices(container, volumes, &path.child("volumeDevices"), errors);
@@ -44,7 +44,7 @@ fn check_mounts(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPat
     }
 }
 
-/// Kubernetes names most of these fields without the index.
+/// Checks subpaths. As in Kubernetes, most of these errors have a path without the index.
 fn check_sub_path(mount: &VolumeMount, at: &FieldPath, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(sub_path) = &mount.sub_path {
         paths::check_descending(sub_path, &path.child("subPath"), errors);

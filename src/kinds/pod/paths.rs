@@ -2,14 +2,14 @@
 
 use crate::kinds::{FieldErrors, FieldPath};
 
-/// No way back up.
+/// Refuses `..`.
 pub fn check_no_backsteps(target: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if target.split('/').any(|part| part == "..") {
         errors.invalid(path, target, "must not contain '..'");
     }
 }
 
-/// Below the folder that it will be joined to.
+/// Checks that a path is relative and stays below its folder.
 pub fn check_descending(target: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if target.starts_with('/') {
         errors.invalid(path, target, "must be a relative path");
@@ -17,7 +17,7 @@ pub fn check_descending(target: &str, path: &FieldPath, errors: &mut FieldErrors
     check_no_backsteps(target, path, errors);
 }
 
-/// Below the folder, and none of the names that the kubelet keeps for itself there.
+/// Checks that a path stays below its folder, and is none of the kubelet's reserved names.
 pub fn check_file(target: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if target.is_empty() {
         return errors.required(path, "");

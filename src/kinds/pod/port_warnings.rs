@@ -1,24 +1,24 @@
-//! Warnings about ports that containers of a pod have in common (`pkg/api/pod/warnings.go`).
+//! Warnings about conflicting ports of a pod's containers (`pkg/api/pod/warnings.go`).
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A port, and where it stands.
-struct Found<'p> {
+/// A port and its path.
+struct PortAt<'p> {
     path: String,
     port: &'p Value,
 }
 
-/// Compares the ports of all containers, given with their paths.
+/// Compares the ports of all containers, each given with its path.
 pub fn check(containers: &[(String, &Value)], warnings: &mut Vec<String>) {
-    let mut before: Vec<Found<'_>> = Vec::new();
+    let mut before: Vec<PortAt<'_>> = Vec::new();
     for (path, container) in containers {
         for (index, port) in container["ports"].as_array().into_iter().flatten().enumerate() {
-            let found = Found { path: format!("{path}.ports[{index}]"), port };
+            let found = PortAt { path: format!("{path}.ports[{index}]"), port };
             if !text(port, "hostIP").is_empty() && number(port, "hostPort") == 0 {
                 warnings.push(format!("{}: hostIP set without hostPort: {}", found.path, as_go_prints(port)));
             }
-            let same = |other: &&Found<'_>| {
+            let same = |other: &&PortAt<'_>| {
                 ["containerPort", "protocol"].iter().all(|field| other.port[*field] == port[*field])
             };
             for other in before.iter().filter(same) {
@@ -32,10 +32,10 @@ pub fn check(containers: &[(String, &Value)], warnings: &mut Vec<String>) {
     check_names(&before, warnings);
 }
 
-/// Warns of names that ports share: a name stands for the first port that has it.
-fn check_names(ports: &[Found<'_>], warnings: &mut Vec<String>) {
+/// Warns of duplicate port names, since a name resolves to the first port that has it.
+fn check_names(ports: &[PortAt<'_>], warnings: &mut Vec<String>) {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
-    for Found { path, port } in ports {
+    for PortAt { path, port } in ports {
         let name = text(port, "name");
         if name.is_empty() {
             continue;
@@ -70,7 +70,7 @@ fn relation(one: &Value, other: &Value) -> Option<&'static str> {
     (one_host == other_host && one_ip.is_empty() != other_ip.is_empty()).then_some("dangerously ambiguous")
 }
 
-/// The port as Go prints its struct.
+/// Prints a port like Go's struct.
 fn as_go_prints(port: &Value) -> String {
     format!(
         "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
@@ -88,23 +88,23 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn names_of_ports_in_two_containers_are_told() {
+    fn duplicate_port_names_are_reported() {
         let container = |port: i64| json!({"ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}]});
-        let mut told = Vec::new();
-        check(&[("c[0]".to_owned(), &container(80)), ("c[1]".to_owned(), &container(8090))], &mut told);
+        let mut warnings = Vec::new();
+        check(&[("c[0]".to_owned(), &container(80)), ("c[1]".to_owned(), &container(8090))], &mut warnings);
         let expected = "c[1].ports[0]: duplicate port name \"http\" with c[0].ports[0], services and probes that select ports by \
                         name will use c[0].ports[0]";
-        assert_eq!(told, [expected]);
+        assert_eq!(warnings, [expected]);
     }
 
     #[test]
-    fn ports_that_disturb_each_other_are_told() {
+    fn conflicting_ports_are_reported() {
         let port =
             |host: i64, ip: &str| json!({"containerPort": 80, "protocol": "TCP", "hostPort": host, "hostIP": ip});
         let container =
             json!({"ports": [port(0, ""), port(0, ""), port(1, ""), port(1, "1.2.3.4"), port(0, "1.2.3.4")]});
-        let mut told = Vec::new();
-        check(&[("c".to_owned(), &container)], &mut told);
+        let mut warnings = Vec::new();
+        check(&[("c".to_owned(), &container)], &mut warnings);
         let expected = [
             "c.ports[1]: duplicate port definition with c.ports[0]",
             "c.ports[2]: overlapping port definition with c.ports[0]",
@@ -114,6 +114,6 @@ mod tests {
             "c.ports[3]: dangerously ambiguous port definition with c.ports[2]",
             "c.ports[4]: hostIP set without hostPort: {Name: HostPort:0 ContainerPort:80 Protocol:TCP HostIP:1.2.3.4}",
         ];
-        assert_eq!(told[..expected.len()], expected);
+        assert_eq!(warnings[..expected.len()], expected);
     }
 }

@@ -31,22 +31,22 @@ pub fn check(ports: &[ContainerPort], path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
-/// No two containers may want the same port of the node.
+/// Refuses host ports that several containers use.
 pub fn check_conflicts(containers: &[Container], path: &FieldPath, errors: &mut FieldErrors) {
-    let mut taken = BTreeSet::new();
+    let mut used = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
         for (number, port) in container.ports.iter().flatten().enumerate() {
             let Some(host_port) = port.host_port.filter(|port| *port != 0) else { continue };
             let protocol = port.protocol.as_deref().unwrap_or_default();
             let text = format!("{protocol}/{}/{host_port}", port.host_ip.as_deref().unwrap_or_default());
-            if !taken.insert(text.clone()) {
+            if !used.insert(text.clone()) {
                 errors.duplicate(&path.index(index).child("ports").index(number).child("hostPort"), text);
             }
         }
     }
 }
 
-/// On the node's own network a container's port is the node's.
+/// Checks that host ports equal container ports with `hostNetwork`.
 pub fn check_host_network(containers: &[Container], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, container) in containers.iter().enumerate() {
         for (number, port) in container.ports.iter().flatten().enumerate() {

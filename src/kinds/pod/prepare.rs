@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// A new pod is Pending, of the QoS class that its resources give it; label keys of spreading and affinity become
-/// selectors on this pod's own labels (KEP-3243, KEP-3633).
+/// Sets the phase Pending and the QoS class, and converts label keys of spread constraints and affinity to selectors
+/// with this pod's labels (KEP-3243, KEP-3633).
 pub fn create(new: &mut Object) {
     let Some(qos_class) = qos_class(new) else { return };
     let mut status = json!({"phase": "Pending", "qosClass": qos_class});
@@ -29,7 +29,7 @@ pub fn create(new: &mut Object) {
         selects |= select(&mut constraint.label_selector, constraint.match_label_keys.as_deref(), "In", &labels);
     }
     if let Some(affinity) = &mut spec.affinity {
-        terms(affinity, |term| {
+        for_each_term(affinity, |term| {
             selects |= select(&mut term.label_selector, term.match_label_keys.as_deref(), "In", &labels);
             selects |= select(&mut term.label_selector, term.mismatch_label_keys.as_deref(), "NotIn", &labels);
         });
@@ -39,9 +39,9 @@ pub fn create(new: &mut Object) {
     }
 }
 
-/// From nothing but the resources of the pod and its containers: the rest need not be read for it.
+/// Computes the QoS class, and decodes only the resources for it.
 fn qos_class(pod: &Object) -> Option<&'static str> {
-    let resources = |of: &Value| ResourceRequirements::deserialize(&of["resources"]).ok();
+    let resources = |holder: &Value| ResourceRequirements::deserialize(&holder["resources"]).ok();
     let containers = |list: &str| -> Vec<Container> {
         let all = pod.items(&["spec", list]).iter();
         all.map(|one| Container { resources: resources(one), ..Container::default() }).collect()
@@ -63,7 +63,7 @@ fn gated_condition(since: Option<&Value>) -> Value {
     })
 }
 
-/// Adds the pod's own values of these label keys to a selector; true when it added any.
+/// Adds the pod's values of these label keys to a selector. Returns whether it added any.
 fn select(
     selector: &mut Option<LabelSelector>,
     keys: Option<&[String]>,
@@ -85,8 +85,8 @@ fn select(
     any
 }
 
-/// Every term of affinity and anti-affinity to pods.
-pub fn terms(affinity: &mut Affinity, mut each: impl FnMut(&mut PodAffinityTerm)) {
+/// Calls a function for every term of pod affinity and anti-affinity.
+pub fn for_each_term(affinity: &mut Affinity, mut each: impl FnMut(&mut PodAffinityTerm)) {
     if let Some(pods) = &mut affinity.pod_affinity {
         pods.required_during_scheduling_ignored_during_execution.iter_mut().flatten().for_each(&mut each);
         let preferred = pods.preferred_during_scheduling_ignored_during_execution.iter_mut().flatten();

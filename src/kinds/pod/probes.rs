@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::{Lifecycle, Probe};
 pub enum ProbeRole {
     /// Restarts the container.
     Liveness,
-    /// Takes it out of its Services.
+    /// Removes the container's pod from its Services.
     Readiness,
-    /// Holds the other two back.
+    /// Delays the other two.
     Startup,
 }
 

@@ -1,4 +1,4 @@
-//! The `resize` subresource: what containers request and may use, changed while they run (KEP-1287).
+//! The `resize` subresource: changes requests and limits of running containers (KEP-1287).
 
 use super::facts::{is_sidecar, qos_class};
 use crate::kinds::{FieldError, FieldErrors, FieldPath, typed};
@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The pod as it is to be: the old one with what the new one says of its containers' resources. Everything else that differs is wrong.
+/// The old pod with the new one's container resources. Any other difference is an error.
 pub fn resized(new: &Object, old: &Object) -> (Object, Vec<FieldError>) {
     let mut object = old.clone();
     for list in ["containers", "initContainers"] {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_alone_may_change_and_not_the_class() {
+    fn resize_changes_only_resources_and_keeps_the_qos_class() {
         let old = pod(json!({"cpu": "1"}), "a");
         let table = [
             (pod(json!({"cpu": "2"}), "a"), ""),
@@ -104,8 +104,9 @@ mod tests {
         ];
         for (new, expected) in table {
             let (object, errors) = resized(&new, &old);
-            let told: Vec<String> = errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
-            assert_eq!(told.join("; "), expected);
+            let messages: Vec<String> =
+                errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
+            assert_eq!(messages.join("; "), expected);
             assert_eq!(object.text(&["spec", "containers"]), None);
             assert_eq!(object.items(&["spec", "containers"])[0]["image"], "a");
         }

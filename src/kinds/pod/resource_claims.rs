@@ -1,4 +1,4 @@
-//! Checks of the devices that a pod claims (`validatePodResourceClaims`), and of the containers that use them.
+//! Checks of a pod's resource claims (`validatePodResourceClaims`), and of their use in containers.
 
 use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{Container, PodResourceClaim, PodSpec};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const TWO: &str = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
 const NONE: &str = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
 
-/// Checks the claims of a pod and the names by which its containers refer to them.
+/// Checks the claims of a pod and the containers' references to them.
 pub fn check(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let claims = spec.resource_claims.as_deref().unwrap_or_default();
     let mut known = BTreeSet::new();
@@ -36,16 +36,16 @@ fn check_source(claim: &PodResourceClaim, path: &FieldPath, errors: &mut FieldEr
         ("resourceClaimName", &claim.resource_claim_name),
         ("resourceClaimTemplateName", &claim.resource_claim_template_name),
     ];
-    let mut given = Map::new();
+    let mut set_fields = Map::new();
     for (field, name) in sources {
         let Some(name) = name else { continue };
-        given.insert(field.to_owned(), name.as_str().into());
+        set_fields.insert(field.to_owned(), name.as_str().into());
         errors.each_invalid(&path.child(field), name.as_str(), names::subdomain(name));
     }
-    match given.len() {
-        0 => errors.invalid(path, Value::Object(given), NONE),
+    match set_fields.len() {
+        0 => errors.invalid(path, Value::Object(set_fields), NONE),
         1 => {}
-        _ => errors.invalid(path, Value::Object(given), TWO),
+        _ => errors.invalid(path, Value::Object(set_fields), TWO),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Checks of what containers request and may use.
+//! Checks of requests and limits.
 
 use crate::kinds::amount::quantity;
 use crate::kinds::{FieldErrors, FieldPath, names, resource_names};

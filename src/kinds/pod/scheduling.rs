@@ -1,4 +1,4 @@
-//! Checks of where a pod may run: affinity, tolerations, spreading.
+//! Checks of affinity, tolerations, spread constraints and gates.
 
 use crate::kinds::{FieldErrors, FieldPath, names, selector};
 use k8s_openapi::api::core::v1::{
@@ -122,7 +122,7 @@ pub fn check_effect(effect: &str, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks how a pod's likes are to be spread.
+/// Checks topology spread constraints.
 pub fn check_spread(constraints: &[TopologySpreadConstraint], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
@@ -139,7 +139,7 @@ fn check_constraint(constraint: &TopologySpreadConstraint, path: &FieldPath, err
     if constraint.max_skew <= 0 {
         errors.invalid(&path.child("maxSkew"), constraint.max_skew, "must be greater than zero");
     }
-    // Kubernetes takes any other text here, whether or not it can be a label's key.
+    // Kubernetes accepts any other text here, even an invalid label key.
     if constraint.topology_key.is_empty() {
         errors.required(&path.child("topologyKey"), "can not be empty");
     }
@@ -171,7 +171,7 @@ fn check_constraint(constraint: &TopologySpreadConstraint, path: &FieldPath, err
     }
 }
 
-/// Checks what a pod waits for: gates before scheduling, conditions before readiness.
+/// Checks scheduling gates and readiness gates.
 pub fn check_gates(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, gate) in spec.readiness_gates.iter().flatten().enumerate() {
         let path = path.child("readinessGates").index(index).child("conditionType");

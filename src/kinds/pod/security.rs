@@ -18,7 +18,7 @@ fn check_id(id: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks what one container may do.
+/// Checks the security context of a container.
 pub fn check(security: &SecurityContext, path: &FieldPath, errors: &mut FieldErrors) {
     check_id(security.run_as_user, &path.child("runAsUser"), errors);
     check_id(security.run_as_group, &path.child("runAsGroup"), errors);
@@ -78,7 +78,7 @@ fn check_app_armor(profile: Option<&AppArmorProfile>, path: &FieldPath, errors: 
     }
 }
 
-/// Checks what the pod as a whole may do, and its ports on the node's network.
+/// Checks the security context of the pod, and its ports with `hostNetwork`.
 pub fn check_pod(spec: &PodSpec, spec_path: &FieldPath, errors: &mut FieldErrors) {
     let path = &spec_path.child("securityContext");
     if spec.host_network == Some(true) {
@@ -111,7 +111,7 @@ pub fn check_pod(spec: &PodSpec, spec_path: &FieldPath, errors: &mut FieldErrors
 fn check_users(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if spec.host_users == Some(false) {
         let fields = [("hostNetwork", spec.host_network), ("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc)];
-        for (field, _) in fields.into_iter().filter(|(_, said)| *said == Some(true)) {
+        for (field, _) in fields.into_iter().filter(|(_, value)| *value == Some(true)) {
             errors.forbidden(&path.child(field), "when `hostUsers` is false");
         }
         return;

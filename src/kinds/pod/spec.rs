@@ -25,7 +25,7 @@ pub fn check_template(template: &PodTemplateSpec, path: &FieldPath, errors: &mut
     }
 }
 
-/// Checks the spec of a pod: that of a template, and what templates may do but pods may not.
+/// Checks the spec of a pod, with the checks of a template and some that only pods have.
 pub fn check_pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     check(spec, path, errors);
     containers::check_images(&spec.containers, &path.child("containers"), errors);
@@ -34,7 +34,7 @@ pub fn check_pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     volumes::check_in_pod(spec.volumes.as_deref().unwrap_or_default(), &path.child("volumes"), errors);
 }
 
-/// Checks what a pod may not be born with.
+/// Checks fields that a pod may not have at its creation.
 pub fn check_new_pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if spec.ephemeral_containers.is_some() {
         errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
@@ -64,10 +64,10 @@ fn check(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     scheduling::check_gates(spec, path, errors);
     let spread = spec.topology_spread_constraints.as_deref().unwrap_or_default();
     scheduling::check_spread(spread, &path.child("topologySpreadConstraints"), errors);
-    check_rest(spec, path, errors);
+    check_other_fields(spec, path, errors);
 }
 
-fn check_rest(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_other_fields(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (field, name) in [("serviceAccountName", &spec.service_account_name), ("nodeName", &spec.node_name)] {
         if let Some(name) = name {
             errors.each_invalid(&path.child(field), name.as_str(), names::subdomain(name));

@@ -1,10 +1,10 @@
-//! Fields of a pod that are kept and shown and that nothing acts on yet, although they change what a pod means.
+//! Fields of a pod that kloop stores but does not implement, although they change the pod's meaning.
 //!
-//! The one table of them: each is told to whoever writes it, and by an event of the pod. A line goes when the feature comes.
+//! A client that sets one of them gets a warning, and the pod an event. Implementing a feature removes its line.
 
 use serde_json::Value;
 
-/// A field, its lists marked by `[]`; the values (as JSON) that ask for nothing but what there is; and what happens instead of others.
+/// A field, with lists marked by `[]`; the values (as JSON) that are supported; and the behaviour for other values.
 type UnsupportedField = (&'static str, &'static [&'static str], &'static str);
 
 /// Fields of a pod's spec.
@@ -12,11 +12,11 @@ const OF_POD: &[UnsupportedField] = &[
     ("hostUsers", &["true"], "users in the pod are the machine's users"),
     ("os.name", &["\"linux\""], "programs are this machine's"),
     ("resourceClaims", &[], "there are no devices to claim"),
-    ("runtimeClassName", &[], "there is one way to run a pod"),
+    ("runtimeClassName", &[], "kloop has only one container runtime"),
     ("securityContext.appArmorProfile.type", UNCONFINED, NO_PROFILE),
     ("securityContext.seLinuxOptions", &[], "processes have the label of kloop itself"),
     ("securityContext.seccompProfile.type", UNCONFINED, NO_FILTER),
-    ("securityContext.sysctls", &[], "the host's settings count"),
+    ("securityContext.sysctls", &[], "the host's settings apply"),
     ("securityContext.windowsOptions", &[], "this machine runs Linux"),
 ];
 
@@ -27,19 +27,19 @@ const OF_CONTAINER: &[UnsupportedField] = &[
     ("securityContext.seccompProfile.type", UNCONFINED, NO_FILTER),
     ("securityContext.windowsOptions", &[], "this machine runs Linux"),
     ("volumeDevices", &[], "there are no block volumes"),
-    ("volumeMounts[].mountPropagation", &["\"None\""], "mounts stay where they are made"),
-    ("volumeMounts[].recursiveReadOnly", &["\"Disabled\"", "\"IfPossible\""], "what is mounted below can be written"),
+    ("volumeMounts[].mountPropagation", &["\"None\""], "mounts are not propagated"),
+    ("volumeMounts[].recursiveReadOnly", &["\"Disabled\"", "\"IfPossible\""], "mounts below the volume stay writable"),
 ];
 
 /// Fields of a volume.
 const OF_VOLUME: &[UnsupportedField] =
-    &[("emptyDir.medium", &["\"\"", "\"Memory\""], "there are no huge pages to hand out: it is a folder on disk")];
+    &[("emptyDir.medium", &["\"\"", "\"Memory\""], "huge pages are not available: the volume is a folder on disk")];
 
 const UNCONFINED: &[&str] = &["\"Unconfined\""];
 const NO_FILTER: &str = "no system call is forbidden";
 const NO_PROFILE: &str = "processes have the profile of kloop itself";
 
-/// The fields of a pod's spec that nothing acts on: the path of each below `path`, and what happens instead.
+/// The unsupported fields of a pod's spec: the path of each, starting with `path`, and the actual behaviour.
 pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     for line in OF_POD {
@@ -60,7 +60,7 @@ pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
     found
 }
 
-/// Goes down to a field, through every item of the lists on the way.
+/// Descends to a field, through every item of the lists on the way.
 fn find_used(
     value: &Value,
     path: String,
@@ -70,7 +70,7 @@ fn find_used(
 ) {
     let (step, below) = rest.split_once('.').map_or((rest, None), |(step, below)| (step, Some(below)));
     let Some(below) = below else {
-        if value.get(step).is_some_and(|asked| is_asked(asked, line.1)) {
+        if value.get(step).is_some_and(|value| is_unsupported(value, line.1)) {
             found.push((format!("{path}.{step}"), line.2));
         }
         return;
@@ -85,14 +85,14 @@ fn find_used(
     }
 }
 
-fn is_asked(asked: &Value, granted: &[&str]) -> bool {
-    match asked {
+fn is_unsupported(value: &Value, supported: &[&str]) -> bool {
+    match value {
         Value::Null => false,
         Value::Array(list) => !list.is_empty(),
         Value::String(text) if text.is_empty() => false,
         Value::Object(map) => !map.is_empty(),
         Value::Number(number) if number.as_i64() == Some(0) => false,
-        other => !granted.contains(&other.to_string().as_str()),
+        other => !supported.contains(&other.to_string().as_str()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Checks of changes to a pod: little of it may change once it is there (`ValidatePodUpdate`).
+//! Checks of updates of a pod, most of which is immutable (`ValidatePodUpdate`).
 
 use super::internal;
 use crate::kinds::{FieldErrors, FieldPath, go};
@@ -10,7 +10,7 @@ const MAY_CHANGE: &str = "pod updates may not change fields other than `spec.con
 `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
 `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// Checks a changed spec against the one before.
+/// Checks a changed spec against the old one.
 pub fn check(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let init = |spec: &PodSpec| spec.init_containers.clone().unwrap_or_default();
     let lists = [("containers", new.containers.len(), old.containers.len())];
@@ -24,18 +24,18 @@ pub fn check(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut FieldE
     }
     check_tolerations(new, old, &path.child("tolerations"), errors);
     check_gates(new, old, &path.child("schedulingGates"), errors);
-    let rest = without_what_may_change(new, old);
-    if rest != *old {
-        let difference = go::difference(&internal::spec(old), &internal::spec(&rest));
+    let restored = restore_mutable_fields(new, old);
+    if restored != *old {
+        let difference = go::difference(&internal::spec(old), &internal::spec(&restored));
         errors.forbidden(path, &format!("{MAY_CHANGE}\n{difference}"));
     }
 }
 
-/// The annotation of mirror pods belongs to their node alone.
+/// Checks the annotation of mirror pods, which only their node may set.
 pub fn check_mirror(new: &Pod, old: Option<&Pod>, errors: &mut FieldErrors) {
-    let of = |pod: &Pod| pod.metadata.annotations.as_ref().and_then(|all| all.get(MIRROR)).cloned();
+    let mirror_hash = |pod: &Pod| pod.metadata.annotations.as_ref().and_then(|all| all.get(MIRROR)).cloned();
     let path = FieldPath::root("metadata").child("annotations").key(MIRROR);
-    match (of(new), old.map(of)) {
+    match (mirror_hash(new), old.map(mirror_hash)) {
         (Some(hash), None) if new.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) => {
             errors.invalid(&path, hash, "must set spec.nodeName if mirror pod annotation is set");
         }
@@ -47,7 +47,7 @@ pub fn check_mirror(new: &Pod, old: Option<&Pod>, errors: &mut FieldErrors) {
     }
 }
 
-/// It may be set or shortened; false when the rest need not be looked at.
+/// Checks that the deadline is only set or shortened. Returns false when the caller skips the other checks.
 fn check_deadline(new: Option<i64>, old: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let path = path.child("activeDeadlineSeconds");
     match (new, old) {
@@ -84,25 +84,25 @@ fn check_gates(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut Fiel
     }
 }
 
-/// The new spec with everything put back that may change; what still differs may not.
-fn without_what_may_change(new: &PodSpec, old: &PodSpec) -> PodSpec {
-    let mut rest = new.clone();
-    keep_images(&mut rest.containers, &old.containers);
-    if let (Some(new), Some(old)) = (&mut rest.init_containers, &old.init_containers) {
+/// The new spec with the old values of mutable fields. Any remaining difference is forbidden.
+fn restore_mutable_fields(new: &PodSpec, old: &PodSpec) -> PodSpec {
+    let mut restored = new.clone();
+    keep_images(&mut restored.containers, &old.containers);
+    if let (Some(new), Some(old)) = (&mut restored.init_containers, &old.init_containers) {
         keep_images(new, old);
     }
-    rest.active_deadline_seconds = old.active_deadline_seconds;
-    rest.tolerations.clone_from(&old.tolerations);
-    rest.scheduling_gates.clone_from(&old.scheduling_gates);
+    restored.active_deadline_seconds = old.active_deadline_seconds;
+    restored.tolerations.clone_from(&old.tolerations);
+    restored.scheduling_gates.clone_from(&old.scheduling_gates);
     if old.scheduling_gates.is_some() {
-        rest.node_selector.clone_from(&old.node_selector);
-        rest.affinity.clone_from(&old.affinity);
+        restored.node_selector.clone_from(&old.node_selector);
+        restored.affinity.clone_from(&old.affinity);
     }
     let negative = old.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0);
     if negative && new.termination_grace_period_seconds == Some(1) {
-        rest.termination_grace_period_seconds = old.termination_grace_period_seconds;
+        restored.termination_grace_period_seconds = old.termination_grace_period_seconds;
     }
-    rest
+    restored
 }
 
 fn keep_images(new: &mut [Container], old: &[Container]) {

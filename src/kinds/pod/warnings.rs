@@ -8,7 +8,7 @@ use crate::object::quantity::Quantity;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Annotations that nothing reads any more, and what to write instead.
+/// Annotations without effect, and their replacements.
 const DEAD_ANNOTATIONS: &[(&str, &str)] = &[
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
@@ -49,7 +49,7 @@ pub fn of_template(object: &Object) -> Vec<String> {
     warnings
 }
 
-/// Pods get their host names from that of their workload.
+/// Warns of a workload's name that is no DNS label, since host names of pods derive from it.
 fn of_name(object: &Object) -> Option<String> {
     let named = ["Deployment", "ReplicaSet", "ReplicationController", "Job"].contains(&object.kind());
     let problems = names::label(object.name());
@@ -58,7 +58,7 @@ fn of_name(object: &Object) -> Option<String> {
     (named && !object.name().is_empty() && !problems.is_empty()).then(|| format!("{text}: [{}]", problems.join(" ")))
 }
 
-/// Warnings about a pod or a template whose fields have this prefix in messages.
+/// Warnings about a pod or template; `prefix` is the path of its fields in messages.
 fn of_template_at(template: &Value, prefix: &str) -> Vec<String> {
     let (spec, path) = (&template["spec"], format!("{prefix}spec"));
     let mut warnings = Vec::new();
@@ -69,8 +69,8 @@ fn of_template_at(template: &Value, prefix: &str) -> Vec<String> {
         }
     }
     of_volumes(spec, &path, &mut warnings);
-    repeated(spec, &path, "hostAliases", "ip", &mut warnings);
-    repeated(spec, &path, "imagePullSecrets", "name", &mut warnings);
+    warn_of_repeated(spec, &path, "hostAliases", "ip", &mut warnings);
+    warn_of_repeated(spec, &path, "imagePullSecrets", "name", &mut warnings);
     for (index, secret) in list(&spec["imagePullSecrets"]).iter().enumerate() {
         if secret["name"].as_str().unwrap_or_default().is_empty() {
             warnings.push(format!("{path}.imagePullSecrets[{index}].name: invalid empty name \"\""));
@@ -90,10 +90,10 @@ fn of_template_at(template: &Value, prefix: &str) -> Vec<String> {
         for field in ["limits", "requests"] {
             fractional_bytes(&container["resources"][field], &format!("{at}.resources.{field}"), &mut warnings);
         }
-        repeated_variables(container, at, &mut warnings);
+        warn_of_repeated_variables(container, at, &mut warnings);
     }
     port_warnings::check(&containers, &mut warnings);
-    of_neighbours(spec, &path, &mut warnings);
+    of_pod_affinity(spec, &path, &mut warnings);
     let unsupported = unsupported::fields(spec, &path).into_iter();
     warnings.extend(unsupported.map(|(field, instead)| format!("{field}: not supported by kloop yet: {instead}")));
     warnings
@@ -103,7 +103,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Every container with its path: init containers first, as Kubernetes visits them.
+/// Every container with its path, init containers first as in Kubernetes.
 fn all_containers<'s>(spec: &'s Value, path: &str) -> Vec<(String, &'s Value)> {
     let mut found = Vec::new();
     for field in ["initContainers", "containers", "ephemeralContainers"] {
@@ -113,7 +113,7 @@ fn all_containers<'s>(spec: &'s Value, path: &str) -> Vec<(String, &'s Value)> {
     found
 }
 
-/// Labels of nodes that have newer names, and spreading that matches nothing.
+/// Warns of deprecated node labels, and of spread constraints that match no pod.
 fn of_nodes(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     for key in spec["nodeSelector"].as_object().into_iter().flatten().map(|(key, _)| key) {
         if let Some(message) = node_labels::deprecated(key) {
@@ -172,8 +172,8 @@ fn of_volumes(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// Items of a list that say the same of one field.
-fn repeated(spec: &Value, path: &str, field: &str, key: &str, warnings: &mut Vec<String>) {
+/// Warns of list items with the same value of one field.
+fn warn_of_repeated(spec: &Value, path: &str, field: &str, key: &str, warnings: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     for (index, item) in list(&spec[field]).iter().enumerate() {
         let value = item[key].as_str().unwrap_or_default();
@@ -183,7 +183,7 @@ fn repeated(spec: &Value, path: &str, field: &str, key: &str, warnings: &mut Vec
     }
 }
 
-/// An annotation that has been replaced by a field of the pod's security context, when that is not set.
+/// Warns of an annotation that a field of the pod's security context replaces, if the field is not set.
 fn of_profile(template: &Value, (field, message): (&str, &str), key: &str, prefix: &str, warnings: &mut Vec<String>) {
     let is_set = template["spec"]["securityContext"][field].is_object();
     if !is_set && template["metadata"]["annotations"].get(key).is_some() {
@@ -191,7 +191,7 @@ fn of_profile(template: &Value, (field, message): (&str, &str), key: &str, prefi
     }
 }
 
-/// The same of containers, each of which has annotations and fields of its own.
+/// Warns of the same annotations of a container.
 fn of_container(template: &Value, container: &Value, prefix: &str, warnings: &mut Vec<String>) {
     let name = container["name"].as_str().unwrap_or_default();
     let own = &container["securityContext"];
@@ -216,8 +216,8 @@ fn fractional_bytes(amounts: &Value, path: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// A variable that is set again and does not build on its earlier value.
-fn repeated_variables(container: &Value, path: &str, warnings: &mut Vec<String>) {
+/// Warns of a variable that is set again without a reference to its earlier value.
+fn warn_of_repeated_variables(container: &Value, path: &str, warnings: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     for (index, variable) in list(&container["env"]).iter().enumerate() {
         let text = |field: &str| variable[field].as_str().unwrap_or_default();
@@ -231,8 +231,8 @@ fn repeated_variables(container: &Value, path: &str, warnings: &mut Vec<String>)
     }
 }
 
-/// Affinity to pods that matches none.
-fn of_neighbours(spec: &Value, path: &str, warnings: &mut Vec<String>) {
+/// Warns of pod affinity that matches no pod.
+fn of_pod_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     for kind in ["podAffinity", "podAntiAffinity"] {
         let terms = &spec["affinity"][kind];
         for (field, within) in [
@@ -255,7 +255,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn pods_are_warned_of_as_kubernetes_does() {
+    fn pod_warnings_have_kubernetes_wording() {
         let zone = "failure-domain.beta.kubernetes.io/zone";
         let node = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": 1, "preference": {"matchExpressions": [{"key": zone, "operator": "In", "values": ["a b"]}]}}]},
@@ -292,20 +292,21 @@ mod tests {
             "spec.containers[0].ports[0]: duplicate port definition with spec.initContainers[0].ports[0]",
             "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null",
         ];
-        let told = of_pod(&pod);
-        assert_eq!(told.len(), expected.len(), "{told:#?}");
-        for (told, expected) in told.iter().zip(expected) {
-            assert!(told.starts_with(expected), "{told}\n{expected}");
+        let warnings = of_pod(&pod);
+        assert_eq!(warnings.len(), expected.len(), "{warnings:#?}");
+        for (warnings, expected) in warnings.iter().zip(expected) {
+            assert!(warnings.starts_with(expected), "{warnings}\n{expected}");
         }
     }
 
     #[test]
-    fn templates_of_templates_are_looked_at() {
+    fn warnings_cover_nested_templates() {
         let pod = json!({"metadata": {}, "spec": {"nodeSelector": {"beta.kubernetes.io/arch": "x"}}});
         let spec = json!({"jobTemplate": {"spec": {"template": pod}}});
-        let told = of_template(&Object(json!({"kind": "CronJob", "metadata": {"name": "a.b"}, "spec": spec})));
-        assert!(told[0].starts_with("spec.jobTemplate.spec.template.spec.nodeSelector[beta"), "{told:?}");
-        let told = of_template(&Object(json!({"kind": "Job", "metadata": {"name": "a.b"}, "spec": {"template": {}}})));
-        assert!(told[0].starts_with("metadata.name: this is used in Pod names"), "{told:?}");
+        let warnings = of_template(&Object(json!({"kind": "CronJob", "metadata": {"name": "a.b"}, "spec": spec})));
+        assert!(warnings[0].starts_with("spec.jobTemplate.spec.template.spec.nodeSelector[beta"), "{warnings:?}");
+        let warnings =
+            of_template(&Object(json!({"kind": "Job", "metadata": {"name": "a.b"}, "spec": {"template": {}}})));
+        assert!(warnings[0].starts_with("metadata.name: this is used in Pod names"), "{warnings:?}");
     }
 }

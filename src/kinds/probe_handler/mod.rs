@@ -1,12 +1,8 @@
-//! Handlers of probes and lifecycle hooks: one file for each type, with its defaults, its checks and its descriptions.
+//! Handlers of probes and lifecycle hooks. `actions` has the defaults, checks and descriptions of each type.
 //!
 //! Never: runs a handler; `crate::runtime::probe` does. Start reading at [`HandlerType`], and at the table of all types below it.
 
-mod exec;
-mod grpc;
-mod http_get;
-mod sleep;
-mod tcp_socket;
+mod actions;
 
 use super::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{
@@ -16,28 +12,28 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The part of a type of handler that needs no machine.
+/// Functions of a handler type that need no machine.
 pub trait HandlerType {
     /// Its field in a probe or a hook.
     fn field(&self) -> &'static str;
 
-    /// Fills in its fields that are left out.
+    /// Sets the defaults of absent fields.
     fn fill_in_defaults(&mut self);
 
     /// Checks its fields. `grace` is the grace period of the pod.
     fn check(&self, grace: i64, path: &FieldPath, errors: &mut FieldErrors);
 
-    /// Replaces the name of a port by the number that `number_of` knows for it.
+    /// Replaces the name of a port by the number from `number_of`.
     fn resolve_port(&mut self, _number_of: &dyn Fn(&str) -> Option<i32>) {}
 
     /// Describes it as `kubectl describe` does.
     fn describe(&self) -> String;
 
-    /// Describes it in a few words of a sentence.
+    /// Describes it briefly, for use within a sentence.
     fn summarize(&self) -> String;
 }
 
-/// Lists the types: the variant, its action, and its field in probes, in hooks or in both.
+/// Lists the types: variant, action, and field in probes, hooks or both.
 macro_rules! handler_types {
     ($($(#[$doc:meta])* $variant:ident($action:ty) $(probe.$in_probe:ident)? $(hook.$in_hook:ident)?;)*) => {
         /// The action of a probe or a hook.
@@ -47,19 +43,19 @@ macro_rules! handler_types {
         }
 
         impl ProbeHandler {
-            /// Returns the handlers that a probe sets; validation refuses a second one.
+            /// Returns the handlers of a probe; validation refuses more than one.
             pub fn all_of_probe(probe: &Probe) -> Vec<ProbeHandler> {
                 let all = [$($(probe.$in_probe.clone().map(ProbeHandler::$variant),)?)*];
                 all.into_iter().flatten().collect()
             }
 
-            /// Returns the handlers that a hook sets; validation refuses a second one.
+            /// Returns the handlers of a hook; validation refuses more than one.
             pub fn all_of_hook(hook: &LifecycleHandler) -> Vec<ProbeHandler> {
                 let all = [$($(hook.$in_hook.clone().map(ProbeHandler::$variant),)?)*];
                 all.into_iter().flatten().collect()
             }
 
-            /// Returns the knowledge about its type.
+            /// Returns the functions of its type.
             fn as_type(&self) -> &dyn HandlerType {
                 match self {
                     $(ProbeHandler::$variant(action) => action,)*
@@ -73,12 +69,12 @@ macro_rules! handler_types {
             }
         }
 
-        /// Fills in the handlers of a probe.
+        /// Sets the defaults of a probe's handlers.
         pub fn fill_in_probe(probe: &mut Probe) {
             $($(probe.$in_probe.iter_mut().for_each(HandlerType::fill_in_defaults);)?)*
         }
 
-        /// Fills in the handlers of a hook.
+        /// Sets the defaults of a hook's handlers.
         pub fn fill_in_hook(hook: &mut LifecycleHandler) {
             $($(hook.$in_hook.iter_mut().for_each(HandlerType::fill_in_defaults);)?)*
         }
@@ -94,7 +90,7 @@ handler_types! {
     TcpSocket(TCPSocketAction) probe.tcp_socket hook.tcp_socket;
     /// Calls the health checking protocol of gRPC.
     Grpc(GRPCAction) probe.grpc;
-    /// Waits.
+    /// Sleeps.
     Sleep(SleepAction) hook.sleep;
 }
 
@@ -109,13 +105,13 @@ impl ProbeHandler {
         ProbeHandler::all_of_hook(hook).into_iter().next()
     }
 
-    /// Returns the handler of a probe or a hook as it is stored.
+    /// Decodes the handler of a stored probe or hook.
     pub fn read(stored: &Value) -> Option<ProbeHandler> {
         let of_hook = || ProbeHandler::of_hook(&LifecycleHandler::deserialize(stored).ok()?);
         ProbeHandler::of_probe(&Probe::deserialize(stored).ok()?).or_else(of_hook)
     }
 
-    /// Returns the same with the name of its port replaced by a number, if `number_of` knows it.
+    /// Replaces the name of its port by the number from `number_of`, if there is one.
     pub fn with_port(mut self, number_of: impl Fn(&str) -> Option<i32>) -> ProbeHandler {
         self.as_type_mut().resolve_port(&number_of);
         self
@@ -126,13 +122,13 @@ impl ProbeHandler {
         self.as_type().describe()
     }
 
-    /// Describes it in a few words of a sentence.
+    /// Describes it briefly, for use within a sentence.
     pub fn summarize(&self) -> String {
         self.as_type().summarize()
     }
 }
 
-/// Checks the handlers of a probe or a hook: it has to have one.
+/// Checks the handlers of a probe or hook, which must have exactly one.
 pub fn check(handlers: &[ProbeHandler], grace: i64, path: &FieldPath, errors: &mut FieldErrors) {
     let Some((first, others)) = handlers.split_first() else {
         return errors.required(path, "must specify a handler type");

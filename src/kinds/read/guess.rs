@@ -1,10 +1,10 @@
-//! Learns what a list or map would have held, for the sentence that says so.
+//! Finds the Go type of a list's or map's elements, for the error when a value is no list or map.
 
 use super::{ReadError, TypedReader};
 use serde::de::value::StringDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// Stands for a list or map that is none, to learn from its visitor what its elements would have been: Go names the type.
+/// Poses as a list or map, so that its visitor reveals the element type, which Go's error contains.
 pub(super) struct ElementGuess<'g, 'r, 'u> {
     pub(super) reader: &'g TypedReader<'r, 'u>,
     pub(super) prefix: &'static str,
@@ -81,7 +81,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
-        // Every map of quantities has this one type.
+        // Every map of quantities has this type.
         Err(if name == "Quantity" {
             self.reader.mismatch("v1.ResourceList")
         } else {

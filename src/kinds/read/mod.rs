@@ -1,7 +1,7 @@
-//! Reads JSON into typed forms as Go's decoder does, with its sentences for what does not fit.
+//! Decodes JSON to typed forms like Go's decoder, with its error messages.
 //!
-//! Knows: which value fits which type, that quantities may be numbers and are kept in canonical form, which fields are unknown.
-//! Never: knows a kind. Start reading at [`TypedReader`].
+//! Reports unknown fields, and stores quantities, which may be numbers, in canonical form.
+//! Never: depends on a kind. Start reading at [`TypedReader`].
 
 mod guess;
 
@@ -13,12 +13,12 @@ use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-/// A type error, in Go's words.
+/// A type error with Go's wording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
-    /// `spec.containers[0].env[1].value`.
+    /// Path of the value, such as `spec.containers[0].env[1].value`.
     pub path: String,
-    /// The sentence.
+    /// Go's message.
     pub message: String,
 }
 
@@ -37,7 +37,7 @@ impl de::Error for ReadError {
     }
 }
 
-/// Go's sentence for what the `base64` crate says about the bytes of a Secret or ConfigMap.
+/// Translates an error of the `base64` crate to Go's message.
 fn illegal_base64(text: &str) -> Option<String> {
     let known = ["Invalid symbol ", "Invalid last symbol ", "Invalid input length: "];
     known.iter().find(|start| text.starts_with(**start))?;
@@ -45,48 +45,48 @@ fn illegal_base64(text: &str) -> Option<String> {
     Some(format!("illegal base64 data at input byte {number}"))
 }
 
-/// A field that the typed form does not know.
+/// A field that is not in the typed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownField {
-    /// `spec.template.spec.containers[0].evn`.
+    /// Path of the field, such as `spec.template.spec.containers[0].evn`.
     pub path: String,
-    /// The known field that was probably meant: `env`.
+    /// The most similar known field, such as `env`.
     pub nearest: Option<&'static str>,
 }
 
 impl UnknownField {
-    /// Kubernetes' words for it.
+    /// Kubernetes' message.
     pub fn complaint(&self) -> String {
         format!("unknown field \"{}\"", self.path)
     }
 }
 
-/// So many fields are told of one body at most (sigs.k8s.io/json: strict errors beyond that are dropped).
+/// Maximum number of reported unknown fields of one body (sigs.k8s.io/json drops further strict errors).
 const MOST_UNKNOWN: usize = 100;
-/// No field's name is nearly as long; to compare what is would take its time.
+/// Maximum length of a name to compare with known fields, all of which are much shorter; comparing long names is slow.
 const LONGEST_NAME: usize = 100;
 
-/// Told of each field that the typed form does not know.
+/// Receives each unknown field.
 pub struct UnknownFieldSink<'u> {
-    tell: RefCell<&'u mut dyn FnMut(UnknownField)>,
-    told: Cell<usize>,
+    callback: RefCell<&'u mut dyn FnMut(UnknownField)>,
+    reported: Cell<usize>,
 }
 
 impl<'u> UnknownFieldSink<'u> {
-    /// One that has not been told of any.
-    pub fn new(tell: &'u mut dyn FnMut(UnknownField)) -> UnknownFieldSink<'u> {
-        UnknownFieldSink { tell: RefCell::new(tell), told: Cell::new(0) }
+    /// Creates a sink that reports to a callback.
+    pub fn new(callback: &'u mut dyn FnMut(UnknownField)) -> UnknownFieldSink<'u> {
+        UnknownFieldSink { callback: RefCell::new(callback), reported: Cell::new(0) }
     }
 
     fn report(&self, field: impl FnOnce() -> UnknownField) {
-        if self.told.get() < MOST_UNKNOWN {
-            self.told.set(self.told.get() + 1);
-            (self.tell.borrow_mut())(field());
+        if self.reported.get() < MOST_UNKNOWN {
+            self.reported.set(self.reported.get() + 1);
+            (self.callback.borrow_mut())(field());
         }
     }
 }
 
-/// The known name that is closest to one that is not, if any is close enough to be meant.
+/// The known name that is most similar to an unknown one, if the difference is small.
 pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let lower = name.to_ascii_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&lower, &known.to_ascii_lowercase());
@@ -104,7 +104,7 @@ enum PathStep<'s> {
 }
 
 impl PathStep<'_> {
-    /// `spec.containers[0].image`.
+    /// The path with indexes, such as `spec.containers[0].image`.
     fn path(&self) -> String {
         let below = |parent: &PathStep, name: &str| match parent {
             PathStep::Root => name.to_owned(),
@@ -117,7 +117,7 @@ impl PathStep<'_> {
         }
     }
 
-    /// `spec.containers.image`: fields alone, as Go names the place.
+    /// The path in Go's messages, without indexes, such as `spec.containers.image`.
     fn fields(&self) -> String {
         match self {
             PathStep::Root => String::new(),
@@ -129,7 +129,7 @@ impl PathStep<'_> {
         }
     }
 
-    /// The struct that holds the innermost field, and that field.
+    /// The struct of the innermost field, and that field.
     fn holder(&self) -> Option<(&'static str, &str)> {
         match self {
             PathStep::Root => None,
@@ -156,7 +156,7 @@ impl<'r, 'u> TypedReader<'r, 'u> {
         ReadError { path: self.at.path(), message }
     }
 
-    /// `json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32`.
+    /// A type mismatch: `json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32`.
     fn mismatch(&self, go_type: &str) -> ReadError {
         let found = match self.value {
             Value::Null => "null".into(),
@@ -182,7 +182,7 @@ impl<'r, 'u> TypedReader<'r, 'u> {
 
     fn integer(&self, go_type: &str) -> Result<i64, ReadError> {
         match self.value {
-            // Go leaves the zero value where an item of a list is null.
+            // Go keeps the zero value for a null list item.
             Value::Null => Ok(0),
             value => value.as_i64().ok_or_else(|| self.mismatch(go_type)),
         }
@@ -200,7 +200,7 @@ impl<'r, 'u> TypedReader<'r, 'u> {
     }
 }
 
-/// Fields whose Go type is a text with a name of its own.
+/// The Go type of a text field, which can be a named type.
 fn named_text(field: &str, at: PathStep<'_>) -> &'static str {
     if !matches!(at, PathStep::Field { .. }) {
         return "string";
@@ -279,7 +279,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         self.deserialize_str(visitor)
     }
 
-    /// Bytes alone are read so, texts as `String`: Go's base64 may have line breaks.
+    /// Reads base64 bytes, where Go allows line breaks. Texts use `deserialize_string`.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.value {
             Value::String(text) if text.contains(['\n', '\r']) => visitor.visit_str(&text.replace(['\n', '\r'], "")),
@@ -290,7 +290,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.value {
             Value::String(text) => visitor.visit_str(text),
-            // Go leaves the zero value where it reads null, as the value of a label for one.
+            // Go keeps the zero value for null, such as the value of a label.
             Value::Null => visitor.visit_str(""),
             _ => Err(self.mismatch("string")),
         }
@@ -399,7 +399,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
     }
 }
 
-/// The items of a list; null is an empty one, as in Go.
+/// The items of a list; null is an empty list, as in Go.
 fn items_of(value: &Value) -> Option<&[Value]> {
     match value {
         Value::Array(items) => Some(items),
@@ -423,7 +423,7 @@ type Fields<'e> = std::iter::Flatten<std::option::IntoIter<serde_json::map::Iter
 struct MapEntries<'e, 'r, 'u> {
     entries: Fields<'e>,
     value: Option<(&'e str, &'e Value)>,
-    /// The struct's name and fields; none for a map.
+    /// The struct's name and fields; `None` for a map.
     holder: Option<(&'static str, &'static [&'static str])>,
     reader: &'e TypedReader<'r, 'u>,
 }
@@ -473,7 +473,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn decode_errors_read_like_gos() {
+    fn decode_errors_have_the_wording_of_go() {
         let table = [
             (json!({"spec": {"priority": "x"}}), "string into Go struct field PodSpec.spec.priority of type int32"),
             (json!({"spec": {"priority": 1.5}}), "number 1.5 into Go struct field PodSpec.spec.priority of type int32"),
@@ -499,9 +499,9 @@ mod tests {
                 "number into Go struct field PodSpec.spec.overhead of type v1.ResourceList",
             ),
         ];
-        for (body, said) in table {
+        for (body, message) in table {
             let error = typed::decode::<Pod>(&body, &mut |_| {}).unwrap_err();
-            assert_eq!(error.message, format!("json: cannot unmarshal {said}"));
+            assert_eq!(error.message, format!("json: cannot unmarshal {message}"));
         }
     }
 
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn line_breaks_are_of_texts_and_not_of_bytes() {
+    fn line_breaks_are_removed_only_from_bytes() {
         let body = json!({"metadata": {"annotations": {"a": "x\n"}}, "data": {"a": "YW\nJj\n"}});
         let secret: Secret = typed::decode(&body, &mut |_| {}).unwrap();
         assert_eq!(secret.data.unwrap()["a"].0, b"abc");
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_kept_canonical() {
+    fn quantities_are_stored_in_canonical_form() {
         let body =
             json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "memory": "1024Mi"}}}]}});
         let pod: Pod = typed::decode(&body, &mut |_| {}).unwrap();
@@ -536,11 +536,11 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_told_by_path() {
+    fn unknown_fields_are_reported_by_path() {
         let body = json!({"spec": {"containers": [{"name": "c", "evn": []}], "os": null, "x": 1}});
         let mut unknown = Vec::new();
         typed::decode::<Pod>(&body, &mut |field| unknown.push(field)).unwrap();
-        let told: Vec<_> = unknown.iter().map(|field| (field.path.as_str(), field.nearest)).collect();
-        assert_eq!(told, [("spec.containers[0].evn", Some("env")), ("spec.x", None)]);
+        let reported: Vec<_> = unknown.iter().map(|field| (field.path.as_str(), field.nearest)).collect();
+        assert_eq!(reported, [("spec.containers[0].evn", Some("env")), ("spec.x", None)]);
     }
 }

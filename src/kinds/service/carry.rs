@@ -22,7 +22,7 @@ fn has_health_port(service: &Object) -> bool {
     kind(service) == "LoadBalancer" && service.text(&[SPEC, "externalTrafficPolicy"]) == Some("Local")
 }
 
-/// Leaves out what only the old type had, unless the writer has changed it (then it is checked and refused).
+/// Drops fields that only the old type has, unless the client changed them; then validation refuses them.
 pub fn drop_other_types(new: &mut Object, old: &Object) {
     let mut drop = |stays: fn(&Object) -> bool, fields: &[&str]| {
         let same = |field: &&str| new.value_at(&[SPEC, field]) == old.value_at(&[SPEC, field]);
@@ -47,7 +47,7 @@ pub fn drop_other_types(new: &mut Object, old: &Object) {
     }
 }
 
-/// Keeps what the server has handed out where the writer leaves it open.
+/// Keeps allocated addresses and ports that the client leaves out.
 pub fn keep_allocated(new: &mut Object, old: &Object) {
     if has_address(old) && has_address(new) {
         let unset = new.text(&[SPEC, "clusterIP"]).unwrap_or_default().is_empty();
@@ -69,7 +69,7 @@ pub fn keep_allocated(new: &mut Object, old: &Object) {
     }
 }
 
-/// `clusterIP` and the first of `clusterIPs` are one thing; the one that was written sets the other.
+/// Makes `clusterIP` and the first of `clusterIPs` equal; the changed one sets the other.
 pub fn pair_addresses(new: &mut Object, old: Option<&Object>) {
     let first = new.items(&[SPEC, "clusterIPs"]).first().and_then(Value::as_str).map(str::to_owned);
     let single = new.text(&[SPEC, "clusterIP"]).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -85,8 +85,8 @@ pub fn pair_addresses(new: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// One family, IPv4, except for what Kubernetes gives a headless Service without a selector.
-pub fn name_families(new: &mut Object) {
+/// Sets the IP families: IPv4 only, except for a headless Service without a selector, as in Kubernetes.
+pub fn default_families(new: &mut Object) {
     if !has_address(new) {
         return;
     }
@@ -122,12 +122,12 @@ fn node_ports(service: &Object) -> Vec<Option<&Value>> {
 }
 
 fn keep_node_ports(new: &mut Object, old: &Object) {
-    let kept = old.items(&[SPEC, "ports"]);
+    let old_ports = old.items(&[SPEC, "ports"]);
     let mut taken: Vec<Value> = node_ports(new).into_iter().flatten().cloned().collect();
     for port in ports(new).filter(|port| !port.contains_key("nodePort")) {
         let same =
             |other: &&Value| other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol");
-        if let Some(number) = kept.iter().find(same).and_then(|port| port.get("nodePort"))
+        if let Some(number) = old_ports.iter().find(same).and_then(|port| port.get("nodePort"))
             && !taken.contains(number)
         {
             taken.push(number.clone());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn another_type_leaves_out_what_it_has_not() {
+    fn change_of_type_drops_fields_of_the_old_type() {
         let old = stored("NodePort");
         let mut spec = old.0["spec"].clone();
         spec["type"] = "ClusterIP".into();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_and_its_list_are_one_thing() {
+    fn cluster_ip_and_its_list_are_kept_equal() {
         let old = stored("ClusterIP");
         let mut spec = old.0["spec"].clone();
         spec["clusterIP"] = "10.96.0.10".into();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_ipv4_but_for_headless_without_selector() {
+    fn families_are_ipv4_except_for_headless_without_selector() {
         let plain = prepared(json!({"ports": [{"port": 1}]}), None);
         assert_eq!(plain.value_at(&["spec", "ipFamilies"]), Some(&json!(["IPv4"])));
         let headless = prepared(json!({"clusterIP": "None"}), None);

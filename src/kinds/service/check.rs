@@ -20,7 +20,7 @@ const PORT: &[GoField] = &[
     ("NodePort", "nodePort", GoShape::Number),
 ];
 
-/// All checks of a spec.
+/// Checks a spec.
 pub fn spec(spec: &ServiceSpec, errors: &mut FieldErrors) {
     let path = FieldPath::root("spec");
     let kind = spec.type_.as_deref().unwrap_or_default();
@@ -50,13 +50,13 @@ pub fn spec(spec: &ServiceSpec, errors: &mut FieldErrors) {
             errors.forbidden(&path, "may not be used when `type` is 'ClusterIP'");
         }
     }
-    check_twice(ports, &path.child("ports"), errors);
+    check_duplicate_ports(ports, &path.child("ports"), errors);
     check_load_balancer(spec, kind, &path, errors);
     check_traffic(spec, &path, errors);
 }
 
-/// An address that was handed out stays; the family of the first one too.
-pub fn kept_addresses(new: &ServiceSpec, old: &ServiceSpec, errors: &mut FieldErrors) {
+/// Checks that allocated addresses and the primary IP family do not change.
+pub fn check_address_change(new: &ServiceSpec, old: &ServiceSpec, errors: &mut FieldErrors) {
     let external = Some("ExternalName");
     if new.type_.as_deref() == external || old.type_.as_deref() == external {
         return;
@@ -188,7 +188,7 @@ fn check_addresses(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mu
         }
     }
     let families = path.child("ipFamilies");
-    // One without a selector and an address is what whoever writes its endpoints makes of it.
+    // Without a selector and a cluster IP, the writer of the endpoints chooses the families.
     let is_free =
         spec.cluster_ip.as_deref() == Some(HEADLESS) && spec.selector.as_ref().is_none_or(|all| all.is_empty());
     for (index, family) in spec.ip_families.iter().flatten().enumerate() {
@@ -210,8 +210,8 @@ fn check_addresses(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mu
     }
 }
 
-/// No two ports may share a protocol and a number, on the Service's address or on the nodes.
-fn check_twice(ports: &[ServicePort], path: &FieldPath, errors: &mut FieldErrors) {
+/// Refuses ports with the same protocol and number, on the Service's address or on the nodes.
+fn check_duplicate_ports(ports: &[ServicePort], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, port) in ports.iter().enumerate().filter(|(_, port)| port.node_port.is_some()) {
         let same = |other: &ServicePort| other.protocol == port.protocol && other.node_port == port.node_port;
         if ports[..index].iter().any(same) {

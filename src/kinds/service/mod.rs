@@ -1,7 +1,7 @@
 //! Service (core/v1).
 //!
-//! Knows: defaults, what follows from what (`clusterIP` and `clusterIPs`, fields that belong to one type only), checks.
-//! Never: hands out addresses or node ports; `apiserver` does, since that needs to see all other Services.
+//! Defines defaults, derived fields (`clusterIP` and `clusterIPs`, fields of only one type) and checks.
+//! Never: allocates addresses or node ports; `apiserver` does, since allocation depends on all Services.
 
 mod carry;
 mod check;
@@ -27,17 +27,26 @@ pub const KIND: Kind = Kind {
 
 fn warnings(service: &Object) -> Vec<String> {
     let has = |field: &str| !service.items(&["spec", field]).is_empty();
-    let says = |field: &str| service.text(&["spec", field]).is_some_and(|text| !text.is_empty());
+    let is_set = |field: &str| service.text(&["spec", field]).is_some_and(|text| !text.is_empty());
     let is_sctp = |port: &Value| port["protocol"] == "SCTP";
     let known = [
         (has("externalIPs"), "spec.externalIPs is deprecated and may no longer be implemented in some clusters"),
         (
             has("loadBalancerSourceRanges"),
-            "spec.loadBalancerSourceRanges: nobody is kept from the load balancer's address here",
+            "spec.loadBalancerSourceRanges: not supported by kloop: every client can reach the load balancer's address",
         ),
-        (says("loadBalancerIP"), "spec.loadBalancerIP: the load balancer gets an address of kloop's here"),
-        (says("trafficDistribution"), "spec.trafficDistribution: all endpoints are equally near here, on this machine"),
-        (service.items(&["spec", "ports"]).iter().any(is_sctp), "spec.ports: SCTP is not routed here"),
+        (
+            is_set("loadBalancerIP"),
+            "spec.loadBalancerIP: not supported by kloop: kloop chooses the load balancer's address",
+        ),
+        (
+            is_set("trafficDistribution"),
+            "spec.trafficDistribution: no effect in kloop: all endpoints are on this machine",
+        ),
+        (
+            service.items(&["spec", "ports"]).iter().any(is_sctp),
+            "spec.ports: not supported by kloop: SCTP is not routed",
+        ),
     ];
     let known = known.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text.to_owned());
     let hints = "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use \
@@ -46,7 +55,7 @@ fn warnings(service: &Object) -> Vec<String> {
     let is_headless = service.text(&["spec", "clusterIP"]) == Some(HEADLESS);
     let affinity = service.text(&["spec", "sessionAffinity"]).is_some_and(|text| text != "None");
     let ignored = [
-        (says("loadBalancerIP"), "spec.loadBalancerIP is ignored for headless services"),
+        (is_set("loadBalancerIP"), "spec.loadBalancerIP is ignored for headless services"),
         (has("externalIPs"), "spec.externalIPs is ignored for headless services"),
         (affinity, "spec.SessionAffinity is ignored for headless services"),
     ];
@@ -54,7 +63,7 @@ fn warnings(service: &Object) -> Vec<String> {
     is_hinted.then(|| hints.to_owned()).into_iter().chain(known).chain(ignored).collect()
 }
 
-/// `clusterIP: None` asks for a Service without an address.
+/// The value of `clusterIP` for a headless Service.
 pub const HEADLESS: &str = "None";
 const AFFINITY_SECONDS: i32 = 10_800;
 
@@ -89,7 +98,7 @@ impl Typed for Service {
             carry::keep_allocated(new, old);
         }
         carry::pair_addresses(new, old);
-        carry::name_families(new);
+        carry::default_families(new);
         if old.is_none() {
             new.set(&["status"], serde_json::json!({"loadBalancer": {}}));
         }
@@ -98,7 +107,7 @@ impl Typed for Service {
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let spec = self.spec.clone().unwrap_or_default();
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
-            check::kept_addresses(&spec, old, errors);
+            check::check_address_change(&spec, old, errors);
         }
         check::spec(&spec, errors);
     }
@@ -149,7 +158,7 @@ fn is_unset(target: &IntOrString) -> bool {
     }
 }
 
-/// Whether the Service can be reached from outside, so that an external traffic policy has a meaning.
+/// Whether the Service is externally accessible, so that an external traffic policy applies.
 fn is_external(spec: &ServiceSpec) -> bool {
     match spec.type_.as_deref() {
         Some("LoadBalancer" | "NodePort") => true,

@@ -19,7 +19,7 @@ const COLUMNS: &[Column] = &[
     Column::text("Age"),
 ];
 
-/// More metrics than this are counted, not listed.
+/// Maximum number of listed metrics; further ones are only counted.
 const METRICS_SHOWN: usize = 2;
 
 fn reference(body: &Value) -> String {
@@ -42,9 +42,9 @@ fn cells(scaler: &Object, now: Time) -> Vec<TableCell> {
 
 /// Current and target value of one metric.
 struct MetricTarget<'a> {
-    /// The part of the metric that its type names.
+    /// The source in the spec, from the field for the metric's type.
     spec: &'a Value,
-    /// The same part of what was measured.
+    /// The same source in the status.
     current: &'a Value,
 }
 
@@ -65,7 +65,7 @@ impl<'a> MetricTarget<'a> {
         Some(self.spec.plain(&format!("target.{field}"))).filter(|text| !text.is_empty())
     }
 
-    fn has_now(&self, field: &str) -> String {
+    fn current_text(&self, field: &str) -> String {
         or(&self.current.plain(&format!("current.{field}")), "<unknown>").to_owned()
     }
 }
@@ -90,18 +90,22 @@ fn target(body: &Value, at: usize, metric: &Value) -> String {
         "Resource" | "ContainerResource" => {
             let name = metric.spec.text("name");
             if let Some(wanted) = metric.target_text("averageValue") {
-                return format!("{name}: {}/{wanted}", metric.has_now("averageValue"));
+                return format!("{name}: {}/{wanted}", metric.current_text("averageValue"));
             }
             let percent = |text: String| if text.starts_with('<') { text } else { text + "%" };
             let wanted = metric.target_text("averageUtilization").map_or_else(|| "<auto>".into(), percent);
-            format!("{name}: {}/{wanted}", percent(metric.has_now("averageUtilization")))
+            format!("{name}: {}/{wanted}", percent(metric.current_text("averageUtilization")))
         }
         "Pods" => {
-            format!("{}/{}", metric.has_now("averageValue"), metric.target_text("averageValue").unwrap_or_default())
+            format!(
+                "{}/{}",
+                metric.current_text("averageValue"),
+                metric.target_text("averageValue").unwrap_or_default()
+            )
         }
         "Object" | "External" => match metric.target_text("averageValue") {
-            Some(wanted) => format!("{}/{wanted} (avg)", metric.has_now("averageValue")),
-            None => format!("{}/{}", metric.has_now("value"), metric.target_text("value").unwrap_or_default()),
+            Some(wanted) => format!("{}/{wanted} (avg)", metric.current_text("averageValue")),
+            None => format!("{}/{}", metric.current_text("value"), metric.target_text("value").unwrap_or_default()),
         },
         _ => "<unknown type>".into(),
     }
@@ -115,7 +119,7 @@ fn describe(scaler: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Reference", reference(body));
     out.field(0, "Metrics", "( current / target )");
     for (at, metric) in body.list("spec.metrics").iter().enumerate() {
-        one_metric(out, metric.text("type"), &MetricTarget::from_body(body, at, metric));
+        describe_metric(out, metric.text("type"), &MetricTarget::from_body(body, at, metric));
     }
     out.field(0, "Min replicas", or(&body.plain("spec.minReplicas"), "<unset>"));
     out.field(0, "Max replicas", body.int("spec.maxReplicas"));
@@ -140,16 +144,16 @@ fn describe(scaler: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     events::write_events(scaler, related, out);
 }
 
-fn one_metric(out: &mut Describe, kind: &str, metric: &MetricTarget<'_>) {
+fn describe_metric(out: &mut Describe, kind: &str, metric: &MetricTarget<'_>) {
     let name = metric.spec.text("metric.name");
     let average = metric.target_text("averageValue");
     let of_value = |label: String, out: &mut Describe| match &average {
         Some(wanted) => {
-            let now = metric.has_now("averageValue");
+            let now = metric.current_text("averageValue");
             out.field(1, &format!("{label}(target average value)"), format_args!("{now} / {wanted}"));
         }
         None => {
-            let (now, wanted) = (metric.has_now("value"), metric.target_text("value").unwrap_or_default());
+            let (now, wanted) = (metric.current_text("value"), metric.target_text("value").unwrap_or_default());
             out.field(1, &format!("{label}(target value)"), format_args!("{now} / {wanted}"));
         }
     };
@@ -160,7 +164,7 @@ fn one_metric(out: &mut Describe, kind: &str, metric: &MetricTarget<'_>) {
             of_value(format!("\"{name}\" on {}/{} ", about.text("kind"), about.text("name")), out);
         }
         "Pods" => {
-            let now = metric.has_now("averageValue");
+            let now = metric.current_text("averageValue");
             out.field(1, &format!("\"{name}\" on pods"), format_args!("{now} / {}", average.unwrap_or_default()));
         }
         "Resource" | "ContainerResource" => {
@@ -176,7 +180,7 @@ fn one_metric(out: &mut Describe, kind: &str, metric: &MetricTarget<'_>) {
 }
 
 fn utilization(out: &mut Describe, what: &str, metric: &MetricTarget<'_>, average: Option<String>) {
-    let value = metric.has_now("averageValue");
+    let value = metric.current_text("averageValue");
     if let Some(wanted) = average {
         return out.field(1, what, format_args!("{value} / {wanted}"));
     }

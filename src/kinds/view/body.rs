@@ -1,41 +1,41 @@
-//! Lenient reading of a body: what is missing, or of another type than expected, reads as empty.
+//! Lenient reading of a body: missing fields and fields of unexpected types read as empty.
 
 use crate::object::Time;
 use serde_json::Value;
 
 static NULL: Value = Value::Null;
 
-/// Reads at a path of field names joined by dots, `spec.nodeName`.
+/// Reads values by a path of field names joined by dots, such as `spec.nodeName`.
 pub trait BodyRead {
-    /// The value, null when there is none.
+    /// The value; null when absent.
     fn value_at(&self, path: &str) -> &Value;
 
-    /// The text, empty when there is none.
+    /// The text; empty when absent.
     fn text(&self, path: &str) -> &str {
         self.value_at(path).as_str().unwrap_or_default()
     }
 
-    /// The number, 0 when there is none.
+    /// The number; 0 when absent.
     fn int(&self, path: &str) -> i64 {
         self.value_at(path).as_i64().unwrap_or_default()
     }
 
-    /// The truth, false when there is none.
+    /// The boolean; false when absent.
     fn flag(&self, path: &str) -> bool {
         self.value_at(path).as_bool().unwrap_or_default()
     }
 
-    /// The items, none when there is no list.
+    /// The items of a list; empty when absent.
     fn list(&self, path: &str) -> &[Value] {
         self.value_at(path).as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The items that are text.
+    /// The text items of a list.
     fn texts(&self, path: &str) -> Vec<&str> {
         self.list(path).iter().filter_map(Value::as_str).collect()
     }
 
-    /// The entries of a map in order of their keys, values that are not text in JSON.
+    /// The entries of a map sorted by key; values that are not text are printed as JSON.
     fn pairs(&self, path: &str) -> Vec<(&str, String)> {
         let map = self.value_at(path).as_object().into_iter().flatten();
         map.map(|(key, value)| (key.as_str(), plain(value))).collect()
@@ -46,12 +46,12 @@ pub trait BodyRead {
         !self.value_at(path).is_null()
     }
 
-    /// The value as a person writes it: text without quotes, the rest as JSON; empty when there is none.
+    /// The value for output: text without quotes, other types as JSON; empty when absent.
     fn plain(&self, path: &str) -> String {
         plain(self.value_at(path))
     }
 
-    /// The moment, if there is one.
+    /// The time, if present and valid.
     fn time(&self, path: &str) -> Option<Time> {
         self.text(path).parse().ok()
     }
@@ -71,12 +71,12 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The text, or what stands for its absence.
+/// The text, or a placeholder when it is empty.
 pub fn or<'a>(text: &'a str, absent: &'a str) -> &'a str {
     if text.is_empty() { absent } else { text }
 }
 
-/// Key and value of each entry, `a=b,c=d`, `<none>` for none.
+/// The entries as `a=b,c=d`; `<none>` when empty.
 pub fn joined_pairs(pairs: &[(&str, String)]) -> String {
     if pairs.is_empty() {
         return "<none>".into();
@@ -84,12 +84,12 @@ pub fn joined_pairs(pairs: &[(&str, String)]) -> String {
     pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
-/// A list as Go prints it: `[a b]`.
+/// Prints a list as Go does: `[a b]`.
 pub fn go_list(items: &[&str]) -> String {
     format!("[{}]", items.join(" "))
 }
 
-/// `True` or `False`, `<unset>` when there is neither.
+/// Prints a boolean as `True` or `False`; `<unset>` when absent.
 pub fn truth_or_unset(value: &Value) -> &'static str {
     match value.as_bool() {
         Some(true) => "True",

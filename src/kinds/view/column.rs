@@ -6,13 +6,13 @@ use std::borrow::Cow;
 /// One column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name as the API's Table has it, `Up-to-date`; the header is this in upper case.
+    /// Its name in the API's Table, such as `Up-to-date`; the header has it in upper case.
     pub name: Cow<'static, str>,
-    /// `string`, `integer`, `boolean`, as the API's Table says it.
+    /// The type in the API's Table: `string`, `integer`, `boolean`.
     pub kind: &'static str,
-    /// Shown with `-o wide` only.
+    /// Whether only `-o wide` shows it.
     pub wide: bool,
-    /// Kubernetes has no such column: the command line shows it, the API's Table does not.
+    /// Whether the column is specific to kloop: the command line shows it, the API's Table does not have it.
     pub own: bool,
 }
 
@@ -27,7 +27,7 @@ impl Column {
         Column { name: Cow::Borrowed(name), kind: "integer", wide: false, own: false }
     }
 
-    /// A column of truths.
+    /// A column of booleans.
     pub const fn truth(name: &'static str) -> Column {
         Column { name: Cow::Borrowed(name), kind: "boolean", wide: false, own: false }
     }
@@ -37,7 +37,7 @@ impl Column {
         Column { name: Cow::Borrowed(name), kind: "string", wide: true, own: false }
     }
 
-    /// A column of kloop's own, which only `-o wide` of the command line shows.
+    /// A column specific to kloop, which only the command line with `-o wide` shows.
     pub const fn own(name: &'static str) -> Column {
         Column { name: Cow::Borrowed(name), kind: "string", wide: true, own: true }
     }
@@ -53,11 +53,11 @@ impl Column {
 pub enum TableCell {
     /// Text, not escaped.
     Text(String),
-    /// A number, which the API's Table sends as one.
+    /// A number, also in the API's Table.
     Int(i64),
-    /// A truth, which the API's Table sends as one.
+    /// A boolean, also in the API's Table.
     Bool(bool),
-    /// Nothing at all.
+    /// An empty cell.
     Empty,
 }
 
@@ -72,7 +72,7 @@ impl TableCell {
         }
     }
 
-    /// The text, or `<none>` for the empty one.
+    /// The text, or `<none>` when it is empty.
     pub fn or_none(text: &str) -> TableCell {
         TableCell::from(if text.is_empty() { "<none>" } else { text })
     }

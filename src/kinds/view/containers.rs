@@ -1,4 +1,4 @@
-//! Containers, and whole pod templates, as the descriptions of pods and of workloads show them.
+//! Containers and pod templates in the descriptions of pods and workloads.
 
 use super::age::rfc1123;
 use super::body::{BodyRead, or};
@@ -8,7 +8,7 @@ use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::quantity::Quantity;
 use serde_json::Value;
 
-/// The names and the images of a template's containers, each comma-joined: the wide columns of workloads.
+/// The names and images of a template's containers, each joined by commas, for the wide columns of workloads.
 pub fn names_and_images(pod_spec: &Value) -> (String, String) {
     let join = |field: &str| {
         let texts: Vec<&str> = pod_spec.list("containers").iter().map(|container| container.text(field)).collect();
@@ -17,7 +17,7 @@ pub fn names_and_images(pod_spec: &Value) -> (String, String) {
     (join("name"), join("image"))
 }
 
-/// `Pod Template:` and what is in it.
+/// Writes `Pod Template:` and its content.
 pub fn template(out: &mut Describe, template: &Value) {
     out.heading(0, "Pod Template");
     if template.is_null() {
@@ -50,16 +50,16 @@ pub fn template(out: &mut Describe, template: &Value) {
 pub struct DescribePlace<'a> {
     /// Blanks before the headings.
     pub indent: &'a str,
-    /// The pod, whose fields environment variables may name.
+    /// The pod, for environment variables that refer to its fields.
     pub pod: Option<&'a Value>,
     /// Describes how the CPU limit throttles a container, if it does.
     pub throttled: &'a dyn Fn(&str) -> Option<String>,
-    /// The number of its process on this machine, if it runs here.
+    /// The process id on this machine, if the container runs here.
     pub process_id: &'a dyn Fn(&str) -> Option<i32>,
 }
 
 impl DescribePlace<'_> {
-    /// A heading and each container, with what is known of its state.
+    /// Writes a heading and each container with its state.
     pub fn containers(&self, out: &mut Describe, heading: &str, containers: &[Value], statuses: &[Value]) {
         let none = if containers.is_empty() { " <none>" } else { "" };
         out.line(0, format_args!("{}{heading}:{none}", self.indent));
@@ -172,15 +172,15 @@ fn command(out: &mut Describe, container: &Value) {
 }
 
 fn state(out: &mut Describe, status: &Value) {
-    one_state(out, "State", status.value_at("state"));
+    describe_state(out, "State", status.value_at("state"));
     if status.has("lastState.terminated") {
-        one_state(out, "Last State", status.value_at("lastState"));
+        describe_state(out, "Last State", status.value_at("lastState"));
     }
     out.field(2, "Ready", if status.flag("ready") { "True" } else { "False" });
     out.field(2, "Restart Count", status.int("restartCount"));
 }
 
-fn one_state(out: &mut Describe, name: &str, state: &Value) {
+fn describe_state(out: &mut Describe, name: &str, state: &Value) {
     if let Some(running) = state.get("running") {
         out.field(2, name, "Running");
         out.field(3, "Started", rfc1123(running.time("startedAt")));
@@ -283,7 +283,7 @@ fn mounts(out: &mut Describe, container: &Value) {
     }
 }
 
-/// A pod's field as the downward API gives it.
+/// The value of a pod's field in the downward API.
 fn pod_field(pod: &Value, path: &str) -> Option<String> {
     let entry =
         |map: &str| Some(pod.value_at(map).get(path.split_once("['")?.1.strip_suffix("']")?)?.as_str()?.to_owned());
@@ -309,7 +309,7 @@ fn pod_field(pod: &Value, path: &str) -> Option<String> {
     }
 }
 
-/// A container's resource in units of the divisor, rounded up.
+/// The amount of a container's resource in units of the divisor, rounded up.
 fn resource_field(field: &Value, container: &Value) -> Option<i64> {
     let (kind, resource) = field.text("resource").split_once('.')?;
     let amount = container.value_at("resources").get(kind).and_then(|amounts| amounts.get(resource));
@@ -325,7 +325,7 @@ fn resource_field(field: &Value, container: &Value) -> Option<i64> {
     Some(amount / divisor + i64::from(amount % divisor > 0))
 }
 
-/// `Tolerations:`, by key.
+/// Writes `Tolerations:`, sorted by key.
 pub fn tolerations(out: &mut Describe, level: usize, tolerations: &[Value]) {
     let mut sorted: Vec<&Value> = tolerations.iter().collect();
     sorted.sort_by_key(|toleration| toleration.text("key"));
@@ -349,7 +349,7 @@ fn toleration(toleration: &Value) -> String {
     text
 }
 
-/// `Topology Spread Constraints:`, when there are any.
+/// Writes `Topology Spread Constraints:`, if there are any.
 pub fn topology_spread(out: &mut Describe, level: usize, constraints: &[Value]) {
     if constraints.is_empty() {
         return;

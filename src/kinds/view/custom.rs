@@ -10,13 +10,13 @@ use std::borrow::Cow;
 
 /// The columns of one version of a custom resource.
 pub struct DefinitionColumns {
-    /// Name first, then those declared.
+    /// The name, then the declared columns.
     pub columns: Vec<Column>,
     sources: Vec<(String, Option<JsonPathTemplate>)>,
 }
 
 impl DefinitionColumns {
-    /// Reads `additionalPrinterColumns` of a version; without any, name and age are shown.
+    /// Parses `additionalPrinterColumns` of a version; without any, the columns are name and age.
     pub fn parse(declared: &[Value]) -> DefinitionColumns {
         if declared.is_empty() {
             let age = ("date".to_owned(), JsonPathTemplate::parse_relaxed(".metadata.creationTimestamp").ok());
@@ -42,7 +42,7 @@ impl DefinitionColumns {
         DefinitionColumns { columns, sources: declared.iter().map(source).collect() }
     }
 
-    /// One object's cells.
+    /// The cells of an object.
     pub fn cells(&self, object: &Object, now: Time) -> Vec<TableCell> {
         let mut cells = vec![object.name().into()];
         cells.extend(self.sources.iter().map(|(kind, path)| cell(kind, path.as_ref(), object, now)));
@@ -50,7 +50,7 @@ impl DefinitionColumns {
     }
 }
 
-/// A value that does not fit the declared type is left empty, as apiextensions-apiserver does.
+/// The cell of a column; empty when the value has another type than declared, as in apiextensions-apiserver.
 fn cell(kind: &str, path: Option<&JsonPathTemplate>, object: &Object, now: Time) -> TableCell {
     let found = path.and_then(|path| path.find(&object.0).ok()).unwrap_or_default();
     let Some(first) = found.first() else { return TableCell::Empty };
@@ -75,7 +75,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn declared_columns() {
+    fn declared_columns_show_their_values() {
         let declared = [
             json!({"name": "Sail", "type": "string", "jsonPath": ".spec.sail"}),
             json!({"name": "Crew", "type": "integer", "jsonPath": ".spec.crew"}),

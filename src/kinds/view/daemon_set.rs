@@ -55,7 +55,7 @@ fn describe(set: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
         ("Number of Nodes Scheduled with Available Pods", "numberAvailable"),
         ("Number of Nodes Misscheduled", "numberMisscheduled"),
     ];
-    // Not aligned with the rest, as in kubectl.
+    // Not aligned with the other fields, as in kubectl.
     counts.iter().for_each(|(label, field)| out.line(0, format_args!("{label}: {}", status.int(field))));
     out.field(0, "Pods Status", pods_status(set, body.value_at("spec.selector"), related));
     template(out, body.value_at("spec.template"));

@@ -65,7 +65,7 @@ fn describe(deployment: &Object, related: &dyn RelatedObjects, out: &mut Describ
     events::write_events(deployment, related, out);
 }
 
-/// `Conditions:` of a workload, if it has any.
+/// Writes `Conditions:` of a workload, if it has any.
 pub fn conditions(out: &mut Describe, conditions: &[Value]) {
     if conditions.is_empty() {
         return;
@@ -77,7 +77,7 @@ pub fn conditions(out: &mut Describe, conditions: &[Value]) {
     }
 }
 
-/// The replica set that has the deployment's template, and the others.
+/// Writes the replica set with the deployment's template, and the others.
 fn replica_sets(deployment: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let mut owned = related.list("replicasets.apps", deployment.namespace());
     owned.retain(|set| set.controller().is_some_and(|owner| owner.uid == deployment.uid()));
@@ -85,7 +85,7 @@ fn replica_sets(deployment: &Object, related: &dyn RelatedObjects, out: &mut Des
         return;
     }
     let wanted = plain_template(deployment);
-    // Several may have it after a hash collision; the oldest is the one that counts.
+    // After a hash collision, several can have it; the oldest counts.
     let new = owned.iter().filter(|set| plain_template(set) == wanted).min_by_key(|set| set.created());
     let new_name = new.map(|set| set.name().to_owned());
     let (new, old): (Vec<_>, Vec<_>) = owned.iter().partition(|set| Some(set.name()) == new_name.as_deref());

@@ -1,13 +1,14 @@
-//! A description while it is being built: lines of tab-separated cells, which `show` aligns and escapes.
+//! Builder of a description: lines of tab-separated cells, which `show` aligns and escapes.
 
 use super::body::joined_pairs;
 use crate::object::Object;
 use std::fmt::Display;
 
-/// An annotation longer than this, with its key, gets lines of its own, cut at this length. kubectl: `maxAnnotationLen`.
+/// Maximum length of an annotation with its key on one line; a longer one gets separate lines, cut at this length
+/// (kubectl: `maxAnnotationLen`).
 const LONG_ANNOTATION: usize = 140;
 
-/// Not shown: it only repeats what was applied.
+/// Annotation that is not shown.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The lines written so far. A level is two blanks.
@@ -27,41 +28,41 @@ impl Describe {
         &self.text
     }
 
-    /// `Name:` and its value.
+    /// Writes `Name:` and its value.
     pub fn field(&mut self, level: usize, name: &str, value: impl Display) {
         self.line(level, format_args!("{name}:\t{value}"));
     }
 
-    /// `Name:` alone, what belongs to it follows one level deeper.
+    /// Writes `Name:` alone; its content follows one level deeper.
     pub fn heading(&mut self, level: usize, name: &str) {
         self.line(level, format_args!("{name}:"));
     }
 
-    /// A line as it is.
+    /// Writes a line unchanged.
     pub fn line(&mut self, level: usize, text: impl Display) {
         use std::fmt::Write;
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "{:indent$}{text}", "", indent = level * 2);
     }
 
-    /// An empty line.
+    /// Writes an empty line.
     pub fn blank(&mut self) {
         self.text.push('\n');
     }
 
-    /// A row of a table.
+    /// Writes a row of a table.
     pub fn row(&mut self, level: usize, cells: &[&dyn Display]) {
         let cells: Vec<String> = cells.iter().map(|cell| cell.to_string()).collect();
         self.line(level, cells.join("\t"));
     }
 
-    /// The header of a table with its dashes.
+    /// Writes the header of a table with dashes below.
     pub fn header(&mut self, level: usize, names: &[&str]) {
         self.line(level, names.join("\t"));
         self.line(level, names.iter().map(|name| "-".repeat(name.len())).collect::<Vec<_>>().join("\t"));
     }
 
-    /// `Name:` and one value a line under each other, `<none>` for none.
+    /// Writes `Name:` and one value per line; `<none>` without values.
     pub fn values<T: Display>(&mut self, level: usize, name: &str, values: impl IntoIterator<Item = T>) {
         let mut values = values.into_iter();
         match values.next() {
@@ -69,36 +70,36 @@ impl Describe {
             None => self.field(level, name, "<none>"),
         }
         for value in values {
-            // Without the indent, as kubectl: alignment hides it, `rollout history` does not align.
+            // As in kubectl, without indent: alignment hides the difference, except in `rollout history`.
             self.line(0, format_args!("\t{value}"));
         }
     }
 
-    /// A map, one `key=value` a line.
+    /// Writes a map, one `key=value` per line.
     pub fn pairs(&mut self, level: usize, name: &str, pairs: &[(&str, String)]) {
         self.values(level, name, pairs.iter().map(|(key, value)| format!("{key}={value}")));
     }
 
-    /// A map in one line.
+    /// Writes a map in one line.
     pub fn inline_pairs(&mut self, level: usize, name: &str, pairs: &[(&str, String)]) {
         self.field(level, name, joined_pairs(pairs));
     }
 
-    /// Annotations, one a line; long ones and those of several lines are put below their key.
+    /// Writes annotations, one per line; long and multi-line ones below their key.
     pub fn annotations(&mut self, level: usize, name: &str, pairs: &[(&str, String)]) {
         let lines =
             pairs.iter().filter(|(key, _)| *key != LAST_APPLIED).flat_map(|(key, value)| annotation(key, value));
         self.values(level, name, lines);
     }
 
-    /// Labels and annotations of an object.
+    /// Writes labels and annotations of an object.
     pub fn labels_and_annotations(&mut self, object: &Object) {
         use super::body::BodyRead;
         self.pairs(0, "Labels", &object.0.pairs("metadata.labels"));
         self.annotations(0, "Annotations", &object.0.pairs("metadata.annotations"));
     }
 
-    /// Name and namespace of an object.
+    /// Writes name and namespace of an object.
     pub fn name_and_namespace(&mut self, object: &Object) {
         self.field(0, "Name", object.name());
         self.field(0, "Namespace", object.namespace());
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_annotations_get_their_own_lines() {
+    fn long_annotations_get_separate_lines() {
         let mut out = Describe::new();
         let long = "x".repeat(200);
         out.annotations(

@@ -25,7 +25,7 @@ const SLICE_COLUMNS: &[Column] = &[
     Column::text("Age"),
 ];
 
-/// More than this are counted, not listed.
+/// Maximum number of listed endpoints; further ones are only counted.
 const SHOWN: usize = 3;
 
 fn endpoints_cells(endpoints: &Object, now: Time) -> Vec<TableCell> {
@@ -97,13 +97,13 @@ fn describe_slice(slice: &Object, related: &dyn RelatedObjects, out: &mut Descri
         [] => out.line(0, "Endpoints: <none>"),
         endpoints => {
             out.heading(0, "Endpoints");
-            endpoints.iter().for_each(|endpoint| one_endpoint(out, endpoint));
+            endpoints.iter().for_each(|endpoint| describe_endpoint(out, endpoint));
         }
     }
     events::write_events(slice, related, out);
 }
 
-fn one_endpoint(out: &mut Describe, endpoint: &Value) {
+fn describe_endpoint(out: &mut Describe, endpoint: &Value) {
     out.field(1, "- Addresses", or(&endpoint.texts("addresses").join(", "), "<none>"));
     out.heading(2, "Conditions");
     out.field(3, "Ready", or(&endpoint.plain("conditions.ready"), "<unset>"));

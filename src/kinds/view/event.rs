@@ -1,4 +1,4 @@
-//! Events, of the core group and of events.k8s.io, which are the same objects.
+//! Events, of the core group and of events.k8s.io.
 
 use super::age::age_since;
 use super::body::{BodyRead, or};
@@ -22,7 +22,7 @@ const COLUMNS: &[Column] = &[
     Column::wide("Name"),
 ];
 
-/// The field, or where events.k8s.io keeps the same.
+/// The field in core, or its counterpart in events.k8s.io.
 fn either<'a>(body: &'a Value, core: &str, other: &str) -> &'a Value {
     if body.has(core) { body.value_at(core) } else { body.value_at(other) }
 }

@@ -5,14 +5,14 @@ use super::body::{BodyRead, or};
 use super::{Describe, RelatedObjects};
 use crate::object::{Object, Time};
 
-/// `Events:` of an object, unless they are not wanted.
+/// Writes `Events:` of an object, if the description includes events.
 pub fn write_events(object: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let about = |event: &Object| {
         let involved = event.0.value_at("involvedObject");
         let uid = involved.text("uid");
-        // Those of a static pod are about the pod that its node knows, not about the mirror.
+        // Events of a static pod have the node's uid of the pod, and not that of the mirror pod.
         let same_uid = uid == object.uid() || uid == object.local_uid() || uid.is_empty() || object.uid().is_empty();
-        // The kubelet of a node writes the node's name where its uid belongs.
+        // The kubelet writes the node's name as its uid.
         let of_node = object.kind() == "Node" && uid == object.name();
         involved.text("name") == object.name()
             && involved.text("namespace") == object.namespace()
@@ -26,7 +26,7 @@ pub fn write_events(object: &Object, related: &dyn RelatedObjects, out: &mut Des
     }
 }
 
-/// The section with its table, oldest first; what tells no last time comes before all that does (client-go: SortableEvents).
+/// Writes the section with its table, oldest first; events without a last time come first (client-go: SortableEvents).
 fn section(out: &mut Describe, events: &mut [Object], now: Time) {
     if events.is_empty() {
         return out.field(0, "Events", "<none>");
@@ -49,7 +49,7 @@ fn reporter(event: &Object) -> &str {
     event.0.text("reportingComponent")
 }
 
-/// By when they last happened; the order of the list decides among equals.
+/// Sorts events by their last time, stably.
 pub fn sort(events: &mut [Object]) {
     events.sort_by_key(last_moment);
 }
@@ -63,7 +63,7 @@ fn last_moment(event: &Object) -> Option<Time> {
     body.time("series.lastObservedTime").or_else(|| body.time("lastTimestamp")).or_else(|| body.time("eventTime"))
 }
 
-/// `25h`, or `25h (x4 over 30h)` for what happened again.
+/// Formats the last time as `25h`, or `25h (x4 over 30h)` for a repeated event.
 pub fn last_seen(event: &Object, now: Time) -> String {
     let body = &event.0;
     let first = age_since(first_moment(event), now);

@@ -1,4 +1,4 @@
-//! Kinds without a view of their own, custom resources among them: name and age, and a description field by field.
+//! Kinds without a specific view, such as custom resources: name and age, and a description field by field.
 
 use super::age::age_since;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
@@ -12,7 +12,7 @@ fn cells(object: &Object, now: Time) -> Vec<TableCell> {
     vec![object.name().into(), age_since(object.created(), now).into()]
 }
 
-/// Every field under its name in words, then the events.
+/// Writes every field with its name in words, then the events.
 pub fn describe(object: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.name_and_namespace(object);
     out.labels_and_annotations(object);
@@ -20,7 +20,7 @@ pub fn describe(object: &Object, related: &dyn RelatedObjects, out: &mut Describ
     events::write_events(object, related, out);
 }
 
-/// Shown above, or of no use to a reader.
+/// Fields that are not described, or already shown.
 const SKIPPED: [&str; 5] =
     [".metadata.managedFields", ".metadata.name", ".metadata.namespace", ".metadata.labels", ".metadata.annotations"];
 
@@ -59,7 +59,7 @@ fn go_value(value: &Value) -> String {
     }
 }
 
-/// `creationTimestamp` as `Creation Timestamp`; a name with more than letters and dashes stays as it is.
+/// Converts `creationTimestamp` to `Creation Timestamp`; keeps a name with other characters than letters and dashes.
 fn words(name: &str) -> String {
     if !name.chars().all(|letter| letter.is_alphabetic() || letter == '-') {
         return name.to_owned();
@@ -78,7 +78,7 @@ fn title(word: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Runs of capitals, capitalised words, lower-case words and anything else, apart.
+/// Splits a name into runs of capitals, capitalised words, lower-case words and other characters.
 fn split_camel_case(name: &str) -> Vec<String> {
     #[derive(PartialEq, Clone, Copy)]
     enum Class {
@@ -109,7 +109,7 @@ fn split_camel_case(name: &str) -> Vec<String> {
     parts.into_iter().map(|(_, part)| part).filter(|part| !part.is_empty()).collect()
 }
 
-/// A run of capitals and a capitalised word after it stay one word, as in `IPFamilies`.
+/// Joins a run of capitals with a following capitalised word, as in `IPFamilies`.
 fn merge_acronyms(parts: Vec<String>) -> Vec<String> {
     let mut merged: Vec<String> = Vec::new();
     let mut open = false;
@@ -132,7 +132,7 @@ fn merge_acronyms(parts: Vec<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn labels_are_words() {
+    fn field_names_are_converted_to_words() {
         let cases = [
             ("creationTimestamp", "Creation Timestamp"),
             ("uid", "UID"),

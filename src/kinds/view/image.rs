@@ -36,7 +36,7 @@ fn cells(image: &Object, now: Time) -> Vec<TableCell> {
     ]
 }
 
-/// `<none>` when it says that there is no program, `<found>` when it says nothing of it.
+/// The entrypoint; `<none>` for an empty one (no program), `<found>` for an absent one.
 fn entrypoint(image: &Object, shown: fn(&[&str]) -> String) -> String {
     match image.0.value_at("spec.entrypoint").as_array() {
         None => "<found>".into(),
@@ -45,7 +45,7 @@ fn entrypoint(image: &Object, shown: fn(&[&str]) -> String) -> String {
     }
 }
 
-/// Words as a shell reads them.
+/// Joins words with a shell's quotes.
 pub fn words(words: &[&str]) -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,@%+$()".contains(&byte))
@@ -55,13 +55,13 @@ pub fn words(words: &[&str]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Words as a shell reads them, with a mark in the place of each that has several lines.
+/// Joins words with a shell's quotes, and replaces each multi-line word by `<script>`.
 pub fn brief(all: &[&str]) -> String {
     words(&all.iter().map(|word| if word.contains('\n') { "<script>" } else { word }).collect::<Vec<_>>())
         .replace("'<script>'", "<script>")
 }
 
-/// The last build; nothing of one that there never was.
+/// Writes the last build; absent fields are omitted.
 fn last_build(build: &Value, out: &mut Describe) {
     out.field(1, "State", or(build.text("state"), "<not built yet>"));
     for (name, field) in [("Started", "startedAt"), ("Finished", "finishedAt")] {

@@ -25,7 +25,7 @@ const COLUMNS: &[Column] = &[
 const CLASS_COLUMNS: &[Column] =
     &[Column::text("Name"), Column::text("Controller"), Column::text("Parameters"), Column::text("Age")];
 
-/// More hosts than this are counted, not listed.
+/// Maximum number of listed hosts; further ones are only counted.
 const HOSTS_SHOWN: usize = 3;
 
 fn cells(ingress: &Object, now: Time) -> Vec<TableCell> {
@@ -46,7 +46,7 @@ fn cells(ingress: &Object, now: Time) -> Vec<TableCell> {
     ]
 }
 
-/// The ports where it answers; until that is known, those that kubectl always says.
+/// The ports in the status; until they are set, the ports that kubectl always prints.
 fn ports(body: &Value) -> String {
     let points = body.list("status.loadBalancer.ingress").iter().flat_map(|point| point.list("ports"));
     let ports: Vec<String> = points.map(|port| port.plain("port")).collect();
@@ -57,7 +57,7 @@ fn ports(body: &Value) -> String {
     }
 }
 
-/// Ports inside pods, where these differ from the ones on the machine.
+/// A note with the ports on the pod network, if they differ from the ports on the machine.
 fn usual_ports(body: &Value) -> &'static str {
     let ports = ports(body);
     match (ports.split(", ").all(|port| ["80", "443"].contains(&port)), ports.contains(", ")) {
@@ -118,7 +118,7 @@ fn describe(ingress: &Object, related: &dyn RelatedObjects, out: &mut Describe) 
     events::write_events(ingress, related, out);
 }
 
-/// `svc:80 (10.0.0.1:8080)`, with the endpoints behind it.
+/// Formats a backend with its endpoints, such as `svc:80 (10.0.0.1:8080)`.
 fn backend_text(backend: &Value, namespace: &str, related: &dyn RelatedObjects) -> String {
     if let Some(resource) = backend.get("resource") {
         let group = or(resource.text("apiGroup"), "<none>");

@@ -22,7 +22,7 @@ const COLUMNS: &[Column] = &[
     Column::wide("Selector"),
 ];
 
-/// Longer lists of completed indexes are cut at the next comma. kubectl: `capIndexesListOrNone`.
+/// Length at which a list of completed indexes is cut at the next comma (kubectl: `capIndexesListOrNone`).
 const INDEXES_SHOWN: usize = 50;
 
 fn cells(job: &Object, now: Time) -> Vec<TableCell> {

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 /// The view of limit ranges.
 pub static VIEW: KindView = KindView { columns: CREATED, cells: created_at, describe };
 
-/// The columns of kinds that Kubernetes has no printer for.
+/// The columns of kinds without a printer in Kubernetes.
 pub const CREATED: &[Column] = &[Column::text("Name"), Column::text("Created At")];
 
-/// The name and the moment of creation.
+/// The name and the time of creation.
 pub fn created_at(object: &Object, _now: Time) -> Vec<TableCell> {
     vec![object.name().into(), object.0.text("metadata.creationTimestamp").into()]
 }
@@ -29,7 +29,7 @@ fn describe(range: &Object, _related: &dyn RelatedObjects, out: &mut Describe) {
     rows(out, "", range);
 }
 
-/// The limits of a namespace, in its description.
+/// Writes the limits of a namespace in its description.
 pub fn all_of_namespace(out: &mut Describe, ranges: &[Object]) {
     if ranges.is_empty() {
         return out.line(0, "No LimitRange resource.");

@@ -1,10 +1,10 @@
 //! Presentation of each kind: the columns of `get` and the sections of `describe`.
 //!
-//! Knows: per kind a [`KindView`], one file each, which its [`Kind`](super::Kind) names; the cells ([`TableCell`]), the description being built
-//! ([`Describe`]) and the questions a description asks about other objects ([`RelatedObjects`]).
-//! Never: lays out, aligns or escapes anything; `show` does that. Never decodes a typed view: cells are read from the
-//! body, so that objects of a newer or broken form can still be looked at.
-//! Start reading at [`KindView`]; a kind that only has columns is one entry of `table_only`.
+//! Each kind has a [`KindView`] in one file, to which its [`Kind`](super::Kind) refers. It produces cells
+//! ([`TableCell`]) and a description ([`Describe`]), which can look up other objects ([`RelatedObjects`]). Never: lays
+//! out, aligns or escapes text; `show` does. Never: decodes a typed form; cells are read from the body, so that objects
+//! of a newer or malformed form can be shown. Start reading at [`KindView`]; a kind that has only columns is one entry
+//! of `table_only`.
 
 pub mod age;
 pub mod body;
@@ -80,8 +80,8 @@ pub const UNREAD_BY_CELLS: &[&str] = &[
 pub struct KindView {
     /// The columns of its table.
     pub columns: &'static [Column],
-    /// One object's cells, one for each column.
+    /// The cells of an object, one for each column.
     pub cells: fn(&Object, Time) -> Vec<TableCell>,
-    /// Writes its description.
+    /// Writes the description of an object.
     pub describe: fn(&Object, &dyn RelatedObjects, &mut Describe),
 }

@@ -26,7 +26,7 @@ fn describe(namespace: &Object, related: &dyn RelatedObjects, out: &mut Describe
     limit_range::all_of_namespace(out, &related.list("limitranges", namespace.name()));
 }
 
-/// `Conditions:` with their last change, if there are any.
+/// Writes `Conditions:` with their last change, if there are any.
 pub fn conditions(out: &mut Describe, conditions: &[Value]) {
     if conditions.is_empty() {
         return;

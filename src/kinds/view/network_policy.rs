@@ -61,12 +61,12 @@ fn direction(out: &mut Describe, name: &str, on: bool, rules: &[Value], label: &
         }
         for peer in rule.list(field) {
             out.line(2, format_args!("{label}:"));
-            one_peer(out, peer);
+            describe_peer(out, peer);
         }
     }
 }
 
-fn one_peer(out: &mut Describe, peer: &Value) {
+fn describe_peer(out: &mut Describe, peer: &Value) {
     let selectors = [("NamespaceSelector", "namespaceSelector"), ("PodSelector", "podSelector")];
     for (label, field) in selectors.into_iter().filter(|(_, field)| peer.has(field)) {
         out.line(3, format_args!("{label}: {}", selector(peer.value_at(field))));

@@ -102,7 +102,7 @@ fn describe(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     events::write_events(node, related, out);
 }
 
-/// `key=value:Effect`.
+/// Formats a taint as `key=value:Effect`.
 fn taint(taint: &Value) -> String {
     let (key, value, effect) = (taint.text("key"), taint.text("value"), taint.text("effect"));
     match (value, effect) {
@@ -171,7 +171,7 @@ fn system(body: &Value, out: &mut Describe) {
     }
 }
 
-/// Pods on the node, and the sum of their requests.
+/// Writes the pods on the node, and the sum of their requests.
 fn pods(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let mut pods = related.list("pods", "");
     pods.retain(|pod| {
@@ -188,17 +188,17 @@ fn pods(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.line(1, "---------\t----\t\t------------\t----------\t---------------\t-------------\t---");
     let (mut requests, mut limits) = (ResourceAmounts::default(), ResourceAmounts::default());
     for pod in &pods {
-        let (asked, allowed) = (of_pod(&pod.0, "requests"), of_pod(&pod.0, "limits"));
+        let (requested, limited) = (of_pod(&pod.0, "requests"), of_pod(&pod.0, "limits"));
         let cells = [
-            share(&asked, &offer, "cpu"),
-            share(&allowed, &offer, "cpu"),
-            share(&asked, &offer, "memory"),
-            share(&allowed, &offer, "memory"),
+            share(&requested, &offer, "cpu"),
+            share(&limited, &offer, "cpu"),
+            share(&requested, &offer, "memory"),
+            share(&limited, &offer, "memory"),
             age_since(pod.created(), related.now()),
         ];
         out.line(1, format_args!("{}\t{}\t\t{}", pod.namespace(), pod.name(), cells.join("\t")));
-        requests.add(&asked);
-        limits.add(&allowed);
+        requests.add(&requested);
+        limits.add(&limited);
     }
     allocated(&requests, &limits, &offer, out);
 }
@@ -218,10 +218,10 @@ fn allocated(requests: &ResourceAmounts, limits: &ResourceAmounts, offer: &Resou
     }
 }
 
-/// `250m (6%)` of what the node offers.
+/// Formats an amount with its percentage of the node's allocatable one: `250m (6%)`.
 fn share(amounts: &ResourceAmounts, offer: &ResourceAmounts, name: &str) -> String {
-    let (amount, whole) = (amounts.get(name), offer.get(name));
+    let (amount, total) = (amounts.get(name), offer.get(name));
     let part = |quantity: Quantity| if name == "cpu" { quantity.milli() } else { quantity.value() } as f64;
-    let percent = if whole.is_zero() { 0.0 } else { part(amount) / part(whole) * 100.0 };
+    let percent = if total.is_zero() { 0.0 } else { part(amount) / part(total) * 100.0 };
     format!("{amount} ({}%)", percent as i64)
 }

@@ -22,7 +22,7 @@ const COLUMNS: &[Column] = &[
     Column::wide("VolumeMode"),
 ];
 
-/// Capacity and access modes, which an unbound claim has not got.
+/// Capacity and access modes; empty for an unbound claim.
 fn bound(body: &Value) -> (String, String) {
     if body.text("spec.volumeName").is_empty() {
         return (String::new(), String::new());
@@ -79,7 +79,7 @@ fn describe(claim: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     events::write_events(claim, related, out);
 }
 
-/// The pods that mount it.
+/// The pods that use the claim.
 fn users(claim: &Object, related: &dyn RelatedObjects) -> Vec<String> {
     let mounts = |pod: &Object| {
         let volumes = pod.0.list("spec.volumes").iter();

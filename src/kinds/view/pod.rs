@@ -1,4 +1,4 @@
-//! Pods: how ready they are and, in one word, how they do.
+//! Pods: readiness, a one-word status, and the description.
 
 use super::age::{age_since, rfc1123};
 use super::body::{BodyRead, or};
@@ -55,7 +55,7 @@ fn readiness_gates(body: &Value) -> String {
     format!("{open}/{}", gates.len())
 }
 
-/// The status of a condition, empty when there is none.
+/// The status of a condition; empty when absent.
 fn condition<'a>(body: &'a Value, kind: &str) -> &'a str {
     body.list("status.conditions")
         .iter()
@@ -65,20 +65,20 @@ fn condition<'a>(body: &'a Value, kind: &str) -> &'a str {
 
 /// Content of the READY, STATUS and RESTARTS columns, by the rules of Kubernetes' server-side printer.
 pub struct PodSummary {
-    /// Containers that are ready.
+    /// Number of ready containers.
     pub ready: usize,
-    /// Containers that should be, sidecars included.
+    /// Number of containers, including sidecars.
     pub total: usize,
-    /// `Running`, `Init:1/2`, `CrashLoopBackOff` ...
+    /// The status, such as `Running`, `Init:1/2`, `CrashLoopBackOff`.
     pub status: String,
-    /// Restarts of containers and sidecars; of init containers while those run.
+    /// Restarts of containers and sidecars; while init containers run, those of init containers.
     pub restarts: i64,
-    /// When a container last ended before it was restarted.
+    /// The last end of a container that was restarted.
     pub last_restart: Option<Time>,
 }
 
 impl PodSummary {
-    /// Reads a pod.
+    /// Computes the summary of a pod.
     pub fn from_pod(pod: &Object) -> PodSummary {
         let body = &pod.0;
         let phase = body.text("status.phase");
@@ -107,7 +107,7 @@ impl PodSummary {
         summary
     }
 
-    /// Counts sidecars; true when an init container is not done, which then is the status.
+    /// Counts sidecars. Returns true and sets the status when an init container is not finished.
     fn read_init_containers(&mut self, body: &Value) -> bool {
         let statuses = body.list("status.initContainerStatuses");
         let wanted = body.list("spec.initContainers").len();
@@ -129,7 +129,7 @@ impl PodSummary {
             } else {
                 format!("Init:{at}/{wanted}")
             };
-            // While they run, the restarts of all init containers so far are what counts.
+            // Meanwhile the restarts of all init containers so far count.
             statuses[..=at].iter().for_each(|status| self.count_restarts(status));
             return true;
         }
@@ -166,12 +166,12 @@ impl PodSummary {
     }
 }
 
-/// Init containers that keep running beside the others.
+/// Sidecars: init containers that keep running.
 fn sidecars(body: &Value) -> impl Iterator<Item = &Value> {
     body.list("spec.initContainers").iter().filter(|container| container.text("restartPolicy") == "Always")
 }
 
-/// Why a container ended, in one word.
+/// The reason of a container's end in one word.
 fn end_of(terminated: &Value) -> String {
     match (terminated.text("reason"), terminated.int("signal")) {
         ("", 0) => format!("ExitCode:{}", terminated.int("exitCode")),
@@ -220,7 +220,7 @@ fn identity(pod: &Object, out: &mut Describe) {
     out.labels_and_annotations(pod);
 }
 
-/// The fields that say something.
+/// Writes the fields that are set.
 fn present(body: &Value, fields: &[(&str, &str)], out: &mut Describe) {
     for (label, path) in fields {
         if !body.text(path).is_empty() {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct ResourceAmounts(pub BTreeMap<String, Quantity>);
 
 impl ResourceAmounts {
-    /// Reads a map of quantities; what is none is left out.
+    /// Reads a map of quantities; skips malformed ones.
     pub fn from_value(map: &Value) -> ResourceAmounts {
         let entries = map.as_object().into_iter().flatten();
         let read = |value: &Value| match value {
@@ -20,12 +20,12 @@ impl ResourceAmounts {
         ResourceAmounts(entries.filter_map(|(name, value)| Some((name.clone(), read(value)?))).collect())
     }
 
-    /// One amount, nothing when it is not there.
+    /// One amount; zero when absent.
     pub fn get(&self, name: &str) -> Quantity {
         self.0.get(name).copied().unwrap_or_default()
     }
 
-    /// Adds others, resource by resource.
+    /// Adds other amounts.
     pub fn add(&mut self, other: &ResourceAmounts) {
         for (name, amount) in &other.0 {
             match self.0.get_mut(name) {
@@ -37,7 +37,7 @@ impl ResourceAmounts {
         }
     }
 
-    /// Raises each amount to that of others.
+    /// Raises each amount to the other one if that is larger.
     fn raise(&mut self, other: &ResourceAmounts) {
         for (name, amount) in &other.0 {
             if self.0.get(name).is_none_or(|mine| mine < amount) {
@@ -47,8 +47,8 @@ impl ResourceAmounts {
     }
 }
 
-/// A pod's `requests` or `limits`: containers and sidecars together, or the most that one init container needs beside
-/// the sidecars before it; pod-level resources override, overhead comes on top. Kubernetes: KEP-753 and KEP-2837.
+/// A pod's `requests` or `limits`: the sum of containers and sidecars, or the largest sum of an init container and the
+/// sidecars before it. Pod-level resources override; overhead is added (KEP-753 and KEP-2837).
 pub fn of_pod(pod: &Value, kind: &str) -> ResourceAmounts {
     let of = |holder: &Value| ResourceAmounts::from_value(holder.value_at("resources").value_at(kind));
     let mut total = ResourceAmounts::default();
@@ -67,7 +67,7 @@ pub fn of_pod(pod: &Value, kind: &str) -> ResourceAmounts {
     total.0.extend(of(pod.value_at("spec")).0);
     let mut overhead = ResourceAmounts::from_value(pod.value_at("spec.overhead"));
     if kind == "limits" {
-        // Overhead raises a limit, it makes none.
+        // Overhead is added only to existing limits.
         overhead.0.retain(|name, _| total.0.contains_key(name));
     }
     total.add(&overhead);
@@ -80,7 +80,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn sums() {
+    fn pod_resources_are_summed() {
         let asks = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
         let mut sidecar = asks("1");
         sidecar["restartPolicy"] = "Always".into();

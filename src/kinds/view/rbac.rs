@@ -1,4 +1,4 @@
-//! Roles and role bindings, of a namespace and of the cluster.
+//! Roles, cluster roles and their bindings.
 
 use super::age::age_since;
 use super::body::{BodyRead, go_list};
@@ -84,7 +84,7 @@ struct RbacRule<'a> {
 }
 
 impl RbacRule<'_> {
-    /// `deployments.apps/scale`.
+    /// The resource with group and subresource, such as `deployments.apps/scale`.
     fn target(&self) -> String {
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
         let dot = if self.group.is_empty() { "" } else { "." };
@@ -92,7 +92,7 @@ impl RbacRule<'_> {
         format!("{resource}{dot}{}{slash}{subresource}", self.group)
     }
 
-    /// kubectl orders rules by the text of Go's structure.
+    /// The sort key: kubectl sorts rules by the text of Go's struct.
     fn order(&self) -> String {
         let list = |item: Option<&str>| item.unwrap_or_default().to_owned();
         let verbs = self.verbs.join(" ");
@@ -103,7 +103,7 @@ impl RbacRule<'_> {
     }
 }
 
-/// Rules taken apart to single targets, their verbs together; of URLs each verb stays alone, as kubectl has it.
+/// Splits rules into single targets and joins their verbs, except for URLs, as in kubectl.
 fn compact(rules: &[Value]) -> Vec<RbacRule<'_>> {
     let mut all: Vec<RbacRule<'_>> = Vec::new();
     for rule in rules {

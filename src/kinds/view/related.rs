@@ -7,13 +7,13 @@ use serde_json::Value;
 
 /// Access to other objects for a description. The caller implements it over the store or a World.
 pub trait RelatedObjects {
-    /// The objects of a resource, `pods`, in a namespace; in all of them when it is empty.
+    /// The objects of a resource such as `pods` in a namespace, or in all namespaces when it is empty.
     fn list(&self, resource: &str, namespace: &str) -> Vec<Object>;
 
     /// One object of a resource.
     fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Object>;
 
-    /// The moment that ages are counted to.
+    /// The current time, for ages.
     fn now(&self) -> Time;
 
     /// Describes how the CPU limit throttles a running container; `None` when it does not, or when it is unknown.
@@ -21,18 +21,18 @@ pub trait RelatedObjects {
         None
     }
 
-    /// The number of the process that is a pod's running container, as the machine counts; none when it does not run here.
+    /// The process id of a running container on this machine; `None` when it does not run here.
     fn process_id(&self, _pod: &Object, _container: &str) -> Option<i32> {
         None
     }
 
-    /// Whether the description ends with its events: `--show-events`.
+    /// Whether the description includes events (`--show-events`).
     fn show_events(&self) -> bool {
         true
     }
 }
 
-/// The pods that a controller owns, as counts of Running, Pending, Succeeded and Failed.
+/// The numbers of a controller's pods that are Running, Pending, Succeeded and Failed.
 pub fn pod_counts(owner: &Object, label_selector: &Value, related: &dyn RelatedObjects) -> [usize; 4] {
     let pods = related.list("pods", owner.namespace());
     let selector = selector(label_selector);
@@ -52,18 +52,18 @@ pub fn pod_counts(owner: &Object, label_selector: &Value, related: &dyn RelatedO
     counts
 }
 
-/// `1 Running / 0 Waiting / 0 Succeeded / 0 Failed`.
+/// Formats the numbers as `1 Running / 0 Waiting / 0 Succeeded / 0 Failed`.
 pub fn pods_status(owner: &Object, label_selector: &Value, related: &dyn RelatedObjects) -> String {
     let [running, waiting, succeeded, failed] = pod_counts(owner, label_selector, related);
     format!("{running} Running / {waiting} Waiting / {succeeded} Succeeded / {failed} Failed")
 }
 
-/// `ReplicaSet/web`, of the controller that owns the object.
+/// The object's controller, such as `ReplicaSet/web`.
 pub fn controlled_by(object: &Object) -> Option<String> {
     object.controller().map(|owner| format!("{}/{}", owner.kind, owner.name))
 }
 
-/// A `LabelSelector`; one that cannot be understood selects nothing.
+/// Compiles a `LabelSelector`; a malformed one selects nothing.
 pub fn selector(label_selector: &Value) -> Selector {
     Selector::from_label_selector(label_selector).unwrap_or_else(|_| Selector::nothing())
 }

@@ -1,4 +1,4 @@
-//! ReplicaSets and ReplicationControllers, which look alike.
+//! ReplicaSets and ReplicationControllers.
 
 use super::age::age_since;
 use super::body::BodyRead;
@@ -26,7 +26,7 @@ const COLUMNS: &[Column] = &[
     Column::wide("Selector"),
 ];
 
-/// A controller's selector is a plain map, a replica set's is a label selector.
+/// The label selector; that of a replication controller is converted from a plain map.
 fn label_selector(set: &Object) -> Value {
     let selector = set.0.value_at("spec.selector");
     if set.kind() == "ReplicationController" { json!({ "matchLabels": selector }) } else { selector.clone() }

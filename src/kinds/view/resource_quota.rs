@@ -33,7 +33,7 @@ fn describe(quota: &Object, _related: &dyn RelatedObjects, out: &mut Describe) {
     amounts(out, 0, quota);
 }
 
-/// The quotas of a namespace, in its description.
+/// Writes the quotas of a namespace in its description.
 pub fn all_of_namespace(out: &mut Describe, mut quotas: Vec<Object>) {
     if quotas.is_empty() {
         return out.line(0, "No resource quota.");

@@ -21,7 +21,7 @@ const COLUMNS: &[Column] = &[
     Column::wide("Selector"),
 ];
 
-/// More endpoints than this are counted, not listed.
+/// Maximum number of listed endpoints; further ones are only counted.
 const ENDPOINTS_SHOWN: usize = 3;
 
 fn cells(service: &Object, now: Time) -> Vec<TableCell> {
@@ -52,7 +52,7 @@ fn external_ip(body: &Value) -> String {
     }
 }
 
-/// The addresses, or else names, of a load balancer's status.
+/// The addresses or host names in a load balancer's status.
 pub fn load_balancer_addresses(status: &Value) -> String {
     let points = status.list("ingress").iter();
     let sorted: BTreeSet<&str> = points.map(|point| or(point.text("ip"), point.text("hostname"))).collect();
@@ -89,7 +89,7 @@ fn describe(service: &Object, related: &dyn RelatedObjects, out: &mut Describe) 
     present(out, &fields);
     let slices = slices_of(related, service.namespace(), service.name());
     for port in spec.list("ports") {
-        one_port(out, port, &slices);
+        describe_port(out, port, &slices);
     }
     out.field(0, "Session Affinity", spec.text("sessionAffinity"));
     let fields = [
@@ -118,7 +118,7 @@ fn load_balancer_ingress(body: &Value) -> String {
     body.list("status.loadBalancer.ingress").iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-fn one_port(out: &mut Describe, port: &Value, slices: &[Object]) {
+fn describe_port(out: &mut Describe, port: &Value, slices: &[Object]) {
     let (name, protocol) = (or(port.text("name"), "<unset>"), port.text("protocol"));
     out.field(0, "Port", format_args!("{name}\t{}/{protocol}", port.int("port")));
     out.field(0, "TargetPort", format_args!("{}/{protocol}", port.plain("targetPort")));
@@ -162,7 +162,7 @@ pub fn endpoints(slices: &[Object], port_name: &str) -> String {
     first_few(&all, ENDPOINTS_SHOWN)
 }
 
-/// The first few, and how many more there are.
+/// Joins the first few items, and adds the number of further ones.
 pub fn first_few(all: &[String], shown: usize) -> String {
     match all.len().checked_sub(shown) {
         Some(more) if more > 0 => format!("{} + {more} more...", all[..shown].join(",")),

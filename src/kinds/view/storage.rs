@@ -1,4 +1,4 @@
-//! Storage classes and drivers, and what claims and volumes share.
+//! Storage classes and drivers, and shared columns of claims and volumes.
 
 use super::age::{age_since, rfc1123};
 use super::body::{BodyRead, go_list, or, truth_or_unset};
@@ -70,13 +70,13 @@ pub static CSI_DRIVER: KindView = KindView {
     describe: generic::describe,
 };
 
-/// The storage class of a claim or volume: the old annotation wins over the field.
+/// The storage class of a claim or volume. The deprecated annotation takes precedence over the field.
 pub fn claim_class(object: &Value) -> &str {
     let annotation = object.value_at("metadata.annotations").get("volume.beta.kubernetes.io/storage-class");
     annotation.and_then(Value::as_str).unwrap_or_else(|| object.text("spec.storageClassName"))
 }
 
-/// `RWO,ROX`.
+/// Abbreviates access modes: `RWO,ROX`.
 pub fn access_modes(modes: &[&str]) -> String {
     const SHORT: [(&str, &str); 4] =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];

@@ -1,4 +1,4 @@
-//! Kinds with columns of their own that are described field by field.
+//! Kinds with specific columns and a generic description.
 
 use super::age::age_since;
 use super::body::{BodyRead, joined_pairs, or};
@@ -12,7 +12,7 @@ use serde_json::Value;
 const NAME: Column = Column::text("Name");
 const AGE: Column = Column::text("Age");
 
-/// The view of definitions of custom kinds.
+/// The view of custom resource definitions.
 pub static CUSTOM_RESOURCE_DEFINITION: KindView = KindView { columns: CREATED, cells: created_at, ..generic::VIEW };
 
 /// The view of leases.
@@ -74,7 +74,7 @@ pub static ADMISSION_POLICY: KindView = KindView {
     ..generic::VIEW
 };
 
-/// The view of their bindings.
+/// The view of validating admission policy bindings.
 pub static ADMISSION_POLICY_BINDING: KindView =
     KindView { columns: POLICY_BINDING, cells: policy_binding, ..generic::VIEW };
 
@@ -114,7 +114,7 @@ pub static API_SERVICE: KindView = KindView {
     ..generic::VIEW
 };
 
-/// The name, some cells, the age.
+/// A row with the name, further cells, and the age.
 fn row<const N: usize>(object: &Object, now: Time, middle: [TableCell; N]) -> Vec<TableCell> {
     let mut cells = vec![object.name().into()];
     cells.extend(middle);
@@ -122,7 +122,7 @@ fn row<const N: usize>(object: &Object, now: Time, middle: [TableCell; N]) -> Ve
     cells
 }
 
-/// `daemonset.apps/agent`.
+/// The controller of an object, such as `daemonset.apps/agent`.
 fn controller(object: &Object) -> String {
     let Some(owner) = object.controller() else { return "<none>".into() };
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);

@@ -6,10 +6,10 @@ use super::storage::claim_class;
 use crate::object::quantity::Quantity;
 use serde_json::Value;
 
-/// A kind of volume: its field, its description, and its own fields as label and path.
+/// A volume type: its field, its description, and the labels and paths of its fields.
 type VolumeDescription = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// Volumes that only list their fields. `?` after a path shows `<none>` for what is missing, `!` shows false.
+/// Volume types that only list fields. After a path, `?` shows `<none>` for an absent field, `!` shows false.
 const PLAIN: &[VolumeDescription] = &[
     ("hostPath", "HostPath (bare host directory volume)", &[("Path", "path"), ("HostPathType", "type?")]),
     (
@@ -33,7 +33,7 @@ const PLAIN: &[VolumeDescription] = &[
     ),
 ];
 
-/// `Volumes:` of a pod, or of a template, which indents more.
+/// Writes `Volumes:` of a pod, or of a template, which is indented more.
 pub fn volumes(out: &mut Describe, volumes: &[Value], indent: &str) {
     if volumes.is_empty() {
         return out.line(0, format_args!("{indent}Volumes:\t<none>"));
@@ -46,7 +46,7 @@ pub fn volumes(out: &mut Describe, volumes: &[Value], indent: &str) {
     }
 }
 
-/// The one source that a volume or a PersistentVolume's spec names.
+/// Writes the source of a volume or PersistentVolume.
 pub fn source(out: &mut Describe, volume: &Value) {
     let plain = PLAIN.iter().find(|(field, ..)| volume.has(field));
     if let Some((field, description, fields)) = plain {
@@ -145,7 +145,7 @@ fn csi(out: &mut Describe, source: &Value) {
     out.pairs(2, "VolumeAttributes", &source.pairs("volumeAttributes"));
 }
 
-/// Access modes as Go prints the list: `[ReadWriteOnce]`.
+/// Prints access modes as Go does: `[ReadWriteOnce]`.
 pub fn access_modes(claim: &Value) -> String {
     go_list(&claim.texts("spec.accessModes"))
 }

@@ -1,4 +1,4 @@
-//! Problems that keep an Ingress from being served as written.
+//! Problems because of which an Ingress is not served as written.
 
 use super::{CLASSES, CONTROLLER, certificate, class, is_served, tls};
 use crate::network::routes;
@@ -6,36 +6,36 @@ use crate::object::Object;
 use crate::world::{Row, World};
 use serde_json::Value;
 
-/// One thing that is wrong.
+/// A problem of an Ingress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngressFault {
     /// The problem.
     pub what: String,
-    /// The remedy. `None` where the Service itself explains it: it exists and has no endpoints at the moment.
+    /// The remedy; `None` when the Service exists but has no endpoints, which the Service itself explains.
     pub next: Option<String>,
 }
 
-/// Everything that is wrong, the worst first; nothing of one that is left to another controller.
+/// All problems, the worst first; none for an Ingress of another controller.
 pub fn faults(world: &World, row: &Row) -> Vec<IngressFault> {
     let ingress = row.body();
     if !is_served(world, &ingress) {
         return Vec::new();
     }
     let mut faults: Vec<IngressFault> =
-        backends(&ingress).filter_map(|(place, backend)| of_backend(world, row, &place, backend)).collect();
+        backends(&ingress).filter_map(|(place, backend)| backend_fault(world, row, &place, backend)).collect();
     faults.extend(tls(&ingress).filter_map(|tls| {
         let (name, why) = (tls.0, certificate(world, &row.key.namespace, tls).err()?);
         let next = format!("kloop create secret tls {name} --cert=FILE --key=FILE -n {}", row.key.namespace);
         Some(IngressFault { what: format!("no TLS: {why}"), next: Some(next) })
     }));
-    // Stable order, with problems that need a change first.
+    // Stable order; problems that need a change come first.
     faults.sort_by_key(|fault| fault.next.is_none());
     faults.dedup();
     faults
 }
 
-/// Describes the other controller that an Ingress is left to because of its class.
-pub fn left_to(world: &World, row: &Row) -> Option<String> {
+/// Describes the other controller that is responsible for an Ingress because of its class.
+pub fn other_controller(world: &World, row: &Row) -> Option<String> {
     let ingress = row.body();
     if is_served(world, &ingress) {
         return None;
@@ -44,11 +44,11 @@ pub fn left_to(world: &World, row: &Row) -> Option<String> {
     let described = world.find(CLASSES, "", class).map(|class| class.body());
     let controller = described.as_ref().and_then(|class| class.text(&["spec", "controller"])).unwrap_or_default();
     Some(format!(
-        "its class {class:?} is left to the controller {controller}, which is not kloop's ({CONTROLLER}): nothing here serves it"
+        "its class {class:?} belongs to the controller {controller}, which is not kloop's ({CONTROLLER}): kloop does not serve it"
     ))
 }
 
-/// Every backend with the place that leads to it.
+/// Every backend with a description of its rule.
 fn backends(ingress: &Object) -> impl Iterator<Item = (String, &Value)> {
     let rules = ingress.items(&["spec", "rules"]).iter().flat_map(|rule| {
         let host = rule["host"].as_str().unwrap_or("*");
@@ -60,11 +60,11 @@ fn backends(ingress: &Object) -> impl Iterator<Item = (String, &Value)> {
     rules.chain(default)
 }
 
-fn of_backend(world: &World, row: &Row, place: &str, backend: &Value) -> Option<IngressFault> {
+fn backend_fault(world: &World, row: &Row, place: &str, backend: &Value) -> Option<IngressFault> {
     let fault = |what: String, next: Option<String>| Some(IngressFault { what: format!("{place}: {what}"), next });
     if let Some(resource) = backend.get("resource") {
-        let what = format!("nothing here serves resource backends such as {} {}", resource["kind"], resource["name"]);
-        return fault(what, Some("lead it to a Service".into()));
+        let what = format!("kloop does not serve resource backends such as {} {}", resource["kind"], resource["name"]);
+        return fault(what, Some("set a Service as backend".into()));
     }
     let name = backend["service"]["name"].as_str()?;
     let Some(service) = world.find("services", &row.key.namespace, name) else {

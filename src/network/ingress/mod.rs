@@ -1,11 +1,10 @@
 //! The ingress controller: computes the routes of each Ingress and its status.
 //!
-//! Knows: the rules, default backend and certificates of an Ingress ([`IngressRoute`]), the matching of requests
-//! ([`table`]), and the single address that all Ingresses share. Serves every Ingress whose class belongs to no other
-//! controller: without a class, with a class that no IngressClass describes, or with one of [`CONTROLLER`]. An Ingress
-//! without a class gets the default class, if there is one.
-//! Never: asks for endpoints. The proxy chooses them per request, from the routes of Services.
-//! Start reading at [`LOOP`].
+//! Resolves the rules, default backend and certificates of an Ingress ([`IngressRoute`]). [`table`] matches requests.
+//! All Ingresses share one address. kloop serves every Ingress whose class belongs to no other controller: without a
+//! class, with a class that no IngressClass describes, or with a class of [`CONTROLLER`]. An Ingress without a class
+//! gets the default class, if there is one. Never: selects endpoints. The proxy does so per request, from the routes of
+//! Services. Start reading at [`LOOP`].
 
 pub mod faults;
 pub mod table;
@@ -20,10 +19,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The loop.
+/// The loop of Ingresses.
 pub const LOOP: Loop = Loop { name: "ingress-controller", root: INGRESSES, concerns, plan, reports, ..Loop::BASE };
 
-/// Every Ingress tells where it answers.
+/// A change of the listeners concerns every Ingress, whose status contains their addresses.
 fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
     match report {
         AppliedReport::IngressListeners => world.list(INGRESSES).map(|row| row.key.clone()).collect(),
@@ -31,7 +30,7 @@ fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
     }
 }
 
-/// `spec.controller` of the classes that are served here.
+/// `spec.controller` of the classes that kloop serves.
 pub const CONTROLLER: &str = "kloop.dev/ingress";
 
 const INGRESSES: &str = "ingresses.networking.k8s.io";
@@ -72,7 +71,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// The class that an Ingress names. The default one is written into those that are made while there is one, and concerns no other.
+/// The class of an Ingress. The default class is set when an Ingress is created and does not apply to existing ones.
 fn class(ingress: &Object) -> Option<&str> {
     ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION))
 }
@@ -120,7 +119,7 @@ fn backend(namespace: &str, backend: &Value) -> Option<IngressBackend> {
     Some(IngressBackend { service, port })
 }
 
-/// The Secrets for TLS, each with its hosts.
+/// The TLS Secrets, each with its hosts.
 fn tls(ingress: &Object) -> impl Iterator<Item = (&str, Vec<Str>)> {
     ingress.items(&["spec", "tls"]).iter().filter_map(|tls| {
         let hosts = tls["hosts"].as_array().into_iter().flatten().filter_map(|host| host.as_str().map(Str::from));
@@ -128,7 +127,7 @@ fn tls(ingress: &Object) -> impl Iterator<Item = (&str, Vec<Str>)> {
     })
 }
 
-/// The certificate, or what is wrong with the Secret.
+/// The certificate; the error describes the problem of the Secret.
 fn certificate(world: &World, namespace: &str, (name, hosts): (&str, Vec<Str>)) -> Result<IngressCertificate, String> {
     let secret = world.find(SECRETS, namespace, name).ok_or_else(|| format!("secret \"{name}\" not found"))?;
     let secret = secret.body();
@@ -136,7 +135,7 @@ fn certificate(world: &World, namespace: &str, (name, hosts): (&str, Vec<Str>)) 
         let text = secret.text(&["data", key]).ok_or_else(|| format!("secret \"{name}\" has no {key}"))?;
         let bytes = STANDARD.decode(text).unwrap_or_default();
         let is_pem = memchr::memmem::find(&bytes, mark.as_bytes()).is_some();
-        if is_pem { Ok(bytes) } else { Err(format!("{key} of secret \"{name}\" holds no {mark}: it is to be PEM")) }
+        if is_pem { Ok(bytes) } else { Err(format!("{key} of secret \"{name}\" has no {mark} in PEM format")) }
     };
     Ok(IngressCertificate { hosts, chain: pem("tls.crt", "BEGIN CERTIFICATE")?, key: pem("tls.key", "PRIVATE KEY")? })
 }
@@ -153,12 +152,12 @@ fn warn(world: &World, row: &Row, plan: &mut Plan) {
     let backends = paths.flatten().map(|path| &path["backend"]).chain(ingress.value_at(&["spec", "defaultBackend"]));
     for resource in backends.filter_map(|backend| backend.get("resource")) {
         let (kind, name) = (&resource["kind"], &resource["name"]);
-        let text = format!("nothing here serves resource backends such as {kind} {name}: requests for it get 503");
+        let text = format!("kloop does not serve resource backends such as {kind} {name}: requests for it get 503");
         plan.event(row, EventType::Warning, "UnsupportedBackend", text);
     }
     for (annotation, _) in ingress.pairs(&["metadata", "annotations"]) {
         if annotation.contains("ingress.kubernetes.io/") {
-            let text = format!("annotation {annotation} is for another controller, and not acted on");
+            let text = format!("annotation {annotation} is for another controller, and has no effect");
             plan.event(row, EventType::Warning, "IgnoredAnnotation", text);
         }
     }
@@ -168,9 +167,9 @@ fn warn(world: &World, row: &Row, plan: &mut Plan) {
 fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, plan: &mut Plan) {
     let ingress = row.body();
     let has = ingress.value_at(&["status", "loadBalancer", "ingress"]).unwrap_or(&Value::Null);
-    let doors = &world.facts.doors;
+    let listeners = &world.facts.doors;
     let Some(ingress_route) = ingress_route else {
-        // An address that another controller set is kept.
+        // Keeps an address that another controller has set.
         if has[0]["ip"] == address(world) {
             plan.write(with_status(&ingress, json!({})), "its class is another controller's");
         }
@@ -180,27 +179,29 @@ fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, 
         return;
     }
     let is_secure = !ingress_route.certificates.is_empty();
-    let wanted: Vec<&IngressListener> = std::iter::once(&doors.http).chain(is_secure.then_some(&doors.https)).collect();
-    if wanted.iter().any(|door| door.port == 0) {
+    let wanted: Vec<&IngressListener> =
+        std::iter::once(&listeners.http).chain(is_secure.then_some(&listeners.https)).collect();
+    if wanted.iter().any(|listener| listener.port == 0) {
         return;
     }
-    let ports: Vec<Value> = wanted.iter().map(|door| json!({"port": door.port, "protocol": "TCP"})).collect();
+    let ports: Vec<Value> = wanted.iter().map(|listener| json!({"port": listener.port, "protocol": "TCP"})).collect();
     let status = json!([{"ip": ingress_route.address, "ports": ports}]);
     if *has == status {
         return;
     }
-    let texts = ["http", "https"].into_iter().zip(&wanted).map(|(scheme, door)| {
+    let texts = ["http", "https"].into_iter().zip(&wanted).map(|(scheme, listener)| {
         let usual = format!("; in pods {scheme}://{}/", ingress_route.address);
-        place(scheme, &ingress_route.address, door, if world.settings.pod_network { &usual } else { "" })
+        place(scheme, &ingress_route.address, listener, if world.settings.pod_network { &usual } else { "" })
     });
     let text = format!("Scheduled for sync: answers at {}", texts.collect::<Vec<_>>().join(" and "));
     plan.event(row, EventType::Normal, "Sync", text.clone());
     plan.write(with_status(&ingress, json!({"ingress": status})), text);
 }
 
-/// `http://127.9.255.1:8080 (port 80: permission denied; in pods http://127.9.255.1/)`: those of the pod network find it where it should be.
-fn place(scheme: &str, address: &str, door: &IngressListener, usual: &str) -> String {
-    match (&*door.instead, door.port) {
+/// Formats `http://127.9.255.1:8080 (port 80: permission denied; in pods http://127.9.255.1/)`: on the pod network, the
+/// usual port works.
+fn place(scheme: &str, address: &str, listener: &IngressListener, usual: &str) -> String {
+    match (&*listener.instead, listener.port) {
         ("", 80 | 443) => format!("{scheme}://{address}/"),
         ("", port) => format!("{scheme}://{address}:{port}/"),
         (instead, port) => format!("{scheme}://{address}:{port}/ ({instead}{usual})"),

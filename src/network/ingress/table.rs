@@ -1,5 +1,5 @@
-//! Matches requests to rules: exact hosts before wildcards before any host, then the longest path, then the exact one,
-//! then the older Ingress.
+//! Matches requests to rules. Exact hosts take precedence over wildcards, and these over rules for any host; then the
+//! longest path, then the exact path, then the older Ingress.
 
 use crate::object::{Key, Str};
 use crate::world::ingress_routes::{IngressBackend, IngressRoute};
@@ -8,18 +8,18 @@ use std::collections::HashMap;
 /// The rules of all Ingresses, by host.
 #[derive(Default)]
 pub struct IngressTable {
-    /// Rules of a host, best first; those of `*.example.org` under that name, those of any host under the empty one.
+    /// Rules by host, best first. Keys can be wildcards such as `*.example.org`, or empty for any host.
     hosts: HashMap<Str, Vec<PathEntry>>,
 }
 
 struct PathEntry {
-    /// Without slashes at its end, unless it is exact.
+    /// The path without trailing slashes, unless it is exact.
     path: Str,
     kind: PathMatchKind,
     backend: Option<IngressBackend>,
 }
 
-/// Better ones last.
+/// The type of a path, in increasing precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PathMatchKind {
     /// The default backend.
@@ -31,16 +31,16 @@ enum PathMatchKind {
 /// The rule that matches a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RouteMatch<'a> {
-    /// No rule.
+    /// No rule matches.
     Nothing,
-    /// A rule for something that is no Service.
+    /// A rule with a backend that is no Service.
     Unknown,
     /// A port of a Service.
     Service(&'a IngressBackend),
 }
 
 impl IngressTable {
-    /// The table of these Ingresses.
+    /// Creates the table of these Ingresses.
     pub fn new<'a>(ingress_routes: impl IntoIterator<Item = (&'a Key, &'a IngressRoute)>) -> IngressTable {
         let mut sorted: Vec<(&Key, &IngressRoute)> = ingress_routes.into_iter().collect();
         sorted.sort_by_key(|(key, ingress_route)| (ingress_route.created, *key));
@@ -49,7 +49,7 @@ impl IngressTable {
             table.add(ingress_route);
         }
         for entries in table.hosts.values_mut() {
-            // Stable: the older Ingress stays before the younger.
+            // The sort is stable, so the older Ingress stays before the younger.
             entries.sort_by_key(|entry| {
                 std::cmp::Reverse((entry.kind > PathMatchKind::Default, entry.path.len(), entry.kind))
             });
@@ -78,17 +78,17 @@ impl IngressTable {
         }
     }
 
-    /// Finds the rule for a path of a host. The host is as the client sent it, possibly with a port.
+    /// Finds the rule for a path and a host from the client, which can have a port.
     pub fn find(&self, host: &str, path: &str) -> RouteMatch<'_> {
         let host = plain_host(host);
         let wildcard = host.split_once('.').map(|(_, parent)| format!("*.{parent}"));
         let names = [Some(host.as_str()).filter(|host| !host.is_empty()), wildcard.as_deref(), Some("")];
         let entries = |name: &str| self.hosts.get(name).map_or(&[][..], Vec::as_slice);
-        let meets = |is_default: bool| {
+        let matches = |is_default: bool| {
             let all = names.iter().flatten().flat_map(|name| entries(name));
-            all.filter(|entry| (entry.kind == PathMatchKind::Default) == is_default).find(|entry| entry.meets(path))
+            all.filter(|entry| (entry.kind == PathMatchKind::Default) == is_default).find(|entry| entry.matches(path))
         };
-        match meets(false).or_else(|| meets(true)) {
+        match matches(false).or_else(|| matches(true)) {
             None => RouteMatch::Nothing,
             Some(entry) => entry.backend.as_ref().map_or(RouteMatch::Unknown, RouteMatch::Service),
         }
@@ -96,8 +96,8 @@ impl IngressTable {
 }
 
 impl PathEntry {
-    /// Prefixes are compared element by element: `/a` is no prefix of `/ab`.
-    fn meets(&self, path: &str) -> bool {
+    /// Whether a path matches. Prefixes are compared element by element: `/a` is no prefix of `/ab`.
+    fn matches(&self, path: &str) -> bool {
         match self.kind {
             PathMatchKind::Exact => *self.path == *path,
             PathMatchKind::Default | PathMatchKind::Prefix => {
@@ -107,7 +107,7 @@ impl PathEntry {
     }
 }
 
-/// A host without its port, and as it is compared.
+/// Normalizes a host for comparison, without its port.
 pub fn plain_host(host: &str) -> String {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -171,7 +171,7 @@ mod tests {
 
     /// The examples of <https://kubernetes.io/docs/concepts/services-networking/ingress/#examples>.
     #[test]
-    fn paths_as_the_documentation_has_them() {
+    fn paths_match_as_documented() {
         let table = [
             ("/", "/any/path", true, false),
             ("/foo", "/foo", true, true),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_rule_wins() {
+    fn best_rule_takes_precedence() {
         let shop = ingress_route(
             9,
             &[
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_ingress_keeps_what_both_want() {
+    fn older_ingress_takes_precedence() {
         let young = ingress_route(1, &["* ~ / young"], None);
         let old = ingress_route(2, &["* ~ / old"], None);
         assert_eq!(ask(&[young.clone(), old.clone()], "h", "/"), "old");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_certificates() {
+    fn certificate_hosts_match() {
         let table = [
             ("a.example", "a.example", true),
             ("a.example", "A.Example", true),

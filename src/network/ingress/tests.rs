@@ -39,7 +39,7 @@ fn open(world: &mut World, http: u16, https: u16, instead: &str) {
     world.facts.doors = IngressListeners { http: door(http), https: door(https) };
 }
 
-/// The plan, once what it orders was ordered.
+/// Returns the plan, and records its effects as ordered.
 fn ordered(world: &mut World, key: &Key) -> Plan {
     let plan = plan(world, key);
     plan.effects.iter().for_each(|effect| world.note_order(effect));
@@ -65,7 +65,7 @@ fn events(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn rules_become_an_entrance_once() {
+fn ingress_route_is_set_once() {
     let mut world = world();
     let mut spec = simple();
     spec["defaultBackend"] = json!({"service": {"name": "other", "port": {"number": 81}}});
@@ -82,7 +82,7 @@ fn rules_become_an_entrance_once() {
         ingress_route.default,
         Some(IngressBackend { service: service("other"), port: BackendPort::Number(81) })
     );
-    assert!(first.writes.is_empty(), "nobody listens yet");
+    assert!(first.writes.is_empty(), "there is no listener yet");
     assert!(plan(&world, &key).is_empty(), "ordered once");
     world.remove(&key);
     let last = ordered(&mut world, &key);
@@ -91,7 +91,7 @@ fn rules_become_an_entrance_once() {
 }
 
 #[test]
-fn the_status_says_where_it_answers() {
+fn status_has_the_address_and_ports() {
     let refused = "port 80: permission denied";
     let elsewhere = "http://127.9.255.1:8080/ (port 80: permission denied";
     let table = [
@@ -106,18 +106,18 @@ fn the_status_says_where_it_answers() {
         let key = put(&mut world, INGRESSES, object.clone());
         ordered(&mut world, &key);
         open(&mut world, port, 0, instead);
-        let told = plan(&world, &key);
+        let planned = plan(&world, &key);
         let expected = json!({"ingress": [{"ip": "127.9.255.1", "ports": [{"port": port, "protocol": "TCP"}]}]});
-        assert_eq!(status(&told), Some(expected.clone()));
-        assert_eq!(events(&told), [format!("Sync Scheduled for sync: answers at {place}")]);
+        assert_eq!(status(&planned), Some(expected.clone()));
+        assert_eq!(events(&planned), [format!("Sync Scheduled for sync: answers at {place}")]);
         object["status"] = json!({"loadBalancer": expected});
         put(&mut world, INGRESSES, object);
-        assert!(plan(&world, &key).is_empty(), "quiet when right");
+        assert!(plan(&world, &key).is_empty(), "a current status needs no write");
     }
 }
 
 #[test]
-fn a_node_that_only_pretends_answers_nowhere() {
+fn ingress_has_no_address_on_a_simulated_node() {
     let mut world = world();
     world.facts.nodes.get_mut("here").unwrap().simulated = true;
     let key = put(&mut world, INGRESSES, ingress(simple()));
@@ -127,14 +127,14 @@ fn a_node_that_only_pretends_answers_nowhere() {
 }
 
 #[test]
-fn served_is_every_class_that_is_nobody_elses() {
+fn ingress_is_served_unless_its_class_has_another_controller() {
     let class = |controller: &str| {
         let (controller, is_default) = controller.strip_prefix('*').map_or((controller, "false"), |one| (one, "true"));
         let annotations = json!({"ingressclass.kubernetes.io/is-default-class": is_default});
         json!({"metadata": {"name": "c", "uid": "c", "annotations": annotations}, "spec": {"controller": controller}})
     };
     let ours = format!("*{CONTROLLER}");
-    // A star marks the default class.
+    // `*` marks the default class.
     let table = [
         (None, None, true),
         (Some("c"), None, true),
@@ -163,7 +163,7 @@ fn served_is_every_class_that_is_nobody_elses() {
 }
 
 #[test]
-fn ingress_of_another_controller_gives_its_address_back() {
+fn ingress_of_another_controller_loses_its_address() {
     let mut world = world();
     let mut object = ingress(simple());
     object["spec"]["ingressClassName"] = "c".into();
@@ -174,11 +174,11 @@ fn ingress_of_another_controller_gives_its_address_back() {
     assert_eq!(status(&plan(&world, &key)), Some(json!({})));
     object["status"]["loadBalancer"]["ingress"][0]["ip"] = "192.0.2.1".into();
     put(&mut world, INGRESSES, object);
-    assert!(plan(&world, &key).is_empty(), "what the other has set stays");
+    assert!(plan(&world, &key).is_empty(), "the other controller's status stays");
 }
 
 #[test]
-fn certificates_come_out_of_secrets() {
+fn certificates_are_read_from_secrets() {
     let mut world = world();
     let mut spec = simple();
     spec["tls"] = json!([{"hosts": ["shop.example"], "secretName": "cert"}]);
@@ -186,7 +186,7 @@ fn certificates_come_out_of_secrets() {
     let bare = ordered(&mut world, &key);
     assert_eq!(admitted(&bare).unwrap().certificates, []);
     assert_eq!(events(&bare), ["BadCertificate no TLS for its hosts: secret \"cert\" not found"]);
-    assert!(plan(&world, &key).events.is_empty(), "told once");
+    assert!(plan(&world, &key).events.is_empty(), "reported once");
     let pem = |what: &str| STANDARD.encode(format!("-----BEGIN {what}-----\n"));
     let secret =
         |key: &str| json!({"metadata": meta("cert"), "data": {"tls.crt": pem("CERTIFICATE"), "tls.key": pem(key)}});
@@ -203,7 +203,7 @@ fn certificates_come_out_of_secrets() {
     let bad = plan(&world, &key);
     assert_eq!(
         events(&bad)[0],
-        "BadCertificate no TLS for its hosts: tls.key of secret \"cert\" holds no PRIVATE KEY: it is to be PEM"
+        "BadCertificate no TLS for its hosts: tls.key of secret \"cert\" has no PRIVATE KEY in PEM format"
     );
 }
 

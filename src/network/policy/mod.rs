@@ -1,13 +1,12 @@
 //! NetworkPolicies: resolves each one to addresses.
 //!
-//! Knows: selectors of pods and namespaces, address blocks, ports by number, range and name, and the meaning of a
-//! policy without rules. [`table`] combines the policies of a pod.
-//! Never: refuses a connection. The shim of the connecting pod does, by the table.
-//! Start reading at [`LOOP`].
+//! Resolves selectors of pods and namespaces, address blocks, ports by number, range and name, and policies without
+//! rules. [`table`] combines the policies of a pod. Never: refuses a connection. The shim of the client's pod does,
+//! with the table. Start reading at [`LOOP`].
 //!
 //! Traffic of the machine itself is always allowed ("traffic to and from the node is always allowed", NetworkPolicy in
-//! the Kubernetes documentation), and so is that of hostNetwork pods, so that probes, port-forward and the proxies from
-//! outside keep working.
+//! the Kubernetes documentation). So is traffic of hostNetwork pods, which probes, port-forward and external proxies
+//! need.
 
 pub mod table;
 
@@ -19,7 +18,7 @@ use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The loop.
+/// The loop of NetworkPolicies.
 pub const LOOP: Loop = Loop { name: "networkpolicy-controller", root: POLICIES, concerns, plan, ..Loop::BASE };
 
 const POLICIES: &str = "networkpolicies.networking.k8s.io";
@@ -28,7 +27,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let all = || world.list(POLICIES);
     match row.key.resource.0 {
         POLICIES => vec![row.key.clone()],
-        "pods" => all().filter(|policy| may_mean(policy, row)).map(|policy| policy.key.clone()).collect(),
+        "pods" => all().filter(|policy| may_affect(policy, row)).map(|policy| policy.key.clone()).collect(),
         "namespaces" => {
             all().filter(|policy| policy.mentions("namespaceSelector")).map(|policy| policy.key.clone()).collect()
         }
@@ -36,15 +35,15 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
 }
 
-/// Whether a pod can affect a policy. A pod of another namespace does only through a `namespaceSelector` or a named
+/// Whether a pod can affect a policy. A pod of another namespace can only through a `namespaceSelector` or a named
 /// port.
-fn may_mean(policy: &Row, pod: &Row) -> bool {
+fn may_affect(policy: &Row, pod: &Row) -> bool {
     let is_near = policy.key.namespace == pod.key.namespace || policy.mentions("namespaceSelector");
-    is_near || policy.mentions("egress") && policy.body().items(&["spec", "egress"]).iter().any(names_port)
+    is_near || policy.mentions("egress") && policy.body().items(&["spec", "egress"]).iter().any(has_named_port)
 }
 
-/// Whether a rule names a port, whose number depends on each server.
-fn names_port(rule: &Value) -> bool {
+/// Whether a rule has a named port, whose number depends on each server.
+fn has_named_port(rule: &Value) -> bool {
     rule["ports"].as_array().into_iter().flatten().any(|port| port["port"].is_string())
 }
 
@@ -64,7 +63,7 @@ fn policy(world: &World, row: &Row) -> NetworkPolicyRules {
     let namespace = &row.key.namespace;
     let subjects = pods(world, namespace, &object.0["spec"]["podSelector"]);
     let types = object.items(&["spec", "policyTypes"]);
-    let speaks_of = |direction: &str| types.iter().any(|one| one == direction);
+    let applies_to = |direction: &str| types.iter().any(|one| one == direction);
     let rules = |direction: &str, field: &str, peers: &str| {
         let rules = object.items(&["spec", field]).iter();
         let rule = |rule: &Value| {
@@ -73,7 +72,7 @@ fn policy(world: &World, row: &Row) -> NetworkPolicyRules {
             let found: Option<Vec<PeerMatch>> = found;
             let servers: Vec<&Row> = match field {
                 "ingress" => subjects.iter().map(|row| &***row).collect(),
-                _ if names_port(rule) => servers(world, found.as_deref()),
+                _ if has_named_port(rule) => servers(world, found.as_deref()),
                 _ => Vec::new(),
             };
             let ports = rule["ports"].as_array().filter(|ports| !ports.is_empty());
@@ -88,7 +87,7 @@ fn policy(world: &World, row: &Row) -> NetworkPolicyRules {
                 ports: ports.map(|ports| ports.iter().flat_map(|port| range(port, &servers)).collect()),
             }
         };
-        speaks_of(direction).then(|| rules.map(rule).collect())
+        applies_to(direction).then(|| rules.map(rule).collect())
     };
     let mut addresses: Vec<Ipv4Addr> = subjects.iter().filter_map(|row| address(row)).collect();
     addresses.sort();
@@ -116,7 +115,7 @@ impl PeerMatch<'_> {
 
 /// Returns the destination pods: the selected ones, those in a block, or all when the rule has no peers.
 fn servers<'a>(world: &'a World, found: Option<&[PeerMatch<'a>]>) -> Vec<&'a Row> {
-    let is_meant = |row: &&Arc<Row>| {
+    let is_selected = |row: &&Arc<Row>| {
         let Some(ip) = address(row) else { return false };
         let is_it = |found: &PeerMatch| match found {
             PeerMatch::Pod(pod) => pod.key == row.key,
@@ -124,7 +123,7 @@ fn servers<'a>(world: &'a World, found: Option<&[PeerMatch<'a>]>) -> Vec<&'a Row
         };
         found.is_none_or(|found| found.iter().any(is_it))
     };
-    world.list("pods").filter(is_meant).map(|row| &**row).collect()
+    world.list("pods").filter(is_selected).map(|row| &**row).collect()
 }
 
 /// Resolves a peer. IPv6 blocks match nothing.
@@ -134,17 +133,17 @@ fn find<'a>(world: &'a World, namespace: &'a str, peer: &'a Value) -> Vec<PeerMa
         let except = block["except"].as_array().into_iter().flatten().filter_map(cidr).collect();
         return cidr(&block["cidr"]).map(|cidr| PeerMatch::Block(cidr, except)).into_iter().collect();
     }
-    let everybody = Value::Object(serde_json::Map::new());
+    let everything = Value::Object(serde_json::Map::new());
     let selector = peer.get("podSelector").filter(|selector| !selector.is_null());
     let Some(namespaces) = peer.get("namespaceSelector").filter(|selector| !selector.is_null()) else {
-        return pods(world, namespace, selector.unwrap_or(&everybody)).into_iter().map(PeerMatch::Pod).collect();
+        return pods(world, namespace, selector.unwrap_or(&everything)).into_iter().map(PeerMatch::Pod).collect();
     };
     let Ok(namespaces) = Selector::from_label_selector(namespaces) else { return Vec::new() };
-    let meant = world.list("namespaces").filter(|row| namespaces.matches(|label| row.label(label)));
-    meant.flat_map(|row| pods(world, &row.key.name, selector.unwrap_or(&everybody))).map(PeerMatch::Pod).collect()
+    let selected = world.list("namespaces").filter(|row| namespaces.matches(|label| row.label(label)));
+    selected.flat_map(|row| pods(world, &row.key.name, selector.unwrap_or(&everything))).map(PeerMatch::Pod).collect()
 }
 
-/// The pods of a namespace that a selector means, as far as they have addresses of their own.
+/// The pods of a namespace that a selector matches, if they have an address on the pod network.
 fn pods<'a>(world: &'a World, namespace: &'a str, selector: &Value) -> Vec<&'a Arc<Row>> {
     let Ok(selector) = Selector::from_label_selector(selector) else { return Vec::new() };
     let own = |row: &&Arc<Row>| address(row).is_some_and(|ip| ip.octets()[..2] == [127, world.settings.network]);
@@ -155,7 +154,7 @@ fn address(pod: &Row) -> Option<Ipv4Addr> {
     pod.pod()?.address()?.parse().ok()
 }
 
-/// The ports of a rule. A name means what it means to each of the servers.
+/// The ports of a rule. A named port is resolved for each server.
 fn range(port: &Value, servers: &[&Row]) -> Vec<PortRange> {
     let protocol: Str = port["protocol"].as_str().unwrap_or("TCP").to_lowercase().into();
     let number = |value: &Value| value.as_u64().and_then(|number| u16::try_from(number).ok());

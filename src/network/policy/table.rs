@@ -1,8 +1,8 @@
-//! Decides whether a connection is allowed, from one text for each policy and one for each pod with the names of its
-//! policies. Shims read the texts when a connection is made.
+//! Decides whether a connection is allowed, from a text for each policy, and a text for each pod with the names of its
+//! policies. Shims read the texts for each connection.
 //!
-//! A pod that any policy selects in a direction may make only the connections in that direction that some policy
-//! allows. A connection must be allowed for the client (egress) and for the server (ingress).
+//! If any policy selects a pod in a direction, only connections that at least one policy allows are possible in that
+//! direction. A connection must be allowed for the client (egress) and for the server (ingress).
 
 use crate::world::policy::{Cidr, NetworkPolicyRules, PolicyPeer, PolicyRule, PortRange};
 use std::fmt::Write as _;
@@ -37,7 +37,7 @@ impl Direction {
         }
     }
 
-    /// The side on which its rules look for peers.
+    /// The address to which its rules apply.
     fn peer(self, flow: &PolicyFlow) -> Ipv4Addr {
         match self {
             Direction::Ingress => flow.from,
@@ -46,8 +46,8 @@ impl Direction {
     }
 }
 
-/// A policy as shims read it: `ingress` or `egress` where it speaks of that direction, and below it a line for each rule: peers, and
-/// ports, each `*` for all.
+/// Formats a policy for shims: `ingress` or `egress` if the policy applies to that direction, and below it a line for
+/// each rule: peers and ports, each `*` for all.
 pub fn text(policy: &NetworkPolicyRules) -> String {
     let mut text = String::new();
     for (direction, rules) in [(Direction::Ingress, &policy.ingress), (Direction::Egress, &policy.egress)] {
@@ -87,12 +87,12 @@ pub fn allows(text: &str, direction: Direction, flow: &PolicyFlow) -> Option<boo
     let mut rules = lines.take_while(|line| line.starts_with(' '));
     Some(rules.any(|rule| {
         rule.trim_start().split_once(' ').is_some_and(|(peers, ports)| {
-            is_among(peers, |peer| is_peer(peer, direction.peer(flow))) && is_among(ports, |port| is_port(port, flow))
+            is_listed(peers, |peer| is_peer(peer, direction.peer(flow))) && is_listed(ports, |port| is_port(port, flow))
         })
     }))
 }
 
-fn is_among(list: &str, is_it: impl Fn(&str) -> bool) -> bool {
+fn is_listed(list: &str, is_it: impl Fn(&str) -> bool) -> bool {
     list == "*" || list.strip_prefix('=').is_some_and(|list| list.split(',').any(is_it))
 }
 
@@ -115,15 +115,15 @@ fn is_port(text: &str, flow: &PolicyFlow) -> bool {
 /// Combines all policies of a pod, given by name and text. Returns the policies that apply to this direction when none
 /// of them allows the connection; `None` when it is allowed.
 pub fn denied(policies: &[(String, Rc<str>)], direction: Direction, flow: &PolicyFlow) -> Option<Vec<String>> {
-    let said = policies.iter().filter_map(|(name, text)| Some((name, allows(text, direction, flow)?)));
-    let mut speaking = Vec::new();
-    for (name, allows) in said {
+    let verdicts = policies.iter().filter_map(|(name, text)| Some((name, allows(text, direction, flow)?)));
+    let mut applicable = Vec::new();
+    for (name, allows) in verdicts {
         if allows {
             return None;
         }
-        speaking.push(name.clone());
+        applicable.push(name.clone());
     }
-    (!speaking.is_empty()).then_some(speaking)
+    (!applicable.is_empty()).then_some(applicable)
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_and_what_they_let_through() {
+    fn rules_allow_matching_connections() {
         let outside = || vec![block("10.0.0.0/8", &["10.1.0.0/16"]), block("192.0.2.7", &[])];
         let table = [
             (NetworkPolicyRules::default(), "127.9.1.5:80", "tcp", None),
@@ -200,19 +200,23 @@ mod tests {
         for (policy, to, protocol, expected) in table {
             let text = text(&policy);
             assert_eq!(allows(&text, Direction::Egress, &flow(to, protocol)), expected, "{text:?} {to} {protocol}");
-            assert_eq!(allows(&text, Direction::Ingress, &flow(to, protocol)), None, "it speaks of egress only");
+            assert_eq!(allows(&text, Direction::Ingress, &flow(to, protocol)), None, "it applies only to egress");
         }
         let open = NetworkPolicyRules {
             ingress: Some(vec![rule(Some(vec![pod(CLIENT)]), None)]),
             egress: Some(vec![]),
             ..NetworkPolicyRules::default()
         };
-        assert_eq!(allows(&text(&open), Direction::Ingress, &flow("127.9.1.5:80", "tcp")), Some(true), "by the client");
+        assert_eq!(
+            allows(&text(&open), Direction::Ingress, &flow("127.9.1.5:80", "tcp")),
+            Some(true),
+            "ingress rules check the client"
+        );
         assert_eq!(allows(&text(&open), Direction::Egress, &flow("127.9.1.5:80", "tcp")), Some(false));
     }
 
     #[test]
-    fn one_policy_that_allows_is_enough() {
+    fn one_allowing_policy_is_enough() {
         let named = |name: &str, policy: &NetworkPolicyRules| (name.to_owned(), Rc::from(text(policy)));
         let nothing = named("a/nothing", &egress(vec![]));
         let everything = named("a/everything", &egress(vec![rule(None, None)]));

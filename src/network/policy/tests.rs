@@ -35,15 +35,15 @@ fn world() -> World {
     world
 }
 
-fn police(world: &mut World, spec: Value) -> Key {
+fn put_policy(world: &mut World, spec: Value) -> Key {
     let meta = json!({"name": "p", "namespace": "shop", "uid": "p"});
     put(world, POLICIES, json!({"metadata": meta, "spec": spec}))
 }
 
 /// Returns the resolved policy as shims read it, and the selected pods.
-fn meaning(spec: Value) -> String {
+fn resolved_text(spec: Value) -> String {
     let mut world = world();
-    let key = police(&mut world, spec);
+    let key = put_policy(&mut world, spec);
     let row = world.get(&key).unwrap();
     let policy = policy(&world, row);
     let subjects: Vec<String> = policy.subjects.iter().map(ToString::to_string).collect();
@@ -76,12 +76,12 @@ fn selectors_become_addresses() {
         (from(json!({"ipBlock": {"cidr": "2001:db8::/32"}})), format!("{all}\ningress\n = *\n")),
     ];
     for (spec, expected) in table {
-        assert_eq!(meaning(spec.clone()), expected, "{spec}");
+        assert_eq!(resolved_text(spec.clone()), expected, "{spec}");
     }
 }
 
 #[test]
-fn ports_by_number_range_and_name() {
+fn ports_are_resolved_by_number_range_and_name() {
     let ingress = |ports: Value| json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"ports": ports}]});
     let table = [
         (
@@ -96,7 +96,7 @@ fn ports_by_number_range_and_name() {
         (json!([{"protocol": "TCP", "port": "none"}]), "="),
     ];
     for (ports, expected) in table {
-        let text = meaning(ingress(ports));
+        let text = resolved_text(ingress(ports));
         let mut found: Vec<&str> =
             text.trim_end().rsplit(' ').next().unwrap().trim_start_matches('=').split(',').collect();
         found.sort_unstable();
@@ -106,21 +106,21 @@ fn ports_by_number_range_and_name() {
     let spec = json!({"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"],
         "egress": [{"to": to, "ports": [{"protocol": "TCP", "port": "http"}]}]});
     let expected = "127.9.1.1 127.9.1.2\negress\n =127.9.1.3,10.0.0.0/8 =tcp:9090-9090@127.9.1.3\n";
-    assert_eq!(meaning(spec), expected, "a name means what it means to the server");
-    // Also without any peer, and with a block.
+    assert_eq!(resolved_text(spec), expected, "a named port is resolved for each server");
+    // Also without peers, and with a block.
     for (to, peers) in [(json!([]), "*"), (json!([{"ipBlock": {"cidr": "127.9.1.2/31"}}]), "127.9.1.2/31")] {
         let spec = json!({"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"],
             "egress": [{"to": to, "ports": [{"protocol": "TCP", "port": "http"}]}]});
-        let text = meaning(spec);
+        let text = resolved_text(spec);
         assert!(text.contains("tcp:8080-8080@127.9.1.2") && text.contains("tcp:9090-9090@127.9.1.3"), "{text}");
         assert_eq!(text.contains("tcp:8080-8080@127.9.1.1"), peers == "*", "{text}");
     }
 }
 
 #[test]
-fn orders_are_given_once_and_taken_back() {
+fn policy_effects_are_ordered_once_and_revoked() {
     let mut world = world();
-    let key = police(&mut world, json!({"podSelector": {}, "policyTypes": ["Ingress"]}));
+    let key = put_policy(&mut world, json!({"podSelector": {}, "policyTypes": ["Ingress"]}));
     let first = plan(&world, &key);
     let [Effect::SetNetworkPolicy { rules: Some(rules), .. }] = &first.effects[..] else {
         panic!("{:?}", first.effects)

@@ -1,4 +1,4 @@
-//! Applying a strategic merge patch, to an object or to another patch.
+//! Applies a strategic merge patch to an object or another patch.
 
 use super::list::{self, ElementIdentity, ElementPositions};
 use super::schema::{ANY, MergeField, MergeSchemaRef, MergeStrategy};
@@ -8,11 +8,11 @@ use serde_json::Value;
 /// The value that a patch applies to.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum MergeTarget {
-    /// An object: directives are carried out and disappear, and a `null` has nothing more to delete.
+    /// An object: directives are executed and removed, and so are `null` values.
     Object,
-    /// Another patch: directives and `null` are kept for the object.
+    /// Another patch: directives and `null` values are kept.
     Patch,
-    /// An object of a kustomization: as an object, but what a patch lists comes first.
+    /// An object of a kustomization: like an object, but list elements of the patch come first.
     Kustomized,
 }
 
@@ -21,8 +21,8 @@ pub fn strategic_merge(original: &Value, patch: &Value, schema: MergeSchemaRef) 
     merge_map(fields(original)?, fields(patch)?, schema, MergeTarget::Object).map(Value::Object)
 }
 
-/// Applies a strategic merge patch as kustomize does: what the patch lists comes before what it does not. Of a custom resource, which has
-/// no schema, maps are merged and lists replaced.
+/// Applies a strategic merge patch as kustomize does: list elements of the patch come first. Without a schema (custom
+/// resources), maps are merged and lists replaced.
 pub fn overlay(original: &Value, patch: &Value, schema: Option<MergeSchemaRef>) -> MergeResult<Value> {
     merge_map(fields(original)?, fields(patch)?, schema.unwrap_or(&ANY), MergeTarget::Kustomized).map(Value::Object)
 }
@@ -61,7 +61,7 @@ pub(super) fn merge_map(
         }
         let merged = match original.remove(&key) {
             Some(old) => merge_field(old, change, schema.field(&key), onto)?,
-            None => settled(change, onto),
+            None => strip_directives(change, onto),
         };
         if let Some(merged) = merged {
             original.insert(key, merged);
@@ -76,12 +76,12 @@ fn merge_field(old: Value, change: Value, field: MergeField, onto: MergeTarget) 
             merge_map(old, change, field.of, onto).map(|fields| Some(fields.into()))
         }
         (Value::Array(old), Value::Array(change)) => merge_list(old, change, field, onto).map(|list| Some(list.into())),
-        (_, change) => Ok(settled(change, onto)),
+        (_, change) => Ok(strip_directives(change, onto)),
     }
 }
 
-/// A value of a patch that nothing stands against, as it comes into an object: without directives and `null`.
-fn settled(change: Value, onto: MergeTarget) -> Option<Value> {
+/// The value for a new field, from a patch: without directives and `null`.
+fn strip_directives(change: Value, onto: MergeTarget) -> Option<Value> {
     match change {
         change if onto == MergeTarget::Patch => Some(change),
         Value::Null => None,
@@ -90,14 +90,15 @@ fn settled(change: Value, onto: MergeTarget) -> Option<Value> {
                 return None;
             }
             let plain = fields.into_iter().filter(|(key, _)| !is_directive(key));
-            let settled = plain.filter_map(|(key, value)| Some((key, settled(value, onto)?)));
-            Some(Value::Object(settled.collect()))
+            let strip_directives = plain.filter_map(|(key, value)| Some((key, strip_directives(value, onto)?)));
+            Some(Value::Object(strip_directives.collect()))
         }
         Value::Array(list) => {
-            // `$patch: replace` is a list element of its own.
+            // `$patch: replace` is a separate list element.
             let marker = |element: &Value| element.get(PATCH).is_some_and(|directive| directive == "replace");
-            let settled = list.into_iter().filter(|element| !marker(element)).filter_map(|value| settled(value, onto));
-            Some(Value::Array(settled.collect()))
+            let strip_directives =
+                list.into_iter().filter(|element| !marker(element)).filter_map(|value| strip_directives(value, onto));
+            Some(Value::Array(strip_directives.collect()))
         }
         change => Some(change),
     }
@@ -107,7 +108,7 @@ fn is_directive(key: &str) -> bool {
     key == PATCH || key == RETAIN_KEYS || key.starts_with(DELETE_FROM) || key.starts_with(SET_ORDER)
 }
 
-/// `$retainKeys` names every key that the map may have afterwards.
+/// Applies `$retainKeys`, the list of all keys that the map may have afterwards.
 fn retain_keys(original: &mut ObjectFields, patch: &mut ObjectFields, onto: MergeTarget) -> MergeResult<()> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     if onto == MergeTarget::Patch {
@@ -166,27 +167,28 @@ fn merge_ordered_lists(
         };
         identity.check(&order)?;
         check_order(change.as_deref().unwrap_or_default(), &order, identity)?;
-        let before = seen_by_go(server.as_deref().unwrap_or_default(), change.as_deref().unwrap_or_default(), identity);
+        let before =
+            server_order_in_go(server.as_deref().unwrap_or_default(), change.as_deref().unwrap_or_default(), identity);
         let merged = match (server, change) {
             (None, None) => continue,
             (Some(server), None) => server,
-            (None, Some(change)) => match settled(change.into(), onto) {
+            (None, Some(change)) => match strip_directives(change.into(), onto) {
                 Some(Value::Array(list)) => list,
                 _ => Vec::new(),
             },
             (Some(server), Some(change)) => merge_list(server, change, field, onto)?,
         };
         identity.check(&merged)?;
-        original.insert(name.into(), list::arranged(merged, &order, &before, identity).into());
+        original.insert(name.into(), list::arrange(merged, &order, &before, identity).into());
     }
     Ok(())
 }
 
-/// The server's order as Kubernetes sees it while it arranges the merged list.
+/// The server's order from which Kubernetes arranges the merged list.
 ///
-/// Its Go code deletes and appends in the memory of the server's own list, so new elements take the places that deleted
-/// ones left at its end, and count as standing there. It shows: `kubectl apply` puts what others added before them.
-fn seen_by_go(server: &[Value], change: &[Value], identity: ElementIdentity) -> Vec<Value> {
+/// Kubernetes' Go code deletes and appends in the memory of the server's list, so new elements overwrite the places of
+/// deleted ones at its end. Therefore `kubectl apply` puts elements that other clients added before them.
+fn server_order_in_go(server: &[Value], change: &[Value], identity: ElementIdentity) -> Vec<Value> {
     let deleted = ElementPositions::index(change.iter().filter(|element| list::is_deletion(element)), identity);
     let known = ElementPositions::index(server, identity);
     let stay = server.iter().filter(|element| !deleted.has(element));
@@ -202,7 +204,7 @@ fn list_at(value: Option<&Value>, name: &str) -> MergeResult<Option<Vec<Value>>>
     }
 }
 
-/// The elements that a patch sets must stand in its order list, in that order.
+/// Checks that the elements of a patch have the order of its order list.
 fn check_order(change: &[Value], order: &[Value], identity: ElementIdentity) -> MergeResult<()> {
     let mut rest = order.iter();
     let mut set = change.iter().filter(|element| element.get(PATCH).is_none());
@@ -224,11 +226,11 @@ fn merge_list(server: Vec<Value>, change: Vec<Value>, field: MergeField, onto: M
         MergeStrategy::ByKey(_) | MergeStrategy::Set => {
             let both = list::distinct(server.iter().cloned().chain(change.iter().cloned()).collect());
             if onto == MergeTarget::Kustomized {
-                return Ok(list::in_order_of(both, &change, ElementIdentity::Scalar));
+                return Ok(list::sort_like(both, &change, ElementIdentity::Scalar));
             }
-            Ok(list::arranged(both, &change, &server, ElementIdentity::Scalar))
+            Ok(list::arrange(both, &change, &server, ElementIdentity::Scalar))
         }
-        MergeStrategy::Plain | MergeStrategy::Replace => match settled(change.into(), onto) {
+        MergeStrategy::Plain | MergeStrategy::Replace => match strip_directives(change.into(), onto) {
             Some(Value::Array(list)) => Ok(list),
             _ => Ok(Vec::new()),
         },
@@ -259,7 +261,7 @@ fn merge_maps(
     }
     identity.check(&elements)?;
     if replace {
-        return Ok(elements.into_iter().filter_map(|element| settled(element, onto)).collect());
+        return Ok(elements.into_iter().filter_map(|element| strip_directives(element, onto)).collect());
     }
     list::complete(&mut elements, &server, identity);
     list::complete(&mut directives, &server, identity);
@@ -272,12 +274,12 @@ fn merge_maps(
             (Some(index), Value::Object(element)) => {
                 merged[index] = merge_map(fields(&merged[index])?, element.clone(), field.of, onto)?.into();
             }
-            _ => merged.extend(settled(element.clone(), onto)),
+            _ => merged.extend(strip_directives(element.clone(), onto)),
         }
     }
     identity.check(&merged)?;
     if onto == MergeTarget::Kustomized {
-        return Ok(list::in_order_of(merged, &elements, identity));
+        return Ok(list::sort_like(merged, &elements, identity));
     }
-    Ok(list::arranged(merged, &elements, &before, identity))
+    Ok(list::arrange(merged, &elements, &before, identity))
 }

@@ -19,7 +19,7 @@ pub(super) fn conflicts(left: &ObjectFields, right: &ObjectFields, schema: Merge
 
 fn values(left: &Value, right: &Value, field: MergeField) -> MergeResult<bool> {
     match (left, right) {
-        // A directive concerns the whole map: it fits only its like.
+        // A directive applies to the whole map, so different directives conflict.
         (Value::Object(left), Value::Object(right)) => match (left.get(PATCH), right.get(PATCH)) {
             (a, b) if a != b => Ok(true),
             _ if field.strategy == MergeStrategy::Replace => Ok(false),
@@ -48,10 +48,10 @@ fn lists(left: &[Value], right: &[Value], field: MergeField) -> MergeResult<bool
 }
 
 /// Whether two JSON merge patches conflict.
-pub(super) fn in_json(left: &Value, right: &Value) -> bool {
+pub(super) fn conflicts_in_json(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
-            left.iter().any(|(key, left)| right.get(key).is_some_and(|right| in_json(left, right)))
+            left.iter().any(|(key, left)| right.get(key).is_some_and(|right| conflicts_in_json(left, right)))
         }
         _ => left != right,
     }

@@ -1,4 +1,4 @@
-//! The strategic patch that leads from one version of an object to another.
+//! Creates the strategic patch between two versions of an object.
 
 use super::list::{self, ElementIdentity, ElementPositions, deletion};
 use super::schema::{MergeField, MergeSchemaRef, MergeStrategy};
@@ -38,7 +38,7 @@ fn diff(
             (Some(Value::Object(old)), Value::Object(new)) => {
                 let field = schema.field(key);
                 if field.strategy == MergeStrategy::Replace {
-                    // Kubernetes puts it into the patch even when nothing differs.
+                    // Kubernetes adds it to the patch even without a difference.
                     if want.additions {
                         patch.insert(key.clone(), new.clone().into());
                     }
@@ -122,7 +122,7 @@ fn diff_list(
     Ok(())
 }
 
-/// Walks both lists side by side, sorted by their key: elements of one key meet, the others are new or gone.
+/// Compares both lists, sorted by key, in one pass.
 fn diff_maps(
     old: &[Value],
     new: &[Value],
@@ -166,7 +166,7 @@ fn diff_maps(
             _ => {}
         }
     }
-    let mut changes = list::in_order_of(changes, new, identity);
+    let mut changes = list::sort_like(changes, new, identity);
     changes.extend(deletions);
     Ok(changes)
 }

@@ -1,4 +1,4 @@
-//! Lists of maps with a merge key, and lists of scalars: finding, parting and ordering their elements.
+//! Finds, splits and orders elements of lists of maps with a merge key, and of lists of scalars.
 
 use super::{MergeError, MergeResult, ObjectFields, PATCH, malformed};
 use serde_json::Value;
@@ -9,14 +9,14 @@ use std::collections::{HashMap, HashSet};
 pub(super) enum ElementIdentity {
     /// A field of each map.
     Key(&'static str),
-    /// Two fields of each map; the second counts as this text where it is left out.
+    /// Two fields of each map, and the default of the second one.
     Keys(&'static str, &'static str, &'static str),
     /// The element itself.
     Scalar,
 }
 
 impl ElementIdentity {
-    /// Returns the identity of an element; equal identities mean the same element.
+    /// Returns the identity of an element; elements with equal identities are the same.
     pub(super) fn element_key(self, element: &Value) -> Option<String> {
         match self {
             ElementIdentity::Key(key) => element.get(key).map(Value::to_string),
@@ -32,7 +32,7 @@ impl ElementIdentity {
         self.element_key(a).is_some_and(|name| self.element_key(b) == Some(name))
     }
 
-    /// Every map must have the key.
+    /// Checks that every map has the key.
     pub(super) fn check(self, list: &[Value]) -> MergeResult<()> {
         let (ElementIdentity::Key(key) | ElementIdentity::Keys(key, ..)) = self else { return Ok(()) };
         list.iter().find(|element| element.get(key).is_none()).map_or(Ok(()), |element| Err(no_merge_key(element, key)))
@@ -69,7 +69,7 @@ fn no_merge_key(element: &Value, key: &str) -> MergeError {
     MergeError::Malformed(format!("map: {element} does not contain declared merge key: {key}"))
 }
 
-/// Fills in a missing second key from the list's element, when the first key is unique in both the patch and the list.
+/// Sets a missing second key to that of the list's element, if the first key is unique in both the patch and the list.
 pub(super) fn complete(patch: &mut [Value], list: &[Value], identity: ElementIdentity) {
     let ElementIdentity::Keys(key, second, _) = identity else { return };
     let names: Vec<Option<Value>> = patch.iter().map(|element| element.get(key).cloned()).collect();
@@ -100,7 +100,7 @@ pub(super) fn is_deletion(element: &Value) -> bool {
     element.get(PATCH).is_some_and(|directive| directive == "delete")
 }
 
-/// The element of a patch that deletes an element of a list.
+/// Creates the element of a patch that deletes a list element.
 pub(super) fn deletion(key: &str, value: &Value) -> Value {
     let mut fields = ObjectFields::new();
     fields.insert(PATCH.into(), "delete".into());
@@ -108,8 +108,8 @@ pub(super) fn deletion(key: &str, value: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// Sorted as another list has them; deletions go last.
-pub(super) fn in_order_of(list: Vec<Value>, order: &[Value], identity: ElementIdentity) -> Vec<Value> {
+/// Sorts elements in the order of another list; deletions go last.
+pub(super) fn sort_like(list: Vec<Value>, order: &[Value], identity: ElementIdentity) -> Vec<Value> {
     let (deletions, mut sorted): (Vec<_>, Vec<_>) = list.into_iter().partition(is_deletion);
     let order = ElementPositions::index(order, identity);
     sorted.sort_by_cached_key(|element| order.get(element).unwrap_or(usize::MAX));
@@ -117,13 +117,13 @@ pub(super) fn in_order_of(list: Vec<Value>, order: &[Value], identity: ElementId
     sorted
 }
 
-/// Puts a merged list in order: elements of the patch stand as it orders them, those that only the server knows keep
-/// their place among the ones that both know, and what is new comes before what the server has after it.
-pub(super) fn arranged(merged: Vec<Value>, patch: &[Value], server: &[Value], identity: ElementIdentity) -> Vec<Value> {
+/// Orders a merged list. Elements of the patch have the patch's order. Elements that only the server has keep their
+/// position relative to common ones. New elements come before later ones of the server.
+pub(super) fn arrange(merged: Vec<Value>, patch: &[Value], server: &[Value], identity: ElementIdentity) -> Vec<Value> {
     let in_patch = ElementPositions::index(patch, identity);
     let (ours, theirs): (Vec<_>, Vec<_>) = merged.into_iter().partition(|element| in_patch.has(element));
-    let ours = in_order_of(ours, patch, identity);
-    let theirs = in_order_of(theirs, server, identity);
+    let ours = sort_like(ours, patch, identity);
+    let theirs = sort_like(theirs, server, identity);
     let places = ElementPositions::index(server, identity);
     let mut all = Vec::with_capacity(ours.len() + theirs.len());
     let (mut ours, mut theirs) = (ours.into_iter().peekable(), theirs.into_iter().peekable());
@@ -141,7 +141,7 @@ pub(super) fn arranged(merged: Vec<Value>, patch: &[Value], server: &[Value], id
     }
 }
 
-/// Without repetitions; the first of each stays.
+/// Removes duplicates and keeps the first of each.
 pub(super) fn distinct(list: Vec<Value>) -> Vec<Value> {
     let mut seen = HashSet::new();
     list.into_iter().filter(|element| seen.insert(element.to_string())).collect()

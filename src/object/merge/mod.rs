@@ -1,10 +1,9 @@
-//! kubectl's merging: lists by key, several owners of one object.
+//! Merging of objects as in kubectl: lists by key, several writers of one object.
 //!
-//! Knows: strategic merge patches (how they are applied and how they are made from two or three versions of an
-//! object) and the three-way merge of custom resources; `schema` says how a type's fields merge; the rules of the
-//! built-in kinds are in `kinds::merge_rules`.
-//! Never: which objects these are. The rules are apimachinery's `strategicpatch`, down to the order of lists.
-//! Start reading at [`three_way_strategic`].
+//! Applies strategic merge patches, creates them from two or three versions of an object, and does the three-way merge
+//! of custom resources. `schema` defines merge rules of a type's fields; the rules of built-in kinds are in
+//! `kinds::merge_rules`. Never: depends on a kind. The rules are those of apimachinery's `strategicpatch`, including
+//! the order of lists. Start reading at [`three_way_strategic`].
 
 mod apply;
 mod conflict;
@@ -29,12 +28,12 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const SET_ORDER: &str = "$setElementOrder/";
 
-/// A merge that cannot be done.
+/// Error of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeError {
-    /// The patch is malformed: a merge key is missing, a directive unknown.
+    /// The patch is malformed, for example without a merge key or with an unknown directive.
     Malformed(String),
-    /// Another writer changed the same field differently, and the patch may not overwrite it.
+    /// Another writer changed the same field, and the patch may not overwrite it.
     Conflict(String),
 }
 

@@ -1,4 +1,4 @@
-//! Fields with `null` that a strategic merge of kustomize reaches: through maps, and lists whose elements have a key.
+//! `null` fields that kustomize's strategic merge affects: in maps, and in lists with a merge key.
 
 use super::schema::{ANY, MergeSchema, MergeStrategy};
 use super::{MergeSchemaRef, ObjectFields};

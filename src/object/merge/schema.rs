@@ -1,7 +1,7 @@
 //! Merge rules of a type's fields: strategies and the keys of lists.
 //!
-//! A field that is not listed merges when it is a map and is replaced when it is a list. Never: knows a kind; the rules of the built-in
-//! ones are in `kinds::merge_rules`.
+//! An unlisted field is merged if it is a map, and replaced if it is a list. Never: depends on a kind; the rules of
+//! built-in kinds are in `kinds::merge_rules`.
 
 /// Merge rules of one type's fields.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub type MergeSchemaRef = &'static MergeSchema;
 #[derive(Clone, Copy, Debug)]
 pub struct MergeField {
     pub(super) strategy: MergeStrategy,
-    /// Whether a patch lists the keys to keep because they exclude each other (`$retainKeys`).
+    /// Whether a patch lists the keys to keep (`$retainKeys`), for maps with mutually exclusive keys.
     pub(super) retain_keys: bool,
     /// Second key of a list's elements, used by kustomize only, and its default.
     pub(super) second: Option<(&'static str, &'static str)>,
@@ -26,16 +26,16 @@ pub struct MergeField {
 pub(super) enum MergeStrategy {
     /// Maps merge, lists are replaced.
     Plain,
-    /// Replaced whole although it is a map.
+    /// Replaced, although it is a map.
     Replace,
-    /// A list of maps that are the same when this field is.
+    /// A list of maps, which this field identifies.
     ByKey(&'static str),
-    /// A list of texts or numbers, each at most once.
+    /// A set of texts or numbers.
     Set,
 }
 
 impl MergeSchema {
-    /// The schema of a type whose fields have these rules.
+    /// Creates a schema from rules of fields.
     pub const fn new(fields: &'static [(&'static str, MergeField)]) -> MergeSchema {
         MergeSchema(fields)
     }
@@ -81,29 +81,29 @@ const fn field(strategy: MergeStrategy, of: MergeSchemaRef) -> MergeField {
     MergeField { strategy, retain_keys: false, second: None, of }
 }
 
-/// A field that merges when it is a map, by the rules of its type.
+/// A map that is merged by the rules of its type.
 pub const fn map(of: MergeSchemaRef) -> MergeField {
     field(MergeStrategy::Plain, of)
 }
 
-/// A list of maps that are the same when this field is.
+/// A list of maps, which this field identifies.
 pub const fn list(key: &'static str, of: MergeSchemaRef) -> MergeField {
     field(MergeStrategy::ByKey(key), of)
 }
 
-/// The same with a second key, which kustomize uses, and its default.
+/// Adds a second key, which only kustomize uses, and its default.
 pub const fn with_second_key(second: &'static str, default: &'static str, field: MergeField) -> MergeField {
     MergeField { second: Some((second, default)), ..field }
 }
 
-/// The same, where a patch lists the keys to keep because they exclude each other.
+/// Adds `$retainKeys` to patches, for maps with mutually exclusive keys.
 pub const fn retaining(field: MergeField) -> MergeField {
     MergeField { retain_keys: true, ..field }
 }
 
-/// A list of texts or numbers, each at most once.
+/// A set of texts or numbers.
 pub const SET: MergeField = field(MergeStrategy::Set, &ANY);
-/// A map that is replaced whole.
+/// A map that is replaced.
 pub const REPLACE: MergeField = field(MergeStrategy::Replace, &ANY);
 
 /// Schema without any rule.

@@ -81,13 +81,13 @@ fn strategic_patches_apply() {
             json!([{"name": "a", "image": "a:1", "env": [{"name": "C", "value": "3"}, {"name": "A", "value": "1"}]}, two[1]]),
         ),
         (
-            "what is new comes in clean",
+            "a new map has no directives",
             json!({"volumes": [{"name": "v", "emptyDir": {"medium": null}}, {"name": "w", "$patch": "delete"}]}),
             "volumes",
             json!([{"name": "v", "emptyDir": {}}]),
         ),
         (
-            "what is new in a list comes in clean",
+            "a new list element has no directives",
             json!({"containers": [{"name": "c", "$setElementOrder/env": [{"name": "A"}], "env": [{"name": "A"}], "image": null}]}),
             "containers",
             json!([{"name": "c", "env": [{"name": "A"}]}, two[0], two[1]]),
@@ -159,7 +159,7 @@ fn malformed_patches_are_refused() {
 }
 
 #[test]
-fn two_versions_make_a_patch_that_leads_from_one_to_the_other() {
+fn two_way_patch_turns_the_original_into_the_modified_version() {
     let versions = [
         json!({}),
         spec(json!({"containers": [{"name": "a", "image": "1"}]})),
@@ -182,7 +182,7 @@ fn two_versions_make_a_patch_that_leads_from_one_to_the_other() {
     }
 }
 
-/// Applies what `kubectl apply` would send.
+/// Applies the patch of `kubectl apply`.
 fn apply(original: Value, modified: Value, current: Value, schema: MergeSchemaRef) -> (Value, Value) {
     let patch = three_way_strategic(&original, &modified, &current, schema, true).unwrap();
     let merged = strategic_merge(&current, &patch, schema).unwrap();
@@ -190,7 +190,7 @@ fn apply(original: Value, modified: Value, current: Value, schema: MergeSchemaRe
 }
 
 #[test]
-fn apply_keeps_what_others_have_set() {
+fn apply_keeps_fields_of_other_writers() {
     let container = |image: &str, env: Value| json!({"name": "main", "image": image, "env": env});
     let original = spec(json!({"replicas": 0, "template": {"spec": {"containers": [
         container("s:1", json!([{"name": "MODE", "value": "dev"}, {"name": "DEBUG", "value": "1"}])), {"name": "side"}],
@@ -215,7 +215,7 @@ fn apply_keeps_what_others_have_set() {
 }
 
 #[test]
-fn apply_of_the_same_is_nothing() {
+fn apply_of_an_unchanged_manifest_is_empty() {
     let manifest = json!({"metadata": {"name": "x", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "args": ["a"]}]}});
     let live = json!({"metadata": {"name": "x", "uid": "1", "labels": {"a": "b", "c": "d"}},
         "spec": {"containers": [{"name": "c", "args": ["a"], "tty": false}, {"name": "d"}], "restartPolicy": "Always"}});
@@ -224,7 +224,7 @@ fn apply_of_the_same_is_nothing() {
 }
 
 #[test]
-fn apply_deletes_only_what_it_had_set() {
+fn apply_deletes_only_fields_that_it_had_set() {
     let original = json!({"metadata": {"labels": {"mine": "1", "gone": "1"}, "finalizers": ["a", "b"]}});
     let modified = json!({"metadata": {"labels": {"mine": "2"}, "finalizers": ["b"]}});
     let current =
@@ -234,7 +234,7 @@ fn apply_deletes_only_what_it_had_set() {
 }
 
 #[test]
-fn without_overwriting_a_difference_is_a_conflict() {
+fn difference_without_overwrite_is_a_conflict() {
     let of = |replicas: i64| spec(json!({ "replicas": replicas }));
     let (original, modified, current) = (of(1), of(2), of(3));
     let error = three_way_strategic(&original, &modified, &current, deployment(), false).unwrap_err();
@@ -260,7 +260,7 @@ fn custom_resources_merge_as_json() {
     assert_eq!(three_way_json_merge(&json!({}), &modified, &modified), Ok(json!({})));
 }
 
-/// Plays the patches of a recorded conversation on its file, and compares what `get -o yaml` shows then.
+/// Applies the patches of a recorded conversation to its file, and compares the result with the recorded `get -o yaml`.
 #[test]
 fn recorded_patches_lead_to_the_recorded_object() {
     let shared = std::env::var("KLOOP_SHARED").unwrap_or_else(|_| "../shared".into());
@@ -288,7 +288,7 @@ fn recorded_patches_lead_to_the_recorded_object() {
     panic!("the conversation has no object to compare with");
 }
 
-/// Everything in the one value is in the other, which may have defaults besides; lists are as long.
+/// Asserts that a value contains another one and at most defaults besides; lists must have equal lengths.
 fn assert_is_in(small: &Value, large: &Value, path: &str) {
     match (small, large) {
         (Value::Object(small), Value::Object(large)) => {
@@ -306,7 +306,7 @@ fn assert_is_in(small: &Value, large: &Value, path: &str) {
 }
 
 #[test]
-fn long_lists_merge_in_time() {
+fn long_lists_merge_in_linear_time() {
     let containers =
         |from: usize| (from..from + 4_000).map(|n| json!({"name": n.to_string(), "image": "x"})).collect::<Vec<_>>();
     let (old, new) = (spec(json!({"containers": containers(0)})), spec(json!({"containers": containers(2_000)})));
@@ -318,7 +318,7 @@ fn long_lists_merge_in_time() {
 }
 
 #[test]
-fn a_kustomization_merges_lists_by_all_of_their_keys() {
+fn kustomization_merges_lists_by_all_of_their_keys() {
     let port = |port: u16, protocol: &str, name: &str| json!({"port": port, "protocol": protocol, "name": name});
     let bare = json!({"port": 80, "name": "b"});
     let (tcp, udp) = (port(53, "TCP", "t"), port(53, "UDP", "u"));
@@ -335,7 +335,7 @@ fn a_kustomization_merges_lists_by_all_of_their_keys() {
             json!([with_node_port, tcp]),
         ),
         (&others, json!([other]), json!([other, others[0], others[1]])),
-        // The protocol is left out: of the patch, of the base, of both.
+        // The protocol is absent in the patch, in the base, or in both.
         (&json!([web]), json!([{"port": 80, "name": "w"}]), json!([port(80, "UDP", "w")])),
         (&json!([web]), json!([{"port": 80, "$patch": "delete"}]), json!([])),
         (&json!([web]), json!([{"port": 80}, {"port": 80, "protocol": "UDP"}]), json!([{"port": 80}, web])),
@@ -361,7 +361,7 @@ fn a_kustomization_merges_lists_by_all_of_their_keys() {
     let patch = constraints(json!([spread("zone", "ScheduleAnyway", 2)]));
     let merged = constraints(json!([spread("zone", "ScheduleAnyway", 2), spread("zone", "DoNotSchedule", 1)]));
     assert_eq!(overlay(&base, &patch, Some(pod())), Ok(merged));
-    // kubectl goes by the first key alone.
+    // kubectl uses only the first key.
     let base = spec(json!({ "ports": both }));
     let by_one = strategic_merge(
         &base,

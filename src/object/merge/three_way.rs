@@ -1,4 +1,4 @@
-//! Patches made from what was applied last, what is to be applied now, and what others have made of the object.
+//! Three-way patches from the last applied manifest, the new manifest, and the live object.
 
 use super::apply::{MergeTarget, merge_map};
 use super::conflict;
@@ -9,17 +9,17 @@ use crate::object::patch::{create_json_merge, json_merge};
 use crate::object::yaml::to_yaml;
 use serde_json::Value;
 
-/// The strategic patch from one version of an object to another.
+/// Creates the strategic patch from one version of an object to another.
 pub fn two_way_strategic(original: &Value, modified: &Value, schema: MergeSchemaRef) -> MergeResult<Value> {
     let want = WantedDifferences { additions: true, deletions: true, order: true };
     diff_map(&fields(original)?, &fields(modified)?, schema, want).map(Value::Object)
 }
 
-/// The strategic patch that `kubectl apply` sends: adds and changes what the live object lacks of the manifest, and
-/// deletes what the manifest applied last had and this one has no more. What others have set stays.
+/// Creates the strategic patch of `kubectl apply`: adds and changes fields so that the live object has those of the
+/// manifest, and deletes fields that only the last applied manifest has. Fields of other writers stay.
 ///
-/// `original` is the manifest applied last, `{}` when there is none. Without `overwrite`, changes that others have made
-/// differently are a conflict.
+/// `original` is the last applied manifest, or `{}`. Without `overwrite`, different changes of other writers are a
+/// conflict.
 pub fn three_way_strategic(
     original: &Value,
     modified: &Value,
@@ -47,12 +47,12 @@ pub fn three_way_strategic(
     Ok(Value::Object(patch))
 }
 
-/// The same for custom resources, as a merge patch: their lists have no keys.
+/// Like [`three_way_strategic`], but creates a JSON merge patch, for custom resources, whose lists have no keys.
 pub fn three_way_json_merge(original: &Value, modified: &Value, current: &Value) -> MergeResult<Value> {
     let additions = additions(&fields(&create_json_merge(current, modified))?);
     let deletions = deletions(&fields(&create_json_merge(original, modified))?);
     let (additions, deletions) = (Value::Object(additions), Value::Object(deletions));
-    if conflict::in_json(&additions, &deletions) {
+    if conflict::conflicts_in_json(&additions, &deletions) {
         return Err(conflict_error(&additions, &deletions));
     }
     Ok(json_merge(&deletions, &additions))
@@ -82,7 +82,7 @@ fn additions(patch: &ObjectFields) -> ObjectFields {
     kept.collect()
 }
 
-/// The deletions of a merge patch alone.
+/// Only the deletions of a merge patch.
 fn deletions(patch: &ObjectFields) -> ObjectFields {
     let kept = patch.iter().filter_map(|(key, value)| match value {
         Value::Null => Some((key.clone(), Value::Null)),

@@ -11,14 +11,14 @@ pub enum FieldOp {
     NotEquals,
 }
 
-/// Conditions on fields that must all hold. Which fields may be asked for is each kind's business.
+/// Requirements on fields, all of which must be satisfied. Each kind defines its supported fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     requirements: Vec<(String, FieldOp, String)>,
 }
 
 impl FieldSelector {
-    /// Reads the text form; the empty text selects everything.
+    /// Parses the text form; the empty text selects everything.
     pub fn parse(text: &str) -> Result<FieldSelector, SelectorError> {
         let mut terms = split_terms(text);
         terms.sort_unstable();
@@ -31,7 +31,7 @@ impl FieldSelector {
         Ok(FieldSelector { requirements: requirements.collect::<Result<_, _>>()? })
     }
 
-    /// The conditions: field, comparison, value.
+    /// The requirements: field, operator, value.
     pub fn requirements(&self) -> &[(String, FieldOp, String)] {
         &self.requirements
     }
@@ -41,13 +41,13 @@ impl FieldSelector {
         self.requirements.is_empty()
     }
 
-    /// Whether fields, looked up by path, satisfy every condition. An absent field counts as empty text.
+    /// Whether fields, looked up by path, satisfy every requirement. An absent field counts as empty text.
     pub fn matches(&self, get: impl Fn(&str) -> String) -> bool {
         self.requirements.iter().all(|(field, op, value)| (get(field) == *value) == (*op == FieldOp::Equals))
     }
 }
 
-/// Parts between commas, where a backslash takes the meaning from the character after it.
+/// Splits at commas; a backslash escapes the next character.
 fn split_terms(text: &str) -> Vec<&str> {
     let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
     for (index, c) in text.char_indices() {
@@ -79,7 +79,7 @@ fn unescape(value: &str) -> Result<String, SelectorError> {
                 Some(c) => return fail(format!("invalid escape sequence: \\{c}")),
                 None => return fail("invalid escape sequence: \\".into()),
             },
-            // Kubernetes prints the character's number.
+            // Kubernetes prints the character's code.
             ',' | '=' => return fail(format!("unescaped character in value: {}", u32::from(c))),
             c => plain.push(c),
         }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parses_and_matches() {
+    fn field_selectors_parse_and_match() {
         let selector = FieldSelector::parse("status.phase=Running,metadata.name!=beta").unwrap();
         assert_eq!(selector.requirements()[0], ("metadata.name".into(), FieldOp::NotEquals, "beta".into()));
         let pod = |phase: &'static str, name: &'static str| {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_kubernetes() {
+    fn field_selector_errors_have_kubernetes_wording() {
         for (text, wanted) in [
             ("a", "invalid selector: 'a'; can't understand 'a'"),
             ("a=b=c", "invalid field selector: unescaped character in value: 61"),

@@ -1,7 +1,7 @@
-//! Selectors of lists, controllers and Services.
+//! Selectors for lists, controllers and Services.
 //!
-//! Knows: requirements on labels, how they match and print; [`FieldSelector`].
-//! Never: knows an object or kind; labels come through a function. The text grammar is in `parse`.
+//! Matches and prints requirements on labels and fields ([`FieldSelector`]).
+//! Never: depends on an object or kind; a function looks labels up. The text grammar is in `parse`.
 //! Start reading at [`Selector`].
 
 mod field;
@@ -18,7 +18,7 @@ use std::fmt;
 pub enum SelectorOp {
     /// `k=v`
     Equals,
-    /// `k==v`, the same, printed as it was written.
+    /// `k==v`: the same, but printed as `==`.
     DoubleEquals,
     /// `k!=v`: also true without the label.
     NotEquals,
@@ -36,25 +36,25 @@ pub enum SelectorOp {
     LessThan,
 }
 
-/// One condition on one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     /// The label's key.
     pub key: String,
-    /// The comparison.
+    /// The operator.
     pub op: SelectorOp,
     /// Values to compare with: sorted, without duplicates.
     pub values: Vec<String>,
 }
 
-/// Conditions on labels that must all hold.
+/// Requirements on labels, all of which must be satisfied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     requirements: Vec<Requirement>,
     nothing: bool,
 }
 
-/// A selector that cannot be understood; displays Kubernetes' sentence.
+/// The error of a malformed selector, with Kubernetes' message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectorError(pub String);
 
@@ -67,17 +67,17 @@ impl fmt::Display for SelectorError {
 impl std::error::Error for SelectorError {}
 
 impl Selector {
-    /// Selects every object.
+    /// A selector of every object.
     pub fn everything() -> Selector {
         Selector { requirements: Vec::new(), nothing: false }
     }
 
-    /// Selects no object at all.
+    /// A selector of no object.
     pub fn nothing() -> Selector {
         Selector { requirements: Vec::new(), nothing: true }
     }
 
-    /// Reads the text form: `app=web,tier in (db,cache),!canary`. The empty text selects everything.
+    /// Parses the text form: `app=web,tier in (db,cache),!canary`. The empty text selects everything.
     pub fn parse(text: &str) -> Result<Selector, SelectorError> {
         parse::parse(text).map(Selector::from_requirements)
     }
@@ -96,7 +96,7 @@ impl Selector {
         Ok(Selector::from_requirements(requirements))
     }
 
-    /// Every pair must be among the labels, as a Service's or a ReplicationController's `spec.selector` means it.
+    /// A selector that requires every pair, like the `spec.selector` of Services and ReplicationControllers.
     pub fn from_map<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Selector {
         let equals = |(key, value): (&str, &str)| Requirement {
             key: key.into(),
@@ -129,12 +129,12 @@ impl Selector {
         !self.nothing && self.requirements.is_empty()
     }
 
-    /// Whether it selects no object whatever its labels.
+    /// Whether it selects no object.
     pub fn is_nothing(&self) -> bool {
         self.nothing
     }
 
-    /// Returns the labels that have one fixed value in every selected object.
+    /// Returns the labels for which the selector allows a single value.
     pub fn exact(&self) -> impl Iterator<Item = (&str, &str)> {
         let sure = self
             .requirements
@@ -146,14 +146,14 @@ impl Selector {
         })
     }
 
-    /// The conditions, ordered by key.
+    /// The requirements, ordered by key.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 }
 
 impl Requirement {
-    /// A condition, refused when it makes no sense: an empty `in`, a bad key, a bad value.
+    /// Creates a requirement. Refuses an empty `in`, and invalid keys and values.
     pub fn new(key: &str, op: SelectorOp, mut values: Vec<String>) -> Result<Requirement, SelectorError> {
         values.sort();
         values.dedup();
@@ -186,17 +186,17 @@ impl Requirement {
         Requirement::new(expression["key"].as_str().unwrap_or_default(), op, values)
     }
 
-    /// Whether a label's value, or its absence, satisfies the condition.
+    /// Whether a label's value, or its absence, satisfies the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
-        let among = |value: &str| self.values.iter().any(|wanted| wanted == value);
+        let is_listed = |value: &str| self.values.iter().any(|wanted| wanted == value);
         let compare = |test: fn(&i64, &i64) -> bool| {
             let limit = self.values.first().and_then(|limit| limit.parse::<i64>().ok());
             let number = value.and_then(|value| value.parse::<i64>().ok());
             number.zip(limit).is_some_and(|(number, limit)| test(&number, &limit))
         };
         match self.op {
-            SelectorOp::Equals | SelectorOp::DoubleEquals | SelectorOp::In => value.is_some_and(among),
-            SelectorOp::NotEquals | SelectorOp::NotIn => !value.is_some_and(among),
+            SelectorOp::Equals | SelectorOp::DoubleEquals | SelectorOp::In => value.is_some_and(is_listed),
+            SelectorOp::NotEquals | SelectorOp::NotIn => !value.is_some_and(is_listed),
             SelectorOp::Exists => value.is_some(),
             SelectorOp::DoesNotExist => value.is_none(),
             SelectorOp::GreaterThan => compare(i64::gt),
@@ -243,7 +243,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// As kubectl's SELECTOR column prints it, `<none>` when there is no requirement.
+/// Prints like kubectl's SELECTOR column; `<none>` without requirements.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.requirements.is_empty() {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selector_objects() {
+    fn label_selector_objects_match() {
         let labels = json!({"app": "web", "tier": "db"});
         for (object, wanted) in [
             (Value::Null, false),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_as_the_selector_column() {
+    fn selectors_print_as_in_the_selector_column() {
         for (object, wanted) in [
             (Value::Null, "<none>"),
             (json!({}), "<none>"),

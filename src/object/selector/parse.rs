@@ -145,7 +145,7 @@ impl<'a> SelectorParser<'a> {
         }
     }
 
-    /// The parenthesised list after `in`; an empty place between commas is the empty value.
+    /// Parses the parenthesised list after `in`; an empty item is the empty value.
     fn values(&mut self) -> Parsed<Vec<String>> {
         let (token, found) = self.next_token();
         if token != Token::Open {
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_kubernetes() {
+    fn label_selector_errors_have_kubernetes_wording() {
         for (text, wanted) in [
             ("app in", "unable to parse requirement: found '' expected: '('"),
             ("a=b=c", "found '=', expected: ',' or 'end of string'"),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn operator_words_are_values_too() {
+    fn operator_words_can_be_keys_and_values() {
         let parsed = parse("in in (in,notin),notin=in").unwrap();
         assert_eq!(parsed[0].values, ["in", "notin"]);
         assert_eq!((parsed[1].key.as_str(), parsed[1].op), ("notin", SelectorOp::Equals));

@@ -1,18 +1,18 @@
-//! YAML errors in the words of go-yaml, which kubectl shows.
+//! YAML errors with the messages of go-yaml, which kubectl shows.
 
 use granit_parser::{ErrorKind, ScanError};
 use std::fmt;
 
-/// A text that cannot be read.
+/// The error of a malformed text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YamlError {
-    /// The line of the file as go-yaml counts it; 0 when it names none.
+    /// The line of the file as go-yaml counts it; 0 when its message has none.
     pub line: usize,
     /// The problem.
     pub message: String,
 }
 
-/// `yaml: line 2: did not find expected key`, as kubectl prints it.
+/// Prints the error as kubectl does: `yaml: line 2: did not find expected key`.
 impl fmt::Display for YamlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
@@ -25,7 +25,7 @@ impl fmt::Display for YamlError {
 impl std::error::Error for YamlError {}
 
 impl YamlError {
-    /// The same with its line counted in a file that has lines before.
+    /// Adds the number of preceding lines of the file.
     pub(super) fn shifted_by(mut self, lines: usize) -> YamlError {
         self.line += lines;
         self
@@ -36,19 +36,17 @@ impl YamlError {
     }
 
     pub(super) fn too_much(line: usize) -> YamlError {
-        let message =
-            "the document holds too many values to be read; write the items of a list as documents of their own";
+        let message = "the document has too many values; write the items of a list as separate documents";
         YamlError { line, message: message.into() }
     }
 
     pub(super) fn too_many(line: usize) -> YamlError {
-        YamlError { line, message: "the text holds too many documents for its size to be read at once; part it".into() }
+        YamlError { line, message: "the text has too many documents for its size; split it".into() }
     }
 
-    /// go-yaml's account of what the parser found.
+    /// Translates an error of the parser to go-yaml's message.
     ///
-    /// Its scanner counts lines from 1 and its parser from 0, so the latter names the line before: kept, for kubectl's
-    /// users know it so.
+    /// go-yaml's scanner counts lines from 1 and its parser from 0. Like kubectl, kloop keeps this difference.
     pub(super) fn from_scan(error: &ScanError, text: &str) -> YamlError {
         use ErrorKind::*;
         let line = error.marker().line();

@@ -1,8 +1,8 @@
-//! YAML and JSON text, read and written as kubectl does.
+//! Reads and writes YAML and JSON as kubectl does.
 //!
-//! Knows: YAML 1.1 as Kubernetes' go-yaml v2 understands it (`yes` is true, `0644` is octal) and what kustomize's v3 reads differently, documents and their lines,
-//! kubectl's layout on output. Never: what a document means. Reading has caps, for text comes from anywhere.
-//! Start reading at [`documents`] and [`to_yaml`].
+//! Supports YAML 1.1 as in Kubernetes' go-yaml v2 (`yes` is true, `0644` is octal), the differences of kustomize's v3,
+//! line numbers of documents, and kubectl's output layout. Never: interprets a document. Reading is limited, since the
+//! text is untrusted. Start reading at [`documents`] and [`to_yaml`].
 
 mod error;
 mod read;
@@ -18,18 +18,18 @@ pub use write::to_yaml;
 use super::Str;
 use serde_json::Value;
 
-/// The largest document, in bytes of text: what the API server takes as one request.
+/// Maximum size of a document in bytes of text, the limit of a request to the API server.
 pub const MAX_BYTES: usize = 3 * 1024 * 1024;
 
-/// Bytes that the documents of one text may take in memory, besides so many for each byte of text: a large file has large documents,
-/// a small one must not be able to fill the memory with thousands of tiny ones.
+/// Maximum memory for the documents of one text, in bytes, plus [`FOR_EACH_BYTE`] per byte of text. This allows a large
+/// file, but prevents a small one with thousands of tiny documents from filling the memory.
 const ALL_DOCUMENTS: usize = 96 * 1024 * 1024;
 const FOR_EACH_BYTE: usize = 16;
 /// Fixed overhead of a document in bytes.
 const DOCUMENT: usize = 512;
 
-/// The deepest nesting: JSON that is nested deeper than 128 levels would not be read back from the store, and lists and
-/// `managedFields` add some to the object's own.
+/// Maximum nesting: the store cannot read JSON with more than 128 levels, and lists and `managedFields` add some levels
+/// to an object.
 pub const MAX_DEPTH: usize = 110;
 
 /// The set of unquoted words that are booleans.
@@ -37,45 +37,45 @@ pub const MAX_DEPTH: usize = 110;
 pub enum BooleanWords {
     /// `true`, `yes`, `on`, `y` and their opposites: YAML 1.1, as go-yaml v2 reads it.
     Many,
-    /// `true` and `false` alone: YAML 1.2, as go-yaml v3 reads it.
+    /// Only `true` and `false`: YAML 1.2, as go-yaml v3 reads it.
     Two,
 }
 
-/// One document of a file, with the way back to its lines.
+/// One document of a file, with access to line numbers.
 #[derive(Clone, Debug)]
 pub struct YamlDocument {
     /// Its value.
     pub value: Value,
-    /// The line of the file, from 1, where it starts.
+    /// Its first line in the file, from 1.
     pub line: usize,
-    /// Keys given more than once in one map (the last one counts): path and line. At most a hundred are kept.
+    /// Duplicate keys of maps (the last one counts): path and line. At most a hundred are stored.
     pub duplicates: Vec<(String, usize)>,
     source: split::DocumentChunk<Str>,
     words: BooleanWords,
 }
 
 impl YamlDocument {
-    /// The line of the file where a field such as `spec.template.spec.containers[0].env` stands, or else the nearest
-    /// field around it that is there.
+    /// The line of a field such as `spec.template.spec.containers[0].env` in the file, or else of its closest existing
+    /// parent.
     ///
-    /// Looked up by reading the text again: lines are wanted only when something is wrong.
+    /// Reads the text again, since only errors need line numbers.
     pub fn line_of(&self, path: &str) -> Option<usize> {
         self.lines_of(&[path]).pop().flatten()
     }
 
-    /// The same of several fields, for which the text is read once.
+    /// The lines of several fields, with one pass over the text.
     pub fn lines_of(&self, paths: &[&str]) -> Vec<Option<usize>> {
         let lines = read::lines_of(&self.source.text, paths, self.words).into_iter();
         lines.map(|line| line.map(|line| line + self.source.lines_before)).collect()
     }
 
-    /// Keeps those of these fields whose value the text leaves out: `image:`, but not `image: null`.
+    /// Selects the fields without a value in the text: `image:`, but not `image: null`.
     pub fn without_value(&self, paths: Vec<String>) -> Vec<String> {
         if paths.is_empty() {
             return paths;
         }
-        let asked: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let numbers = read::lines_of(&self.source.text, &asked, self.words);
+        let fields: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let numbers = read::lines_of(&self.source.text, &fields, self.words);
         let lines: Vec<&str> = self.source.text.lines().collect();
         let ends_after_key = |path: &str, number: usize| {
             let line = lines.get(number.saturating_sub(1)).copied().unwrap_or_default();
@@ -92,12 +92,12 @@ impl YamlDocument {
     }
 }
 
-/// Reads every document of a text, YAML or JSON, several of each. Documents that say nothing are left out.
+/// Reads all documents of a text in YAML or JSON. Skips empty documents.
 pub fn documents(text: &str) -> Result<Vec<YamlDocument>, YamlError> {
     documents_with(text, BooleanWords::Many)
 }
 
-/// The same where words may mean something else than in kubectl's files.
+/// Like [`documents`], with a choice of boolean words.
 pub fn documents_with(text: &str, words: BooleanWords) -> Result<Vec<YamlDocument>, YamlError> {
     match before_error(text, words) {
         (documents, None) => Ok(documents),
@@ -105,7 +105,8 @@ pub fn documents_with(text: &str, words: BooleanWords) -> Result<Vec<YamlDocumen
     }
 }
 
-/// Reads documents up to the first that cannot be read: kubectl still applies the ones before. Of a text with too many it reads none.
+/// Reads documents up to the first malformed one, since kubectl still applies the previous ones. Reads none of a text
+/// with too many.
 pub fn documents_before_error(text: &str) -> (Vec<YamlDocument>, Option<YamlError>) {
     before_error(text, BooleanWords::Many)
 }
@@ -125,7 +126,7 @@ fn before_error(text: &str, words: BooleanWords) -> (Vec<YamlDocument>, Option<Y
     (documents, None)
 }
 
-/// Adds what a text holds; what that takes in memory.
+/// Adds the documents of a chunk, and returns their memory in bytes.
 fn read_chunk(
     chunk: split::DocumentChunk<&str>,
     words: BooleanWords,

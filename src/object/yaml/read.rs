@@ -1,7 +1,7 @@
-//! From one document's text to its value.
+//! Converts a document's text to its value.
 //!
-//! The parser's events are built up on an explicit stack, so depth costs no call frames; aliases are paid for from a
-//! budget, so that a small text cannot become a huge value (CVE-2019-11253).
+//! An explicit stack builds values from the parser's events, so nesting needs no call frames. A budget limits aliases,
+//! so that a small text cannot become a huge value (CVE-2019-11253).
 
 use super::repair;
 use super::scalar::{PlainScalar, resolve, without_added_break};
@@ -11,10 +11,10 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Stru
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// Maximum bytes of memory for the values of a text. Small nodes need many times the size of their text (a map with one
-/// key takes as much as one with eleven), and readers make copies.
+/// Maximum memory for the values of a text, in bytes. Small nodes need many times the size of their text (a map with
+/// one key needs as much as one with eleven), and readers make copies.
 const BUDGET: usize = 48 * 1024 * 1024;
-/// Bytes that anchored and aliased values may take together.
+/// Maximum memory for anchored and aliased values, in bytes.
 const ALIAS_BUDGET: usize = 16 * 1024 * 1024;
 /// Overhead of a node besides its text.
 const NODE: usize = size_of::<Value>();
@@ -23,22 +23,22 @@ const FIRST: usize = 11;
 const MAP: usize = FIRST * (size_of::<String>() + size_of::<Value>());
 /// Size of each further entry: its share of a tree node and of the allocator's overhead.
 const ENTRY: usize = 72;
-/// Maximum length of a key. go-yaml has no limit on one line, and JSON's keys may be long, but the parser holds
-/// everything up to the end of a key as tokens of a hundred bytes each, and a bracket may also begin a key.
+/// Maximum length of a key. go-yaml does not limit keys on one line, and JSON's keys may be long. But the parser
+/// buffers tokens of a hundred bytes each until a key ends, and a bracket may also begin a key.
 const LONGEST_KEY: usize = 64 * 1024;
 const MAX_DUPLICATES: usize = 100;
 const MAX_REPAIRS: usize = 16;
 
-/// One document as it stands in a text.
+/// A document as read from a text.
 pub(super) struct RawDocument {
     pub value: Value,
     pub line: usize,
     pub duplicates: Vec<(String, usize)>,
-    /// Bytes that it takes in memory, about.
+    /// Its approximate memory in bytes.
     pub weight: usize,
 }
 
-/// Reads a text; there is one document in it unless `...` parts it. Gives the text as it could be read, too.
+/// Reads a text, which contains one document unless `...` separates several. Also returns the text with repairs.
 pub(super) fn roots(text: &str, words: BooleanWords) -> Result<(Vec<RawDocument>, String), YamlError> {
     if let Some(at) = text.find(is_forbidden) {
         let line = 1 + text[..at].matches('\n').count();
@@ -64,10 +64,10 @@ pub(super) fn roots(text: &str, words: BooleanWords) -> Result<(Vec<RawDocument>
     Ok((reader.roots, text))
 }
 
-/// Why a reader stopped.
+/// The error of a reader.
 enum ReadFailure {
     Yaml(YamlError),
-    /// The quoted text that starts at a byte has an escape that YAML does not know.
+    /// The quoted text that starts at a byte has an unknown escape.
     Escape {
         at: usize,
     },
@@ -103,21 +103,21 @@ impl From<YamlError> for ReadFailure {
     }
 }
 
-/// The lines of fields, or of the nearest around each.
+/// The lines of fields, or of the closest existing parent of each.
 pub(super) fn lines_of(text: &str, paths: &[&str], words: BooleanWords) -> Vec<Option<usize>> {
     let mut reader = YamlReader::new(text, words);
     reader.searches = paths.iter().map(|path| LineSearch { path: normal_path(path), best: 0, line: None }).collect();
-    // A text that has been read once can be read again; were it not so, what was found until then still counts.
+    // The text was read before, so this succeeds; after a failure, the lines found so far are still valid.
     let _ = reader.run();
     reader.searches.into_iter().map(|search| search.line).collect()
 }
 
-/// Not printable in YAML 1.1.
+/// Whether a character is not printable in YAML 1.1.
 fn is_forbidden(c: char) -> bool {
     !matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// `labels[app]` and `labels.app` are the same path; only numbers stay in brackets.
+/// Normalizes `labels[app]` to `labels.app`; only numbers stay in brackets.
 fn normal_path(path: &str) -> String {
     let mut normal = String::new();
     for (index, part) in path.split('[').enumerate() {
@@ -130,7 +130,7 @@ fn normal_path(path: &str) -> String {
     normal.trim_start_matches('.').to_owned()
 }
 
-/// A path looked for, and the longest part of it met so far.
+/// A path to find, and the longest part of it found so far.
 struct LineSearch {
     path: String,
     best: usize,
@@ -172,7 +172,7 @@ struct YamlReader<'a> {
     words: BooleanWords,
     stack: Vec<OpenCollection>,
     anchors: HashMap<usize, (Value, usize)>,
-    /// Bytes that are left for values, and of these for anchors and aliases.
+    /// Remaining bytes for values, and of these for anchors and aliases.
     budget: usize,
     alias_budget: usize,
     roots: Vec<RawDocument>,
@@ -248,7 +248,7 @@ impl<'a> YamlReader<'a> {
                     return Ok(());
                 }
                 let weight = NODE + text.len();
-                self.pay(weight, line)?;
+                self.charge(weight, line)?;
                 let value =
                     scalar(text, style, tag.as_deref(), self.words).map_err(|message| YamlError { line, message })?;
                 self.finish(value, anchor, weight, line)
@@ -288,7 +288,7 @@ impl<'a> YamlReader<'a> {
         if self.stack.len() >= super::MAX_DEPTH {
             return Err(YamlError::too_deep(line));
         }
-        self.pay(NODE, line)?;
+        self.charge(NODE, line)?;
         self.visit_item(line);
         self.stack.push(OpenCollection { items, style, anchor, weight: NODE, line });
         Ok(())
@@ -301,27 +301,27 @@ impl<'a> YamlReader<'a> {
         let Some(weight) = known else {
             return Err(YamlError { line, message: format!("anchor '{}' value contains itself", name()) });
         };
-        self.pay_for_copy(weight, line)?;
+        self.charge_copy(weight, line)?;
         let value = self.anchors.get(&anchor).map(|(value, _)| value.clone()).unwrap_or_default();
         self.finish(value, 0, weight, line)
     }
 
-    fn pay(&mut self, weight: usize, line: usize) -> Result<(), YamlError> {
+    fn charge(&mut self, weight: usize, line: usize) -> Result<(), YamlError> {
         self.budget = self.budget.checked_sub(weight).ok_or_else(|| YamlError::too_much(line))?;
         Ok(())
     }
 
-    /// Accounts for a value that occurs once in the text and is stored more than once (aliases).
-    fn pay_for_copy(&mut self, weight: usize, line: usize) -> Result<(), YamlError> {
+    /// Charges a value that is stored more often than it occurs in the text (aliases).
+    fn charge_copy(&mut self, weight: usize, line: usize) -> Result<(), YamlError> {
         self.alias_budget = self.alias_budget.checked_sub(weight).ok_or_else(|| excessive(line))?;
-        self.pay(weight, line)
+        self.charge(weight, line)
     }
 
-    /// Puts a complete node where it belongs.
+    /// Adds a complete node to its parent.
     fn finish(&mut self, value: Value, anchor: usize, weight: usize, line: usize) -> Result<(), YamlError> {
         if anchor != 0 {
-            // A copy is kept for aliases: nested anchors keep several of the same text, so these are paid for too.
-            self.pay_for_copy(weight, line)?;
+            // The copy for aliases is charged as well: nested anchors store several copies of the same text.
+            self.charge_copy(weight, line)?;
             self.anchors.insert(anchor, (value.clone(), weight));
         }
         if self.wants_key() {
@@ -362,7 +362,7 @@ impl<'a> YamlReader<'a> {
         };
         *sum += weight + more;
         let twice = entries.contains_key(&name);
-        self.pay(more, line)?;
+        self.charge(more, line)?;
         self.set_key(MapKey::Named(name));
         if twice && self.duplicates.len() < MAX_DUPLICATES {
             self.duplicates.push((self.path(), line));
@@ -374,7 +374,7 @@ impl<'a> YamlReader<'a> {
         Ok(())
     }
 
-    /// Informs the searches of a list item that begins here.
+    /// Reports the start of a list item to the searches.
     fn visit_item(&mut self, line: usize) {
         if !self.searches.is_empty()
             && matches!(self.stack.last(), Some(OpenCollection { items: CollectionItems::List(_), .. }))
@@ -397,7 +397,7 @@ impl<'a> YamlReader<'a> {
         }
     }
 
-    /// Returns the path of the next value: `spec.containers[0].env`.
+    /// Returns the path of the next value, such as `spec.containers[0].env`.
     fn path(&self) -> String {
         let mut path = String::new();
         for open in &self.stack {
@@ -422,7 +422,7 @@ fn alias_name(text: &str) -> &str {
     name.split(|c: char| c.is_whitespace() || ",[]{}".contains(c)).next().unwrap_or_default()
 }
 
-/// A complete collection; what is merged in never overrides what stands in the map itself.
+/// The value of a complete collection. Merged entries never override the map's own.
 fn close(items: CollectionItems) -> Value {
     match items {
         CollectionItems::List(items) => Value::Array(items),
@@ -438,7 +438,7 @@ fn close(items: CollectionItems) -> Value {
     }
 }
 
-/// The maps that `<<` names, the more important first.
+/// The maps of a merge key `<<`, those with precedence first.
 fn mergeable(value: Value) -> Result<Vec<Value>, String> {
     let maps = match value {
         Value::Object(_) => vec![value],
@@ -448,7 +448,7 @@ fn mergeable(value: Value) -> Result<Vec<Value>, String> {
     Ok(maps)
 }
 
-/// JSON has only text for keys.
+/// Converts a key to text, the only type of JSON's keys.
 fn key_text(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),

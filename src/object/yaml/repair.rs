@@ -1,14 +1,16 @@
-//! Rewrites texts that libyaml reads, and so kubectl, and that YAML 1.2 parsers refuse.
+//! Rewrites texts that libyaml, and therefore kubectl, accepts, but YAML 1.2 parsers refuse.
 //!
-//! Knows: escaped apostrophes, quoted scalars that continue on lines indented less than their map, tabs before the entries of a flow collection.
-//! Never: changes a value or moves a line; only blanks are added, where folding drops them again.
+//! Repairs escaped apostrophes, quoted scalars whose continuation lines are indented less than their map, and tabs
+//! before entries of a flow collection. Never: changes a value or moves a line; it only adds blanks where folding
+//! removes them.
 
 use std::collections::BTreeSet;
 
-/// The most blanks that a line gets.
+/// Maximum number of blanks that are added to a line.
 const MAX_INDENT: usize = 1024;
 
-/// libyaml takes `\'` in double quotes for an apostrophe, which YAML 1.2 does not. `at` is the byte where the quoted text starts.
+/// Replaces `\'` in double quotes, which libyaml reads as an apostrophe and YAML 1.2 refuses. `at`: the byte where the
+/// quoted text starts.
 pub(super) fn without_escaped_apostrophes(text: &str, at: usize) -> Option<String> {
     let quoted = &text[at..];
     let mut repaired = text[..at].to_owned();
@@ -28,15 +30,15 @@ pub(super) fn without_escaped_apostrophes(text: &str, at: usize) -> Option<Strin
     found.then_some(repaired)
 }
 
-/// Indents the continuation lines of all quoted scalars deeper than any map around them; `line` (from 1) is one that the parser
-/// refused, and is indented whether or not it is recognised here.
+/// Indents the continuation lines of all quoted scalars deeper than any map around them. `line` (from 1), which the
+/// parser refused, is always indented.
 pub(super) fn indent_quoted(text: &str, line: usize) -> Option<String> {
     let mut lines = continuation_lines(text);
     lines.insert(line.checked_sub(1)?);
     indent_lines(text, |index, _| lines.contains(&index))
 }
 
-/// Indents a line (from 1) of a flow collection that starts with a tab, and those like it that follow at once.
+/// Indents a line (from 1) of a flow collection that starts with a tab, and directly following ones.
 pub(super) fn indent_tabs(text: &str, line: usize) -> Option<String> {
     let mut within = true;
     let first = line.checked_sub(1)?;
@@ -46,7 +48,7 @@ pub(super) fn indent_tabs(text: &str, line: usize) -> Option<String> {
     })
 }
 
-/// Puts blanks before the chosen lines; none when no line was chosen or the text would grow too much.
+/// Adds blanks before the chosen lines; `None` when no line was chosen or the text would grow too much.
 fn indent_lines(text: &str, mut chosen: impl FnMut(usize, &str) -> bool) -> Option<String> {
     let depth = |line: &str| line.len() - line.trim_start_matches([' ', '\t', '-', '?']).len();
     let blanks = " ".repeat(text.lines().map(depth).max().unwrap_or(0).min(MAX_INDENT) + 1);
@@ -75,7 +77,7 @@ fn continuation_lines(text: &str) -> BTreeSet<usize> {
     for (index, line) in text.lines().enumerate() {
         if let Some(open) = quote {
             found.insert(index);
-            quote = still_open(line, open);
+            quote = quote_at_line_end(line, open);
             continue;
         }
         let content = line.trim_start_matches(' ');
@@ -86,7 +88,7 @@ fn continuation_lines(text: &str) -> BTreeSet<usize> {
         block = None;
         let Some((column, value)) = entry_value(content) else { continue };
         match value.chars().next() {
-            Some(open @ ('"' | '\'')) => quote = still_open(&value[1..], open),
+            Some(open @ ('"' | '\'')) => quote = quote_at_line_end(&value[1..], open),
             Some('|' | '>') => block = Some(indent + column),
             _ => {}
         }
@@ -94,7 +96,7 @@ fn continuation_lines(text: &str) -> BTreeSet<usize> {
     found
 }
 
-/// The value that starts on a line, and the column of the key or dash that it belongs to.
+/// The value that starts on a line, and the column of its key or dash.
 fn entry_value(content: &str) -> Option<(usize, &str)> {
     let (mut rest, mut dash) = (content, None);
     while let Some(after) = rest.strip_prefix("- ") {
@@ -121,11 +123,11 @@ fn entry_value(content: &str) -> Option<(usize, &str)> {
 /// The text after a quoted key and its colon.
 fn quoted_key(text: &str) -> Option<&str> {
     let open = text.chars().next()?;
-    let end = closing(&text[1..], open)? + 2;
+    let end = find_closing_quote(&text[1..], open)? + 2;
     text[end..].trim_start_matches(' ').strip_prefix(": ")
 }
 
-/// Leaves out an anchor and a tag.
+/// Skips anchors and tags before a value.
 fn without_properties(mut value: &str) -> &str {
     while value.starts_with(['&', '!']) {
         value = value.split_once(' ').map_or("", |(_, rest)| rest.trim_start_matches(' '));
@@ -133,13 +135,13 @@ fn without_properties(mut value: &str) -> &str {
     value
 }
 
-/// The quote that is still open at the end of a line.
-fn still_open(line: &str, open: char) -> Option<char> {
-    closing(line, open).is_none().then_some(open)
+/// The quote if it is still open at the end of a line.
+fn quote_at_line_end(line: &str, open: char) -> Option<char> {
+    find_closing_quote(line, open).is_none().then_some(open)
 }
 
-/// The byte of the quote that closes a text opened by `open`.
-fn closing(text: &str, open: char) -> Option<usize> {
+/// The byte position of the quote that closes a text after `open`.
+fn find_closing_quote(text: &str, open: char) -> Option<usize> {
     let mut chars = text.char_indices().peekable();
     while let Some((index, c)) = chars.next() {
         match c {

@@ -6,11 +6,11 @@ use serde_json::{Number, Value};
 
 /// The value of an unquoted scalar.
 pub(super) enum PlainScalar {
-    /// Nothing, a truth value or a number.
+    /// Null, a boolean or a number.
     Value(Value),
-    /// A number that JSON cannot hold: infinity or not a number.
+    /// A number without JSON form: infinity or not a number.
     NoJson(&'static str),
-    /// A date: go-yaml hands it on as text, but quotes it when writing.
+    /// A date, which go-yaml reads as text, but quotes on output.
     Timestamp,
     /// Text.
     Text,
@@ -47,7 +47,7 @@ fn number_or_text(text: &str) -> PlainScalar {
     }
 }
 
-/// Go's `ParseInt(s, 0, 64)`, then `ParseUint`: a leading zero means octal.
+/// Parses an integer like Go's `ParseInt(s, 0, 64)`, then `ParseUint`: a leading zero means octal.
 fn integer(text: &str) -> Option<Value> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -72,7 +72,7 @@ fn integer(text: &str) -> Option<Value> {
     }
 }
 
-/// `^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`; whole numbers become integers, as JSON prints them.
+/// Parses `^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`; whole numbers become integers, as in JSON output.
 fn float(text: &str) -> Option<Value> {
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -90,11 +90,11 @@ fn float(text: &str) -> Option<Value> {
     if number.fract() == 0.0 && number.abs() < 9.2e18 {
         return Some((number as i64).into());
     }
-    // Beyond what 64 bits hold there is no number: Go reads text then.
+    // Go reads a number beyond 64 bits as text.
     Number::from_f64(number).map(Value::Number)
 }
 
-/// `2006-1-2`, with or without a time of day after it (go-yaml's four layouts).
+/// Whether a text is a date like `2006-1-2`, optionally with a time of day (go-yaml's four layouts).
 pub(super) fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() < 8 || bytes[4] != b'-' || !bytes[..4].iter().all(u8::is_ascii_digit) || !text.is_ascii() {
@@ -133,14 +133,14 @@ fn is_zone(text: &str) -> bool {
     text == "Z" || text[1..].split_once(':').is_some_and(|(hours, minutes)| digits(hours) && digits(minutes))
 }
 
-/// A number of one or two digits from 1 to a limit.
+/// Parses a number of one or two digits from 1 to a limit.
 fn small(text: &str, limit: i8) -> Option<i8> {
     let good = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let number: i8 = good.then(|| text.parse().ok())??;
     (1..=limit).contains(&number).then_some(number)
 }
-/// Removes the line break that the parser adds to a block scalar whose last line ends with the source, without a break.
-/// go-yaml adds none.
+/// Removes the line break that the parser, unlike go-yaml, adds to a block scalar at the end of a source without a
+/// final line break.
 pub(super) fn without_added_break<'t>(source: &str, text: &'t str, style: ScalarStyle, span: Span) -> &'t str {
     let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
     if !is_block || source.ends_with(['\n', '\r']) || span.end.byte_offset().is_none_or(|end| end < source.len()) {

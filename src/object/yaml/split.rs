@@ -1,18 +1,18 @@
-//! From bytes to the texts of single documents.
+//! Splits bytes into the texts of single documents.
 //!
-//! Documents are parted before they are parsed, as kubectl does, so that a bad one does not take the others with it.
+//! As in kubectl, documents are split before parsing, so that a malformed one does not affect the others.
 
 use super::YamlError;
 use serde::de::IgnoredAny;
 
-/// The text of one document, and how many lines of the file stand before it.
+/// The text of one document, and the number of preceding lines in the file.
 #[derive(Clone, Debug)]
 pub(super) struct DocumentChunk<T> {
     pub text: T,
     pub lines_before: usize,
 }
 
-/// Text from a file's bytes: UTF-8 with or without a mark, or UTF-16 with one.
+/// Decodes a file's bytes: UTF-8 with or without a byte order mark, or UTF-16 with one.
 pub fn decode_bytes(bytes: &[u8]) -> Result<String, YamlError> {
     match bytes {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => {
@@ -48,8 +48,7 @@ fn from_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, YamlErro
     }
 }
 
-/// The documents of a text in order. JSON values may follow one another; from where it is no JSON any more, YAML's
-/// `---` lines part it.
+/// The documents of a text in order: consecutive JSON values, then YAML documents, which lines with `---` separate.
 pub(super) fn chunks(text: &str) -> impl Iterator<Item = Result<DocumentChunk<&str>, YamlError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (json, used) = json_chunks(text);
@@ -61,7 +60,7 @@ fn lines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
-/// Objects of JSON at the start, and how far they reach.
+/// The JSON objects at the start, and their length.
 fn json_chunks(text: &str) -> (Vec<DocumentChunk<&str>>, usize) {
     let (mut chunks, mut used, mut lines_before) = (Vec::new(), 0, 0);
     while text[used..].trim_start().starts_with('{') {

@@ -14,7 +14,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn plain_words_are_yaml_1_1() {
+fn plain_scalars_follow_yaml_1_1() {
     for (text, wanted) in [
         ("yes", json!(true)),
         ("Off", json!(false)),
@@ -57,7 +57,7 @@ fn plain_words_are_yaml_1_1() {
 }
 
 #[test]
-fn quoted_scalars_may_continue_on_lines_indented_less() {
+fn quoted_scalars_may_continue_on_less_indented_lines() {
     for (text, wanted) in [
         ("a:\n  b: \"first\n second\n\n   third\"\n", json!({"a": {"b": "first second\nthird"}})),
         (
@@ -72,7 +72,7 @@ fn quoted_scalars_may_continue_on_lines_indented_less() {
     ] {
         assert_eq!(parse_one(text), wanted, "{text}");
     }
-    // Lines are those of the file, before and after.
+    // Line numbers are those of the unrepaired file.
     let text = "a:\n  b: \"x\n y\"\n  c: 1\n";
     assert_eq!(documents(text).unwrap()[0].line_of("a.c"), Some(4));
     assert_eq!(error("a:\n  b: \"x\n y\"\n  c: @\n"), "yaml: line 4: found character that cannot start any token");
@@ -80,13 +80,13 @@ fn quoted_scalars_may_continue_on_lines_indented_less() {
 }
 
 #[test]
-fn many_quoted_scalars_indented_less_are_repaired_at_once() {
+fn many_less_indented_quoted_scalars_are_repaired_in_one_pass() {
     let text: String = (0..1000).map(|index| format!("k{index}:\n  v: \"first\n second {index}\"\n")).collect();
     assert_eq!(parse_one(&text)["k999"]["v"], "first second 999");
 }
 
 #[test]
-fn anchors_and_merge_keys() {
+fn anchors_and_merge_keys_are_resolved() {
     assert_eq!(parse_one("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: *x")["b"], json!({"p": 1, "q": 3}));
     assert_eq!(parse_one("a: [&x {p: 1}, &y {p: 2, q: 2}]\nb: {q: 9, <<: [*x, *y]}")["b"], json!({"p": 1, "q": 9}));
     assert_eq!(parse_one("a: &k key\n*k : 1"), json!({"a": "key", "key": 1}));
@@ -97,7 +97,7 @@ fn anchors_and_merge_keys() {
 }
 
 #[test]
-fn documents_are_parted_on_lines_of_dashes() {
+fn documents_are_split_at_lines_of_dashes() {
     let lines = |text: &str| -> Vec<(usize, Value)> {
         documents(text).unwrap().into_iter().map(|document| (document.line, document.value)).collect()
     };
@@ -120,7 +120,7 @@ fn documents_are_parted_on_lines_of_dashes() {
 }
 
 #[test]
-fn json_is_read_whole() {
+fn json_documents_are_read() {
     let text =
         "{\n\t\"a\\/b\": \"\\ud83c\\udf89\\u00e9\",\n\t\"n\": [1.0, 1e3, -0, true, null],\n\t\"t\": \"a\\tb\"\n}";
     assert_eq!(parse_one(text), json!({"a/b": "🎉é", "n": [1, 1000, 0, true, null], "t": "a\tb"}));
@@ -129,7 +129,7 @@ fn json_is_read_whole() {
 }
 
 #[test]
-fn errors_read_like_kubectls() {
+fn yaml_errors_have_the_wording_of_kubectl() {
     for (text, wanted) in [
         ("a: b\nk: c\nm: {name: [x\n", "yaml: line 3: did not find expected ',' or ']'"),
         ("a: b\nk: c\nm:\n\tname: x\n", "yaml: line 4: found character that cannot start any token"),
@@ -171,7 +171,7 @@ fn hostile_texts_are_refused_quickly() {
     let many = format!("a: &a {{b: c}}\nl: [{}]", "*a, ".repeat(20_000));
     assert_eq!(parse_one(&many)["l"].as_array().unwrap().len(), 20_000);
 
-    // A map of one key takes the room of eleven.
+    // A map with one key needs the memory of one with eleven.
     let maps = format!("[{}]", "{a: 1},".repeat(MAX_BYTES / 7 - 1));
     assert!(error(&maps).contains("too many values"));
     assert!(error(&"a: 1\n---\n".repeat(MAX_BYTES / 9)).contains("too many documents"));
@@ -185,7 +185,7 @@ fn hostile_texts_are_refused_quickly() {
 }
 
 #[test]
-fn bytes_become_text() {
+fn bytes_are_decoded_to_text() {
     for (bytes, wanted) in [
         (&b"\xef\xbb\xbfa: 1"[..], Ok("a: 1")),
         (b"\xff\xfea\0:\0 \x001\0", Ok("a: 1")),
@@ -224,14 +224,14 @@ fn fields_have_lines() {
 }
 
 #[test]
-fn duplicates_are_told() {
+fn duplicate_keys_are_reported() {
     let document = &documents("x: 0\n---\na: 1\nspec:\n  c:\n  - {m: 1, m: 2}\na: 3\n").unwrap()[1];
     assert_eq!(document.value["a"], 3);
     assert_eq!(document.duplicates, [("spec.c[0].m".to_owned(), 6), ("a".to_owned(), 7)]);
 }
 
 #[test]
-fn writes_texts_as_go_yaml() {
+fn texts_are_written_as_in_go_yaml() {
     let words = |count| vec!["word"; count].join(" ");
     for (value, wanted) in [
         (json!("plain words"), "plain words"),
@@ -293,7 +293,7 @@ fn writes_texts_as_go_yaml() {
 }
 
 #[test]
-fn writes_collections_as_go_yaml() {
+fn collections_are_written_as_in_go_yaml() {
     let key = "k".repeat(129);
     for (value, wanted) in [
         (json!({"b": [{"x": 1, "y": [1, 2]}, [3, [4]], {}], "a": {"c": null}}), {
@@ -312,7 +312,7 @@ fn writes_collections_as_go_yaml() {
 }
 
 #[test]
-fn writes_json_as_go() {
+fn json_is_written_as_in_go() {
     let value = json!({"a": "<b> & \u{2028}\u{1}", "f": [1.5, 1e21, 1e-7, 100.0], "e": {}, "l": []});
     let text = "{\"a\":\"\\u003cb\\u003e \\u0026 \\u2028\\u0001\",\"e\":{},\"f\":[1.5,1e+21,1e-7,100],\"l\":[]}";
     assert_eq!(to_json(&value), text);
@@ -378,7 +378,7 @@ fn recorded(flags: &[&str], start: &str) -> Vec<(String, String)> {
 #[test]
 fn recorded_yaml_survives_a_round_trip() {
     for (name, text) in recorded(&["-o yaml", "-oyaml", "-o=yaml"], "apiVersion") {
-        // The recordings mask values inside their quotes, which only the true value needs.
+        // The recordings mask values inside quotes, which only the real values need.
         let text = text.replace("\"<time>\"", "\"2026-01-01T00:00:00Z\"").replace("\"<rv>\"", "\"12\"");
         let documents = documents(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         let printed: Vec<String> = documents.iter().map(|document| to_yaml(&document.value)).collect();
@@ -390,7 +390,7 @@ fn recorded_yaml_survives_a_round_trip() {
 fn recorded_json_survives_a_round_trip() {
     for (name, text) in recorded(&["-o json", "-ojson", "-o=json"], "{\n    \"") {
         let text = text.replace(['<', '>'], "_");
-        // `kubectl events` prints typed objects, whose fields stand in the order of their structs.
+        // `kubectl events` prints typed objects, whose fields have the order of their structs.
         if name.contains("kubectl events") {
             continue;
         }

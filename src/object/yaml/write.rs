@@ -1,7 +1,7 @@
-//! Values as YAML in the layout of go-yaml v2, which kubectl prints: sorted keys, lists not indented, long text folded.
+//! Writes values as YAML in the layout of go-yaml v2, as kubectl does: sorted keys, unindented lists, folded long text.
 //!
-//! The rules are libyaml's emitter's, so the code follows its state: the column, whether a blank has just been written,
-//! and whether only indentation stands on the line so far.
+//! The code follows libyaml's emitter and its state: the column, whether the last character is a blank, and whether the
+//! line has only indentation so far.
 
 use super::BooleanWords;
 use super::scalar::{PlainScalar, resolve};
@@ -11,10 +11,10 @@ use std::cmp::Ordering;
 
 /// Column at which lines are folded.
 const WIDTH: usize = 80;
-/// A longer key is written with a question mark.
+/// Maximum length of a simple key; a longer one is written with a question mark.
 const SIMPLE_KEY: usize = 128;
 
-/// One document, ending in a newline.
+/// Writes one document, ending in a newline.
 pub fn to_yaml(value: &Value) -> String {
     let mut emitter = YamlEmitter { out: String::new(), column: 0, blank: true, indention: true };
     emitter.node(value, 0, NodePlace::Root);
@@ -22,7 +22,7 @@ pub fn to_yaml(value: &Value) -> String {
     emitter.out
 }
 
-/// The parent of a node; decides the layout of collections.
+/// The parent of a node, which determines the layout of collections.
 #[derive(Clone, Copy, PartialEq)]
 enum NodePlace {
     Root,
@@ -33,9 +33,9 @@ enum NodePlace {
 struct YamlEmitter {
     out: String,
     column: usize,
-    /// The last thing written was a blank (or nothing yet).
+    /// Whether the last character is a blank (also true at the start).
     blank: bool,
-    /// Only indentation and indicators stand on this line.
+    /// Whether this line has only indentation and indicators.
     indention: bool,
 }
 
@@ -72,7 +72,7 @@ impl YamlEmitter {
         }
     }
 
-    /// A list in a map stands under its key without indentation.
+    /// Writes a list, which is not indented under a map's key.
     fn list(&mut self, items: &[Value], indent: usize, place: NodePlace) {
         let flush = place == NodePlace::Root || (place == NodePlace::MapValue && !self.indention);
         let indent = if flush { indent } else { indent + 2 };
@@ -126,7 +126,7 @@ impl YamlEmitter {
         self.indention &= is_indention;
     }
 
-    /// Further lines of a text stand deeper than the map or list it belongs to.
+    /// Starts a further line of a text, indented deeper than its map or list.
     fn fold(&mut self, indent: usize) {
         self.line_start(indent + 2);
     }
@@ -279,7 +279,7 @@ fn style(text: &str, look: &ScalarAnalysis, key: bool) -> Style {
     }
 }
 
-/// Characters that mean something at their place, in block context.
+/// Whether a text has indicators in block context.
 fn has_block_indicators(text: &str) -> bool {
     if text.starts_with("---") || text.starts_with("...") {
         return true;
@@ -298,7 +298,7 @@ fn has_block_indicators(text: &str) -> bool {
     })
 }
 
-/// `12:30:45` is a number in base sixty to old parsers: quoted, though no longer read so.
+/// Whether a text like `12:30:45` is a base-60 number to old parsers, and therefore quoted.
 fn is_sexagesimal(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let mut parts = unsigned.split(':');
@@ -361,7 +361,7 @@ fn number_text(number: &Number) -> String {
     }
 }
 
-/// go-yaml's order of keys: letters after all else, runs of digits by their number.
+/// go-yaml's order of keys: letters after other characters, runs of digits by their value.
 fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = a.iter().zip(&b).position(|(x, y)| x != y) else { return a.len().cmp(&b.len()) };
@@ -370,7 +370,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     match (x.is_alphabetic(), y.is_alphabetic()) {
         (true, true) => x.cmp(&y),
         (false, false) => {
-            // A zero matters only after another digit: 10 comes after 2, but 01 is 1.
+            // A zero counts only after another digit: 10 comes after 2, but 01 is 1.
             let counted =
                 (x == '0' || y == '0') && a[..at].iter().rev().take_while(|c| c.is_numeric()).any(|c| *c != '0');
             digit_run(&a, at, counted).cmp(&digit_run(&b, at, counted)).then(x.cmp(&y))
@@ -385,7 +385,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The number that the digits from here on make, and where they end.
+/// The value of the digits from a position, and their end.
 fn digit_run(text: &[char], at: usize, counted: bool) -> (u64, usize) {
     let digits = text[at..].iter().map_while(|c| c.to_digit(10));
     let number = digits.clone().fold(u64::from(counted), |sum, digit| sum.wrapping_mul(10).wrapping_add(digit.into()));

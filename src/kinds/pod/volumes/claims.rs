@@ -1,4 +1,4 @@
-//! `persistentVolumeClaim`, a claim of the namespace, and `ephemeral`, a claim of the pod's own.
+//! `persistentVolumeClaim`, a claim of the namespace, and `ephemeral`, a claim of a single pod.
 
 use super::{VolumeType, check_named};
 use crate::kinds::omit::empty;

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The mode of files in volumes whose files the kubelet writes: 0644.
+/// The default mode of files that the kubelet writes in volumes.
 pub const FILE_MODE: i32 = 0o644;
 
 impl VolumeType for SecretVolumeSource {
@@ -63,7 +63,7 @@ impl VolumeType for DownwardAPIVolumeSource {
     }
 }
 
-/// Fills in one file of the downward API.
+/// Sets the defaults of one file of the downward API.
 pub fn fill_in_downward_file(file: &mut DownwardAPIVolumeFile) {
     if let Some(field) = &mut file.field_ref {
         default_text(&mut field.api_version, "v1");
@@ -73,7 +73,7 @@ pub fn fill_in_downward_file(file: &mut DownwardAPIVolumeFile) {
     }
 }
 
-/// Mode and keys of a volume made of keys.
+/// Checks mode and items of a volume of keys.
 pub fn check_files(mode: Option<i32>, items: Option<&[KeyToPath]>, path: &FieldPath, errors: &mut FieldErrors) {
     check_mode("defaultMode", mode, path, errors);
     for (index, item) in items.unwrap_or_default().iter().enumerate() {

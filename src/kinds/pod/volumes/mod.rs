@@ -1,15 +1,11 @@
-//! Volumes: the types of their sources, with the defaults and checks of each.
+//! Volumes: the types of their sources, with defaults and checks.
 //!
 //! Never: decides what a volume contains; `crate::kubelet::volumes` does. Start reading at [`VolumeType`], and at the table of all types
 //! below it.
 
 mod claims;
-mod csi;
-mod empty_dir;
+mod directories;
 mod files;
-mod host_path;
-mod image;
-mod nfs;
 mod projected;
 mod remote;
 
@@ -25,27 +21,27 @@ use k8s_openapi::api::core::v1::{
     StorageOSVolumeSource, Volume, VsphereVirtualDiskVolumeSource,
 };
 
-/// The part of a type of volume that needs neither cluster nor machine.
+/// Functions of a volume type that need neither cluster nor machine.
 pub trait VolumeType {
     /// Its field in a volume.
     fn field(&self) -> &'static str;
 
-    /// Fills in its fields that are left out.
+    /// Sets the defaults of absent fields.
     fn fill_in_defaults(&mut self) {}
 
     /// Checks its fields.
     fn check(&self, path: &FieldPath, errors: &mut FieldErrors);
 
-    /// Checks what only a pod needs, not yet a template.
+    /// Checks that apply only to pods, not to templates.
     fn check_in_pod(&self, _path: &FieldPath, _errors: &mut FieldErrors) {}
 
-    /// Returns the name of the claim that a volume of this name is in a pod of this name.
+    /// Returns the name of the claim behind this volume of this pod.
     fn claim_name(&self, _pod: &str, _volume: &str) -> Option<String> {
         None
     }
 }
 
-/// Lists the types: the variant, its source, and its field in a volume, in the order in which Kubernetes checks them.
+/// Lists the types: variant, source, and field in a volume, in Kubernetes' order of checks.
 macro_rules! volume_types {
     ($($(#[$doc:meta])* $variant:ident($source:ty) $field:ident;)*) => {
         /// The source of a volume.
@@ -55,12 +51,12 @@ macro_rules! volume_types {
         }
 
         impl<'v> VolumeSource<'v> {
-            /// Returns the sources that a volume sets; validation refuses a second one.
+            /// Returns the sources of a volume; validation refuses more than one.
             fn all_of(volume: &'v Volume) -> impl Iterator<Item = VolumeSource<'v>> {
                 [$(volume.$field.as_ref().map(VolumeSource::$variant)),*].into_iter().flatten()
             }
 
-            /// Returns the knowledge about its type.
+            /// Returns the functions of its type.
             fn as_type(self) -> &'v dyn VolumeType {
                 match self {
                     $(VolumeSource::$variant(source) => source,)*
@@ -68,7 +64,7 @@ macro_rules! volume_types {
             }
         }
 
-        /// Fills in one volume; without a source it is an emptyDir.
+        /// Sets the defaults of one volume; without a source it is an emptyDir.
         pub fn fill_in_defaults(volume: &mut Volume) {
             if VolumeSource::of_volume(volume).is_none() {
                 volume.empty_dir = Some(EmptyDirVolumeSource::default());
@@ -79,7 +75,7 @@ macro_rules! volume_types {
 }
 
 volume_types! {
-    /// A folder that begins empty and lives as long as the pod.
+    /// An initially empty folder with the lifetime of the pod.
     EmptyDir(EmptyDirVolumeSource) empty_dir;
     /// A path of the machine.
     HostPath(HostPathVolumeSource) host_path;
@@ -89,7 +85,7 @@ volume_types! {
     Nfs(NFSVolumeSource) nfs;
     /// A claim of the namespace.
     PersistentVolumeClaim(PersistentVolumeClaimVolumeSource) persistent_volume_claim;
-    /// Facts of the pod.
+    /// Fields of the pod.
     DownwardApi(DownwardAPIVolumeSource) downward_api;
     /// The keys of a ConfigMap.
     ConfigMap(ConfigMapVolumeSource) config_map;
@@ -97,7 +93,7 @@ volume_types! {
     Projected(ProjectedVolumeSource) projected;
     /// A volume of a driver.
     Csi(CSIVolumeSource) csi;
-    /// A claim that lives as long as the pod.
+    /// A claim with the lifetime of the pod.
     Ephemeral(EphemeralVolumeSource) ephemeral;
     /// The files of an image.
     Image(ImageVolumeSource) image;
@@ -147,13 +143,13 @@ impl<'v> VolumeSource<'v> {
         VolumeSource::all_of(volume).next()
     }
 
-    /// Returns the name of the claim that a volume of this name is in a pod of this name.
+    /// Returns the name of the claim behind this volume of this pod.
     pub fn claim_name(self, pod: &str, volume: &str) -> Option<String> {
         self.as_type().claim_name(pod, volume)
     }
 }
 
-/// Checks the volumes of a pod; gives those without fault, by name.
+/// Checks the volumes of a pod. Returns the valid ones by name.
 pub fn check<'v>(volumes: &'v [Volume], path: &FieldPath, errors: &mut FieldErrors) -> PodVolumes<'v> {
     let mut good = PodVolumes::new();
     for (index, volume) in volumes.iter().enumerate() {
@@ -175,7 +171,7 @@ pub fn check<'v>(volumes: &'v [Volume], path: &FieldPath, errors: &mut FieldErro
     good
 }
 
-/// A volume has one source; that one is checked and the others are forbidden.
+/// Checks the source of a volume, and refuses further ones.
 fn check_source(volume: &Volume, path: &FieldPath, errors: &mut FieldErrors) {
     let mut sources = VolumeSource::all_of(volume).map(VolumeSource::as_type);
     if let Some(first) = sources.next() {
@@ -184,7 +180,7 @@ fn check_source(volume: &Volume, path: &FieldPath, errors: &mut FieldErrors) {
     sources.for_each(|more| errors.forbidden(&path.child(more.field()), "may not specify more than 1 volume type"));
 }
 
-/// Checks what only a pod needs, not yet a template.
+/// Runs the checks that apply only to pods, not to templates.
 pub fn check_in_pod(volumes: &[Volume], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, volume) in volumes.iter().enumerate() {
         for source in VolumeSource::all_of(volume).map(VolumeSource::as_type) {
@@ -251,6 +247,6 @@ mod tests {
         let mut errors = FieldErrors::default();
         check(&[volume], &FieldPath::root("volumes"), &mut errors);
         let found: Vec<&str> = errors.0.iter().map(|error| error.field.as_str()).collect();
-        assert_eq!(found, ["volumes[0].nfs"], "the first is checked, the other only named");
+        assert_eq!(found, ["volumes[0].nfs"], "the first is checked, the other refused");
     }
 }

@@ -31,18 +31,18 @@ impl VolumeType for ProjectedVolumeSource {
 
     fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {
         check_mode("defaultMode", self.default_mode, path, errors);
-        let mut taken = BTreeSet::new();
+        let mut used_paths = BTreeSet::new();
         for (index, source) in self.sources.iter().flatten().enumerate() {
             check_source(source, &path.child("sources").index(index), errors);
-            check_paths(source, &mut taken, path, errors);
+            check_paths(source, &mut used_paths, path, errors);
         }
     }
 }
 
-/// No two files of a volume have the same path. Kubernetes does not count those of tokens.
+/// Refuses duplicate paths of files in a volume. As in Kubernetes, paths of tokens do not count.
 fn check_paths<'s>(
     source: &'s VolumeProjection,
-    taken: &mut BTreeSet<&'s str>,
+    used_paths: &mut BTreeSet<&'s str>,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -51,13 +51,13 @@ fn check_paths<'s>(
     let downward = source.downward_api.iter().flat_map(|from| from.items.iter().flatten());
     let downward = downward.map(|item| (item.path.as_str(), item.path.as_str()));
     for (file, named) in secret.chain(map).chain(downward).filter(|(file, _)| !file.is_empty()) {
-        if !taken.insert(file) {
+        if !used_paths.insert(file) {
             errors.invalid(path, named, "conflicting duplicate paths");
         }
     }
 }
 
-/// The paths of keys, each with the name of the object that it is in.
+/// The paths of keys, each with the name of its object.
 fn keys<'s>(name: &'s str, items: Option<&'s [KeyToPath]>) -> impl Iterator<Item = (&'s str, &'s str)> {
     items.unwrap_or_default().iter().map(move |item| (item.path.as_str(), name))
 }

@@ -1,4 +1,4 @@
-//! Disks of clouds and network file systems: PersistentVolumes name them alike, and kloop mounts none of them.
+//! Cloud disks and network file systems, none of which kloop mounts. PersistentVolumes have the same sources.
 
 use super::VolumeType;
 use crate::kinds::omit::default_text;
@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::json;
 
-/// Lists the types: the field, the source, and the function that fills in what is left out, if there is one.
+/// Lists the types: field, source, and optional function that sets defaults.
 macro_rules! remote_types {
     ($($field:literal $source:ty $(, $defaults:ident)?;)*) => {
         $(impl VolumeType for $source {

@@ -374,7 +374,7 @@ impl Gateway {
 
     fn route(&mut self, key: Key, route: Route) {
         self.record_session(&key, !route.is_empty());
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner).lead(&key, &route);
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_route(&key, &route);
         self.ingress.lead(&key, &route);
         let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::listeners_for(&route, &self.outside)));
     }
