@@ -91,7 +91,7 @@ pub fn join(
     match session::attach(&state, pod.local_uid(), container, mode, ready)? {
         SessionEnd::Missing => Ok(AttachResult::Missing),
         SessionEnd::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
-        SessionEnd::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
+        SessionEnd::Signaled(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
         SessionEnd::Exited(_) | SessionEnd::Detached => {
             if let Some(how) = how_to_come_back(pod, container, is_ephemeral, streams).filter(|_| !wish.quiet) {
                 context.print_line(&how)?;

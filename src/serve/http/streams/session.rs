@@ -41,7 +41,7 @@ pub async fn serve(target: ContainerTarget, mut channels: SessionChannels) {
         status.to_value()
     };
     let status = match end {
-        SessionEnd::Exited(0) | SessionEnd::Detached | SessionEnd::Told(_) => {
+        SessionEnd::Exited(0) | SessionEnd::Detached | SessionEnd::Signaled(_) => {
             json!({"metadata": {}, "status": "Success"})
         }
         SessionEnd::Exited(code) => non_zero_exit(&command, code),
