@@ -17,19 +17,19 @@ const STDIN: u8 = 0;
 pub const STDOUT: u8 = 1;
 const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
-/// Followed by the number of the channel that its sender is done with.
+/// Channel number of a message that closes another channel.
 const CLOSE: u8 = 255;
 
-/// News from the client of a session.
+/// A message from the client of a session.
 #[derive(Debug, PartialEq)]
 pub enum ClientMessage {
     /// Bytes for standard input.
     Input(Bytes),
-    /// Nothing more for standard input.
+    /// The end of standard input.
     InputEnd,
     /// The terminal of the client has this size now.
     Resize(TerminalSize),
-    /// A message without a meaning here.
+    /// An unknown message.
     Other,
 }
 
@@ -47,12 +47,12 @@ struct ClientSize {
 }
 
 impl SessionChannels {
-    /// The channels of a connection that speaks this protocol.
+    /// Makes the channels of a connection with this protocol.
     pub fn new(socket: MessageSocket, protocol: &str) -> SessionChannels {
         SessionChannels { socket, has_close: protocol == PROTOCOLS[0] }
     }
 
-    /// The next message; none when the client has gone.
+    /// Returns the next message; `None` when the client has disconnected.
     pub async fn receive(&mut self) -> Option<ClientMessage> {
         let message = self.socket.receive().await?;
         Some(read_message(message, self.has_close))
@@ -66,12 +66,12 @@ impl SessionChannels {
         self.socket.send(message.freeze()).await
     }
 
-    /// Sends what shows that a client is gone.
+    /// Sends a ping, which fails when the client is gone.
     pub async fn ping(&mut self) -> io::Result<()> {
         self.socket.ping().await
     }
 
-    /// Sends how the session ended, and ends the connection.
+    /// Sends the result of the session, and closes the connection.
     pub async fn finish(mut self, status: &Value) {
         if self.send(ERROR, status.to_string().as_bytes()).await.is_ok() {
             self.socket.close().await;

@@ -1,6 +1,6 @@
-//! Streams over connections that were HTTP: the change of protocols, and what is spoken from then on.
+//! Streams over upgraded HTTP connections: the upgrade, and the protocols after it.
 //!
-//! Each stream is a task of its own, which ends with its client's connection. Start reading at [`begin`].
+//! Each stream is a separate task, which ends with its client's connection. Start reading at [`begin`].
 
 mod channels;
 mod forwarding;
@@ -27,16 +27,16 @@ use socket::MessageSocket;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Streams and forwarded connections that are open at the same time, and at most one for every sixteen descriptors of this process.
+/// Maximum number of open streams and forwarded connections, which also is at most a sixteenth of this process's descriptors.
 pub const MOST_STREAMS: usize = 1024;
 
-/// Channels that one byte can number.
+/// Number of channels that one byte can address.
 const MOST_CHANNELS: usize = 256;
 
-/// The protocol inside WebSockets, and the answer that says so.
+/// The WebSocket subprotocol, and the answer that names it.
 type SwitchedProtocol = (Option<&'static str>, Response<AnswerStream>);
 
-/// The change of protocols that the headers of a request ask for.
+/// Returns the upgrade that the headers of a request ask for.
 pub fn read_upgrade(headers: &HeaderMap) -> Option<UpgradeRequest> {
     let words = |name: HeaderName| -> Vec<String> {
         let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
@@ -57,7 +57,7 @@ pub fn read_upgrade(headers: &HeaderMap) -> Option<UpgradeRequest> {
     asks_for("SPDY/3.1").then_some(UpgradeRequest { protocol: UpgradeProtocol::Spdy, subprotocols, key: String::new() })
 }
 
-/// Answers that protocols are changed, and serves the streams on the connection from then on.
+/// Answers that protocols are switched, and serves the streams on the connection.
 pub fn begin(
     target: StreamTarget,
     asked: &UpgradeRequest,
@@ -89,7 +89,7 @@ pub fn begin(
     Ok(response)
 }
 
-/// The protocol inside WebSockets that both sides speak, and the answer that says so.
+/// Chooses a WebSocket subprotocol that both sides support, and makes the answer.
 fn switch(target: &StreamTarget, asked: &UpgradeRequest) -> Result<SwitchedProtocol, Status> {
     let spoken = match (target, asked.protocol) {
         (_, UpgradeProtocol::Spdy) => &[][..],

@@ -1,4 +1,4 @@
-//! WebSocket messages, both ways.
+//! WebSocket messages in both directions.
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder, WebSocketStream};
 
-/// The largest message that is taken, in bytes.
+/// Maximum length of a received message, in bytes.
 const LARGEST_MESSAGE: usize = 1 << 20;
-/// Time limit for a client to answer that a connection is closed.
+/// Time limit for a client to confirm the closing.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// A connection over which messages are exchanged.
+/// A connection for messages.
 pub struct MessageSocket {
     stream: WebSocketStream<TokioIo<Upgraded>>,
 }
@@ -26,13 +26,13 @@ impl MessageSocket {
     /// Takes over a connection after its handshake.
     pub fn new(connection: Upgraded) -> MessageSocket {
         let limits = Limits::default().max_payload_len(Some(LARGEST_MESSAGE));
-        // A message is one frame, which clients need not put together.
+        // Each message is one frame, so that clients need not join frames.
         let config = Config::default().frame_size(usize::MAX);
         let stream = ServerBuilder::new().config(config).limits(limits).serve(TokioIo::new(connection));
         MessageSocket { stream }
     }
 
-    /// The next message; none when the client has gone.
+    /// Returns the next message; `None` when the client has disconnected.
     pub async fn receive(&mut self) -> Option<Bytes> {
         loop {
             let message = poll_fn(|context| Pin::new(&mut self.stream).poll_next(context)).await?.ok()?;
@@ -45,12 +45,12 @@ impl MessageSocket {
         }
     }
 
-    /// Sends a binary message, and waits until the connection has taken it.
+    /// Sends a binary message, and waits until the connection has accepted it.
     pub async fn send(&mut self, payload: Bytes) -> io::Result<()> {
         self.send_message(Message::binary(payload)).await
     }
 
-    /// Sends what shows that a client is gone.
+    /// Sends a ping, which fails when the client is gone.
     pub async fn ping(&mut self) -> io::Result<()> {
         self.send_message(Message::ping(Bytes::new())).await
     }
@@ -61,7 +61,7 @@ impl MessageSocket {
         poll_fn(|context| Pin::new(&mut self.stream).poll_flush(context)).await.map_err(io::Error::other)
     }
 
-    /// Ends the connection after everything that was sent.
+    /// Closes the connection after everything was sent.
     pub async fn close(mut self) {
         let goodbye = async {
             let message = Message::close(Some(CloseCode::NORMAL_CLOSURE), "");
