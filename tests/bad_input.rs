@@ -2,7 +2,7 @@
 //!
 //! Each row is an input and a part of the expected error.
 
-mod surroundings;
+mod environment;
 
 use crate::cluster::{Cluster, Said};
 use std::fs;

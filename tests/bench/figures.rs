@@ -186,8 +186,14 @@ fn commands() {
     print_quantiles("apply of 1,000 objects", &mut thousand);
     let rest: String = config_maps(10_000);
     cluster.apply("all.yaml", &rest);
-    print_quantiles("get pods with 10,000 other objects in the file", &mut timed(50, |_| drop(cluster.kloop(&["get", "pods"]))));
-    print_quantiles("get of one object with 10,000 in the file", &mut timed(50, |_| drop(cluster.kloop(&["get", "cm", "c77"]))));
+    print_quantiles(
+        "get pods with 10,000 other objects in the file",
+        &mut timed(50, |_| drop(cluster.kloop(&["get", "pods"]))),
+    );
+    print_quantiles(
+        "get of one object with 10,000 in the file",
+        &mut timed(50, |_| drop(cluster.kloop(&["get", "cm", "c77"]))),
+    );
 }
 
 /// The lower bound: the same number of processes, started in a loop.

@@ -27,7 +27,7 @@ const PORT: u16 = 18_080;
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     if std::env::args().any(|word| word == "--pinned") {
-        load::stay();
+        load::pin_to_one_core();
     }
     match words.first().map(String::as_str) {
         Some("serve") => return load::serve(words[1].parse().expect("a port")),

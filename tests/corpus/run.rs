@@ -10,7 +10,7 @@ fn manifest(path: &str) -> Option<String> {
 }
 
 #[test]
-fn a_counter_counts_into_its_log() {
+fn counter_counts_into_its_log() {
     let Some(text) = manifest("k8s-website-1.29/content/en/examples/debug/counter-pod.yaml") else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();
@@ -42,7 +42,7 @@ fn pod_receives_its_own_fields() {
 }
 
 #[test]
-fn a_pod_waits_for_the_configmap_of_its_environment() {
+fn pod_waits_for_the_configmap_of_its_environment() {
     let Some(text) = manifest("k8s-website-1.29/content/en/examples/pods/pod-configmap-envFrom.yaml") else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();

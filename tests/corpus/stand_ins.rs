@@ -155,7 +155,7 @@ fn metallb_comes_up_in_part_with_a_stand_in() {
 
 /// Fourteen Deployments; one of them needs a program at a path of its image, and reports that.
 #[test]
-fn the_sock_shop_runs_with_stand_ins() {
+fn sock_shop_runs_with_stand_ins() {
     let Some(run) = folder("run").filter(|_| can_run_as_other_users()) else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();

@@ -63,7 +63,8 @@ fn failing_probes_stop_traffic_or_restart_the_server() {
     assert_eq!(cluster.read("pod/moody", "{.status.containerStatuses[0].restartCount}"), "0");
     cluster.ok("exec moody -- touch /state/well");
     cluster.until_reads("pod/moody", ready, "true");
-    cluster.until("the Service has an endpoint again", || page_of(&cluster, "moody", "/") == "moody is well (start 1)\n");
+    cluster
+        .until("the Service has an endpoint again", || page_of(&cluster, "moody", "/") == "moody is well (start 1)\n");
     assert_eq!(page_of(&cluster, "moody", "/mood/sick"), "moody is sick (start 1)\n");
     cluster.until("the server was restarted", || page_of(&cluster, "moody", "/") == "moody is well (start 2)\n");
     assert_eq!(cluster.read("pod/moody", "{.status.containerStatuses[0].restartCount}"), "1");

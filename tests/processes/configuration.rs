@@ -7,7 +7,7 @@ const WAITING: &str = "{.status.containerStatuses[0].state.waiting.reason}";
 const MESSAGE: &str = "{.status.containerStatuses[0].state.waiting.message}";
 
 #[test]
-fn a_pod_waits_for_its_configmap() {
+fn pod_waits_for_its_configmap() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let script = "echo \"$COLOR\"; exec sleep 1000";

@@ -86,7 +86,7 @@ fn paused_leader_continues_without_harm() {
 }
 
 #[test]
-fn a_stopped_leader_is_replaced_when_its_lease_ends() {
+fn stopped_leader_is_replaced_when_its_lease_ends() {
     let cluster = Cluster::new();
     let first = cluster.watch();
     cluster.apply(&deployment("web", 2, 1000));
@@ -444,7 +444,8 @@ fn why_names_the_cause_and_its_component() {
     cluster.until("why reports convergence", || cluster.kloop("why deployment/web").code == 0);
     assert!(cluster.ok("why deployment/web").ends_with("next: nothing, it is as it was asked for\n"));
     cluster.apply(&pod("crash", "Always", 5, "echo oops; exit 3"));
-    let said = cluster.wait_for("the pod is stuck", || Some(cluster.kloop("why pod/crash")).filter(|said| said.code == 1));
+    let said =
+        cluster.wait_for("the pod is stuck", || Some(cluster.kloop("why pod/crash")).filter(|said| said.code == 1));
     let cause = said.out.lines().find(|line| line.starts_with('>')).expect("a cause");
     assert!(cause.contains("container main") && cause.contains("code 3") && cause.ends_with("[kubelet]"), "{said:?}");
     assert!(said.out.contains("log: oops\n"), "{said:?}");

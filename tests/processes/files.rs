@@ -57,7 +57,9 @@ fn restart_begins_with_fresh_files() {
         let script = format!("ls {mark} here 2>/dev/null; touch {mark} here; ls here; exit 1");
         cluster.apply(&pod("phoenix", "Always", 1, &script));
         let restarts = "{.status.containerStatuses[0].restartCount}";
-        cluster.until("the container was restarted", || cluster.read("pod/phoenix", restarts).parse().is_ok_and(|n: u32| n > 1));
+        cluster.until("the container was restarted", || {
+            cluster.read("pod/phoenix", restarts).parse().is_ok_and(|n: u32| n > 1)
+        });
         cluster.until("earlier files are gone", || cluster.kloop("logs -p phoenix").out == "here\n");
         cluster.ok("delete pod phoenix");
         cluster.nothing_is_left();
@@ -84,7 +86,9 @@ fn tmp_is_empty_and_private_to_each_container() {
         let again = format!("{others}; touch {mark}; exit 1");
         cluster.apply(&pod("again", "Always", 1, &again));
         let restarts = "{.status.containerStatuses[0].restartCount}";
-        cluster.until("the container was restarted", || cluster.read("pod/again", restarts).parse().is_ok_and(|n: u32| n > 1));
+        cluster.until("the container was restarted", || {
+            cluster.read("pod/again", restarts).parse().is_ok_and(|n: u32| n > 1)
+        });
         assert_eq!(cluster.kloop("logs -p again").out, "");
         let host = on_host_files(&pod("host", "Never", 1, &format!("cat {machines}")));
         cluster.apply(&host);
@@ -195,7 +199,7 @@ fn pod_or_image_can_request_the_machines_files() {
 }
 
 #[test]
-fn pod_without_an_overlay_is_told_so_once() {
+fn missing_overlay_is_reported_once_per_pod() {
     let cluster = Cluster::new();
     let deny = "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_mnt_namespaces";
     let tried = Command::new("unshare").args(["-Ur", "sh", "-c", deny]).output();
@@ -210,14 +214,14 @@ fn pod_without_an_overlay_is_told_so_once() {
     let script = format!("echo run >> {0}; test $(wc -l < {0}) -ge 2", path.display());
     cluster.apply(&pod("plain", "OnFailure", 1, &script));
     cluster.until_reads("pod/plain", "{.status.phase}", "Succeeded");
-    assert_eq!(fs::read_to_string(path).expect("written"), "run\nrun\n", "it sees the machine's files");
+    assert_eq!(fs::read_to_string(path).expect("written"), "run\nrun\n", "the pod sees the machine's files");
     let told = cluster.ok("get events -o jsonpath={range.items[*]}{.reason}:{.count}:{.message};{end}");
     assert_eq!(told.matches("FilesShared").count(), 1, "{told}");
     assert!(told.contains("FilesShared:1:this machine lets no process have mounts of its own"), "{told}");
 }
 
 #[test]
-fn services_of_the_machine_answer_and_what_is_written_beside_them_stays_inside() {
+fn services_of_the_machine_answer_and_writes_beside_them_are_private() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root can have a service in /run");
     }
@@ -241,7 +245,7 @@ fn services_of_the_machine_answer_and_what_is_written_beside_them_stays_inside()
 }
 
 #[test]
-fn a_working_folder_that_is_missing_is_made_inside() {
+fn missing_working_folder_is_created_in_the_view() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let folder = mark("work/deep");
@@ -253,7 +257,7 @@ fn a_working_folder_that_is_missing_is_made_inside() {
 }
 
 #[test]
-fn a_working_folder_that_is_missing_is_made_in_a_volume_that_can_be_written() {
+fn missing_working_folder_is_created_in_a_writable_volume() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let spec = format!("{ONCE}, volumes: [{{name: data, emptyDir: {{}}}}]");
@@ -265,7 +269,7 @@ fn a_working_folder_that_is_missing_is_made_in_a_volume_that_can_be_written() {
         cluster.until_reads("pod/maker", "{.status.phase}", "Succeeded");
         assert_eq!(cluster.log("maker", "main"), "/kloop-data/app/deep\nhere\n");
         cluster.apply(&pod_with("closed", &spec, &within(true), "pwd"));
-        cluster.until("it is told", || {
+        cluster.until("the error is reported", || {
             let state = cluster.read("pod/closed", "{.status.containerStatuses[0].state}");
             state.contains("chdir to cwd") && state.contains("no such file or directory")
         });
@@ -275,21 +279,21 @@ fn a_working_folder_that_is_missing_is_made_in_a_volume_that_can_be_written() {
 }
 
 #[test]
-fn volumes_lie_within_volumes_and_above_the_cluster() {
+fn volumes_can_be_nested_and_cover_the_cluster_folder() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: outer}, data: {word: one}}");
-        // The cluster's own folder lies in /tmp, and with it that of a container that names none.
+        // The cluster's folder is in /tmp, and so is the default working folder of a container.
         let script =
             "echo kept > /outer/inner/file; while :; do cat /outer/word /outer/inner/file; echo; sleep 0.2; done";
         let volumes = "volumes: [{name: outer, configMap: {name: outer}}, {name: inner, emptyDir: {}}, {name: tmp, emptyDir: {}}]";
         let mounts = "volumeMounts: [{name: inner, mountPath: /outer/inner}, {name: outer, mountPath: /outer}, {name: tmp, mountPath: /tmp}]";
         cluster.apply(&pod_with("nested", &format!("{ONCE}, {volumes}"), mounts, script));
         let says = |word: &str| cluster.log("nested", "main").contains(word);
-        cluster.until("both are there", || says("onekept\n"));
+        cluster.until("both volumes have their files", || says("onekept\n"));
         assert!(cluster.kloop("exec nested -- touch /outer/new").err.contains("Read-only file system"));
         cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: outer}, data: {word: two}}");
-        cluster.until("the outer one has changed, and not the inner one", || says("twokept\n"));
+        cluster.until("only the outer volume has changed", || says("twokept\n"));
         cluster.ok("delete pod nested");
         cluster.nothing_is_left();
     }

@@ -25,7 +25,7 @@ fn object(entrypoint: Option<&[&str]>, command: &[&str]) -> StartImage {
 }
 
 #[test]
-fn an_image_object_comes_first() {
+fn image_object_comes_first() {
     /// Image, entrypoint and command of the object, arguments, and the resulting command line.
     type Row =
         (&'static str, Option<&'static [&'static str]>, &'static [&'static str], &'static [&'static str], &'static str);

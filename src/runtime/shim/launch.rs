@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_working_folder_that_is_none_is_told_from_one_that_is_not_there() {
+    fn working_folder_that_is_none_is_told_from_one_that_is_not_there() {
         let table = [
             ("/", None),
             ("/no/such", Some("chdir to cwd (\"/no/such\") failed: no such file or directory")),
