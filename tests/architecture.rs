@@ -33,18 +33,18 @@ const LAYERS: [&[&str]; 11] = [
     &["cli"],
 ];
 
-/// Fails with all that is wrong.
+/// Fails with a list of all problems.
 #[track_caller]
 fn assert_none(wrong: &[String], problem: &str) {
     assert!(wrong.is_empty(), "{problem}:\n{}", wrong.join("\n"));
 }
 
-/// The layer of a module of the crate, by its number.
+/// Returns the number of the layer of a module of the crate.
 fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|modules| modules.contains(&module))
 }
 
-/// The module of the crate that a path leads to.
+/// Returns the module of the crate that a path names.
 fn target(name: &Named) -> Option<&str> {
     name.path.get(1).filter(|_| name.path[0] == "crate").map(String::as_str)
 }

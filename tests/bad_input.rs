@@ -1,8 +1,8 @@
-//! Bad input of every kind: a clear message, exit code 1 (or the code of its own), and a state that has not changed by a byte.
+//! Bad input of every kind: a clear message, exit code 1 (or a specific one), and an unchanged state file.
 //!
-//! Each row is what a user might type or pipe in, and a piece of what the answer has to say.
+//! Each row is an input and a part of the expected error.
 
-mod surroundings;
+mod environment;
 
 use crate::cluster::{Cluster, Said};
 use std::fs;
@@ -10,10 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Instant;
 
-/// Standard input, and what the error has to say about it.
+/// Standard input, and a part of the expected error.
 type Row = (String, &'static str);
 
-/// A cluster in which something stands already: a Deployment, a ConfigMap, an immutable one.
+/// Makes a cluster with some objects: a Deployment, a ConfigMap, an immutable ConfigMap.
 fn cluster() -> Cluster {
     let cluster = Cluster::new();
     cluster.apply(
@@ -37,7 +37,7 @@ spec:
     cluster
 }
 
-/// The problems of an answer; empty when all is well.
+/// Returns the problems of an answer; empty when it is as expected.
 fn wrong(cluster: &Cluster, before: &[u8], said: &Said, code: i32, expected: &str) -> String {
     let mut wrong = String::new();
     if said.code != code {
@@ -66,7 +66,7 @@ fn head(text: &str) -> String {
     text.chars().take(400).collect()
 }
 
-/// Every row to its own check; all that is wrong is told at once.
+/// Checks every row; reports all failures together.
 fn check_all<T>(rows: impl IntoIterator<Item = T>, check: impl Fn(&Cluster, &[u8], &T) -> (String, String)) {
     let cluster = cluster();
     let before = fs::read(cluster.home().join("state.db")).expect("state");
@@ -82,7 +82,7 @@ fn check_all<T>(rows: impl IntoIterator<Item = T>, check: impl Fn(&Cluster, &[u8
     assert!(failures.is_empty(), "\n{failures}");
 }
 
-/// Applies each row; it must be refused.
+/// Applies each row and checks that it is refused.
 fn refused(rows: Vec<Row>) {
     check_all(rows, |cluster, before, (stdin, expected)| {
         let said = cluster.run(&["apply", "-f", "-"], stdin);
@@ -94,12 +94,12 @@ fn row(stdin: &str, expected: &'static str) -> Row {
     (stdin.to_owned(), expected)
 }
 
-/// A ConfigMap with this metadata.
+/// A manifest of a ConfigMap with this metadata.
 fn meta(metadata: &str, expected: &'static str) -> Row {
     (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}"), expected)
 }
 
-/// A Pod whose only container has these fields beside name and image.
+/// A manifest of a Pod whose container also has these fields.
 fn container(fields: &str, expected: &'static str) -> Row {
     (
         format!(
@@ -109,12 +109,12 @@ fn container(fields: &str, expected: &'static str) -> Row {
     )
 }
 
-/// A Pod with this spec.
+/// A manifest of a Pod with this spec.
 fn pod(spec: &str, expected: &'static str) -> Row {
     (format!("{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {spec}}}"), expected)
 }
 
-/// A Deployment with these fields of its spec beside selector and template.
+/// A manifest of a Deployment whose spec also has these fields.
 fn deployment(fields: &str, expected: &'static str) -> Row {
     let text = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {FIELDS, selector: {matchLabels: {a: b}}, \
                 template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: busybox}]}}}}";
@@ -122,7 +122,7 @@ fn deployment(fields: &str, expected: &'static str) -> Row {
 }
 
 #[test]
-fn text_that_is_no_manifest() {
+fn non_manifest_text_is_refused() {
     let deep = |open: &str, close: &str| {
         format!(
             "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: x}}, data: {}{}}}",
@@ -170,7 +170,7 @@ fn text_that_is_no_manifest() {
     ]);
 }
 
-/// The largest text that is read, in the shapes that take most memory. A limit on memory ends a program that takes more.
+/// Reads texts of the maximum size in the forms that need most memory, under a memory limit.
 #[test]
 fn endless_input_is_refused() {
     let cluster = cluster();
@@ -195,7 +195,7 @@ fn endless_input_is_refused() {
 }
 
 #[test]
-fn a_kustomization_that_doubles_comes_to_an_end() {
+fn exponential_kustomization_is_refused() {
     let cluster = cluster();
     let folder = tempfile::tempdir().unwrap();
     for level in 0..30 {
@@ -213,7 +213,7 @@ fn a_kustomization_that_doubles_comes_to_an_end() {
 }
 
 #[test]
-fn a_large_text_takes_little_memory() {
+fn large_text_needs_little_memory() {
     let within = |open: &str, part: &str, close: &str| {
         let room = 3 * 1024 * 1024 - 100 - open.len() - close.len();
         format!(
@@ -247,7 +247,7 @@ fn a_large_text_takes_little_memory() {
 }
 
 #[test]
-fn bytes_that_are_no_text() {
+fn invalid_utf8_is_refused() {
     let cluster = cluster();
     let before = fs::read(cluster.home().join("state.db")).expect("state");
     let utf16: Vec<u8> = "apiVersion: v1".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -262,7 +262,7 @@ fn bytes_that_are_no_text() {
 }
 
 #[test]
-fn envelopes() {
+fn invalid_envelopes_are_refused() {
     refused(vec![
         row("{kind: ConfigMap, metadata: {name: x}}", "apiVersion not set"),
         row("{apiVersion: v1, metadata: {name: x}}", "kind not set"),
@@ -303,7 +303,7 @@ fn envelopes() {
 }
 
 #[test]
-fn names_and_metadata() {
+fn invalid_names_and_metadata_are_refused() {
     let long = "n".repeat(254);
     refused(vec![
         meta("{name: Upper}", "a lowercase RFC 1123 subdomain must consist of"),
@@ -346,7 +346,7 @@ fn names_and_metadata() {
 }
 
 #[test]
-fn quantities_and_numbers() {
+fn invalid_quantities_and_numbers_are_refused() {
     let limit = |value: &str, expected: &'static str| {
         container(&format!("resources: {{limits: {{memory: {value}}}}}"), expected)
     };
@@ -386,7 +386,7 @@ fn quantities_and_numbers() {
 }
 
 #[test]
-fn pods_and_workloads() {
+fn invalid_pods_and_workloads_are_refused() {
     let selector = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {SELECTOR, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}";
     let selecting = |text: &str, expected: &'static str| (selector.replace("SELECTOR", text), expected);
     let data = |fields: &str, expected: &'static str| {
@@ -471,7 +471,7 @@ fn pods_and_workloads() {
 }
 
 #[test]
-fn users_of_the_pods_own() {
+fn invalid_pod_users_are_refused() {
     let unmasked = "securityContext: {procMount: Unmasked}";
     let one = "containers: [{name: c, image: busybox}]";
     refused(vec![
@@ -495,7 +495,7 @@ fn users_of_the_pods_own() {
 }
 
 #[test]
-fn changes_that_may_not_be() {
+fn forbidden_changes_are_refused() {
     let stone = |fields: &str, expected: &'static str| {
         (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: stone}}, {fields}}}"), expected)
     };

@@ -1,7 +1,7 @@
-//! Campaigns of kills: control planes, shims and whole process groups die at every system call at which it could matter, one round
-//! after the other over the same cluster, and the workloads' own records tell whether anything was disturbed, doubled, lost or made up.
+//! Campaigns of kills: control planes, shims and whole process groups die at every relevant system call, one round after the other in the
+//! same cluster. The workloads' own records show whether a process was disturbed, duplicated, lost or invented.
 //!
-//! `KLOOP_ROUNDS` sets how many rounds a campaign has (a hundred or so when it is not set), `KLOOP_SEED` where its dice begin.
+//! `KLOOP_ROUNDS` sets the number of rounds of a campaign (about a hundred by default), `KLOOP_SEED` the seed of its random numbers.
 //! Start reading at [`Campaign::run`].
 
 mod tracer;
@@ -15,21 +15,21 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use tracer::{Catch, Victim, hunt};
 
-/// Rounds between two looks at everything.
+/// Number of rounds between two complete checks.
 const LEG: usize = 10;
 
 #[test]
-fn no_kill_of_a_control_plane_disturbs_a_workload() {
+fn killed_control_plane_disturbs_no_workload() {
     Campaign::new(Victim::Plane, 60).run();
 }
 
 #[test]
-fn no_kill_of_a_process_group_disturbs_a_workload() {
+fn killed_process_group_disturbs_no_workload() {
     Campaign::new(Victim::Group, 20).run();
 }
 
 #[test]
-fn no_kill_of_a_shim_doubles_or_loses_a_workload() {
+fn killed_shim_duplicates_or_loses_no_workload() {
     Campaign::new(Victim::Shim, 40).run();
 }
 
@@ -37,7 +37,7 @@ fn number(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).ok().map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// One cluster and what is wanted of it.
+/// A cluster and its expected workloads.
 struct Campaign {
     cluster: Cluster,
     victim: Victim,
@@ -48,7 +48,7 @@ struct Campaign {
     /// Exit codes of the pods that run once, by name.
     once: BTreeMap<String, u8>,
     jobs: Vec<String>,
-    /// The number of times that each system call was the last.
+    /// Number of kills at each system call.
     calls: BTreeMap<&'static str, usize>,
 }
 
@@ -95,9 +95,9 @@ impl Campaign {
         self.end();
     }
 
-    /// A control plane starts, something is wanted of it, and a process dies on the way.
+    /// Starts a control plane, makes a change, and kills a process meanwhile.
     fn round(&mut self, round: usize) {
-        // A shim's life has few boundaries; those of a control plane are most in the beginning, and some come late.
+        // A shim makes few system calls; most of a control plane's come early, and some late.
         let span = match self.victim {
             Victim::Shim => 80,
             Victim::Plane | Victim::Group if self.dice.one_in(3) => 2000,
@@ -116,7 +116,7 @@ impl Campaign {
             while !hunter.is_finished() && !self.is_settled() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // At rest, or the shim is dead and the control plane has to go before the next one comes.
+            // The control plane has finished, or the shim is dead and the control plane has to end before the next one starts.
             crate::cluster::signal(plane, "KILL");
             hunter.join().expect("the hunter")
         });
@@ -164,7 +164,7 @@ impl Campaign {
         self.cluster.apply(
             &json!({
                 "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
-                // A pod whose shim is killed has failed: another takes its place, and no number of them is too many here.
+                // A pod whose shim is killed has failed and is replaced, any number of times.
                 "spec": {"completions": 2, "parallelism": 2, "backoffLimit": 1000, "template": template},
             })
             .to_string(),
@@ -176,7 +176,7 @@ impl Campaign {
         if self.dice.one_in(2) {
             let pods = self.cluster.pods("app=web");
             if let Some(pod) = self.dice.pick(&pods) {
-                // The control plane that would end it may be dead before it does.
+                // The control plane may be killed before it has ended the pod.
                 self.cluster.kloop(&format!("delete pod {pod} --wait=false"));
             }
         } else if let Some(name) = self.once.keys().next().cloned() {
@@ -185,7 +185,7 @@ impl Campaign {
         }
     }
 
-    /// Whether everything that is wanted is there.
+    /// Whether all expected workloads exist.
     fn is_settled(&self) -> bool {
         let Ok(list) = serde_json::from_str::<Value>(&self.cluster.kloop("get pods,jobs,deployments -o json").out)
         else {
@@ -207,9 +207,9 @@ impl Campaign {
             && self.jobs.iter().all(|job| named(job).is_some_and(|job| job["status"]["succeeded"] == 2))
     }
 
-    /// A control plane that nobody kills brings everything to its end; then every record is compared with the truth.
+    /// Runs a control plane without kills until all work is done, then compares every record with the status.
     fn look(&mut self, round: usize) {
-        // Once this has run, the control plane has also seen what happened before it came.
+        // Once this pod has run, the control plane has also processed all earlier events.
         self.apply_once(&format!("after-{round}"), round);
         let plane = self.cluster.watch();
         self.cluster.until("everything wanted is there", || self.is_settled());
@@ -223,13 +223,13 @@ impl Campaign {
         for (uid, lives) in truth::lives(&self.cluster) {
             let alive = lives.iter().filter(|life| truth::still_lives(&uid, life)).count();
             if self.victim != Victim::Shim {
-                // A workload that was deleted at once had no time to record its start.
-                assert!(lives.len() <= 1, "{uid} was started again: {lives:?}");
+                // A workload that was deleted at once may have no record of its start.
+                assert!(lives.len() <= 1, "{uid} was started twice: {lives:?}");
             }
             match pods.get(uid.as_str()) {
                 None => self
                     .cluster
-                    .until("what was deleted has ended", || !lives.iter().any(|life| truth::still_lives(&uid, life))),
+                    .until("the deleted pod has ended", || !lives.iter().any(|life| truth::still_lives(&uid, life))),
                 Some(pod) if pod["metadata"]["labels"]["app"] == "web" => self.compare_server(pod, &lives, alive),
                 Some(pod) => self.compare_once(pod, &lives, alive),
             }
@@ -242,7 +242,7 @@ impl Campaign {
         assert_eq!(alive, 1, "{name}: {lives:?}");
         assert!(lives.iter().all(|life| life.end.is_none()), "{name} was asked to end: {lives:?}");
         let restarts = pod["status"]["containerStatuses"][0]["restartCount"].as_u64().expect("a count");
-        assert!(restarts + 1 >= lives.len() as u64, "{name}: {restarts} restarts are told, {lives:?}");
+        assert!(restarts + 1 >= lives.len() as u64, "{name}: the status has {restarts} restarts, {lives:?}");
         if self.victim != Victim::Shim {
             assert_eq!(restarts, 0, "{name}");
             let uid = pod["metadata"]["uid"].as_str().expect("a uid");
@@ -256,11 +256,11 @@ impl Campaign {
 
     fn compare_once(&self, pod: &Value, lives: &[truth::Life], alive: usize) {
         let name = pod["metadata"]["name"].as_str().expect("a name");
-        assert_eq!(alive, 0, "{name} has ended and lives");
+        assert_eq!(alive, 0, "{name} has ended but still runs");
         assert!(lives.len() <= 1, "{name} is not restarted: {lives:?}");
         let told = pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"].as_i64();
         let truth = lives.last().and_then(|life| life.end).map(i64::from);
-        // The end of a process that dies with its shim before the record is written is unknown.
+        // A process that dies with its shim before its record is written has an unknown exit code.
         let unknown = self.victim == Victim::Shim && told == Some(137);
         assert!(
             told == truth || unknown,
@@ -269,7 +269,7 @@ impl Campaign {
         );
     }
 
-    /// Everything goes, and nothing is left of it.
+    /// Deletes everything, and checks that nothing is left.
     fn end(self) {
         let plane = self.cluster.watch();
         self.cluster.ok("delete deployments,jobs,pods --all");

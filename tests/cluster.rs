@@ -1,7 +1,7 @@
-//! A cluster of a test's own: a state folder, the built binary run as a user runs it, and an end that leaves nothing behind.
+//! A cluster for one test: a state folder, the built binary run as users run it, and a cleanup that leaves nothing behind.
 //!
-//! Every process of its pods carries the cluster's folder as `HOME` (kloop passes that variable on), and every shim stands in
-//! it, so that what is left can be found whatever it did to get away: forked twice, made a session, lost its parent.
+//! Every process of its pods has the cluster's folder as `HOME` (kloop passes that variable on), and every shim runs in that folder. So
+//! remaining processes are found even if they forked twice, made a session or lost their parent.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -36,29 +36,29 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// An empty one; nothing runs yet.
+    /// Makes an empty cluster; nothing runs yet.
     pub fn new() -> Cluster {
         Cluster::within(&std::env::temp_dir()).expect("a folder")
     }
 
-    /// An empty one with its folder in this one.
+    /// Makes an empty cluster with its folder in this one.
     pub fn within(folder: &Path) -> std::io::Result<Cluster> {
         Ok(Cluster { home: tempfile::tempdir_in(folder)?, planes: RefCell::default(), user: None })
     }
 
-    /// An empty one that belongs to this user, and whose programs it runs. Only root can make one.
+    /// Makes an empty cluster that belongs to this user and runs programs as that user. Only root can.
     pub fn of_user(user: u32) -> Cluster {
-        Cluster::new().given_to(user)
+        Cluster::new().owned_by(user)
     }
 
-    /// The same as this user's. Only root can give it away.
-    pub fn given_to(mut self, user: u32) -> Cluster {
+    /// Gives the cluster to this user. Only root can.
+    pub fn owned_by(mut self, user: u32) -> Cluster {
         self.user = Some(user);
         self.owns(&self.home());
         self
     }
 
-    /// Gives a folder that a test has made, and what is in it, to the cluster's user.
+    /// Gives a folder with its files to the cluster's user.
     pub fn owns(&self, folder: &Path) {
         let Some(user) = self.user else { return };
         chown(folder, Some(user), Some(user)).expect("given");
@@ -67,22 +67,22 @@ impl Cluster {
         }
     }
 
-    /// The folder, mode 0700, that holds everything of it.
+    /// Returns the cluster's folder, which has mode 0700.
     pub fn home(&self) -> PathBuf {
         self.home.path().canonicalize().expect("home")
     }
 
-    /// The folder of the pods' own folders.
+    /// Returns the folder of the pods' folders.
     pub fn pods_folder(&self) -> PathBuf {
         self.home().join("pods")
     }
 
-    /// The binary, ready to run in this cluster; nothing of the caller's environment but `PATH` goes in.
+    /// Returns the binary, ready to run in this cluster, with only `PATH` of the caller's environment.
     pub fn command(&self) -> Command {
         self.program(env!("CARGO_BIN_EXE_kloop"))
     }
 
-    /// Any program, ready to run as [`Cluster::command`] is.
+    /// Returns any program, ready to run as [`Cluster::command`] is.
     pub fn program(&self, path: &str) -> Command {
         let mut command = Command::new(path);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.home());
@@ -93,7 +93,7 @@ impl Cluster {
         command
     }
 
-    /// Runs `kloop` with the words of a line as its arguments.
+    /// Runs `kloop` with the words of a line as arguments.
     pub fn kloop(&self, line: &str) -> Said {
         self.run(&line.split_whitespace().collect::<Vec<_>>(), "")
     }
@@ -114,7 +114,7 @@ impl Cluster {
         Said { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap_or(256) }
     }
 
-    /// Runs a line that has to succeed; what it printed.
+    /// Runs a line that has to succeed; returns its output.
     #[track_caller]
     pub fn ok(&self, line: &str) -> String {
         let said = self.kloop(line);
@@ -130,24 +130,24 @@ impl Cluster {
         said.out
     }
 
-    /// `reconcile --watch` in the background; its output goes to a file of the cluster.
+    /// Starts `reconcile --watch` in the background; its output goes to a file of the cluster.
     pub fn watch(&self) -> Plane<'_> {
         self.watch_with(&[])
     }
 
-    /// The same with flags.
+    /// Starts `reconcile --watch` with flags.
     pub fn watch_with(&self, flags: &[&str]) -> Plane<'_> {
         self.background(&[&["reconcile", "--watch"], flags].concat())
     }
 
-    /// Any command in the background; its output and its errors go to a file of the cluster.
+    /// Starts any command in the background; its output and errors go to a file of the cluster.
     pub fn background(&self, arguments: &[&str]) -> Plane<'_> {
         let mut command = self.command();
         command.args(arguments);
         self.background_program(command)
     }
 
-    /// The same of any program.
+    /// Starts any program in the background.
     pub fn background_program(&self, mut command: Command) -> Plane<'_> {
         let number = self.planes.borrow().len();
         let path = self.home().join(format!("background-{number}.out"));
@@ -157,7 +157,7 @@ impl Cluster {
         Plane { cluster: self, number, path }
     }
 
-    /// Waits until the question has an answer; tells everything about the cluster when it gets none.
+    /// Waits until the question has an answer; panics with the state of the cluster when there is none.
     #[track_caller]
     pub fn wait_for<T>(&self, what: &str, question: impl Fn() -> Option<T>) -> T {
         let until = Instant::now() + PATIENCE;
@@ -165,29 +165,29 @@ impl Cluster {
             if let Some(answer) = question() {
                 return answer;
             }
-            assert!(Instant::now() < until, "waited in vain until {what}\n{}", self.story());
+            assert!(Instant::now() < until, "timed out waiting until {what}\n{}", self.story());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Waits until it is so.
+    /// Waits until the condition is true.
     #[track_caller]
     pub fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         self.wait_for(what, || is_so().then_some(()));
     }
 
-    /// Waits until a path of an object reads so: `until_reads("deploy/web", "{.status.readyReplicas}", "3")`.
+    /// Waits until a path of an object has a value: `until_reads("deploy/web", "{.status.readyReplicas}", "3")`.
     #[track_caller]
     pub fn until_reads(&self, object: &str, path: &str, wanted: &str) {
         self.until(&format!("{object} {path} is {wanted:?}"), || self.read(object, path) == wanted);
     }
 
-    /// A JSONPath of an object, or of a list: `read("pods -l app=web", "{.items[*].metadata.name}")`; empty when there is none.
+    /// Reads a JSONPath of an object, or of a list: `read("pods -l app=web", "{.items[*].metadata.name}")`; empty when it does not exist.
     pub fn read(&self, object: &str, path: &str) -> String {
         self.kloop(&format!("get {object} -o jsonpath={path}")).out
     }
 
-    /// Names of the pods with these labels that are not on their way out.
+    /// Returns the names of the pods with these labels that are not being deleted.
     pub fn pods(&self, labels: &str) -> Vec<String> {
         let said = self.kloop(&format!("get pods -l {labels} -o json"));
         let list: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
@@ -196,7 +196,7 @@ impl Cluster {
         live.filter_map(|pod| Some(pod["metadata"]["name"].as_str()?.to_owned())).collect()
     }
 
-    /// Waits until so many pods with these labels are ready, and no others are there; their names.
+    /// Waits until exactly this many pods with these labels exist and are ready; returns their names.
     #[track_caller]
     pub fn ready_pods(&self, labels: &str, count: usize) -> Vec<String> {
         self.wait_for(&format!("{count} pods with {labels} are ready"), || {
@@ -209,14 +209,14 @@ impl Cluster {
         })
     }
 
-    /// The name of a pod's folder: its uid, or for a static pod the hash of its manifest.
+    /// Returns the name of a pod's folder: its uid, or for a static pod the hash of its manifest.
     fn local_uid(&self, pod: &str) -> String {
         let said =
             self.read(&format!("pod/{pod}"), "{.metadata.annotations.kubernetes\\.io/config\\.mirror}/{.metadata.uid}");
         said.split('/').find(|uid| !uid.is_empty()).unwrap_or_default().to_owned()
     }
 
-    /// The running processes of a pod by container, as the pod's shim has recorded them.
+    /// Returns the running processes of a pod by container, as recorded by the pod's shim.
     pub fn pids(&self, pod: &str) -> BTreeMap<String, u32> {
         let uid = self.local_uid(pod);
         let record = fs::read_to_string(self.pods_folder().join(uid).join("record.json")).unwrap_or_default();
@@ -228,13 +228,13 @@ impl Cluster {
         running.collect()
     }
 
-    /// The one process of a pod of one container, once it runs.
+    /// Returns the process of a pod with one container, once it runs.
     #[track_caller]
     pub fn pid(&self, pod: &str) -> u32 {
         self.wait_for(&format!("{pod} has a process"), || self.pids(pod).into_values().next())
     }
 
-    /// The output of a container of a pod so far, all attempts, without the times.
+    /// Returns the output of a container of a pod so far, of all attempts, without timestamps.
     pub fn log(&self, pod: &str, container: &str) -> String {
         let uid = self.local_uid(pod);
         let folder = self.pods_folder().join(uid).join(container);
@@ -242,7 +242,7 @@ impl Cluster {
             fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("entry").path()).collect();
         files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
         files.sort();
-        // The oldest may have been thrown away since: it is not a part of the log any more.
+        // The oldest file may have been removed since.
         let read = |path: &PathBuf| match fs::read_to_string(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             text => text.expect("log"),
@@ -251,7 +251,7 @@ impl Cluster {
         text.lines().map(|line| line.splitn(4, ' ').last().unwrap_or_default().to_owned() + "\n").collect()
     }
 
-    /// Every process that descends from this cluster and lives, control planes excluded.
+    /// Returns every running process of this cluster, except control planes.
     pub fn processes(&self) -> Vec<u32> {
         let planes: Vec<u32> = self.planes.borrow().iter().map(Child::id).collect();
         let mut found = self.descendants();
@@ -272,7 +272,7 @@ impl Cluster {
         .collect()
     }
 
-    /// The processes that answer names and let the machine in: they end by themselves, a while after everything else.
+    /// Returns the gateways, which end by themselves a while after all pods.
     pub fn gateways(&self) -> Vec<u32> {
         let command = format!("kloop\0network\0{}\0", self.home().display());
         let pids =
@@ -281,18 +281,18 @@ impl Cluster {
             .collect()
     }
 
-    /// Waits until no process and no folder of a pod is left, and no pod is on its way out.
+    /// Waits until no process and no folder of a pod is left, and no pod is being deleted.
     #[track_caller]
     pub fn nothing_is_left(&self) {
         self.until("no process of the cluster is left", || self.processes().is_empty());
         self.until("no pod has a folder", || fs::read_dir(self.pods_folder()).map_or(0, Iterator::count) == 0);
-        // The object goes when the processes and the folder are gone.
+        // The object is deleted after the processes and the folder.
         self.until("no pod is being deleted", || {
             self.read("pods -A", "{.items[*].metadata.deletionTimestamp}").trim().is_empty()
         });
     }
 
-    /// Everything there is to know, for a failing test.
+    /// Returns the state of the cluster, for a failing test.
     fn story(&self) -> String {
         let mut story = String::new();
         for line in ["get all -A -o wide", "get events -A"] {
@@ -308,7 +308,7 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Ends the control planes first, so that nothing is started again, then all others until none is left.
+    /// Ends the control planes first, so that they start nothing again, then all other processes.
     pub fn end_everything(&self) {
         for plane in self.planes.borrow_mut().iter_mut() {
             drop(plane.kill());
@@ -347,25 +347,25 @@ impl Plane<'_> {
         self.cluster.planes.borrow()[self.number].id()
     }
 
-    /// Its output so far.
+    /// Returns its output so far.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.path).expect("output")
     }
 
-    /// Waits until it has printed this.
+    /// Waits until it has printed this text.
     #[track_caller]
     pub fn until_says(&self, text: &str) {
         self.cluster.until(&format!("the command in the background says {text:?}"), || self.said().contains(text));
     }
 
-    /// Sends a signal, waits for its end; the exit code, 256 when the signal itself ended it.
+    /// Sends a signal and waits for its end; returns the exit code, 256 when the signal itself ended it.
     #[track_caller]
     pub fn end(&self, name: &str) -> i32 {
         signal(self.pid(), name);
         self.ended()
     }
 
-    /// Waits for its end; the exit code, 256 when a signal ended it.
+    /// Waits for its end; returns the exit code, 256 when a signal ended it.
     #[track_caller]
     pub fn ended(&self) -> i32 {
         self.cluster.wait_for("the command ends", || {
@@ -378,12 +378,12 @@ impl Plane<'_> {
 
 /// Sends a signal by name: `signal(pid, "KILL")`.
 pub fn signal(pid: u32, name: &str) {
-    // It may be gone already.
+    // The process may be gone already.
     let kill = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).stderr(Stdio::null()).status();
     kill.expect("kill runs");
 }
 
-/// Whether a process is there and no zombie.
+/// Whether a process exists and is no zombie.
 pub fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))

@@ -1,11 +1,11 @@
-//! Completion as a shell asks for it: names come out of the cluster's file, and nothing that a shell would act on.
+//! Shell completion: names come from the cluster's file, without characters that a shell would interpret.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kloop");
 
-/// A role may have any name but for `/` and `%`.
+/// Role names may contain any character except `/` and `%`.
 const OBJECTS: &str = r#"
 {"apiVersion":"v1","kind":"Node","metadata":{"name":"node-a"}}
 {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"prod"}}
@@ -59,7 +59,7 @@ fn names_come_from_the_cluster() {
 }
 
 #[test]
-fn a_question_makes_nothing_and_complains_of_nothing() {
+fn completion_creates_nothing_and_prints_no_errors() {
     let folder = tempfile::tempdir().expect("folder");
     let absent = folder.path().join("none/state.db");
     let broken = folder.path().join("broken.db");
@@ -72,11 +72,11 @@ fn a_question_makes_nothing_and_complains_of_nothing() {
             }
         }
     }
-    assert!(!absent.parent().expect("folder").exists(), "a question made a cluster");
+    assert!(!absent.parent().expect("folder").exists(), "completion created a cluster");
 }
 
 #[test]
-fn the_scripts_are_what_the_verb_prints() {
+fn completion_command_prints_the_scripts() {
     for (shell, file) in [("bash", "kloop.bash"), ("zsh", "_kloop"), ("fish", "kloop.fish")] {
         let output = kloop(Path::new("/nowhere")).args(["completion", shell]).output().expect("kloop");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("completions").join(file);

@@ -1,9 +1,9 @@
-//! `config`: the default namespace is kept beside the cluster, in kubectl's words.
+//! `config`: the default namespace is stored beside the cluster; messages are kubectl's.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Standard output, standard error and whether it went well.
+/// Standard output, standard error and whether the command succeeded.
 fn kloop(state: &Path, words: &str) -> (String, String, bool) {
     let mut kloop = Command::new(env!("CARGO_BIN_EXE_kloop"));
     let output = kloop.args(words.split(' ')).env("KLOOP_STATE", state).env_remove("KLOOP_COMPLETE").output();
@@ -20,7 +20,7 @@ fn commands_use_the_namespace_that_was_set() {
     let namespace = "config view --minify -o jsonpath={.contexts[0].context.namespace}";
     assert_eq!(said(namespace), "default");
     assert_eq!(said("config current-context"), "harbour\n");
-    assert!(!state.exists(), "a question made a cluster");
+    assert!(!state.exists(), "reading created a cluster");
 
     assert_eq!(said("config set-context --current --namespace=kube-system"), "Context \"harbour\" modified.\n");
     assert_eq!(said(namespace), "kube-system");
@@ -37,7 +37,7 @@ fn commands_use_the_namespace_that_was_set() {
 }
 
 #[test]
-fn a_context_takes_the_name_that_scripts_use() {
+fn context_can_be_renamed() {
     let folder = tempfile::tempdir().expect("folder");
     let state = folder.path().join("harbour/state.db");
     let refused = kloop(&state, "get namespaces --context kind-dev -o name");
@@ -75,5 +75,5 @@ fn impossible_configuration_is_refused() {
         let (stdout, stderr, well) = kloop(&state, words);
         assert!(stdout.is_empty() && stderr.starts_with(error) && !well, "{words}: {stdout}{stderr}");
     }
-    assert!(!state.exists(), "a refusal made a cluster");
+    assert!(!state.exists(), "a refused command created a cluster");
 }

@@ -1,4 +1,4 @@
-//! Transcripts that never change: those of each `.trycmd` file, of README and of the help topics, each with a state of its own.
+//! Transcripts of commands: each `.trycmd` file, the README and the help topics, each with its own state.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ fn play(file: &Path) {
     cases.case(file).run();
 }
 
-/// The files of a folder with this extension.
+/// Returns the files of a folder with this extension.
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder);
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("entry").path());
@@ -21,17 +21,17 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn conversations_go_as_written() {
+fn transcripts_match() {
     files("tests/conversations", "trycmd").iter().for_each(|file| play(file));
 }
 
 #[test]
-fn help_topics_are_true() {
+fn transcripts_of_help_topics_match() {
     let has_transcript = |file: &&PathBuf| std::fs::read_to_string(file).expect("topic").contains("```console");
     files("src/help", "md").iter().filter(has_transcript).for_each(|file| play(file));
 }
 
 #[test]
-fn the_readme_is_true() {
+fn transcripts_of_the_readme_match() {
     play(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("README.md"));
 }

@@ -1,5 +1,5 @@
-//! Real manifests that nobody here wrote (`../shared/corpus`; its README says where they are from): all of them pass the front
-//! door or are refused for Kubernetes' own reason, and those that need no more than programs of this machine run.
+//! Real manifests of other projects (`../shared/corpus`; its README names the sources): all of them are accepted or refused for Kubernetes'
+//! own reason, and those that need only programs of this machine run.
 
 mod mutation;
 mod run;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder of the corpus; says loudly that the caller's test is skipped when it is not there.
+/// Returns a folder of the corpus; prints that the caller's test is skipped when it does not exist.
 fn folder(name: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("KLOOP_SHARED").map(PathBuf::from);
     let beside = shared.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
@@ -24,7 +24,7 @@ fn folder(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Files below a folder, in order.
+/// Collects the files below a folder, in order.
 fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry").path());
     let mut entries: Vec<PathBuf> = entries.collect();
@@ -38,7 +38,7 @@ fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The objects of a file, items of lists one by one; an error is the reason why it cannot be read.
+/// Returns the objects of a file, including the items of lists; an error is the reason why it cannot be read.
 fn objects(path: &Path) -> Result<Vec<Value>, String> {
     let bytes = fs::read(path).map_err(|error| error.to_string())?;
     let text = yaml::decode_bytes(&bytes).map_err(|error| error.to_string())?;
@@ -54,7 +54,7 @@ fn objects(path: &Path) -> Result<Vec<Value>, String> {
     Ok(found)
 }
 
-/// Makes what a body refers to and somebody else would have made before: namespace, priority class, service account.
+/// Creates the objects that a body requires: namespace, priority class, service account.
 fn make_way(txn: &mut dyn Transaction, body: &Value) {
     let namespace = body["metadata"]["namespace"].as_str().filter(|name| !name.is_empty()).unwrap_or("default");
     let mut before = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
@@ -72,12 +72,12 @@ fn make_way(txn: &mut dyn Transaction, body: &Value) {
     }
     for object in before.into_iter().map(Object) {
         let kind = kinds::by_kind(object.api_version(), object.kind()).expect("kind");
-        // It may be there already; and a name that cannot be is refused again with the object that uses it.
+        // The object may exist already; an impossible name is refused again with the object that uses it.
         drop(create::create(txn, kind, &object, &WriteOptions::default()));
     }
 }
 
-/// The result of a strict `apply` of one object; of `create` when the object has no name.
+/// Applies one object strictly; creates it when it has no name.
 fn admit(txn: &mut dyn Transaction, kind: &Kind, body: &Value) -> Result<(), Status> {
     make_way(txn, body);
     let mut object = Object(body.clone());
@@ -94,7 +94,7 @@ fn admit(txn: &mut dyn Transaction, kind: &Kind, body: &Value) -> Result<(), Sta
     apply::apply(txn, kind, &object, true, &options).map(drop)
 }
 
-/// Holes that other tools fill before a manifest is one.
+/// Whether the manifest contains placeholders that other tools fill in.
 fn is_template(body: &Value) -> bool {
     let text = body.to_string();
     ["{{", "REPLACE_", "<node-hostname>"].iter().any(|hole| text.contains(hole))
@@ -107,7 +107,7 @@ fn every_manifest_is_accepted_or_refused_with_a_reason() {
         (Vec::new(), 0, Vec::new(), Vec::new(), Vec::new());
     files_below(&folder, &mut files);
     let mut api = Api::in_memory("test").expect("a cluster in memory");
-    // Several manifests bring a class of this name with another provisioner, which no cluster that has one takes.
+    // Several manifests contain a class of this name with another provisioner, which conflicts with an existing one.
     let class = Key::new(Resource("storageclasses.storage.k8s.io"), "", "standard");
     let unclassed = api.write(false, |txn| match txn.get(&class)? {
         Some(standard) => txn.remove(&class, standard).map(drop),
@@ -123,12 +123,12 @@ fn every_manifest_is_accepted_or_refused_with_a_reason() {
                 continue;
             }
         };
-        // One transaction a file, and nothing of it stays: files do not see each other.
+        // One dry-run transaction per file, so that files do not see each other.
         let done = api.write(true, |txn| {
             for body in objects.iter().filter(|body| !is_template(body)) {
                 let (version, kind) =
                     (body["apiVersion"].as_str().unwrap_or_default(), body["kind"].as_str().unwrap_or_default());
-                // A kind that another file defined stays known to this process, but not to the cluster.
+                // This process still knows a kind that another file defined, but the cluster does not.
                 let known = kinds::by_kind(version, kind).filter(|kind| custom::current(txn, kind).is_ok());
                 match known.map(|kind| admit(txn, kind, body)) {
                     None => unknown.push(format!("{version} {kind}")),
@@ -151,12 +151,12 @@ fn every_manifest_is_accepted_or_refused_with_a_reason() {
         refused.len(),
         unread.len()
     );
-    assert!(accepted >= ACCEPTED, "{accepted} objects are accepted, it were {ACCEPTED}");
-    assert!(refused.len() <= REFUSED, "{} objects are refused, it were {REFUSED}", refused.len());
+    assert!(accepted >= ACCEPTED, "{accepted} objects are accepted, before it was {ACCEPTED}");
+    assert!(refused.len() <= REFUSED, "{} objects are refused, before it was {REFUSED}", refused.len());
     assert!(unread.is_empty(), "{} files cannot be read", unread.len());
 }
 
-/// Objects accepted so far; may only rise.
+/// Number of accepted objects; may only rise.
 const ACCEPTED: usize = 1996;
-/// Objects refused so far, for Kubernetes' own reasons; may only fall.
+/// Number of objects refused for Kubernetes' own reasons; may only fall.
 const REFUSED: usize = 41;

@@ -1,4 +1,4 @@
-//! `KLOOP_LOG`: the control plane prints how long its ticks take, and a wrong filter is an error.
+//! `KLOOP_LOG`: the control plane prints the durations of its ticks, and an invalid filter is an error.
 
 use crate::cluster::Cluster;
 

@@ -1,10 +1,10 @@
-//! The documentation: topics are listed, lines fit a screen, links and paths lead somewhere, and README stays short.
+//! The documentation: topics are listed, lines fit a screen, links and paths exist, and README stays short.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The widest line outside of transcripts.
+/// Maximum width of a line outside of transcripts.
 const WIDTH: usize = 100;
 
 fn root() -> &'static Path {
@@ -19,14 +19,14 @@ fn topics() -> Vec<PathBuf> {
     files
 }
 
-/// Every page for people who read the repository, README first.
+/// Returns every page for readers of the repository, README first.
 fn pages() -> Vec<PathBuf> {
     let others = [".github/CONTRIBUTING.md", ".github/CHANGELOG.md", "src/ARCHITECTURE.md"];
     let others = others.iter().map(|page| root().join(page)).filter(|page| page.exists());
     std::iter::once(root().join("README.md")).chain(others).chain(topics()).collect()
 }
 
-/// The lines of a page outside of its transcripts, with their numbers.
+/// Returns the lines of a page outside of its transcripts, with their numbers.
 fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -89,7 +89,7 @@ fn readme_is_short() {
 }
 
 #[test]
-fn links_and_paths_lead_somewhere() {
+fn links_and_paths_exist() {
     let mut wrong = Vec::new();
     for page in pages() {
         let text = fs::read_to_string(&page).expect("page");

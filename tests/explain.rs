@@ -1,4 +1,4 @@
-//! `explain` against what kubectl printed, byte for byte.
+//! `explain` compared with kubectl's output, byte for byte.
 
 use crate::golden::{self, Step};
 use std::path::Path;
@@ -9,7 +9,7 @@ fn kloop(state: &Path, words: &str) -> Output {
     kloop.args(words.split_whitespace()).env("KLOOP_STATE", state).env_remove("COMPLETE").output().expect("kloop")
 }
 
-/// The differences in the answers to the questions of a scenario, and the number of questions.
+/// Returns the differences in the answers of a scenario, and the number of commands.
 fn differences(scenario: &str, state: &Path) -> (usize, String) {
     let (mut asked, mut wrong) = (0, String::new());
     for Step { command, stdout, stderr, code, .. } in golden::steps(scenario) {
@@ -36,7 +36,7 @@ fn explanations_are_those_of_kubectl() {
     let (asked, wrong) = differences("explain-api", &state);
     assert!(wrong.is_empty(), "{wrong}");
     assert!(asked > 10 || golden::folder("explain-api").is_none(), "only {asked} questions");
-    assert!(!state.exists(), "a question made a cluster");
+    assert!(!state.exists(), "explain created a cluster");
 }
 
 #[test]

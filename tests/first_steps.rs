@@ -1,4 +1,4 @@
-//! The first commands that somebody types: what they are told when something is missing, and that scripts for kubectl go through.
+//! The first commands of a new user: hints when something is missing, and compatibility with scripts for kubectl.
 
 use crate::cluster::Cluster;
 use crate::screen::Screen;
@@ -9,13 +9,13 @@ const CONFIG: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: setting
 const HINT: &str = "hint: no control plane has run here yet, so that nothing starts; run: kloop reconcile --watch\n";
 
 #[test]
-fn a_cluster_that_never_ran_says_what_to_run() {
+fn cluster_that_never_ran_prints_a_hint() {
     let cluster = Cluster::new();
     let settings = cluster.run(&["apply", "-f", "-"], CONFIG);
     assert_eq!((settings.code, &*settings.err), (0, ""), "a ConfigMap needs no control plane");
     let applied = cluster.run(&["apply", "-f", "-"], POD);
     assert_eq!((&*applied.out, &*applied.err), ("pod/one created\n", HINT));
-    assert_eq!(cluster.run(&["apply", "--dry-run=server", "-f", "-"], POD).err, "", "nothing was to start");
+    assert_eq!(cluster.run(&["apply", "--dry-run=server", "-f", "-"], POD).err, "", "a dry run starts nothing");
     assert_eq!(cluster.kloop("get pods").err, HINT);
     assert_eq!(cluster.kloop("get configmaps").err, "");
     assert_eq!(cluster.kloop("logs one").err, HINT);
@@ -48,7 +48,7 @@ fn a_cluster_that_never_ran_says_what_to_run() {
 }
 
 #[test]
-fn a_place_without_a_cluster_says_what_makes_one() {
+fn missing_cluster_error_says_how_to_create_one() {
     let cluster = Cluster::new();
     let state = cluster.home().join("state.db");
     let hint = format!(
@@ -60,11 +60,11 @@ fn a_place_without_a_cluster_says_what_makes_one() {
         assert!(said.code == code && said.err.ends_with(&hint), "{line}: {said:?}");
     }
     assert_eq!(cluster.kloop("wait --for=condition=Ready pod/one --timeout=1s").code, 1);
-    assert!(!state.exists(), "nothing was made");
+    assert!(!state.exists(), "no cluster was created");
 }
 
 #[test]
-fn changes_without_a_control_plane_say_that_nothing_happens() {
+fn changes_without_a_control_plane_print_a_hint() {
     let cluster = Cluster::new();
     cluster.apply(POD);
     cluster.ok("reconcile");
@@ -86,7 +86,7 @@ fn serve_works_on_a_new_state_file_of_any_name() {
 }
 
 #[test]
-fn a_plan_has_colours_on_a_terminal_and_shows_no_codes() {
+fn plan_has_colours_on_a_terminal_only() {
     let cluster = Cluster::new();
     let file = cluster.home().join("pod.yaml");
     std::fs::write(&file, POD.replace("name: one", "name: one, labels: {a: b}")).expect("written");
@@ -99,7 +99,7 @@ fn a_plan_has_colours_on_a_terminal_and_shows_no_codes() {
 }
 
 #[test]
-fn flags_of_scripts_for_kubectl_are_taken() {
+fn flags_of_kubectl_scripts_are_accepted() {
     let cluster = Cluster::new();
     cluster.apply(CONFIG);
     let folder = cluster.home();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// One command of a conversation and everything that came back.
+/// One command of a conversation and its result.
 #[derive(Debug, Default)]
 pub struct Step {
     /// The shell command.
@@ -15,7 +15,7 @@ pub struct Step {
     pub stderr: String,
     /// Exit code.
     pub code: i32,
-    /// The order of the lines of standard output means nothing.
+    /// Whether the order of the lines of standard output is irrelevant.
     pub sorted: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Exchange {
     pub status: String,
     /// The recorded headers of the answer.
     pub answer_headers: Vec<(String, String)>,
-    /// The part of the answer that was recorded, `status.message`; empty for all.
+    /// The recorded part of the answer, `status.message`; empty for all.
     pub only: String,
     /// The answer's body.
     pub answer: String,
@@ -47,18 +47,18 @@ pub enum Part {
     Run(Step),
     /// A plain HTTP request.
     Http(Exchange),
-    /// Wait until the controllers have nothing left to do.
+    /// Wait until the controllers are idle.
     Settle,
-    /// Wait so many seconds.
+    /// Wait this many seconds.
     Sleep(u64),
 }
 
-/// The folder of all recordings; says loudly that the caller's test is skipped when they are not there.
+/// Returns the folder of all recordings; prints that the caller's test is skipped when it does not exist.
 pub fn recordings() -> Option<PathBuf> {
     folder("")
 }
 
-/// The folder of a scenario's recordings; says that the caller's test is skipped when there is none.
+/// Returns the folder of a scenario's recordings; prints that the caller's test is skipped when it does not exist.
 pub fn folder(scenario: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("KLOOP_SHARED").map(PathBuf::from);
     let beside = shared.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
@@ -70,7 +70,7 @@ pub fn folder(scenario: &str) -> Option<PathBuf> {
     None
 }
 
-/// The commands of a scenario in order.
+/// Returns the commands of a scenario in order.
 pub fn steps(scenario: &str) -> Vec<Step> {
     let command = |part| match part {
         Part::Run(step) => Some(step),
@@ -79,7 +79,7 @@ pub fn steps(scenario: &str) -> Vec<Step> {
     conversation(scenario).into_iter().filter_map(command).collect()
 }
 
-/// A scenario whole.
+/// Returns all parts of a scenario.
 pub fn conversation(scenario: &str) -> Vec<Part> {
     let Some(folder) = folder(scenario) else { return Vec::new() };
     let text = std::fs::read_to_string(folder.join("conversation.txt")).expect("conversation");
@@ -116,7 +116,7 @@ pub fn conversation(scenario: &str) -> Vec<Part> {
     parts
 }
 
-/// The kind of a line outside a command's record.
+/// Parses a line outside of a command's record.
 fn between(line: &str) -> Option<Part> {
     if line == "~ settle" {
         return Some(Part::Settle);
@@ -127,7 +127,7 @@ fn between(line: &str) -> Option<Part> {
     None
 }
 
-/// Takes in a line of a request or its answer; false when it is none.
+/// Parses a line of a request or its answer; returns false for other lines.
 fn http(line: &str, parts: &mut Vec<Part>) -> bool {
     let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
     if let Some((method, path)) = line.strip_prefix("> ").and_then(|line| line.split_once(' '))
@@ -138,7 +138,7 @@ fn http(line: &str, parts: &mut Vec<Part>) -> bool {
         return true;
     }
     let Some(Part::Http(open)) = parts.last_mut() else { return false };
-    // A body begins with its mark alone; headers come before it.
+    // The first line of a body has only its mark; headers precede it.
     let has_body = !open.body.is_empty();
     match (line.strip_prefix('>'), line.strip_prefix("= ")) {
         (Some(""), _) if !has_body => open.body.push('\n'),

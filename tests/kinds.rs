@@ -1,4 +1,4 @@
-//! The catalogue against what Kubernetes stored and refused (`../shared/golden`), without a server.
+//! The catalogue compared with the objects that Kubernetes stored and refused (`../shared/golden`), without a server.
 
 use crate::golden;
 use kloop::kinds::{self, Kind};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Stands where the recordings have `<uid>`.
+/// Replaces `<uid>` in the recordings.
 const UID: &str = "0a1b2c3d-0000-4000-8000-000000000000";
 
-/// Fields that the server or a controller fills in after what the catalogue does.
+/// Fields that the server or a controller sets after the catalogue.
 const FILLED_LATER: &[(&str, &[&str])] = &[
     ("Node", &["metadata.annotations", "spec.taints"]),
     ("PersistentVolume", &["metadata.finalizers", "status"]),
@@ -53,12 +53,12 @@ fn kind_of(body: &Value) -> Option<&'static Kind> {
     kinds::by_kind(body["apiVersion"].as_str()?, body["kind"].as_str()?)
 }
 
-/// The body as the server decodes it, before it is checked.
+/// Decodes a body as the server does, before validation.
 fn created(kind: &Kind, mut body: Value) -> Result<Object, String> {
     if kind.namespaced && body["metadata"].get("namespace").is_none() {
         body["metadata"]["namespace"] = "default".into();
     }
-    // The recordings mask the random end of a generated name like this.
+    // The recordings mask the random suffix of a generated name.
     if let (None, Some(prefix)) = (body["metadata"].get("name"), body["metadata"]["generateName"].as_str()) {
         body["metadata"]["name"] = format!("{prefix}<r01>").into();
     }
@@ -78,7 +78,7 @@ fn created(kind: &Kind, mut body: Value) -> Result<Object, String> {
     Ok(object)
 }
 
-/// Text that kubectl prints about the creation of an object from a file; empty when all is well.
+/// Returns kubectl's message about the creation of an object from a file; empty on success.
 fn refusal(kind: &Kind, name: &str, body: Value) -> String {
     let object = match created(kind, body) {
         Ok(object) => object,
@@ -93,14 +93,14 @@ fn refusal(kind: &Kind, name: &str, body: Value) -> String {
     told(kind, &object, None)
 }
 
-/// Text that kubectl prints about an invalid object; empty when all is well.
+/// Returns kubectl's message about an invalid object; empty when it is valid.
 fn told(kind: &Kind, object: &Object, old: Option<&Object>) -> String {
     let mut errors = kinds::validate_metadata(object, old, kind);
     errors.extend((kind.validate)(object, old));
     refused(kind, object, &errors)
 }
 
-/// As kubectl prints a 422.
+/// Formats a 422 as kubectl prints it.
 fn refused(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in kinds::field::invalid(kind.kind, kind.resource, object.name(), errors).causes {
@@ -118,7 +118,7 @@ fn refused(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> String
     .replace(UID, "<uid>")
 }
 
-/// The number of a scenario's refusals that are worded alike, of those about kinds of the catalogue.
+/// Returns how many of a scenario's refusals have equal messages, of those about kinds of the catalogue.
 fn refusals_alike(scenario: &str) -> (usize, usize) {
     let Some(folder) = golden::folder(scenario) else { return (0, 0) };
     let (mut alike, mut all) = (0, 0);
@@ -127,7 +127,7 @@ fn refusals_alike(scenario: &str) -> (usize, usize) {
         let Some(name) = command.strip_prefix("kubectl create -f ") else { continue };
         let [body] = file(&folder, name).try_into().unwrap_or([Value::Null]);
         let Some(kind) = kind_of(&body) else { continue };
-        // Refusals by kubectl itself, and missing namespaces, do not concern the catalogue.
+        // Refusals by kubectl itself, and missing namespaces, are not the catalogue's.
         if step.stderr.starts_with("error: ") || step.stderr.contains("(NotFound)") {
             continue;
         }
@@ -145,9 +145,9 @@ fn refusals_alike(scenario: &str) -> (usize, usize) {
     (alike, all)
 }
 
-/// The number of a scenario's patches of single objects that are refused or accepted alike, of those about some resources.
+/// Returns how many of a scenario's patches of single objects have equal results, of those about some resources.
 ///
-/// As JSON merge patches, which is what they come to for resources without lists that merge by key.
+/// Applied as JSON merge patches, which are equivalent for resources without lists that merge by key.
 fn changes_alike(scenario: &str) -> (usize, usize) {
     const RESOURCES: &[&str] = &["svc", "secret", "pvc", "rolebinding"];
     let Some(folder) = golden::folder(scenario) else { return (0, 0) };
@@ -188,12 +188,12 @@ fn changes_alike(scenario: &str) -> (usize, usize) {
     (alike, all)
 }
 
-/// Removes masked values, and what only the server or controllers fill in.
+/// Removes masked values, and fields that only the server or controllers set.
 fn without_masks(value: Value) -> Option<Value> {
     match value {
         Value::String(text) if text.starts_with('<') && text.ends_with('>') => None,
         Value::Array(items) if !items.is_empty() => {
-            // The volume of a pod's token is admission's.
+            // Admission adds the volume of a pod's token.
             let token = |item: &Value| item["name"].as_str().is_some_and(|name| name.starts_with("kube-api-access-"));
             let kept: Vec<Value> = items.into_iter().filter(|item| !token(item)).filter_map(without_masks).collect();
             if kept.is_empty() { None } else { Some(kept.into()) }
@@ -217,7 +217,7 @@ fn comparable(value: Value) -> Object {
     object
 }
 
-/// All objects in the files of a scenario.
+/// Returns all objects in the files of a scenario.
 fn every_file(folder: &Path) -> Vec<Value> {
     let names = std::fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry").file_name());
     let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
@@ -225,7 +225,7 @@ fn every_file(folder: &Path) -> Vec<Value> {
     names.iter().filter(|name| name.ends_with(".yaml")).flat_map(|name| file(folder, name)).collect()
 }
 
-/// The number of objects of a scenario that are stored alike, of those that were printed as YAML.
+/// Returns how many objects of a scenario are stored alike, of those that were printed as YAML.
 fn stored_alike(scenario: &str) -> (usize, usize) {
     let Some(folder) = golden::folder(scenario) else { return (0, 0) };
     let mut stored = Vec::new();
@@ -262,7 +262,7 @@ fn stored_alike(scenario: &str) -> (usize, usize) {
     (alike, all)
 }
 
-/// Counts that may only rise: what is alike, of how many.
+/// Checks counts that may only rise: equal results, and all.
 fn hold(expected: &[(&str, usize, usize)], count: fn(&str) -> (usize, usize)) {
     let known: Vec<_> = expected.iter().filter(|(scenario, ..)| golden::folder(scenario).is_some()).copied().collect();
     let counted = known.iter().map(|(scenario, ..)| (*scenario, count(scenario)));
@@ -284,22 +284,21 @@ fn defaults_are_those_of_kubernetes() {
     );
 }
 
-/// Not alike: addresses and node ports outside their ranges, which `apiserver` refuses when it hands them out, and the
-/// order of two keys of a quota, which is chance in Go.
+/// Different: addresses and node ports outside their ranges, which `apiserver` refuses on allocation, and the order of two keys of a quota,
+/// which is random in Go.
 #[test]
 fn refusals_are_worded_as_kubernetes_words_them() {
     hold(&[("invalid-meta", 26, 26), ("invalid-others", 63, 66)], refusals_alike);
 }
 
-/// Not alike: priority and service account, which admission refuses, and privileged containers, which the recorded server
-/// did not allow.
+/// Different: priority and service account, which admission refuses, and privileged containers, which the recorded server did not allow.
 #[test]
 fn pods_are_refused_as_kubernetes_refuses_them() {
     hold(&[("invalid-pods", 90, 94), ("invalid-workloads", 57, 57)], refusals_alike);
 }
 
 #[test]
-fn fields_that_stay_are_those_of_kubernetes() {
+fn immutable_fields_are_those_of_kubernetes() {
     hold(&[("invalid-updates", 8, 8)], changes_alike);
 }
 
@@ -309,7 +308,7 @@ fn names_and_scopes_are_those_of_api_resources() {
     let Some(table) = steps.iter().find(|step| step.command == "kubectl api-resources") else { return };
     let row = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let recorded: Vec<Vec<String>> = table.stdout.lines().skip(1).map(row).collect();
-    // kloop's own group comes last: Kubernetes has none like it.
+    // kloop's own group is last, because Kubernetes has no such group.
     let (theirs, ours): (Vec<&Kind>, Vec<&Kind>) =
         kinds::ALL.iter().partition(|kind| kind.resource.group() != "kloop.dev");
     assert!(kinds::ALL.iter().rev().zip(&ours).all(|(last, ours)| last.resource == ours.resource));
@@ -346,14 +345,14 @@ fn kinds_are_found_by_any_of_their_names() {
 }
 
 #[test]
-fn nothing_known_is_refused_for_being_null() {
+fn null_fields_are_accepted() {
     for kind in kinds::ALL {
         let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "a", "labels": {"a": null}}});
         assert!(created(kind, body).is_ok(), "{}", kind.kind);
     }
 }
 
-/// The fields that admission adds to a pod, which its later refusals show.
+/// Adds the fields of admission to a pod, which its later error messages contain.
 fn admit(object: &mut Object) {
     if object.kind() != "Pod" {
         return;
@@ -376,7 +375,7 @@ fn admit(object: &mut Object) {
     object.set(&["spec", "tolerations"], tolerations);
 }
 
-/// The object after a patch; what kubectl prints when it is refused.
+/// Patches an object; returns kubectl's message when it is refused.
 fn patched(kind: &Kind, old: &Object, patch: &Value, merge: bool) -> Result<Object, String> {
     let body = match kloop::kinds::merge_rules::schema_for(&kind.api_version(), kind.kind) {
         Some(schema) if !merge => kloop::object::merge::strategic_merge(&old.0, patch, schema).expect("patch"),
@@ -390,7 +389,7 @@ fn patched(kind: &Kind, old: &Object, patch: &Value, merge: bool) -> Result<Obje
     if errors.is_empty() { Ok(new) } else { Err(refused(kind, &new, &errors)) }
 }
 
-/// Changes of one conversation, each on what the ones before left.
+/// Changes of one conversation, each on the result of the previous ones.
 #[test]
 fn changes_are_refused_as_kubernetes_refuses_them() {
     let scenario = "invalid-updates";
@@ -407,7 +406,7 @@ fn changes_are_refused_as_kubernetes_refuses_them() {
         let Some(command) = step.command.strip_prefix("kubectl patch ") else { continue };
         let (words, patch) = command.split_once("-p '").expect("patch");
         let patch: Value = serde_json::from_str(patch.trim_end_matches('\'')).expect("json");
-        // A patch of what the server keeps, and addresses of Services, are not the catalogue's.
+        // Patches of fields that the server manages, and addresses of Services, are not the catalogue's.
         let server = patch["spec"].is_null() && patch["roleRef"].is_null() && patch["type"].is_null();
         if server || words.starts_with("svc ") {
             continue;

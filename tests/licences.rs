@@ -1,8 +1,8 @@
-//! The licences of the crates that are linked or used: each allows to build, change and pass on the binary under MIT.
+//! The licences of all crates: each allows building, changing and distributing the binary under MIT.
 
 use std::process::Command;
 
-/// The licences that a crate may have, as SPDX names them. MPL-2.0 concerns changes to the crate itself alone.
+/// The allowed licences by SPDX name. MPL-2.0 only concerns changes to the crate itself.
 const ALLOWED: [&str; 12] = [
     "0BSD",
     "Apache-2.0",
@@ -18,8 +18,8 @@ const ALLOWED: [&str; 12] = [
     "Zlib",
 ];
 
-/// Whether one of the alternatives has only licences that are allowed. An older way to write OR is a slash. Where brackets stand, all
-/// licences of the expression have to be allowed.
+/// Whether one of the alternatives has only allowed licences. A slash is an older form of OR. In an expression with parentheses, all
+/// licences have to be allowed.
 fn is_allowed(expression: &str) -> bool {
     let is_listed = |licence: &str| ALLOWED.contains(&licence.trim());
     let expression = expression.replace('/', " OR ");
@@ -41,11 +41,11 @@ fn licences_of_all_crates_are_allowed() {
     assert!(lines.lines().count() > 100, "the crates were listed:\n{lines}");
     let refused: Vec<&str> =
         lines.lines().filter(|line| !is_allowed(line.split('|').next().unwrap_or_default())).collect();
-    assert!(refused.is_empty(), "crates with licences that were not looked at:\n{}", refused.join("\n"));
+    assert!(refused.is_empty(), "crates with licences that are not allowed:\n{}", refused.join("\n"));
 }
 
 #[test]
-fn expressions_need_one_alternative_that_is_allowed() {
+fn licence_expressions_need_one_allowed_alternative() {
     for allowed in
         ["MIT", "GPL-3.0 OR MIT", "Unlicense/MIT", "(MIT OR Apache-2.0) AND Unicode-3.0", "Apache-2.0 AND ISC"]
     {

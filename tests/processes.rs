@@ -1,5 +1,4 @@
-//! The built binary as a user meets it, with real processes: from `apply` to a page over HTTP, and through everything that
-//! happens to processes and control planes in between.
+//! The built binary with real processes, as users run it: from `apply` to a page over HTTP, with failures of processes and control planes.
 
 mod applications;
 mod autoscaling;
@@ -44,7 +43,7 @@ mod watching;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A Deployment of `sleep`s with the label `app: NAME`. Its grace period is short, because `sleep` heeds SIGTERM anyway.
+/// A Deployment of `sleep`s with the label `app: NAME`. Its grace period is short, because `sleep` ends on SIGTERM anyway.
 fn deployment(name: &str, replicas: u32, seconds: u32) -> String {
     format!(
         r#"
@@ -69,10 +68,10 @@ fn pod(name: &str, restart: &str, grace: u32, script: &str) -> String {
     pod_with(name, &format!("restartPolicy: {restart}, terminationGracePeriodSeconds: {grace}"), "", script)
 }
 
-/// The output of pods that run once and end soon.
+/// Fields of pods that run once and end soon.
 const ONCE: &str = "restartPolicy: Never, terminationGracePeriodSeconds: 1";
 
-/// A Pod as [`pod`] makes one; `spec` and `container` are what it says beyond that, as YAML in a line: `field: value, field: value`.
+/// A Pod like [`pod`]; `spec` and `container` are additional fields as YAML in a line: `field: value, field: value`.
 fn pod_with(name: &str, spec: &str, container: &str, script: &str) -> String {
     let script = serde_json::Value::from(script);
     format!(
@@ -90,7 +89,7 @@ spec:
     )
 }
 
-/// Fields in a line as lines of a block.
+/// Converts fields in a line to lines of a block.
 fn lines(fields: &str) -> String {
     let mut depth = 0;
     let mut text = String::new();
@@ -104,12 +103,12 @@ fn lines(fields: &str) -> String {
     text
 }
 
-/// The same pods on the machine's own files, where a test meets them.
+/// Changes the pods to see the machine's own files.
 fn on_host_files(manifest: &str) -> String {
     manifest.replace("metadata: {", "metadata: {annotations: {kloop.dev/filesystem: host}, ")
 }
 
-/// A container that runs `processes/server.py`, with these fields more: HTTP at the port 8080, datagrams at 5300.
+/// A container that runs `processes/server.py`, with additional fields: HTTP at port 8080, datagrams at 5300.
 fn serving(more: &str) -> String {
     let program = serde_json::Value::from(include_str!("processes/server.py"));
     let ready = "httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 1";
@@ -141,12 +140,12 @@ fn service(name: &str, fields: &str) -> String {
     )
 }
 
-/// Such servers behind the port 80 of a Service.
+/// Such servers behind port 80 of a Service.
 fn web(replicas: usize) -> String {
     servers("web", replicas, "") + &service("web", "ports: [{port: 80, targetPort: 8080}]")
 }
 
-/// The answer of an HTTP server at an address; none when nothing answers.
+/// Returns the response of an HTTP server at an address; `None` without one.
 fn fetch(place: &str) -> Option<String> {
     let mut stream = TcpStream::connect(place).ok()?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;

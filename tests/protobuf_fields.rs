@@ -1,8 +1,8 @@
 //! Writes `src/serve/protobuf/fields.json.gz`: the numbers, names and types of the fields of Kubernetes' protobuf messages.
 //!
 //! `KLOOP_KUBERNETES_SOURCES=/sources cargo test --features schema -- --ignored write_protobuf_fields`, after a change of the catalogue or of
-//! Kubernetes' version. The folder holds the repositories `api`, `apimachinery`, `apiextensions-apiserver` and `kube-aggregator` of one
-//! release: messages are read from `generated.proto`, their JSON names and whether zero values are left out from the tags of Go's structs.
+//! Kubernetes' version. The folder contains the repositories `api`, `apimachinery`, `apiextensions-apiserver` and `kube-aggregator` of one
+//! release. Messages come from `generated.proto`; JSON names and the omission of zero values come from the tags of Go's structs.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -13,7 +13,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Messages that `src/serve/protobuf/special.rs` converts by itself.
+/// Messages that `src/serve/protobuf/special.rs` converts.
 const SPECIAL: [&str; 10] = [
     "k8s.io.apimachinery.pkg.api.resource.Quantity",
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString",
@@ -27,7 +27,7 @@ const SPECIAL: [&str; 10] = [
     "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray",
 ];
 
-/// A message in JSON has no form of its own yet: [`Duration`] is in no kind that is served.
+/// A message whose JSON form is not supported yet: [`Duration`] is in no served kind.
 const UNSUPPORTED: &str = "k8s.io.apimachinery.pkg.apis.meta.v1.Duration";
 
 /// Kinds besides those of the catalogue and their lists: `apiVersion` and names.
@@ -52,25 +52,25 @@ const OTHERS: [(&str, &str); 9] = [
 
 const META: &str = "k8s.io.apimachinery.pkg.apis.meta.v1";
 
-/// A field as `generated.proto` and the tag of its Go struct declare it.
+/// A field as declared in `generated.proto` and in the tag of its Go struct.
 struct Declared {
     number: u32,
     name: String,
     shape: &'static str,
     of: String,
     omits_zero: bool,
-    /// Whether a Go struct has it.
+    /// Whether a Go struct has the field.
     is_tagged: bool,
 }
 
 #[derive(Default)]
 struct Sources {
     messages: HashMap<String, Vec<Declared>>,
-    /// `apps/v1` → the package of its messages.
+    /// The package of the messages by `apiVersion`.
     packages: HashMap<String, String>,
 }
 
-/// The tag of a Go field: JSON name, whether it is inlined, whether zero values are left out, whether it is a pointer.
+/// The tag of a Go field: JSON name, and whether it is inlined, omitted when zero, or a pointer.
 struct GoTag {
     json: String,
     is_inline: bool,
@@ -118,7 +118,7 @@ impl Sources {
         }
     }
 
-    /// The message of a kind: of its own group, or one that all groups share.
+    /// Returns the message of a kind: of its own group, or one that all groups share.
     fn message(&self, api_version: &str, kind: &str) -> Option<String> {
         let own = self.packages.get(api_version).map(|package| format!("{package}.{kind}"));
         let shared = (api_version == "v1" || api_version.starts_with("meta.k8s.io/")).then(|| format!("{META}.{kind}"));
@@ -195,7 +195,7 @@ fn declared<'a>(line: &str, package: &str, tag: impl Fn(u32) -> Option<&'a GoTag
     Some(Declared { number, name, shape, of, omits_zero, is_tagged: tag.is_some() })
 }
 
-/// The kinds that are served, with their messages; a kind without one is kloop's own.
+/// Returns the served kinds with their messages; a kind without one is kloop's own.
 fn kinds(sources: &Sources) -> BTreeMap<String, String> {
     let mut wanted: BTreeSet<(String, String)> = BTreeSet::new();
     for (api_version, names) in OTHERS {
@@ -240,7 +240,7 @@ fn write_protobuf_fields() {
             .map(|field| json!([field.number, field.name, field.shape, field.of, field.omits_zero]))
             .collect();
         let fields = if SPECIAL.contains(&&**name) { Vec::new() } else { fields };
-        // A Go slice with a name of its own: its JSON is the list alone.
+        // A named Go slice: its JSON is only the list.
         let form = if is_list { "list" } else { "struct" };
         messages.insert(name.clone(), json!({"form": form, "fields": Value::Array(fields)}));
     }

@@ -1,7 +1,7 @@
-//! Replays the recorded conversations against the built binary and counts the answers that are Kubernetes' own.
+//! Replays the recorded conversations with the built binary and counts the answers that equal Kubernetes'.
 //!
-//! The floor of each conversation is in [`floors`]; counts only rise. With `KLOOP_REPLAY=NAME,NAME` only these are
-//! replayed; with `KLOOP_REPLAY_OUT=FOLDER` what differs is written there, one file for each conversation.
+//! The minimum for each conversation is in [`floors`]; counts only rise. `KLOOP_REPLAY=NAME,NAME` chooses conversations;
+//! `KLOOP_REPLAY_OUT=FOLDER` writes the differences there, one file per conversation.
 
 #[path = "replay/cluster.rs"]
 mod cluster;
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// The number of conversations that are replayed at once: they mostly wait.
 const AT_ONCE: usize = 4;
 
-/// The actions of the recording of a CronJob that it does not show: it waited for the first success, and suspended it then.
+/// Actions that the recording of a CronJob does not show: waiting for the first success, and suspending it.
 const UNTIL_FIRED: &str = "kubectl wait --for=jsonpath='{.status.lastSuccessfulTime}' cronjob/tick --timeout=100s && \
      kubectl patch cronjob tick -p '{\"spec\":{\"suspend\":true}}'";
 
@@ -62,16 +62,16 @@ fn conversations_with_kubernetes_are_repeated() {
         }
     });
     let mut counts = counts.into_inner().expect("lock");
-    // Some conversations have time limits of their own: one that fell short on a busy machine is repeated alone.
+    // Some conversations contain time limits: one that failed on a busy machine is repeated alone.
     for (scenario, count) in counts.iter_mut().filter(|(scenario, count)| below_floor(scenario, count).is_some()) {
         *count = replay(&folder.join(scenario), scenario);
     }
     report(&counts);
     let below: Vec<String> = counts.iter().filter_map(|(scenario, count)| below_floor(scenario, count)).collect();
-    assert!(below.is_empty(), "answers that were Kubernetes' own are not any more:\n{}", below.join("\n"));
+    assert!(below.is_empty(), "answers that equalled Kubernetes' no longer do:\n{}", below.join("\n"));
 }
 
-/// The conversations to replay, the longest last: they are taken from the end.
+/// Returns the conversations to replay, the longest last, because they are taken from the end.
 fn scenarios(folder: &Path, chosen: Option<&str>) -> Vec<String> {
     let all = std::fs::read_dir(folder).expect("recordings").map(|entry| entry.expect("entry"));
     let all = all.filter(|entry| entry.path().is_dir()).map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -112,7 +112,7 @@ fn replay(folder: &Path, scenario: &str) -> Count {
             Part::Settle if !cluster.settle() => count.differences.push_str("~ settle took too long\n\n"),
             Part::Settle => {}
             Part::Run(step) => {
-                // The output of a recorded command was masked too.
+                // The output in a recorded command was masked too.
                 let command = step.command.replace("<time>", "2026-01-01T00:00:00Z");
                 cluster.catch_up();
                 let answer = cluster.run(&command, &step.stdin);
@@ -135,7 +135,7 @@ fn replay(folder: &Path, scenario: &str) -> Count {
     count
 }
 
-/// The text of a scenario's files and commands.
+/// Returns the text of a scenario's files and commands.
 fn own_text(folder: &Path, parts: &[Part]) -> String {
     let mut text = String::new();
     for part in parts {
@@ -165,7 +165,7 @@ impl Count {
     fn judge(&mut self, step: &Step, answer: &Answer, masks: &Masks, letters: &mut Letters) {
         let (out, err) = (masks.said(&answer.stdout), masks.said(&answer.stderr));
         let (recorded_out, recorded_err) = (masks.recorded(&step.stdout), masks.recorded(&step.stderr));
-        // Rows that differ by hashes stand in another order.
+        // Rows that are sorted by different hashes have another order.
         let is_table = step.stdout.starts_with("NAME ") && recorded_out.contains("<hash>");
         let near_out = letters.compare(&recorded_out, &out, step.sorted || is_table);
         let near = near_out.min(letters.compare(&recorded_err, &err, false));
@@ -188,7 +188,7 @@ impl Count {
 }
 
 impl Count {
-    /// The same of a plain request: headers that were recorded count with the body.
+    /// Compares the answer to a plain request: recorded headers count with the body.
     fn judge_http(&mut self, exchange: &Exchange, answer: &http::Answer, masks: &Masks, letters: &mut Letters) {
         let step = Step {
             command: format!("{} {}", exchange.method, exchange.path),
@@ -200,7 +200,7 @@ impl Count {
     }
 }
 
-/// The lines that only one of two texts has.
+/// Returns the lines that only one of two texts has.
 fn difference(recorded: &str, said: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (recorded.lines().collect(), said.lines().collect());
     // Longest common subsequence; answers are short.

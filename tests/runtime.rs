@@ -17,10 +17,10 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes; only a failing test waits for it.
+/// Maximum wait; only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A machine in a folder of its own, swept clean when the test ends, however it ends.
+/// A machine in its own folder, cleaned up when the test ends in any way.
 struct Rig {
     folder: tempfile::TempDir,
     machine: Option<Machine>,
@@ -35,7 +35,7 @@ impl Rig {
         Rig { folder, machine: Some(machine), reports, epoch: 1 }
     }
 
-    /// The control plane is replaced by a later one.
+    /// Replaces the control plane by a later one.
     fn replace(&mut self) -> std::collections::HashMap<Str, kloop::world::PodFacts> {
         self.machine = None;
         self.epoch += 1;
@@ -62,7 +62,7 @@ impl Rig {
         self.reports.recv_timeout(PATIENCE).expect("a report")
     }
 
-    /// The next report about this attempt that fits.
+    /// Returns the next report about this attempt that `fits` accepts.
     fn until<T>(&self, uid: &str, attempt: u32, fits: impl Fn(&ContainerState) -> Option<T>) -> T {
         loop {
             if let Report::Container { pod_uid, attempt: of, state, .. } = self.next()
@@ -135,7 +135,7 @@ fn open(folder: &Path, epoch: u64) -> (Machine, Receiver<Report>) {
     (Machine::open_with(folder, epoch, shim, Environment::of_this_process(), report).expect("opened"), reports)
 }
 
-/// Processes that carry the mark of a pod of this state folder.
+/// Returns the processes with the mark of a pod of this state folder.
 fn marked(folder: &Path) -> Vec<i32> {
     let is_marked = |pid: i32| {
         let mark = process::environment(pid, folder::TERMINATION_LOG);
@@ -148,12 +148,12 @@ fn marked(folder: &Path) -> Vec<i32> {
         .collect()
 }
 
-/// A start of a shell script.
+/// Makes a start of a shell script.
 fn script(uid: &str, attempt: u32, text: &str) -> Start {
     Start { command: vec!["sh".into(), "-c".into(), text.into()], ..a_start(uid, "c", attempt) }
 }
 
-/// Waits until something holds that nothing reports.
+/// Waits for a condition that is not reported.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
@@ -195,7 +195,7 @@ fn exit_codes_and_signals_are_exact() {
 }
 
 #[test]
-fn a_program_that_cannot_be_executed_is_refused() {
+fn program_that_cannot_be_executed_is_refused() {
     let mut rig = Rig::new();
     let folder = tempfile::tempdir().expect("a folder");
     let garbage = folder.path().join("garbage");
@@ -239,20 +239,20 @@ fn output_becomes_a_log_in_the_cri_format() {
     let log = fs::read_to_string(rig.pod("logs").join("c/0.log")).expect("a log");
     let mut lines: Vec<&str> = log.lines().map(|line| line.split_once(' ').expect("a time").1).collect();
     lines.sort();
-    // The end of a log without a newline is a part.
+    // The end of a log without a newline is a partial line.
     assert_eq!(lines, ["stderr F two", "stdout F one", "stdout P three"]);
     let stamp = log.split(' ').next().expect("a time");
     assert!(stamp.len() == 30 && stamp.ends_with('Z') && stamp.parse::<Time>().is_ok(), "{stamp}");
 }
 
 #[test]
-fn stop_asks_first_and_kills_at_the_deadline() {
+fn stop_sends_sigterm_then_sigkill_at_the_deadline() {
     let mut rig = Rig::new();
     rig.start(script("stop", 0, "trap 'exit 3' TERM; while :; do sleep 0.01; done"));
     rig.running("stop", 0);
     rig.stop("stop", "c", 0, 30);
     let code = rig.ended("stop", 0).code;
-    // The signal may come before the shell has set its trap.
+    // The signal may arrive before the shell has set its trap.
     assert!(code == 3 || code == 143, "{code}");
 
     rig.start(script("stop", 1, "trap '' TERM; echo ready; while :; do sleep 0.01; done"));
@@ -280,7 +280,7 @@ fn removal_leaves_nothing() {
 #[test]
 fn processes_that_a_container_leaves_behind_end_with_it() {
     let mut rig = Rig::new();
-    // A double fork, a session of its own, deaf to everything that can be ignored, and a stopped one.
+    // A double fork, its own session, ignoring all signals that can be ignored, and a stopped process.
     let text = "(setsid sh -c 'trap \"\" TERM HUP INT; echo $$ > escaped; sleep 1000' &) ; \
                 sleep 1000 & kill -STOP $!; (env -i setsid sleep 1000 &) ; \
                 while [ ! -s escaped ]; do sleep 0.01; done; exit 7";
@@ -292,7 +292,7 @@ fn processes_that_a_container_leaves_behind_end_with_it() {
 }
 
 #[test]
-fn containers_of_a_pod_end_each_for_itself() {
+fn containers_of_a_pod_end_independently() {
     let mut rig = Rig::new();
     let stays = Start { container: "stays".into(), ..script("two", 0, "setsid sleep 1000 & exec sleep 1000") };
     rig.start(stays);
@@ -306,7 +306,7 @@ fn containers_of_a_pod_end_each_for_itself() {
 }
 
 #[test]
-fn a_start_that_is_repeated_starts_once() {
+fn repeated_start_starts_once() {
     let mut rig = Rig::new();
     for _ in 0..5 {
         rig.start(script("once", 0, "echo started; exec sleep 1000"));
@@ -323,9 +323,9 @@ fn a_start_that_is_repeated_starts_once() {
 }
 
 #[test]
-fn the_child_gets_its_environment_and_three_descriptors_and_nothing_else() {
+fn child_inherits_only_its_environment_and_three_descriptors() {
     let mut rig = Rig::new();
-    // `ls` looks at itself: the shell may hold its own pipe for a moment.
+    // `ls` lists its own descriptors, because the shell may have its pipe open for a moment.
     let mut start = script(
         "child",
         0,
@@ -343,7 +343,7 @@ fn the_child_gets_its_environment_and_three_descriptors_and_nothing_else() {
         "HOSTNAME=p",
         "SigBlk:\t0000000000000000",
         "SigIgn:\t0000000000000000",
-        // A process that root starts may change its user, unless the manifest says otherwise.
+        // A process that root starts may change its user, unless the manifest forbids it.
         if rustix::process::geteuid().is_root() { "NoNewPrivs:\t0" } else { "NoNewPrivs:\t1" },
         "0022",
     ] {
@@ -355,7 +355,7 @@ fn the_child_gets_its_environment_and_three_descriptors_and_nothing_else() {
 }
 
 #[test]
-fn the_termination_message_is_what_was_written_or_the_end_of_the_log() {
+fn termination_message_is_the_file_or_the_end_of_the_log() {
     let mut rig = Rig::new();
     rig.start(script("message", 0, "printf 'it broke' > $KLOOP_TERMINATION_LOG; exit 1"));
     assert_eq!(rig.ended("message", 0).message, "it broke");

@@ -1,4 +1,4 @@
-//! Writes `src/show/schema.json.gz`, what `explain` shows of the built-in kinds: the schemas of `k8s-openapi`.
+//! Writes `src/show/schema.json.gz`, the schemas of the built-in kinds for `explain`, from `k8s-openapi`.
 //!
 //! `cargo test --features schema -- --ignored write_schemas`, after a change of its version or of the catalogue.
 
@@ -21,7 +21,7 @@ impl Schemas {
         self.kinds.insert(format!("{}/{}", T::API_VERSION, T::KIND), json!(T::schema_name()));
     }
 
-    /// Bodies that are no objects.
+    /// Adds bodies that are no objects.
     fn bodies(&mut self) {
         use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, Status};
         self.generator.subschema_for::<DeleteOptions>();
@@ -77,7 +77,7 @@ fn write_schemas() {
     let mut definitions = schemas.generator.take_definitions(true);
     for name in schemas.kinds.values() {
         let definition = &mut definitions[name.as_str().unwrap()];
-        // That metadata is required is `k8s-openapi`'s idea: Kubernetes takes objects without.
+        // Only `k8s-openapi` requires metadata: Kubernetes accepts objects without.
         if let Some(required) = definition.get_mut("required").and_then(Value::as_array_mut) {
             required.retain(|field| field != "metadata");
         }
@@ -93,7 +93,7 @@ fn write_schemas() {
     std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/show/schema.json.gz"), packed).unwrap();
 }
 
-/// Lists a field's values, and tells them in its description as Kubernetes does.
+/// Adds a field's values to its schema and its description, as Kubernetes does.
 fn add_enums(definitions: &mut Map<String, Value>, unknown: &mut Vec<String>) {
     for line in ENUMS.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (field, values) = line.split_once(": ").expect(line);
@@ -118,7 +118,7 @@ fn add_enums(definitions: &mut Map<String, Value>, unknown: &mut Vec<String>) {
     }
 }
 
-/// The fields that Kubernetes' own schemas list the values of and those of `k8s-openapi` do not.
+/// Fields whose values are listed in Kubernetes' own schemas but not in `k8s-openapi`.
 const ENUMS: &str = r#"
 apps.v1.DaemonSetUpdateStrategy.type: OnDelete RollingUpdate
 apps.v1.DeploymentStrategy.type: Recreate RollingUpdate

@@ -1,4 +1,4 @@
-//! A terminal of a test's own, with somebody in front of it who reads the screen and types.
+//! A terminal for a test, with a simulated user who reads and types.
 
 use crate::cluster::Cluster;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,10 +10,10 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest time that a test waits for a text to appear. Only a failing test waits that long.
+/// Maximum wait for a text; only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `kloop` in a terminal of its own.
+/// `kloop` in its own terminal.
 pub struct Screen {
     keyboard: OwnedFd,
     child: RefCell<Child>,
@@ -21,7 +21,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Runs `kloop` with these arguments in a new terminal of 31 lines of 97 letters.
+    /// Runs `kloop` with these arguments in a new terminal of 31 lines and 97 columns.
     pub fn run(cluster: &Cluster, arguments: &[&str]) -> Screen {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&keyboard).expect("granted");
@@ -30,7 +30,7 @@ impl Screen {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let theirs = openat(CWD, name, flags, Mode::empty()).expect("its other side");
         let screen = |fd: &OwnedFd| Stdio::from(fd.try_clone().expect("a copy"));
-        // A session of its own, whose terminal this is: `-c` takes standard input for it.
+        // Makes this the controlling terminal of a new session: `-c` uses standard input.
         let mut command = cluster.program("setsid");
         command.args(["-c", "-w", env!("CARGO_BIN_EXE_kloop")]).args(arguments);
         command.stdin(screen(&theirs)).stdout(screen(&theirs)).stderr(screen(&theirs));
@@ -40,7 +40,7 @@ impl Screen {
         Screen { keyboard, child, shown: RefCell::default() }
     }
 
-    /// Types.
+    /// Types a text.
     pub fn types(&self, text: &str) {
         let mut left = text.as_bytes();
         while !left.is_empty() {
@@ -48,7 +48,7 @@ impl Screen {
         }
     }
 
-    /// Everything that has appeared since the last time that something was waited for, up to and with this text.
+    /// Waits for a text; returns the output since the previous wait, including it.
     #[track_caller]
     pub fn until_shows(&self, text: &str) -> String {
         let until = Instant::now() + PATIENCE;
@@ -58,11 +58,11 @@ impl Screen {
                 return self.shown.borrow_mut().drain(..at + text.len()).collect();
             }
             let shows = self.look();
-            assert!(shows && Instant::now() < until, "waited in vain for {text:?}, saw:\n{}", self.shown.borrow());
+            assert!(shows && Instant::now() < until, "timed out waiting for {text:?}, saw:\n{}", self.shown.borrow());
         }
     }
 
-    /// Waits until what is typed goes to somebody raw, letter by letter and without an echo of this terminal.
+    /// Waits until the terminal is in raw mode.
     pub fn until_raw(&self) {
         let until = Instant::now() + PATIENCE;
         while tcgetattr(&self.keyboard).expect("its modes").local_modes.contains(LocalModes::ICANON) {
@@ -71,30 +71,30 @@ impl Screen {
         }
     }
 
-    /// Changes its size.
+    /// Changes the size of the terminal.
     pub fn resize(&self, rows: u16, columns: u16) {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.keyboard, size).expect("a size");
     }
 
-    /// Waits for the end of what runs in it: what appeared since the last time, and the exit code.
+    /// Waits for the end of the program; returns the output since the previous wait, and the exit code.
     #[track_caller]
     pub fn ended(&self) -> (String, i32) {
         let until = Instant::now() + PATIENCE;
         while self.look() {
-            assert!(Instant::now() < until, "it does not end, saw:\n{}", self.shown.borrow());
+            assert!(Instant::now() < until, "the program does not end, saw:\n{}", self.shown.borrow());
         }
         let status = self.child.borrow_mut().wait().expect("it ends");
         (std::mem::take(&mut *self.shown.borrow_mut()), status.code().unwrap_or(256))
     }
 
-    /// Takes the terminal away, as closing its window does.
+    /// Closes the terminal, as closing its window does.
     pub fn close(self) {
         drop(self.keyboard);
         drop(self.child.borrow_mut().wait());
     }
 
-    /// Reads what there is; false when nobody has the terminal open any more.
+    /// Reads available output; false when no process has the terminal open any more.
     fn look(&self) -> bool {
         let second = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         if poll(&mut [PollFd::new(&self.keyboard, PollFlags::IN)], Some(&second)).unwrap_or(0) == 0 {

@@ -1,4 +1,4 @@
-//! `kloop serve`, as programs that speak Kubernetes meet it: over sockets, with nothing but HTTP.
+//! `kloop serve` as API clients see it: over sockets, with plain HTTP.
 
 mod endpoints;
 mod kubectl;
@@ -20,7 +20,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const JSON: &str = "application/json";
 
-/// A server, and how it is asked.
+/// A server, and its address and token.
 struct Server<'a> {
     plane: Plane<'a>,
     address: String,
@@ -35,7 +35,7 @@ impl<'a> Server<'a> {
     }
 
     fn of(cluster: &Cluster, plane: Plane<'a>) -> Server<'a> {
-        // Everything is written when the second line is said.
+        // The files are complete when the second line is printed.
         plane.until_says("KUBECONFIG=");
         let said = plane.said();
         let address = said.lines().find_map(|line| line.strip_prefix("Starting to serve on ")).expect("an address");
@@ -44,7 +44,7 @@ impl<'a> Server<'a> {
         Server { plane, address: address.into(), token: token.into(), agent: agent(None) }
     }
 
-    /// Asks, and gives the code and the answer as JSON, or as text where it is none.
+    /// Sends a request; returns the code and the answer as JSON, or as text.
     fn ask(&self, method: &str, path: &str, content_type: &str, body: &str) -> (u16, Value) {
         let request = ureq::http::Request::builder()
             .method(method)
@@ -64,10 +64,10 @@ impl<'a> Server<'a> {
         body
     }
 
-    /// A body that goes on, line by line.
+    /// Returns a streamed body, line by line.
     fn lines(&self, path: &str) -> impl Iterator<Item = String> + use<> {
         let mut stream = TcpStream::connect(&self.address).expect("connected");
-        // Only a test that fails waits so long.
+        // Only a failing test waits so long.
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
         let head = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", self.token);
         stream.write_all(head.as_bytes()).expect("asked");
@@ -78,7 +78,7 @@ impl<'a> Server<'a> {
         lines
     }
 
-    /// The events of a watch.
+    /// Returns the events of a watch.
     fn watch(&self, path: &str) -> impl Iterator<Item = Value> + use<> {
         self.lines(path).map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
@@ -131,7 +131,7 @@ fn token_grants_access_and_the_server_ends_on_a_signal() {
         let (code, body) = other.ask("GET", MAPS, JSON, "");
         assert_eq!((code, &body["reason"]), (401, &json!("Unauthorized")));
     }
-    // As clients do it that have the kubeconfig: over TLS, by its authority.
+    // As clients with the kubeconfig do: over TLS, with its authority.
     let text = fs::read_to_string(&path).expect("kubeconfig");
     let data =
         text.lines().find_map(|line| line.trim().strip_prefix("certificate-authority-data: ")).expect("an authority");
@@ -143,10 +143,10 @@ fn token_grants_access_and_the_server_ends_on_a_signal() {
 }
 
 #[test]
-fn a_connection_that_shows_no_token_is_ended() {
+fn unauthenticated_connection_is_closed() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
-    // One that says nothing, one that stops in the middle of its head, one that asks again and again without the token.
+    // Idle, incomplete, and repeated requests without the token.
     let mut streams =
         ["", "GET / HTTP/1.1\r\nHost: localhost\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"].map(|words| {
             let mut stream = TcpStream::connect(&server.address).expect("connected");
@@ -162,7 +162,7 @@ fn a_connection_that_shows_no_token_is_ended() {
         let mut all = Vec::new();
         drop(stream.read_to_end(&mut all));
     }
-    // The others were ended before it, which is idle as well.
+    // The other connections were closed before this one, which is idle too.
     known.write_all(request.as_bytes()).expect("sent");
     let mut rest = String::new();
     let mut answers = BufReader::new(known);
@@ -172,7 +172,7 @@ fn a_connection_that_shows_no_token_is_ended() {
 }
 
 #[test]
-fn without_a_token_only_this_machines_own_names_are_answered() {
+fn server_without_a_token_answers_local_names_only() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &["--no-token"]);
     let code = |host: &str, more: &str| {
@@ -197,7 +197,7 @@ fn objects_are_made_changed_and_deleted() {
     let one = format!("{MAPS}/one");
     let (code, made) = server.ask("POST", MAPS, JSON, &map("one", "1"));
     assert_eq!((code, &made["kind"], &made["data"]["a"]), (201, &json!("ConfigMap"), &json!("1")));
-    assert_eq!(cluster.read("cm/one", "{.data.a}"), "1", "the command line sees it");
+    assert_eq!(cluster.read("cm/one", "{.data.a}"), "1", "the command line reads it");
     let patches = [
         ("application/merge-patch+json", r#"{"data":{"b":"2"}}"#, json!({"a": "1", "b": "2"})),
         ("application/json-patch+json", r#"[{"op":"remove","path":"/data/a"}]"#, json!({"b": "2"})),
@@ -207,7 +207,7 @@ fn objects_are_made_changed_and_deleted() {
         let (code, patched) = server.ask("PATCH", &one, language, patch);
         assert_eq!((code, &patched["data"]), (200, &data), "{language}");
     }
-    // Somebody who read it before the patches is too late.
+    // A client that read the object before the patches gets a conflict.
     let (code, refused) = server.ask("PUT", &one, JSON, &made.to_string());
     assert_eq!((code, &refused["reason"]), (409, &json!("Conflict")), "{refused}");
     let (code, replaced) = server.ask("PUT", &one, "application/yaml", "metadata: {name: one}\ndata: {a: 'yes'}\n");
@@ -283,7 +283,7 @@ fn errors_read_like_kubernetes() {
         assert!(reason.is_empty() || status["reason"] == reason, "{method} {path} {short}: {status}");
     }
     let huge = format!("{{\"data\":{{\"a\":\"{}\"}}}}", "x".repeat(4 << 20));
-    // The server need not read what it does not take: who sends on may find the connection closed.
+    // The server need not read the rest of a large body: a client that continues sending may find the connection closed.
     let mut stream = TcpStream::connect(&server.address).expect("connected");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
     let head = format!(
@@ -299,7 +299,7 @@ fn errors_read_like_kubernetes() {
 }
 
 #[test]
-fn a_watch_tells_of_changes_and_goes_on_from_a_revision() {
+fn watch_sends_changes_and_resumes_from_a_revision() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     cluster.ok("create configmap before");
@@ -312,7 +312,7 @@ fn a_watch_tells_of_changes_and_goes_on_from_a_revision() {
     assert_eq!(events.iter().map(told).collect::<Vec<_>>(), ["ADDED here", "ADDED there", "MODIFIED here"]);
     let between = events[1]["object"]["metadata"]["resourceVersion"].as_str().expect("a revision");
     let mut second = server.watch(&format!("{MAPS}?watch=1&resourceVersion={between}&labelSelector=color=red"));
-    assert_eq!(told(&second.next().expect("an event")), "ADDED here", "it entered the selection");
+    assert_eq!(told(&second.next().expect("an event")), "ADDED here", "it now matches the selector");
     cluster.ok("label configmap here color=blue --overwrite");
     let left = second.next().expect("an event");
     assert_eq!((told(&left).as_str(), &left["object"]["metadata"]["labels"]["color"]), ("DELETED here", &json!("red")));
@@ -323,13 +323,13 @@ fn a_watch_tells_of_changes_and_goes_on_from_a_revision() {
     );
     let mut endless = server.watch(&format!("{MAPS}?watch=1&timeoutSeconds={}", i64::MAX));
     assert_eq!(endless.next().map(|event| told(&event)).as_deref(), Some("ADDED before"));
-    // One without a revision begins with what is there, and ends when its time is over.
+    // Without a revision the watch begins with existing objects, and ends at its timeout.
     let whole = server.watch(&format!("{MAPS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true"));
     assert_eq!(whole.map(|event| told(&event)).collect::<Vec<_>>(), ["ADDED before", "ADDED here", "BOOKMARK "]);
 }
 
 #[test]
-fn tables_and_kinds_that_others_bring_are_served() {
+fn tables_and_custom_kinds_are_served() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     cluster.ok("create configmap one --from-literal=a=1");
@@ -362,12 +362,12 @@ fn tables_and_kinds_that_others_bring_are_served() {
     cluster.ok("delete boats --all");
     cluster.ok("delete crd boats.sea.dev --wait=false");
     let plane = cluster.watch();
-    cluster.until("it is served no more", || server.ask("GET", boats, JSON, "").0 == 404);
+    cluster.until("the kind is not served any more", || server.ask("GET", boats, JSON, "").0 == 404);
     assert_eq!(plane.end("TERM"), 0);
 }
 
 #[test]
-fn a_control_plane_can_serve_as_well() {
+fn control_plane_can_serve_as_well() {
     let cluster = Cluster::new();
     let plane = cluster.watch_with(&["--serve=0"]);
     let server = Server::of(&cluster, plane);
@@ -378,7 +378,7 @@ fn a_control_plane_can_serve_as_well() {
 }
 
 #[test]
-fn a_state_that_is_taken_away_is_served_no_more() {
+fn removed_state_file_is_not_served() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     let mut watch = server.watch(&format!("{MAPS}?watch=1&resourceVersion=1"));
@@ -403,7 +403,7 @@ fn logs_are_served_and_followed() {
     let (code, made) = server.ask("POST", "/api/v1/namespaces/default/pods", JSON, &pod.to_string());
     assert_eq!(code, 201, "{made}");
     let log = "/api/v1/namespaces/default/pods/talker/log";
-    cluster.until("it speaks", || {
+    cluster.until("the pod has printed", || {
         server.ask("GET", log, JSON, "").1.as_str().is_some_and(|text| text.starts_with("one\n"))
     });
     let lines = server.lines(&format!("{log}?follow=true&container=c"));

@@ -1,4 +1,4 @@
-//! Tables, descriptions and output formats against what kubectl printed (`../shared/golden`), without a server.
+//! Tables, descriptions and output formats compared with kubectl's (`../shared/golden`), without a server.
 
 use crate::golden;
 use kloop::kinds;
@@ -9,13 +9,13 @@ use kloop::show::print::{OutputFlags, OutputFormat};
 use kloop::show::table::{Table, TableOptions, TablePrinter};
 use serde_json::{Value, json};
 
-/// The one moment at which everything happened; the recordings mask all of them.
+/// The time of all events; the recordings mask all times.
 const MOMENT: &str = "2026-11-20T00:00:00Z";
-/// The uid of everything; the recordings mask all of them.
+/// The uid of all objects; the recordings mask all uids.
 const UID: &str = "0b0b0b0b-0000-4000-8000-000000000000";
 const MOMENT_SHOWN: &str = "Fri, 20 Nov 2026 00:00:00 +0000";
 
-/// The objects that a description may ask for, by resource.
+/// The objects for descriptions, by resource.
 #[derive(Default)]
 struct Cluster {
     objects: Vec<(String, Object)>,
@@ -48,7 +48,7 @@ fn now() -> Time {
 }
 
 impl Cluster {
-    /// The objects of a scenario's file as the server stores them.
+    /// Loads the objects of a scenario's file as the server stores them.
     fn load(scenario: &str, file: &str) -> Option<Cluster> {
         let text = std::fs::read_to_string(golden::folder(scenario)?.join(file)).expect("file of a scenario");
         let mut cluster = Cluster::default();
@@ -58,7 +58,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Adds what a body becomes.
+    /// Adds the object of a body.
     fn add(&mut self, body: Value) {
         let kind = kinds::by_kind(body["apiVersion"].as_str().unwrap_or(""), body["kind"].as_str().unwrap_or(""));
         let kind = kind.expect("a kind of the catalogue");
@@ -118,7 +118,7 @@ impl Cluster {
     }
 }
 
-/// The output of a command of a scenario.
+/// Returns the recorded output of a command.
 fn recorded(scenario: &str, command: &str) -> String {
     let step = golden::steps(scenario).into_iter().find(|step| step.command == command);
     step.unwrap_or_else(|| panic!("no step {command}")).stdout
@@ -129,7 +129,7 @@ fn same(scenario: &str, command: &str, ours: &str) {
     assert!(ours == recorded, "{scenario}: {command}\n--- kubectl\n{recorded}--- kloop\n{ours}");
 }
 
-/// Columns whose widths the masks change are compared by their words alone.
+/// Compares only the words, where the masks change the widths of columns.
 fn same_words(scenario: &str, command: &str, ours: &str) {
     let words = |text: &str| -> Vec<Vec<String>> {
         text.lines()
@@ -139,7 +139,7 @@ fn same_words(scenario: &str, command: &str, ours: &str) {
     assert_eq!(words(ours), words(&recorded(scenario, command)), "{scenario}: {command}");
 }
 
-/// The fields that the admission of service accounts adds to a pod.
+/// Adds the fields of service account admission to a pod.
 fn admit(cluster: &mut Cluster, name: &str, token: &str) {
     let pod = cluster.get("pods", "default", name).expect("a pod");
     let mount = json!({"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true});
@@ -171,7 +171,7 @@ fn admit(cluster: &mut Cluster, name: &str, token: &str) {
     cluster.patch("pods", name, patch);
 }
 
-/// The status of the recordings' kubelet for a pod with one container state for all.
+/// Sets the status of the recordings' kubelet for a pod, with one container state for all.
 fn run(cluster: &mut Cluster, name: &str, phase: &str, state: Value, ready: bool, restarts: i64) {
     let pod = cluster.get("pods", "default", name).expect("a pod");
     let statuses = |field: &str, state: &Value, ready: bool| -> Value {
@@ -283,7 +283,7 @@ fn descriptions_of_workloads() {
     same(SCENARIO, "kubectl describe deployment web", &cluster.describe("deployments.apps", "web"));
     same(SCENARIO, "kubectl describe rs -l app=web", &cluster.describe("replicasets.apps", "web-7c7c959dd7"));
     same(SCENARIO, "kubectl describe pod solo", &cluster.describe("pods", "solo"));
-    // The recording lost the rows of this one's events to a mask.
+    // The recording lost the rows of this pod's events to a mask.
     let pods = recorded(SCENARIO, "kubectl describe pods -l app=web");
     let (recorded_part, _) = pods.split_once("Events:").expect("events");
     assert_eq!(
@@ -330,7 +330,7 @@ fn descriptions_of_workloads() {
     );
     cluster.event(("Job", "work"), "job-controller", "Normal", "SuccessfulCreate", "Created pod: work-0-<r04>");
     cluster.event(("Job", "work"), "job-controller", "Normal", "Completed", "Job completed");
-    // The recording's masks took the line of the duration.
+    // The recording lost the line of the duration to a mask.
     let job = cluster.describe("jobs.batch", "work").replace("Duration:                    0s\n", "");
     same(SCENARIO, "kubectl describe job work", &job);
     same(SCENARIO, "kubectl describe cronjob tick", &cluster.describe("cronjobs.batch", "tick"));
@@ -345,7 +345,7 @@ fn descriptions_of_others() {
     cluster.patch("services", "svc", json!({"spec": network}));
     let mut service = cluster.get("services", "default", "svc").expect("the service").0;
     for port in service["spec"]["ports"].as_array_mut().expect("ports") {
-        // The mask of a port that nobody asked for; any number is replaced below.
+        // The mask of an allocated port; any number is replaced below.
         port["nodePort"] = 30_000.into();
     }
     cluster.patch("services", "svc", json!({"spec": {"ports": service["spec"]["ports"]}}));
@@ -460,7 +460,7 @@ fn description_of_a_node() {
     same_words(SCENARIO, "kubectl get node golden-nd -o wide", &wide);
 }
 
-/// The three pods of a scenario; the third is like the second but for what its file says.
+/// Returns the three pods of a scenario; the third is like the second except for some fields.
 fn recorded_pods() -> Option<[Value; 3]> {
     golden::folder("get-outputs")?;
     let alpha: Value = serde_yaml::from_str(&recorded("get-outputs", "kubectl get pod alpha -o yaml")).expect("yaml");
@@ -478,10 +478,10 @@ fn recorded_pods() -> Option<[Value; 3]> {
     Some([alpha, beta, gamma])
 }
 
-/// The marks of masks are escaped in JSON; a masked time or revision needs no quotes in YAML, a real one does.
+/// Removes quotes of masks in JSON; a masked time or revision has no quotes in YAML, a real one has.
 fn unquoted(text: &str) -> String {
     let text = text.replace("\\u003c", "<").replace("\\u003e", ">");
-    // The recording drops empty lines at the end and adds a newline where there is none.
+    // The recording has no empty lines at the end and always a newline.
     text.replace("\"<time>\"", "<time>").replace("\"<rv>\"", "<rv>").trim_end_matches('\n').to_owned()
 }
 
@@ -500,7 +500,7 @@ fn output_formats() {
         } else {
             continue;
         };
-        // The words as the shell reads the quotes.
+        // The words after the shell has removed the quotes.
         let output = rest.replace(['\'', '"'], "");
         let output = match rest.split_once('=') {
             Some((name, text)) if text.starts_with('\'') => format!("{name}={}", text.trim_end().trim_matches('\'')),

@@ -1,15 +1,15 @@
-//! Tests that this machine cannot run say so on standard error, and in the file that `KLOOP_SKIPS` names: `.ci/run` counts the lines and
-//! fails on a reason that `.ci/expected-skips` does not list. Unit tests of the crate include this file, too.
+//! Tests that this machine cannot run report that on standard error, and in the file that `KLOOP_SKIPS` names: `.ci/run` counts the lines
+//! and fails on a reason that `.ci/expected-skips` does not list. Unit tests of the crate include this file, too.
 
 use std::fmt::Arguments;
 use std::io::Write as _;
 
-/// Says that the current test, or a part of it, is skipped, and why.
+/// Reports that the current test, or a part of it, is skipped, with the reason.
 macro_rules! skip {
     ($($reason:tt)*) => { crate::skips::record(format_args!($($reason)*)) };
 }
 
-/// Writes one line past the test harness, which shows only the output of tests that fail.
+/// Writes a line directly, because the test harness shows only the output of failing tests.
 pub fn record(reason: Arguments<'_>) {
     let thread = std::thread::current();
     let line = format!("SKIPPED {}: {reason}\n", thread.name().unwrap_or("a test"));

@@ -1,4 +1,4 @@
-//! The store's promises, over its public face.
+//! Guarantees of the store, tested through its public API.
 
 #[path = "store/basics.rs"]
 mod basics;
@@ -25,13 +25,13 @@ fn at(second: i64) -> Time {
     Time::from_second(second).unwrap()
 }
 
-/// A body that carries its revision, as real ones do.
+/// A body that contains its revision, as real ones do.
 fn body(text: &str) -> impl FnOnce(u64) -> String + use<> {
     let text = text.to_owned();
     move |revision| format!(r#"{{"metadata":{{"resourceVersion":"{revision}"}},"text":"{text}"}}"#)
 }
 
-/// A store in a folder that lives as long as the test.
+/// Makes a store in a folder that is deleted after the test.
 fn scratch() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&dir.path().join("state.db"), OpenMode::Create).unwrap();

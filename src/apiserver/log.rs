@@ -31,7 +31,7 @@ pub fn open(place: &LogSource, pod: &Object, container: &str, options: &LogOptio
     let previous = options.previous && !waits_after_an_end(pod, container);
     match logs::open(&place.home, pod.local_uid(), container, LogOptions { previous, ..options.clone() }) {
         Ok(logs) if options.follow && !options.previous => {
-            Ok(Some(logs.across(restarts(&place.state, pod, container))))
+            Ok(Some(logs.follow_attempts(restarts(&place.state, pod, container))))
         }
         Ok(logs) => Ok(Some(logs)),
         Err(LogMissing::Previous) => Err(previous_missing(pod, container)),

@@ -93,7 +93,7 @@ pub fn attach_session(
     match session::attach(&state, pod.local_uid(), container, mode, ready)? {
         SessionEnd::Missing => Ok(AttachResult::Missing),
         SessionEnd::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
-        SessionEnd::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
+        SessionEnd::Signaled(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
         SessionEnd::Exited(_) | SessionEnd::Detached => {
             if let Some(hint) = reattach_hint(pod, container, is_ephemeral, streams).filter(|_| !options.quiet) {
                 context.print_line(&hint)?;

@@ -1,11 +1,11 @@
-//! Builds: a command that makes an image's program, run once before the first start and again when what it is made of has changed.
+//! Builds: a command that makes an image's program. It runs once before the first start, and again when its inputs have changed.
 //!
 //! ```text
-//! <state>/builds/<image>/lock   held by the build for as long as anything of it runs, also when the control plane ends meanwhile
-//!                        log    what the last build has written
-//!                        done   what the last build that went well was made of
+//! <state>/builds/<image>/lock   locked while any process of the build runs, even if the control plane exits meanwhile
+//!                        log    output of the last build
+//!                        done   inputs of the last successful build
 //! ```
-//! Each image has one build at a time; every container that waits for it is told how it ended. Start reading at [`Builds::order`].
+//! Each image has at most one running build; every container that waits for it gets its result. Start reading at [`Builds::order`].
 
 use super::image::{Environment, ImageRefusal};
 use super::{folder, spawn, wire};
@@ -26,20 +26,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So much of a failed build's output is told with its failure.
-const TOLD: (usize, usize) = (10, 2000);
-/// A log line is cut into parts of this size, as in any container's log.
+/// Maximum lines and bytes of a failed build's output in the error message.
+const REPORTED_OUTPUT: (usize, usize) = (10, 2000);
+/// Maximum length of a part of a log line, as in any container's log.
 const PART: usize = 16 * 1024;
 
-/// So often what a running build has written is passed on.
-const PROGRESS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// Interval for copying the output of a running build.
+const PROGRESS_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Is told how a build ended: nothing when it went well, or the refusal.
+/// Receives the result of a build.
 pub type BuildWaiter = Box<dyn FnOnce(Result<(), ImageRefusal>) + Send>;
 
 /// A container that waits for a build: destination of the output while it runs, and callback for the result.
 pub struct BuildWait {
-    /// The log that shows it.
+    /// Log of the waiting container, which gets the build's output.
     pub telling: Option<BuildLogWriter>,
     /// Callback for the result.
     pub done: BuildWaiter,
@@ -50,7 +50,7 @@ pub struct BuildWait {
 pub struct Builds(Arc<Mutex<HashMap<Str, Vec<BuildWait>>>>);
 
 impl Builds {
-    /// Runs the build of an image, or waits for the one that runs; `report` hears how far it is.
+    /// Runs the build of an image, or waits for the running one. `report` receives each stage.
     pub fn order(
         &self,
         state: &Path,
@@ -80,14 +80,14 @@ impl Builds {
                     since = Some(now);
                     tell(BuildStage::Running { since: now });
                 }
-                BuildProgress::Goes => builds.pass_on(&name),
+                BuildProgress::Running => builds.copy_output_to_logs(&name),
             });
-            let output = if since.is_some() { written(&place) } else { String::new() };
+            let output = if since.is_some() { last_output(&place) } else { String::new() };
             let (at, error) = (wire::moment(wire::now_nanos()), result.as_ref().err().cloned());
             tell(BuildStage::Ended { since, at, output, error });
             for mut waiting in builds.take_waiting(&name) {
-                // The output is told where people look for it; without a disk to write on there is none.
-                let _ = waiting.telling.as_mut().map(|telling| telling.go_on(true));
+                // Copying the output to the logs is best effort: it fails when the disk is full.
+                let _ = waiting.telling.as_mut().map(|telling| telling.copy_output(true));
                 (waiting.done)(result.clone().map_err(|message| ImageRefusal { reason: "ErrImageBuild", message }));
             }
         };
@@ -104,23 +104,23 @@ impl Builds {
     }
 
     /// Copies new output to the logs of all waiting containers.
-    fn pass_on(&self, name: &str) {
+    fn copy_output_to_logs(&self, name: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for telling in known.get_mut(name).into_iter().flatten().filter_map(|waiting| waiting.telling.as_mut()) {
-            let _ = telling.go_on(false);
+            let _ = telling.copy_output(false);
         }
     }
 }
 
-/// State of a build.
+/// Progress of a build.
 enum BuildProgress {
     /// Its command is about to run.
     Begun,
-    /// It runs.
-    Goes,
+    /// Its command is running.
+    Running,
 }
 
-/// Whether the program is made of what it should be made of.
+/// Whether the last successful build had the inputs of this one.
 pub fn is_done(state: &Path, image: &str, build: &BuildCommand) -> bool {
     fs::read_to_string(place(state, image).join("done")).is_ok_and(|done| done == build.inputs)
 }
@@ -145,7 +145,7 @@ fn run(
     let open = |file: &str, truncate: bool| {
         fs::OpenOptions::new().read(true).write(true).create(true).truncate(truncate).mode(0o600).open(place.join(file))
     };
-    // The build has it as its standard input, so that it stays locked until the last process of it has ended.
+    // The lock is also the build's standard input, so that it stays locked until the last process of the build has ended.
     let lock = open("lock", true).map_err(failed)?;
     flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
     if fs::read_to_string(place.join("done")).is_ok_and(|done| done == build.inputs) {
@@ -158,8 +158,8 @@ fn run(
     let said = |what: String| format!("build of image {name}: {what}");
     let pid = spawn::spawn(&program)
         .map_err(|error| said(format!("exec {:?}: {error}", build.command[0], error = io_error_text(error))))?;
-    while goes_on(pid) {
-        tell(BuildProgress::Goes);
+    while wait_for_progress(pid) {
+        tell(BuildProgress::Running);
     }
     let status = loop {
         match waitpid(Some(pid), WaitOptions::empty()) {
@@ -172,20 +172,20 @@ fn run(
         Some((Some(0), _)) => return folder::replace(&place.join("done"), build.inputs.as_bytes()).map_err(failed),
         Some((Some(code), _)) => format!("exited with code {code}"),
         Some((_, Some(signal))) => format!("was ended by signal {signal}"),
-        _ => "ended, and nobody knows how".to_owned(),
+        _ => "ended, and its exit status is unknown".to_owned(),
     };
-    let last = written(place);
+    let last = last_output(place);
     Err(said(format!("{:?} {how}{}{last}", build.command.join(" "), if last.is_empty() { "" } else { ":\n" })))
 }
 
-/// Waits a little for a process; true when it still runs then.
-fn goes_on(pid: Pid) -> bool {
+/// Waits up to [`PROGRESS_INTERVAL`] for a process to end. Returns true when it still runs.
+fn wait_for_progress(pid: Pid) -> bool {
     let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-    matches!(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&PROGRESS)), Ok(0) | Err(Errno::INTR))
+    matches!(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&PROGRESS_INTERVAL)), Ok(0) | Err(Errno::INTR))
 }
 
-/// The last lines that a build has written.
-fn written(place: &Path) -> String {
+/// Returns the last lines of a build's output.
+fn last_output(place: &Path) -> String {
     last_lines(&fs::read(place.join("log")).unwrap_or_default())
 }
 
@@ -195,7 +195,7 @@ fn program<'a>(
     [lock, log]: [&'a fs::File; 2],
 ) -> Result<spawn::SpawnProgram<'a>, String> {
     let folder = build.folder.as_deref().ok_or(
-        "the Image was not applied from a file, so nobody knows where to build: write an absolute spec.build.workingDir",
+        "the Image was not applied from a file, so its folder is unknown: write an absolute spec.build.workingDir",
     )?;
     if !Path::new(folder).is_dir() {
         return Err(format!(
@@ -216,7 +216,7 @@ fn program<'a>(
     let file = file
         .filter(|file| file.is_file())
         .ok_or_else(|| format!("there is no {name:?} to build with: install it, or correct spec.build.command"))?;
-    let text = |text: &str| CString::new(text).map_err(|_| "an argument of the build holds a zero byte".to_owned());
+    let text = |text: &str| CString::new(text).map_err(|_| "an argument of the build contains a zero byte".to_owned());
     Ok(spawn::SpawnProgram {
         path: text(&file.to_string_lossy())?,
         argv: build.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?,
@@ -232,12 +232,13 @@ fn program<'a>(
 fn last_lines(log: &[u8]) -> String {
     let text = String::from_utf8_lossy(log);
     let lines: Vec<&str> = text.lines().collect();
-    let last = lines[lines.len().saturating_sub(TOLD.0)..].join("\n");
-    let cut = last.char_indices().map(|(at, _)| at).find(|at| last.len() - at <= TOLD.1).unwrap_or(0);
+    let last = lines[lines.len().saturating_sub(REPORTED_OUTPUT.0)..].join("\n");
+    let cut = last.char_indices().map(|(at, _)| at).find(|at| last.len() - at <= REPORTED_OUTPUT.1).unwrap_or(0);
     last[cut..].to_owned()
 }
 
-/// Whether a container's attempt is the first to run what was built while the one before it ran, which is what its log begins with then.
+/// Whether this attempt is the first with a program that was built while the previous attempt ran; its log then begins with the build's
+/// output.
 pub fn is_news(state: &Path, image: &str, start: &Start) -> bool {
     let pod = folder::pod(state, &start.pod_uid);
     let known = folder::read_record(&pod).and_then(|mut record| record.containers.remove(&*start.container));
@@ -253,23 +254,23 @@ pub fn is_news(state: &Path, image: &str, start: &Start) -> bool {
     is_later && !pod.join(folder::log(&start.container, start.attempt)).exists()
 }
 
-/// Puts what the build has written into the log of a container that waited for it.
+/// Writes the build's output to the log of a container that waited for it.
 pub fn write_build_log(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<()> {
-    Ok(BuildLogWriter::create(state, epoch, start)?.go_on(true)?)
+    Ok(BuildLogWriter::create(state, epoch, start)?.copy_output(true)?)
 }
 
-/// The log of a container that waits for a build, into which goes what the build writes.
+/// The log of a container that waits for a build; it gets the build's output.
 pub struct BuildLogWriter {
     from: PathBuf,
     to: fs::File,
-    /// So much of it has been read,
+    /// Bytes of the output that were read so far.
     read: u64,
-    /// and this is no whole line yet.
+    /// Bytes read after the last complete line.
     rest: Vec<u8>,
 }
 
 impl BuildLogWriter {
-    /// Makes the log. A pod without a folder gets one, and a record that says whose it is.
+    /// Creates the log. For a pod without a folder, also creates the folder and a record that identifies the pod.
     pub fn create(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<BuildLogWriter> {
         let image = start.requested_image.as_ref().map(|image| &*image.name).unwrap_or_default();
         let pod = folder::pod(state, &start.pod_uid);
@@ -292,14 +293,14 @@ impl BuildLogWriter {
         folder::make_file(&pod.join(folder::built(&start.container, start.attempt)), 0o600)?;
         let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
         let path = pod.join(folder::log(&start.container, start.attempt));
-        // Replaces the output of an earlier try of this attempt.
+        // Replaces output that an earlier try of this attempt has written.
         let mut options = fs::OpenOptions::new();
         let to = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)?;
         Ok(BuildLogWriter { from: place(state, image).join("log"), to, read: 0, rest: Vec::new() })
     }
 
-    /// Passes on what has come since: whole lines, and when the build is over what is left.
-    fn go_on(&mut self, is_over: bool) -> io::Result<()> {
+    /// Copies new output: complete lines, and when the build is over also an incomplete last one.
+    fn copy_output(&mut self, is_over: bool) -> io::Result<()> {
         let mut from = fs::File::open(&self.from)?;
         from.seek(SeekFrom::Start(self.read))?;
         self.read += from.read_to_end(&mut self.rest)? as u64;
@@ -314,10 +315,10 @@ impl BuildLogWriter {
 }
 
 /// Formats output as lines of a container's log.
-fn lines(written: &[u8]) -> Vec<u8> {
+fn lines(output: &[u8]) -> Vec<u8> {
     let stamp = format!("{:.9}", wire::moment(wire::now_nanos()));
-    let mut lines = Vec::with_capacity(written.len() * 2);
-    for line in written.split_inclusive(|byte| *byte == b'\n') {
+    let mut lines = Vec::with_capacity(output.len() * 2);
+    for line in output.split_inclusive(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let parts: Vec<&[u8]> = if line.is_empty() { vec![line] } else { line.chunks(PART).collect() };
         for (at, part) in parts.iter().enumerate() {
@@ -339,7 +340,7 @@ mod tests {
         let build = BuildCommand {
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
             folder: Some(home.to_string_lossy().into_owned()),
-            env: vec![("WHO".into(), "me".into())],
+            env: vec![("TARGET".into(), "me".into())],
             inputs: inputs.into(),
         };
         let environment = Environment(vec![("PATH".into(), "/usr/bin:/bin".into())]);
@@ -354,9 +355,9 @@ mod tests {
     }
 
     #[test]
-    fn a_build_runs_once_for_what_it_is_made_of() {
+    fn build_runs_once_for_the_same_inputs() {
         let home = tempfile::tempdir().expect("a folder");
-        let script = "echo $WHO >> built";
+        let script = "echo $TARGET >> built";
         let count = || fs::read_to_string(home.path().join("built")).expect("built").lines().count();
         for (inputs, times) in [("1", 1), ("1", 1), ("2", 2)] {
             build(home.path(), script, inputs).expect("it goes well");
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_told() {
+    fn last_lines_of_the_output_are_bounded() {
         let many: String = (0..50).map(|number| format!("line {number}\n")).collect();
         assert!(last_lines(many.as_bytes()).starts_with("line 40\n"));
         assert!(last_lines("é".repeat(5000).as_bytes()).len() <= 2000);

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_name_becomes_a_subdomain() {
+    fn host_name_becomes_a_subdomain() {
         for (host, node) in [("My_Host", "my-host"), ("a.b", "a.b"), ("-x-", "x"), ("", "localhost")] {
             assert_eq!(node_name(host), node);
         }

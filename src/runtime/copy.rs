@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_takes_the_bytes_and_stays_as_it_is() {
+    fn device_takes_the_bytes_and_stays_as_it_is() {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let inside = tempfile::tempdir().expect("a folder");
         fs::create_dir(inside.path().join("place")).expect("made");

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_told_and_silence_is_not() {
+    fn change_is_told_and_silence_is_not() {
         let home = tempfile::tempdir().unwrap();
         let below = home.path().join("below");
         std::fs::create_dir(&below).unwrap();

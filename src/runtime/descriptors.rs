@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raised_limit_is_not_passed_on() {
+    fn raised_limit_is_not_passed_on() {
         let before = soft(std::process::id());
         raise();
         let hard = getrlimit(Resource::Nofile).maximum.map_or(MOST, |hard| hard.min(MOST));

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_told_once() {
+    fn burst_is_told_once() {
         let home = tempfile::tempdir().expect("a folder");
         let (send, reports) = channel();
         let watching = FileWatch::start(move |report| drop(send.send(report))).expect("started");

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_back_and_a_garbled_one_is_none() {
+    fn record_is_read_back_and_a_garbled_one_is_none() {
         let folder = tempfile::tempdir().expect("a folder");
         let record = ShimRecord { boot: "b".into(), epoch: 7, ..ShimRecord::default() };
         write_record(folder.path(), &record).expect("written");

@@ -1,4 +1,4 @@
-//! The user that a TCP connection comes from, as the kernel tells it (`sock_diag(7)`).
+//! The user at the other end of a TCP connection, as reported by the kernel (`sock_diag(7)`).
 //!
 //! All users of a machine share its loopback address. Start reading at [`Peers::find`].
 
@@ -24,17 +24,17 @@ const USER: usize = HEADER + 64;
 pub enum Peer {
     /// A user of this machine.
     User(u32),
-    /// Another machine, or a user that the kernel does not tell.
+    /// Another machine, or an unknown user.
     Address(IpAddr),
 }
 
-/// A connection to the kernel that answers questions about sockets.
+/// A netlink socket for queries about sockets.
 pub struct Peers {
     kernel: Option<OwnedFd>,
 }
 
 impl Peers {
-    /// Opens the connection. Where the kernel gives none, peers are told apart by their addresses alone.
+    /// Opens the socket. Where the kernel refuses, peers are distinguished by address only.
     pub fn open() -> Peers {
         let kind = (SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
         Peers { kernel: socket_with(AddressFamily::NETLINK, kind.0, kind.1, Some(netlink::SOCK_DIAG)).ok() }
@@ -47,11 +47,11 @@ impl Peers {
         self.user(ends.0, ends.1).map_or(Peer::Address(client_ip), Peer::User)
     }
 
-    /// The user that owns the socket at the client's side; none when that is not on this machine.
+    /// Returns the user that owns the client's socket; `None` when it is not on this machine.
     fn user(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
         let kernel = self.kernel.as_ref()?;
         send(kernel, &request(client, server), SendFlags::DONTWAIT).ok()?;
-        // The kernel answers within the call that asks.
+        // The kernel answers within the system call that sends the request.
         let mut answer = [0; 1024];
         let (length, _) = recv(kernel, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
         let kind = u16::from_ne_bytes([answer[4], answer[5]]);
@@ -80,7 +80,7 @@ fn request(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// An address in the sixteen bytes that there are for it.
+/// Returns an address in the sixteen bytes of its field.
 fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(ip) => {
@@ -98,7 +98,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn peers_of_this_machine_are_known_by_their_user() {
+    fn peers_of_this_machine_are_identified_by_user() {
         let peers = Peers::open();
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(address) else { continue };

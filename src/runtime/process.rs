@@ -1,12 +1,12 @@
 //! Identity of processes, their descendants, and signals that cannot reach another process.
 //!
-//! A pid alone names nobody: it is handed out again. A process is known by pid and start time within one boot,
-//! and it is only ever signalled through a pidfd that was opened before its identity was checked. Where a sandbox refuses those, a
-//! child is still ours to signal: nobody gets its pid before this process has reaped it. What is below a child becomes one when all
-//! above it has ended; nobody else is signalled there.
+//! The kernel reuses pids, so a process is identified by pid and start time within one boot, and is only signalled through a pidfd that was
+//! opened before its identity was checked. Where a sandbox refuses pidfds, a process can still signal its own children: their pids are not
+//! reused before it has reaped them. A descendant becomes its child when all processes between them have ended; other processes are not
+//! signalled there.
 //!
-//! `/proc` is read by code of our own: every look at a pod reads four fields of `stat` of each of its processes, where the crate `procfs`
-//! reads all 52.
+//! The module reads `/proc` itself: checking a pod needs four fields of `stat` of each of its processes, where the crate `procfs` reads all
+//! 52.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
@@ -31,11 +31,11 @@ pub struct ProcessStat {
     pub parent: i32,
     /// Its session.
     pub session: i32,
-    /// It has ended and waits to be reaped.
+    /// Whether it has ended and waits to be reaped.
     pub zombie: bool,
 }
 
-/// The id of this boot of the machine: what another boot recorded about processes is void.
+/// Returns the id of this boot; pids that were recorded in another boot are void.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
 }
@@ -45,24 +45,24 @@ pub fn stat(pid: i32) -> Option<ProcessStat> {
     parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Whether a process was stopped by a signal, or a debugger has it.
+/// Whether a signal or a debugger has stopped a process.
 pub fn is_stopped(pid: i32) -> bool {
     matches!(state_letter(pid), Some(b'T' | b't'))
 }
 
-/// Whether a process was stopped by a signal, as SIGSTOP: SIGCONT makes it go on.
+/// Whether a signal such as SIGSTOP has stopped a process, so that SIGCONT continues it.
 pub fn awaits_continue(pid: i32) -> bool {
     state_letter(pid) == Some(b'T')
 }
 
-/// The letter for the state of a process in `/proc/pid/stat`.
+/// Returns the letter for the state of a process in `/proc/pid/stat`.
 fn state_letter(pid: i32) -> Option<u8> {
     let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = line.iter().rposition(|byte| *byte == b')')?;
     line.get(end + 2).copied()
 }
 
-/// The program's name stands in parentheses and may itself hold blanks and parentheses: count from the last one.
+/// Parses `stat`. The program's name is in parentheses and may itself contain blanks and parentheses, so the fields follow the last one.
 fn parse_stat(pid: i32, line: &[u8]) -> Option<ProcessStat> {
     let rest = &line[line.iter().rposition(|byte| *byte == b')')? + 1..];
     let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
@@ -74,7 +74,7 @@ fn parse_stat(pid: i32, line: &[u8]) -> Option<ProcessStat> {
 }
 
 impl ProcessIdentity {
-    /// The process that has this pid now.
+    /// Returns the process that has this pid now.
     pub fn from_pid(pid: i32) -> Option<ProcessIdentity> {
         stat(pid).map(|stat| stat.identity)
     }
@@ -84,7 +84,7 @@ impl ProcessIdentity {
         stat(self.pid).is_some_and(|stat| stat.identity == self && !stat.zombie)
     }
 
-    /// Sends a signal to exactly this process; false when it is gone, and when it is not ours where no process can be held.
+    /// Sends a signal to exactly this process. Returns false when it is gone, or when it is no child and pidfds are not available.
     pub fn signal(self, signal: Signal) -> bool {
         let Some(pid) = Pid::from_raw(self.pid) else { return false };
         let held = pidfd_open(pid, PidfdFlags::empty());
@@ -95,7 +95,7 @@ impl ProcessIdentity {
         }
     }
 
-    /// Whether it is a child of this process that it has not reaped.
+    /// Whether it is a child of this process that has not been reaped.
     fn is_child(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.identity == self && stat.parent == getpid().as_raw_nonzero().get())
     }
@@ -106,19 +106,19 @@ impl ProcessIdentity {
     }
 }
 
-/// Whether an error means that a sandbox does not know or permit a call.
+/// Whether an error means that a sandbox does not implement or permit a system call.
 fn is_refusal(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)
 }
 
-/// Whether processes can be held here, so that a signal reaches them and nobody else whoever their parent is.
+/// Whether pidfds are available, so that a signal reaches exactly the intended process, whichever its parent.
 pub fn can_be_held() -> bool {
     // SIGCONT has no effect on a running process.
     let sent = pidfd_open(getpid(), PidfdFlags::empty()).and_then(|own| pidfd_send_signal(own, Signal::CONT));
     sent.is_ok()
 }
 
-/// The direct children of this process, which has one thread.
+/// Returns the direct children of this process, which has one thread.
 pub fn own_children() -> Vec<i32> {
     match fs::read_to_string("/proc/thread-self/children") {
         Ok(list) => list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
@@ -126,7 +126,7 @@ pub fn own_children() -> Vec<i32> {
     }
 }
 
-/// The direct children of a process, of all its threads.
+/// Returns the direct children of a process, of all its threads.
 pub fn children(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
@@ -134,14 +134,14 @@ pub fn children(pid: i32) -> Vec<i32> {
     for list in lists {
         match list {
             Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
-            // Kernels without CONFIG_PROC_CHILDREN: ask everybody for their parent.
+            // Kernels without CONFIG_PROC_CHILDREN: compares the parent of every process.
             Err(_) => return everybody().filter(|stat| stat.parent == pid).map(|stat| stat.identity.pid).collect(),
         }
     }
     found
 }
 
-/// Everything below a process, parents before their children.
+/// Returns all descendants of a process, parents before their children.
 pub fn descendants(pid: i32) -> Vec<ProcessStat> {
     let mut found: Vec<ProcessStat> = children(pid).into_iter().filter_map(stat).collect();
     let mut next = 0;
@@ -153,13 +153,13 @@ pub fn descendants(pid: i32) -> Vec<ProcessStat> {
     found
 }
 
-/// Every process that can be seen.
+/// Returns every visible process.
 pub fn everybody() -> impl Iterator<Item = ProcessStat> {
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(stat)
 }
 
-/// The value of a variable in the environment that a process was started with; none when it may not be read.
+/// Returns the value of a variable in a process's initial environment; `None` when it cannot be read.
 pub fn environment(pid: i32, name: &str) -> Option<String> {
     let block = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let entry = block.split(|byte| *byte == 0).find_map(|entry| {
@@ -169,15 +169,15 @@ pub fn environment(pid: i32, name: &str) -> Option<String> {
     String::from_utf8(entry.to_vec()).ok()
 }
 
-/// A signal by its number, real-time ones included.
+/// Returns a signal by its number, real-time signals included.
 pub fn signal_from(number: i32) -> Option<Signal> {
     Signal::from_named_raw(number).or_else(|| {
-        // SAFETY: 35 to 64 are real-time signals that the C library leaves to programs, and are only ever sent from here.
+        // SAFETY: 35 to 64 are real-time signals that the C library leaves to programs, and kloop only sends them.
         (35..=64).contains(&number).then(|| unsafe { Signal::from_raw_unchecked(number) })
     })
 }
 
-/// The number of a signal by its name in `lifecycle.stopSignal`, as in `SIGUSR1` or `SIGRTMIN+3`.
+/// Returns the number of a signal by its name in `lifecycle.stopSignal`, such as `SIGUSR1` or `SIGRTMIN+3`.
 pub fn signal_number(name: &str) -> Option<i32> {
     const NAMES: [&str; 31] = [
         "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_parentheses_does_not_confuse_the_fields() {
+    fn stat_is_parsed_with_parentheses_in_the_name() {
         let line = b"7 (a) b) (c) S 3 7 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 99";
         let stat = parse_stat(7, line).expect("a whole line");
         assert_eq!((stat.parent, stat.session, stat.identity.start, stat.zombie), (3, 5, 4242, false));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_itself_and_nobody_else() {
+    fn identity_includes_the_start_time() {
         let me = ProcessIdentity::from_pid(std::process::id() as i32).expect("this process runs");
         assert!(me.lives());
         let stranger = ProcessIdentity { start: me.start + 1, ..me };
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_by_name() {
+    fn signal_numbers_are_found_by_name() {
         let table = [("SIGTERM", Some(15)), ("USR1", Some(10)), ("SIGSYS", Some(31)), ("SIGRTMIN+3", Some(37))];
         let odd = [("SIGRTMAX-1", Some(63)), ("SIGRTMIN+40", None), ("SIGNOPE", None), ("", None)];
         for (name, number) in table.into_iter().chain(odd) {

@@ -1,7 +1,7 @@
-//! New terminals, made among the files that a container sees, so that their names are true there.
+//! New terminals, made among the files that a container sees, so that their names are valid there.
 //!
-//! The process that is about to become the program makes the terminal, because it alone is in the container's view of `/dev/pts`;
-//! the side that a screen and a keyboard are attached to goes to whoever asked, over a socket. Start reading at [`open`].
+//! The process makes the terminal before exec, because only then is it in the container's view of `/dev/pts`. The master side goes to the
+//! client over a socket. Start reading at [`open`].
 
 use super::user;
 use super::wire::TerminalSize;
@@ -19,7 +19,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A terminal that somebody waits for.
+/// A request for a terminal.
 #[derive(Clone, Copy)]
 pub struct PtyRequest<'a> {
     /// Destination of its master side.
@@ -28,7 +28,7 @@ pub struct PtyRequest<'a> {
     pub size: TerminalSize,
 }
 
-/// Makes a terminal, for this user when for another than us. The side that the program gets.
+/// Makes a terminal and sends its master side. It belongs to `user` when that differs from ours. Returns the program's side.
 pub fn open(asked: PtyRequest, user: Option<&ContainerUser>) -> Result<OwnedFd, String> {
     open_pty(asked, user).map_err(|error| format!("cannot make a terminal: {error}", error = io_error_text(error)))
 }
@@ -51,7 +51,7 @@ fn open_pty(asked: PtyRequest, user: Option<&ContainerUser>) -> rustix::io::Resu
     Ok(theirs)
 }
 
-/// The side of a new terminal that was sent here; waits for it unless the socket does not wait.
+/// Receives the master side of a new terminal; waits for it unless the socket is nonblocking.
 pub fn receive(from: &OwnedFd) -> io::Result<OwnedFd> {
     let mut letter = [0; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -65,10 +65,10 @@ pub fn receive(from: &OwnedFd) -> io::Result<OwnedFd> {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     });
-    sent.ok_or_else(|| io::Error::other("no terminal was made"))
+    sent.ok_or_else(|| io::Error::other("the shim sent no terminal"))
 }
 
-/// Tells a terminal, and the programs in it, how large it is. An unknown size changes nothing.
+/// Sets the size of a terminal, which the kernel reports to its programs. An unknown size changes nothing.
 pub fn resize(terminal: impl AsFd, size: TerminalSize) -> rustix::io::Result<()> {
     if size == TerminalSize::default() {
         return Ok(());

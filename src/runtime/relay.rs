@@ -1,10 +1,10 @@
-//! Carries TCP connections from one place to another, for clients that are no pods: both ways, half-closed when one side is.
+//! Relays TCP connections for clients that are no pods, in both directions; half-closes one side when the other one has.
 //!
-//! Knows: where each connection goes is asked for at that moment, so that it never goes to whoever was there before. All connections
-//! of a thread are read into the same bytes: what the other side takes at once, which is nearly everything, is kept nowhere.
-//! A connection that a thread has to itself is looked at for a moment without sleeping when something has passed: to fall asleep and to
-//! be woken twice for each request is most of what a relay costs then. Where that was in vain it is left off for a while.
-//! Never: looks into a byte.
+//! Knows: the destination of each connection is looked up when it arrives, so that it is never outdated. All connections of a thread share
+//! one read buffer; bytes are kept only when the other side does not accept them at once, which is rare.
+//! A thread with only one connection polls for a moment after data has passed instead of sleeping, because sleeping and waking twice per
+//! request is most of the cost of a relay. After several polls without data it stops doing so for a while.
+//! Never: inspects the data.
 
 use super::low_ports;
 use super::probe::dial;
@@ -21,27 +21,27 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-/// So much is read at once.
-const AT_ONCE: usize = 64 << 10;
+/// Size of the read buffer.
+const BUFFER_SIZE: usize = 64 << 10;
 
 /// Time to poll without sleeping after activity; about the response time of a fast server.
-const ALERT: Duration = Duration::from_micros(40);
-/// So many times in a row, before all else that the thread has to do gets its turn.
-const IN_A_ROW: usize = 32;
-/// After so many times in vain it is left off,
-const HOPES: u8 = 3;
-/// and tried again when so much has passed.
-const FORGIVEN: u8 = 64;
+const POLL_TIME: Duration = Duration::from_micros(40);
+/// Maximum consecutive transfers before other tasks of the thread run.
+const MAX_CONSECUTIVE: usize = 32;
+/// Polling stops after this many polls without data,
+const FAILED_POLLS: u8 = 3;
+/// and is tried again after this many transfers.
+const RETRY_AFTER: u8 = 64;
 
 thread_local! {
     /// Number of connections of a thread.
     static CARRIED: Cell<usize> = const { Cell::new(0) };
     /// Read buffer of a thread.
-    static BYTES: RefCell<Box<[u8]>> = RefCell::new(vec![0; AT_ONCE].into());
+    static BYTES: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_SIZE].into());
 }
 
-/// Serves a listener until it is dropped: each connection goes to the first place that takes it, and `failed` is told why when none
-/// does. Give it to a `LocalSet`.
+/// Serves a listener until it is dropped: each connection goes to the first address that accepts it. Calls `failed` with the reason when
+/// none does. Needs a `LocalSet`.
 pub async fn serve<F>(
     listener: TcpListener,
     mut places: impl FnMut(SocketAddr) -> F,
@@ -60,27 +60,26 @@ pub async fn serve<F>(
     accept(listener, meet).await;
 }
 
-/// Meets each client of a listener until it is dropped.
+/// Accepts clients of a listener until it is dropped.
 pub async fn accept(listener: TcpListener, mut meet: impl FnMut(TcpStream, SocketAddr)) {
     loop {
         match listener.accept().await {
             Ok((client, from)) => meet(client, from),
-            // Out of descriptors, mostly: the client that waits is taken when there is one again.
+            // Usually descriptors have run out: the waiting client is accepted once there are some again.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-/// Carries a connection until it is over. A client for whom nobody is there is hung up on;
-/// `met` is told who is.
+/// Relays a connection until it is over, and calls `met` with the chosen address. Resets the connection when no address accepts it.
 pub async fn carry(mut client: TcpStream, places: Vec<SocketAddr>, met: impl FnOnce(SocketAddr)) -> Result<(), String> {
-    let mut why = "nobody is there".to_owned();
+    let mut why = "there is no endpoint".to_owned();
     for place in places {
         match connect(place).await {
             Ok(mut server) => {
                 met(place);
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
-                let _ = both_ways(&mut client, &mut server).await;
+                let _ = relay_both_ways(&mut client, &mut server).await;
                 return Ok(());
             }
             Err(error) => why = error,
@@ -90,12 +89,12 @@ pub async fn carry(mut client: TcpStream, places: Vec<SocketAddr>, met: impl FnO
     Err(why)
 }
 
-/// Connects to a place, or says why that cannot be, as Go does.
+/// Connects to an address; the error has Go's wording.
 pub async fn connect(place: SocketAddr) -> Result<TcpStream, String> {
     dial(place).await.map_err(|error| dial::error_of(&place.to_string(), &error))
 }
 
-/// On loopback a connection is there, or refused, with the call: to wait for the kernel's word would be a round more.
+/// Connects. On loopback the system call alone decides, so waiting for writability, which costs a round through the event loop, is skipped.
 async fn dial(place: SocketAddr) -> io::Result<TcpStream> {
     let family = if place.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -113,12 +112,12 @@ async fn dial(place: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-async fn both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result<()> {
+async fn relay_both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result<()> {
     let (mut there, mut back) = (RelayDirection::default(), RelayDirection::default());
-    let (mut hope, _carried) = (PollDecision::new(), RelayConnection::new());
+    let (mut poll_decision, _carried) = (PollDecision::new(), RelayConnection::new());
     poll_fn(|context| {
         let passed = there.passed + back.passed;
-        for _ in 0..IN_A_ROW {
+        for _ in 0..MAX_CONSECUTIVE {
             let there_is = there.advance(context, Pin::new(client), Pin::new(server))?;
             let back_is = back.advance(context, Pin::new(server), Pin::new(client))?;
             if there_is.is_ready() && back_is.is_ready() {
@@ -126,11 +125,11 @@ async fn both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result
             }
             let has_passed = there.passed + back.passed > passed;
             // After a spurious wake-up, polling ends soon.
-            if !has_passed || CARRIED.get() > 1 || !hope.is_any() {
+            if !has_passed || CARRIED.get() > 1 || !poll_decision.is_worthwhile() {
                 return Poll::Pending;
             }
             let is_more = BYTES.with_borrow_mut(|bytes| {
-                let until = Instant::now() + ALERT;
+                let until = Instant::now() + POLL_TIME;
                 loop {
                     if there.peek_bytes(bytes, client, server)? | back.peek_bytes(bytes, server, client)? {
                         return Ok(true);
@@ -140,7 +139,7 @@ async fn both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result
                     }
                 }
             })?;
-            hope.learn(is_more);
+            poll_decision.learn(is_more);
             if !is_more {
                 return Poll::Pending;
             }
@@ -151,7 +150,7 @@ async fn both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result
     .await
 }
 
-/// One of the connections that this thread carries.
+/// Counts a connection of this thread while it exists.
 struct RelayConnection;
 
 impl RelayConnection {
@@ -167,7 +166,7 @@ impl Drop for RelayConnection {
     }
 }
 
-/// Whether it is worth while to look instead of sleeping.
+/// Decides between polling and sleeping.
 struct PollDecision {
     left: u8,
     /// Number of polls without data.
@@ -175,22 +174,22 @@ struct PollDecision {
 }
 
 impl PollDecision {
-    /// None where whoever is waited for would need this very processor.
+    /// Starts with polling disabled on a single processor, which the awaited process would need.
     fn new() -> PollDecision {
         let is_room = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
-        PollDecision { left: if is_room { HOPES } else { 0 }, without: if is_room { 0 } else { FORGIVEN } }
+        PollDecision { left: if is_room { FAILED_POLLS } else { 0 }, without: if is_room { 0 } else { RETRY_AFTER } }
     }
 
-    fn is_any(&mut self) -> bool {
-        if self.left == 0 && self.without < FORGIVEN {
+    fn is_worthwhile(&mut self) -> bool {
+        if self.left == 0 && self.without < RETRY_AFTER {
             self.without += 1;
-            self.left = u8::from(self.without == FORGIVEN);
+            self.left = u8::from(self.without == RETRY_AFTER);
         }
         self.left > 0
     }
 
     fn learn(&mut self, is_more: bool) {
-        (self.left, self.without) = if is_more { (HOPES, 0) } else { (self.left - 1, 0) };
+        (self.left, self.without) = if is_more { (FAILED_POLLS, 0) } else { (self.left - 1, 0) };
     }
 }
 
@@ -208,7 +207,7 @@ struct RelayDirection {
 }
 
 impl RelayDirection {
-    /// Carries what there is. Ready when its end has been passed on.
+    /// Copies available data. Ready when the end has been passed on.
     fn advance(
         &mut self,
         context: &mut Context<'_>,
@@ -223,16 +222,16 @@ impl RelayDirection {
                 ready!(to.as_mut().poll_shutdown(context))?;
                 self.is_over = true;
             } else {
-                // Nothing is held while there is nothing to be said.
+                // Frees the buffer, so that an idle connection keeps no memory.
                 (self.left, self.at) = (Vec::new(), 0);
-                ready!(BYTES.with_borrow_mut(|bytes| self.pass(bytes, context, from.as_mut(), to.as_mut())))?;
+                ready!(BYTES.with_borrow_mut(|bytes| self.read_and_write(bytes, context, from.as_mut(), to.as_mut())))?;
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Passes on what has come; ready when something has.
-    fn pass(
+    /// Copies available data; ready when some was read.
+    fn read_and_write(
         &mut self,
         bytes: &mut [u8],
         context: &mut Context<'_>,
@@ -241,32 +240,32 @@ impl RelayDirection {
     ) -> Poll<io::Result<()>> {
         let mut read = ReadBuf::new(bytes);
         ready!(from.poll_read(context, &mut read))?;
-        Poll::Ready(self.hand_on(read.filled(), |read| match to.poll_write(context, read) {
+        Poll::Ready(self.write_or_keep(read.filled(), |read| match to.poll_write(context, read) {
             Poll::Ready(taken) => taken,
             Poll::Pending => Ok(0),
         }))
     }
 
-    /// Passes on what has come, without waiting for anything. Whether something has.
+    /// Copies available data without waiting. Returns whether there was any.
     fn peek_bytes(&mut self, bytes: &mut [u8], from: &TcpStream, to: &TcpStream) -> io::Result<bool> {
         if self.has_ended || self.at < self.left.len() {
             return Ok(false);
         }
-        // Past the runtime, which would not know of it before it has asked the kernel for news.
+        // Bypasses the runtime, which learns about new data only after its next poll of the kernel.
         let length = match rustix::net::recv(from, &mut *bytes, RecvFlags::DONTWAIT) {
             Ok((length, _)) => length,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        self.hand_on(&bytes[..length], |read| match to.try_write(read) {
+        self.write_or_keep(&bytes[..length], |read| match to.try_write(read) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             taken => taken,
         })?;
         Ok(true)
     }
 
-    /// Hands on what was read, and keeps what is not taken; nothing was read at the end.
-    fn hand_on(&mut self, read: &[u8], write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+    /// Writes data and keeps the part that was not accepted. Empty data is the end.
+    fn write_or_keep(&mut self, read: &[u8], write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()> {
         self.passed += 1;
         self.has_ended = read.is_empty();
         if !self.has_ended {
@@ -283,7 +282,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::Shutdown;
 
-    /// A way through a relay, to a server of the test's own.
+    /// Connects a client through a relay to a server of the test.
     fn with_relay(talk: impl FnOnce(std::net::TcpStream, std::net::TcpStream)) {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = server.local_addr().unwrap();
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_that_has_said_everything_still_hears() {
+    fn half_closed_side_still_receives() {
         with_relay(|mut client, mut server| {
             client.write_all(b"question").unwrap();
             client.shutdown(Shutdown::Write).unwrap();
@@ -328,7 +327,7 @@ mod tests {
                 client.write_all(&all).unwrap();
                 drop(client);
             });
-            // More than all queues between the two hold: the relay meets a side that takes nothing.
+            // More than all buffers between them contain: the relay has to wait for the reader.
             let mut heard = vec![0; 1];
             server.read_exact(&mut heard).unwrap();
             server.read_to_end(&mut heard).unwrap();

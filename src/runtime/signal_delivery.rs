@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_without_a_handler_is_dropped_by_the_first_process_of_a_namespace_alone() {
+    fn signal_without_a_handler_is_dropped_by_the_first_process_of_a_namespace_alone() {
         let status = |numbers: &str, blocked: u64, ignored: u64, caught: u64| {
             format!(
                 "Name:\tx\nNSpid:\t{numbers}\nSigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n"

@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_followed_and_repeats_do_nothing() {
+    fn script_is_followed_and_repeats_do_nothing() {
         let mut machine = SimulatedMachine::new();
         start(&mut machine, 0, 0, Some((5, 3)));
         start(&mut machine, 1, 0, Some((5, 3)));

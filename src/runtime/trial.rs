@@ -1,8 +1,8 @@
-//! Trials of what the kernel lets kloop do, each in a process of its own because namespaces and filters are entered for good.
+//! Trials of kernel features, each in its own process because entering a namespace or a filter is irreversible.
 //!
-//! Only a refusal that will not change counts as one. A lack that may pass, as of descriptors or memory (a pod can bring it about), is
-//! tried again, and in the end taken for a yes: then a pod that cannot have its own files or network is not started and says why. It
-//! never runs on the machine's.
+//! Only a permanent refusal counts as one. A temporary lack, such as of descriptors or memory (which a pod can cause), is tried again, and
+//! in the end taken for success. A pod whose files or network cannot be isolated then fails to start with the reason; it never runs on
+//! those of the machine.
 
 use rustix::io::Errno;
 use std::fs;
@@ -11,15 +11,15 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// The exit code of a trial that the kernel has refused.
+/// The exit code of a trial that the kernel refused.
 const REFUSED: u8 = 3;
-/// The exit code of a trial that has failed in any other way.
+/// The exit code of a trial that failed in another way.
 const UNCLEAR: u8 = 4;
-/// Between two trials.
+/// Pause between two trials.
 const PAUSE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 20;
 
-/// Whether the kernel lets a trial of this binary, `kloop shim <word>`, do what it tries.
+/// Whether the kernel allows the feature that `kloop shim <word>` of this binary tries.
 pub fn is_possible(program: &Path, word: &str) -> bool {
     for number in 0..TRIES {
         if number > 0 {
@@ -37,7 +37,7 @@ pub fn is_possible(program: &Path, word: &str) -> bool {
     true
 }
 
-/// The exit code of a trial.
+/// Returns the exit code of a trial.
 pub fn exit_code(tried: io::Result<()>) -> ExitCode {
     match tried {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,23 +48,23 @@ pub fn exit_code(tried: io::Result<()>) -> ExitCode {
     }
 }
 
-/// Whether an error of the kernel says that namespaces of these kinds can never be had here.
+/// Whether an error of the kernel means that namespaces of these kinds are permanently unavailable.
 pub fn is_definite(error: Errno, kinds: &[&str]) -> bool {
     is_refusal(error, most_namespaces(kinds))
 }
 
-/// The same on a machine that is described. `most_namespaces`: the fewest that the machine allows of a kind.
+/// Like [`is_definite`]. `most_namespaces`: the smallest limit of the machine for one of the kinds.
 fn is_refusal(error: Errno, most_namespaces: u64) -> bool {
     match error {
-        // Too many: for good when none are allowed, else until others have ended (namespaces(7)).
+        // Limit reached: permanent when the limit is 0, else until other namespaces have ended (namespaces(7)).
         Errno::NOSPC | Errno::USERS => most_namespaces == 0,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR | Errno::NOBUFS => false,
-        // EPERM, ENOSYS, EINVAL; of sandboxes also others.
+        // EPERM, ENOSYS, EINVAL, and other errors of sandboxes.
         _ => true,
     }
 }
 
-/// The fewest namespaces that a user may have of these kinds.
+/// Returns the smallest limit of namespaces of these kinds for a user.
 fn most_namespaces(kinds: &[&str]) -> u64 {
     let limit =
         |kind: &str| fs::read_to_string(format!("/proc/sys/user/max_{kind}_namespaces")).ok()?.trim().parse().ok();
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// A program that exits with each of these codes in turn, and with the last one from then on.
+    /// Makes a program that exits with each of these codes in turn, and with the last one from then on.
     fn exits(folder: &Path, codes: &[u8]) -> std::path::PathBuf {
         let (program, count) = (folder.join("program"), folder.join("count"));
         let codes: Vec<String> = codes.iter().map(u8::to_string).collect();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_is_unclear_is_made_again() {
+    fn unclear_trial_is_repeated() {
         for (codes, possible, runs) in
             [(&[0][..], true, 1), (&[REFUSED], false, 1), (&[UNCLEAR, 101, REFUSED], false, 3)]
         {

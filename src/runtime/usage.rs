@@ -1,10 +1,10 @@
 //! Resource usage of pods and the machine, measured on request only.
 //!
-//! A container's memory and CPU time are those of its control group where it has one, else what `/proc` tells of its processes: CPU time
-//! with that of ended threads and children, memory by proportional share, so that what several share is counted once.
+//! A container's memory and CPU time are those of its control group where it has one, else those that `/proc` shows for its processes: CPU
+//! time with that of ended threads and children, memory by proportional share, so that shared pages count once.
 //! CPU time counts from a process's start: two samples make a rate. Start reading at [`of_pod`].
 //!
-//! Files of processes are read by code of our own and not by the crate `procfs`: a sample reads a few words of hundreds of them.
+//! The module reads `/proc` itself and not with the crate `procfs`, because a sample needs only a few fields of hundreds of processes.
 
 use super::process::{self, ProcessIdentity};
 use super::{folder, reap_dead_shim};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Nanoseconds of one tick of `/proc/pid/stat`; the kernel always tells users 100 a second.
+/// Nanoseconds of one tick of `/proc/pid/stat`; the kernel always reports 100 ticks a second.
 const TICK: u64 = 10_000_000;
 
 /// Returns the cumulative usage of each running container of a pod, by name; empty for a pod that does not run here.
@@ -42,7 +42,7 @@ fn children_of_shim(shim: i32) -> Vec<i32> {
     children.flat_map(|pid| if is_pause(pid) { process::children(pid) } else { vec![pid] }).collect()
 }
 
-/// Returns the children that a shim inherited: main processes, and daemons whose parents have ended.
+/// Returns the children that a shim adopted: main processes, and daemons whose parents have ended.
 fn orphans(shim: ProcessIdentity) -> Vec<ProcessIdentity> {
     if !shim.lives() {
         return Vec::new();
@@ -50,7 +50,7 @@ fn orphans(shim: ProcessIdentity) -> Vec<ProcessIdentity> {
     children_of_shim(shim.pid).into_iter().filter_map(ProcessIdentity::from_pid).collect()
 }
 
-/// `is_first`: no attempt before this one may have left its time in the container's control group.
+/// Returns the usage of a container. `is_first`: no earlier attempt can have left CPU time in the container's control group.
 fn of_container(
     main: ProcessIdentity,
     others: impl Iterator<Item = ProcessIdentity>,
@@ -69,7 +69,7 @@ fn of_container(
     Some(UsageSample { cpu_nanos, memory, swap, throttling: throttling(main.pid).unwrap_or_default() })
 }
 
-/// CPU time that a container's own group has counted: also that of processes whose parents never asked how they ended.
+/// Returns the CPU time that a container's own group has counted, also that of processes whose parents never reaped them.
 fn group_cpu_time(pid: i32) -> Option<u64> {
     let read = |controller, file| fs::read_to_string(own_group(pid, controller)?.1.join(file)).ok();
     let unified = || counter(&read("cpu", "cpu.stat")?, "usage_usec ").map(|micros| micros.saturating_mul(1000));
@@ -77,7 +77,7 @@ fn group_cpu_time(pid: i32) -> Option<u64> {
     unified().or_else(legacy)
 }
 
-/// CPU time of a process in nanoseconds: of all its threads, ended ones included, and of the children that it has waited for.
+/// Returns the CPU time of a process in nanoseconds: of all its threads, ended ones included, and of the children that it has reaped.
 fn cpu_time(pid: i32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_thread = |text: String| text.split_ascii_whitespace().next()?.parse::<u64>().ok();
@@ -86,8 +86,8 @@ fn cpu_time(pid: i32) -> u64 {
     parse_cpu_time(&fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default(), living.unwrap_or(0))
 }
 
-/// Reads `/proc/PID/stat` (proc(5)): `utime`, `stime`, `cutime` and `cstime`. The first two count ended threads too, but in whole ticks: while
-/// none has ended, the nanoseconds of the `living` threads are the better figure, and the larger one.
+/// Reads `/proc/PID/stat` (proc(5)): `utime`, `stime`, `cutime` and `cstime`. The first two count ended threads too, but in whole ticks.
+/// Without ended threads the nanoseconds of the `living` threads are larger and more exact.
 fn parse_cpu_time(stat: &str, living: u64) -> u64 {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
@@ -95,19 +95,19 @@ fn parse_cpu_time(stat: &str, living: u64) -> u64 {
     living.max(nanos(11)).saturating_add(nanos(13))
 }
 
-/// Bytes of a process, what it shares counted in part; what others may not see of it in full is told as a whole.
+/// Returns the memory of a process in bytes, shared pages in proportion; resident memory when the kernel does not show the proportion.
 fn memory(pid: i32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     bytes(&rollup, "Pss:").unwrap_or_else(|| resident(pid).0)
 }
 
-/// Bytes of a process that are swapped out, what it shares counted in part.
+/// Returns the swapped-out bytes of a process, shared pages in proportion.
 fn swapped(pid: i32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     bytes(&rollup, "SwapPss:").unwrap_or(0)
 }
 
-/// As [`memory`], without pages of files, which the kernel would take back before it ended anybody.
+/// As [`memory`], without pages of files, which the kernel would reclaim before it kills a process.
 pub fn kept_memory(pid: i32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let kept = || Some(bytes(&rollup, "Pss:")?.saturating_sub(bytes(&rollup, "Pss_File:")?));
@@ -117,7 +117,7 @@ pub fn kept_memory(pid: i32) -> u64 {
     })
 }
 
-/// Bytes that a process has in memory, and how many of them are files' or shared: cheaply read, and never too little.
+/// Returns the resident bytes of a process, and how many of them are shared or of files. Cheap to read, and never too low.
 pub fn resident(pid: i32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let mut pages = text.split(' ').skip(1).map(|field| field.parse::<u64>().unwrap_or(0));
@@ -130,7 +130,7 @@ fn bytes(text: &str, name: &str) -> Option<u64> {
     Some(line.trim().split(' ').next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// Memory of a process's own group of kloop's without what the kernel would give back first, as Kubernetes counts it.
+/// Returns the working set of a process's own group, without inactive file pages, as Kubernetes counts it.
 fn working_set(pid: i32) -> Option<u64> {
     let (is_unified, folder) = own_group(pid, "memory")?;
     let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
@@ -148,7 +148,7 @@ fn throttling(pid: i32) -> Option<Throttling> {
     parse_throttling(&fs::read_to_string(folder.join("cpu.stat")).ok()?)
 }
 
-/// Version 1 counts nanoseconds, version 2 microseconds.
+/// Parses the throttling counters: version 1 counts nanoseconds, version 2 microseconds.
 fn parse_throttling(stat: &str) -> Option<Throttling> {
     let nanos =
         counter(stat, "throttled_time ").or_else(|| Some(counter(stat, "throttled_usec ")?.saturating_mul(1000)));
@@ -160,7 +160,7 @@ fn counter(stat: &str, name: &str) -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
 }
 
-/// The group that a container of kloop's has to itself under a controller, and whether that is one of version 2.
+/// Returns the control group of a container under a controller, and whether it is of version 2; `None` without a group of its own.
 fn own_group(pid: i32, controller: &str) -> Option<(bool, PathBuf)> {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let of_container = |path: &str| path.rsplit('/').next().is_some_and(|last| last.starts_with("c."));
@@ -214,16 +214,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_uses_something() {
+    fn usage_of_this_process_is_measured() {
         let own = ProcessIdentity::from_pid(std::process::id() as i32).unwrap();
         let sample = of_container(own, std::iter::empty(), true).unwrap();
         assert!(sample.cpu_nanos > 0 && sample.memory > 0, "{sample:?}");
         let stranger = ProcessIdentity { start: own.start + 1, ..own };
-        assert_eq!(
-            of_container(stranger, std::iter::empty(), true),
-            None,
-            "a pid that was handed out again is nobody's"
-        );
+        assert_eq!(of_container(stranger, std::iter::empty(), true), None, "a reused pid is no process of the pod");
         let machine = of_machine().unwrap();
         assert!(machine.cpu_nanos > 0 && machine.memory > 0, "{machine:?}");
     }
@@ -244,8 +240,8 @@ mod tests {
         let now = || cpu_time(std::process::id() as i32);
         let before = now();
         std::thread::spawn(ticks(8)).join().expect("it ends");
-        // User and system time are each told in whole ticks.
-        assert!(now() + 2 * TICK >= before + 8 * TICK, "what the ended thread has used");
+        // The kernel rounds user and system time down to whole ticks.
+        assert!(now() + 2 * TICK >= before + 8 * TICK, "the time of the ended thread");
     }
 
     fn cpu_time_of_this_thread() -> u64 {
@@ -254,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_counts_throttling_in_two_units() {
+    fn throttling_is_parsed_in_both_units() {
         let one = "nr_periods 120\nnr_throttled 90\nthrottled_time 4500000000\n";
         let two = "usage_usec 7\nuser_usec 5\nsystem_usec 2\nnr_periods 120\nnr_throttled 90\nthrottled_usec 4500000\n";
         let expected = Some(Throttling { periods: 120, throttled: 90, nanos: 4_500_000_000 });

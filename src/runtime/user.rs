@@ -1,4 +1,4 @@
-//! Another user than the shim's: who that is on this machine, and what has to be theirs before they start.
+//! Users other than the shim's: their ids on this machine, and the files that they own before a container starts.
 
 use super::file_tree::{self, Found, Mounts, set_mode, set_owner, walk};
 use super::spawn::UserAndGroups;
@@ -12,10 +12,10 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Walks through a volume, for `fsGroup`, until one is not disturbed.
+/// Maximum walks through a volume for `fsGroup` when containers change it meanwhile.
 const TRIES: u32 = 3;
 
-/// Resolves a user: the group of a user without one is that of the machine's user database, else 0, as in a container.
+/// Resolves a user. Without a group, the group is that of the machine's user database, else 0, as in a container.
 pub fn identity(wanted: &ContainerUser) -> UserAndGroups {
     let user = wanted.user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
     let of_machine = || primary_group(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user).unwrap_or(0);
@@ -29,7 +29,7 @@ pub fn identity(wanted: &ContainerUser) -> UserAndGroups {
     UserAndGroups { user, group, groups }
 }
 
-/// The groups that the machine lists the user in (`supplementalGroupsPolicy: Merge`).
+/// Returns the groups that the machine lists the user in (`supplementalGroupsPolicy: Merge`).
 fn memberships(passwd: &str, groups: &str, user: u32) -> Vec<u32> {
     let is_user = |fields: &Vec<&str>| fields.get(2).is_some_and(|id| id.parse() == Ok(user));
     let Some(entry) = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(is_user) else {
@@ -42,7 +42,7 @@ fn memberships(passwd: &str, groups: &str, user: u32) -> Vec<u32> {
     groups.lines().filter_map(listed).collect()
 }
 
-/// The home of a user; `/` for one that the machine does not know, as in a container.
+/// Returns the home of a user; `/` for an unknown user, as in a container.
 pub fn home(user: u32) -> String {
     home_in(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user).unwrap_or_else(|| "/".into())
 }
@@ -54,7 +54,8 @@ fn home_in(passwd: &str, user: u32) -> Option<String> {
     })
 }
 
-/// The user of an Image object, `postgres` or `999:999`, where the container does not say more, and where their home is.
+/// Resolves the user of an Image object, `postgres` or `999:999`; the container's own settings take precedence. Also returns the user's
+/// home.
 pub fn of_image(named: &str, said: ContainerUser) -> Result<(ContainerUser, Option<String>), String> {
     let (user, group) = named.split_once(':').map_or((named, None), |(user, group)| (user, Some(group)));
     let lines = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -90,7 +91,7 @@ fn primary_group(passwd: &str, user: u32) -> Option<u32> {
     })
 }
 
-/// Gives them their scratch folder, lets them write their termination message, and gives the volumes to the group of `fsGroup`.
+/// Gives the container's user its scratch folder and its termination message file, and gives the volumes to the group of `fsGroup`.
 pub fn hand_over_folders(
     wanted: &ContainerUser,
     message: &Path,
@@ -117,7 +118,7 @@ pub fn hand_over_folders(
     Ok(())
 }
 
-/// Gives a volume to a group, again when containers of the pod that run moved folders of it meanwhile.
+/// Gives a volume to a group; repeats that when containers of the pod moved folders of it meanwhile.
 fn give_all(root: &Path, group: u32) -> rustix::io::Result<()> {
     let attempt = || {
         let root = file_tree::open_folder(CWD, root)?;
@@ -135,8 +136,8 @@ fn give_all(root: &Path, group: u32) -> rustix::io::Result<()> {
     (1..TRIES).find_map(|_| attempt().ok()).map_or_else(attempt, Ok)
 }
 
-/// Kubernetes: the group owns every file and folder, may do what the owner may, and what is made in folders is the group's too. What is
-/// changed is what the descriptor holds, whatever has its name by now.
+/// Sets group and mode as Kubernetes does: the group owns every file and folder, has the owner's permissions, and new files in folders
+/// inherit it. Changes the open file, whatever its name refers to by now.
 fn set_group(held: &OwnedFd, group: u32) -> rustix::io::Result<()> {
     let before = fstat(held)?.st_mode;
     let more = match FileType::from_raw_mode(before) {
@@ -156,7 +157,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn a_volume_is_given_to_its_group_whatever_is_swapped_meanwhile() {
+    fn volume_ownership_never_follows_swapped_links() {
         let base = tempfile::tempdir().unwrap();
         let (volume, secret) = (base.path().join("volume"), base.path().join("secret"));
         fs::create_dir_all(volume.join("sub")).unwrap();
@@ -166,7 +167,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // As a hostile pod: one name is a file and a link to the machine's file in turns.
+            // Simulates a hostile pod: one name is in turns a file and a link to the machine's file.
             scope.spawn(|| {
                 let (file, link, name) = (volume.join("file"), volume.join("link"), volume.join("name"));
                 while !over.load(Ordering::Relaxed) {
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_the_group_that_the_machine_knows() {
+    fn user_has_the_groups_of_the_user_database() {
         let passwd = "root:x:0:0::/root:/bin/sh\nodd\nnobody:x:65534:65533::/:/bin/false\n";
         for (user, group) in [(0, Some(0)), (65534, Some(65533)), (5, None)] {
             assert_eq!(primary_group(passwd, user), group);

@@ -23,17 +23,17 @@ pub struct HttpAnswer {
 
 /// The body of an answer.
 pub enum AnswerBody {
-    /// All of it.
+    /// The complete body.
     Whole(Vec<u8>),
-    /// A long list: its first piece, and what follows.
+    /// A long list: its first piece, and the rest.
     List(Vec<u8>, Box<ListBody>),
-    /// Changes as they come.
+    /// Changes as they happen.
     Watch(Box<ActiveWatch>),
     /// Log of a container.
     Log(Box<LogReader>),
-    /// Streams, once the protocol is changed.
+    /// Streams after a change of protocols.
     Streams(Box<StreamTarget>),
-    /// The answer of another server.
+    /// The response of another server.
     Proxied(Box<ProxyTarget>),
 }
 
@@ -47,15 +47,15 @@ const GENERIC: [&str; 5] = [
     "406: Not Acceptable",
 ];
 
-/// Length of all warnings of an answer, and of one when that is reached (`apiserver/pkg/endpoints/filters`).
+/// Maximum length of all warnings of an answer, and of each one when that is exceeded (`apiserver/pkg/endpoints/filters`).
 const WARNINGS: usize = 4096;
 const CUT_WARNING: usize = 256;
 
-/// After so many seconds a client may try again.
+/// Seconds after which a client may try again.
 const RETRY: u32 = 1;
 
 impl HttpAnswer {
-    /// A document in the form that was asked for.
+    /// Makes an answer with a document in the requested form.
     pub fn document(code: u16, document: &Value, form: &AnswerForm) -> HttpAnswer {
         let (encoding, bytes) = match (form.encoding, form.is_pretty) {
             (AnswerEncoding::Protobuf, _) => match protobuf::encode_document(document) {
@@ -69,36 +69,36 @@ impl HttpAnswer {
         HttpAnswer { code, content_type, headers: Vec::new(), body: AnswerBody::Whole(bytes) }
     }
 
-    /// A list of which the first piece is there.
+    /// Makes an answer with a list whose first piece is ready.
     pub fn list(first: Vec<u8>, list: ListBody) -> HttpAnswer {
         let body = if list.is_over() { AnswerBody::Whole(first) } else { AnswerBody::List(first, Box::new(list)) };
         HttpAnswer { code: 200, content_type: "application/json".into(), headers: Vec::new(), body }
     }
 
-    /// The changes of a watch, as they come.
+    /// Makes an answer with the changes of a watch.
     pub fn watch(watching: ActiveWatch) -> HttpAnswer {
         let content_type = if watching.is_protobuf() { PROTOBUF_WATCH } else { "application/json" }.into();
         HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Watch(Box::new(watching)) }
     }
 
-    /// Streams instead of HTTP.
+    /// Makes an answer that switches to streams.
     pub fn streams(target: StreamTarget) -> HttpAnswer {
         let body = AnswerBody::Streams(Box::new(target));
         HttpAnswer { code: 101, content_type: String::new(), headers: Vec::new(), body }
     }
 
-    /// The answer of another server.
+    /// Makes an answer that forwards the response of another server.
     pub fn proxied(target: ProxyTarget) -> HttpAnswer {
         HttpAnswer { body: AnswerBody::Proxied(Box::new(target)), ..HttpAnswer::text("") }
     }
 
-    /// Plain text.
+    /// Makes an answer with plain text.
     pub fn text(text: impl Into<Vec<u8>>) -> HttpAnswer {
         let content_type = "text/plain; charset=utf-8".into();
         HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Whole(text.into()) }
     }
 
-    /// That something was done, with no object to show: `metav1.Status`.
+    /// Makes an answer of success without an object: `metav1.Status`.
     pub fn done(code: u16, details: Option<Value>, form: &AnswerForm) -> HttpAnswer {
         let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
         match details {
@@ -108,7 +108,7 @@ impl HttpAnswer {
         HttpAnswer::document(code, &body, form)
     }
 
-    /// That the request was refused, and why.
+    /// Makes an answer with an error.
     pub fn refusal(status: &Status, form: &AnswerForm) -> HttpAnswer {
         let mut body = status.to_value();
         if GENERIC.iter().any(|generic| status.message.starts_with(generic)) {
@@ -122,14 +122,14 @@ impl HttpAnswer {
         if again { answer.with_header("Retry-After", RETRY.to_string()) } else { answer }
     }
 
-    /// The same with another header.
+    /// Adds a header.
     pub fn with_header(mut self, name: &'static str, value: String) -> HttpAnswer {
         self.headers.push((name, value));
         self
     }
 
-    /// The same with what its writer should know: `Warning: 299 - "text"` (RFC 7234, 5.5). Each is told once; when they are long, their
-    /// ends are cut off, and the last ones are left out.
+    /// Adds warnings for the client: `Warning: 299 - "text"` (RFC 7234, 5.5). Repeated ones are added once. When they are long, they are
+    /// truncated, and the last ones are left out.
     pub fn warning(mut self, warnings: &[String]) -> HttpAnswer {
         for warning in warnings {
             let told = self.headers.iter().filter(|(name, _)| *name == "Warning").map(|(_, value)| value.len());
@@ -151,7 +151,7 @@ fn json_text(document: &Value, is_pretty: bool) -> Vec<u8> {
     (text.unwrap_or_default() + "\n").into_bytes()
 }
 
-/// Whether it may be otherwise in a moment.
+/// Whether the client should try again soon.
 fn retries(status: &Status) -> bool {
     status.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
         || (status.reason == Reason::ServiceUnavailable)
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_told_once_and_have_a_bound() {
+    fn warnings_are_unique_and_bounded() {
         let texts = |warnings: &[String]| -> Vec<String> {
             HttpAnswer::text("").warning(warnings).headers.into_iter().map(|(_, value)| value).collect()
         };

@@ -1,4 +1,4 @@
-//! Reading what a request brings: JSON, YAML as kubectl reads it, or protobuf.
+//! Reading of request bodies: JSON, YAML as kubectl reads it, or protobuf.
 
 use super::ServeResult;
 use super::protobuf::{self, PROTOBUF, ProtobufError};
@@ -13,17 +13,17 @@ use serde_json::Value;
 /// Error message for other media types.
 const OTHERS: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
                       application/yaml, application/vnd.kubernetes.protobuf";
-/// The same for a server without protobuf.
+/// Error message of a resource without protobuf encoding.
 const NO_PROTOBUF: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
                            application/yaml";
-/// So much of a body that cannot be read is shown.
+/// Maximum length of an unreadable body in the error message.
 const SHOWN: usize = 1024;
 
 fn bad(text: impl Into<String>) -> Status {
     Status::new(Reason::BadRequest, text)
 }
 
-/// The body of a request: of this `apiVersion` and kind, where it does not say so itself.
+/// Returns the body of a request. `api_version` and `kind` are for protobuf bodies and errors.
 pub fn value(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeResult<Value> {
     let media = media_type(request);
     let read = match media {
@@ -67,7 +67,7 @@ fn unsupported(text: &str) -> Status {
     Status::new(Reason::UnsupportedMediaType, text)
 }
 
-/// A map of JSON, or why it is none in Go's words.
+/// Parses a JSON object; the error has Go's wording.
 pub fn json(body: &[u8]) -> std::result::Result<Value, String> {
     let value: Value = serde_json::from_slice(body).map_err(|error| match error.classify() {
         serde_json::error::Category::Eof => "unexpected end of JSON input".to_owned(),
@@ -87,7 +87,7 @@ pub fn json(body: &[u8]) -> std::result::Result<Value, String> {
     Err(format!("json: cannot unmarshal {what} into Go value of type struct"))
 }
 
-/// A map of YAML, which JSON is too, or why it is none.
+/// Parses a YAML map, which includes JSON.
 pub fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
     let text = yaml::decode_bytes(body).map_err(|error| error.to_string())?;
     let mut documents = yaml::documents(&text).map_err(|error| error.to_string())?;
@@ -99,7 +99,7 @@ pub fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
     }
 }
 
-/// The beginning of a body: as text when it looks like JSON, else in hexadecimal digits.
+/// Returns the beginning of a body: as text when it looks like JSON, else in hexadecimal digits.
 fn shown(body: &[u8]) -> String {
     let part = &body[..body.len().min(SHOWN)];
     let text = match part.first() {
@@ -110,13 +110,13 @@ fn shown(body: &[u8]) -> String {
     if body.len() > SHOWN { format!("{text} ...") } else { text }
 }
 
-/// Fields that a body gives twice, of which the last one counts: refused or told as unknown fields are.
+/// Checks for fields that a body contains twice, of which the last one counts: returns warnings or an error, as for unknown fields.
 pub fn duplicates(
     request: &ApiRequest,
     asked: &ResolvedTarget<'_>,
     validation: FieldValidation,
 ) -> ServeResult<Vec<String>> {
-    // The bytes of protobuf have no field twice: of two values the last one counts.
+    // In protobuf, repeated fields are valid: the last value counts.
     if validation == FieldValidation::Ignore || media_type(request) == PROTOBUF {
         return Ok(Vec::new());
     }
@@ -131,12 +131,12 @@ pub fn duplicates(
     Err(bad(format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {told}")))
 }
 
-/// The object that a request brings for a path: its kind and namespace filled in, or checked.
+/// Returns the object in the body of a request: fills in its kind and namespace from the path, or checks them.
 pub fn object(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
     of_value(value(request, (&asked.api_version, asked.kind.kind))?, asked)
 }
 
-/// The same of a body that was read already.
+/// Like [`object`], for a body that was read already.
 pub fn of_value(body: Value, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
     let kind = asked.kind;
     let mut object = Object(body);
@@ -175,13 +175,13 @@ fn check_kind(object: &Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
     Err(bad(format!("{} in version {version:?} cannot be handled as a {}: {why}", found.1, kind.kind)))
 }
 
-/// The object is in the namespace of the path, and says nothing else.
+/// Sets the namespace of the path, or checks that the object has it.
 fn place(object: &mut Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
     let Some(namespace) = asked.namespace else {
         if object.value_at(&["metadata", "namespace"]).is_some() && object.namespace().is_empty() {
             object.unset(&["metadata", "namespace"]);
         }
-        // As in Kubernetes, one that a kind of the whole cluster does not have is dropped.
+        // As in Kubernetes, the namespace of a cluster-scoped object is dropped.
         if !asked.kind.namespaced {
             object.unset(&["metadata", "namespace"]);
         }

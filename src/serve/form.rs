@@ -1,4 +1,4 @@
-//! In which form an answer is wanted: the header `Accept`.
+//! The form of an answer, from the header `Accept`.
 
 use super::ServeResult;
 use super::protobuf::PROTOBUF;
@@ -8,14 +8,14 @@ use crate::object::{Reason, Status};
 /// Representation of an object or a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AnswerShape {
-    /// As it is.
+    /// Unchanged.
     #[default]
     Whole,
-    /// As rows of a table, of this version of `meta.k8s.io`.
+    /// Rows of a table, of this version of `meta.k8s.io`.
     Table(String),
-    /// Its metadata alone, of this version of `meta.k8s.io`.
+    /// Only the metadata, of this version of `meta.k8s.io`.
     Metadata(String),
-    /// The groups with all their resources, of this version of `apidiscovery.k8s.io`.
+    /// The groups with their resources, of this version of `apidiscovery.k8s.io`.
     Discovery(String),
 }
 
@@ -47,7 +47,7 @@ impl AnswerEncoding {
 pub struct AnswerForm {
     /// The encoding.
     pub encoding: AnswerEncoding,
-    /// JSON with line breaks.
+    /// Whether JSON has line breaks.
     pub is_pretty: bool,
     /// The representation.
     pub shape: AnswerShape,
@@ -59,8 +59,8 @@ const OTHERS: &str = "406: Not Acceptable\n\nAvailable representations: applicat
                       application/vnd.kubernetes.protobuf;stream=watch";
 
 impl AnswerForm {
-    /// The form that the client prefers of those that can be given. `has_protobuf`: whether the objects have a protobuf encoding; the metadata
-    /// of every object has one.
+    /// Returns the client's preferred form among the possible ones. `has_protobuf`: whether the objects have a protobuf encoding; metadata
+    /// always has one.
     pub fn negotiate(request: &ApiRequest, has_protobuf: impl Fn() -> bool) -> ServeResult<AnswerForm> {
         let is_possible = |form: &AnswerForm| match (form.encoding, &form.shape) {
             (AnswerEncoding::Protobuf, AnswerShape::Whole) => has_protobuf(),
@@ -70,7 +70,7 @@ impl AnswerForm {
         AnswerForm::find(request, is_possible).ok_or_else(|| Status::new(Reason::NotAcceptable, OTHERS))
     }
 
-    /// The form of an error, which is JSON where nothing else fits.
+    /// Returns the form of an error: JSON if no other form fits.
     pub fn negotiate_error(request: &ApiRequest) -> AnswerForm {
         let found = AnswerForm::find(request, |form| form.shape == AnswerShape::Whole);
         found.unwrap_or_else(|| AnswerForm { is_pretty: request.is_for_people(), ..AnswerForm::default() })
@@ -82,7 +82,7 @@ impl AnswerForm {
             return Some(AnswerForm { is_pretty, ..AnswerForm::default() });
         }
         let mut clauses: Vec<AcceptClause> = request.accept.split(',').filter_map(AcceptClause::parse).collect();
-        // Stable: of equal ones the first.
+        // A stable sort: the first of equal clauses wins.
         clauses.sort_by(|one, other| other.rank().total_cmp(&one.rank()));
         let found = clauses.iter().filter_map(AcceptClause::form).find(is_possible);
         found.map(|form| AnswerForm { is_pretty, ..form })
@@ -106,7 +106,7 @@ impl<'a> AcceptClause<'a> {
         Some(AcceptClause { media, parameters, weight })
     }
 
-    /// By weight, and media types that are named before those that are not (`goautoneg`).
+    /// Returns the rank: by weight, and exact media types before wildcards (`goautoneg`).
     fn rank(&self) -> f64 {
         let vague = match self.media {
             "*/*" => 2.0,
@@ -138,7 +138,7 @@ impl<'a> AcceptClause<'a> {
         if find("stream").is_some_and(|stream| !stream.is_empty() && stream != "watch") {
             return None;
         }
-        // Anything else about the media type, such as `charset`, changes nothing.
+        // Other parameters, such as `charset`, have no effect.
         Some(AnswerForm { encoding, is_pretty: false, shape })
     }
 }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn negotiation_takes_the_first_form_that_can_be_given() {
+    fn negotiation_takes_the_first_possible_form() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert_eq!(form(table).unwrap().shape, AnswerShape::Table("v1".into()));
         assert_eq!(form("application/yaml").unwrap().encoding, AnswerEncoding::Yaml);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn negotiation_gives_protobuf_where_there_is_an_encoding() {
+    fn negotiation_chooses_protobuf_where_an_encoding_exists() {
         let typed = "application/vnd.kubernetes.protobuf,application/json";
         assert_eq!(form(typed).unwrap().encoding, AnswerEncoding::Protobuf);
         assert_eq!(json_only(typed), Ok(AnswerForm::default()));
@@ -179,14 +179,14 @@ mod tests {
             AnswerEncoding::Protobuf
         );
         assert_eq!(form("application/vnd.kubernetes.protobuf;stream=other"), refused());
-        // The metadata of custom resources has an encoding, and tables have none.
+        // The metadata of custom resources has a protobuf encoding, tables have none.
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         assert_eq!(json_only(metadata).unwrap().encoding, AnswerEncoding::Protobuf);
         assert_eq!(form("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"), refused());
     }
 
     #[test]
-    fn negotiation_goes_by_weight() {
+    fn negotiation_prefers_the_higher_weight() {
         let encoding = |accept: &str| form(accept).unwrap().encoding;
         assert_eq!(
             encoding("application/json;q=0.5, application/vnd.kubernetes.protobuf;q=0.8"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_take_a_plain_form() {
+    fn errors_fall_back_to_json() {
         let form = |accept: &str| {
             AnswerForm::negotiate_error(&ApiRequest { accept: accept.into(), ..ApiRequest::default() }).encoding
         };

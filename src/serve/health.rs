@@ -8,7 +8,7 @@ use crate::apiserver::{Api, custom};
 use crate::object::Status;
 use std::fmt::Write;
 
-/// One thing that has to be in order.
+/// One health check.
 struct HealthCheck {
     name: &'static str,
     run: fn(&Api) -> Result<(), Status>,
@@ -20,7 +20,7 @@ const CHECKS: [HealthCheck; 3] = [
     HealthCheck { name: "custom-kinds", run: |api| api.read_view(custom::learn_all).map(drop) },
 ];
 
-/// Most names of excluded checks that the answer repeats.
+/// Maximum number of excluded checks that the answer names.
 const MOST_EXCLUDED: usize = 20;
 
 /// Answers one endpoint, or one of its checks (`apiserver/pkg/server/healthz`).

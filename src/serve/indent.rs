@@ -1,6 +1,6 @@
-//! JSON with line breaks, made from text and not from values: a long list is never parsed for it.
+//! Indentation of JSON text without parsing it, for long lists.
 
-/// Appends a compact JSON text as `serde_json` prints it for people, at this depth.
+/// Appends a compact JSON text in the form of `serde_json`'s pretty printer, at this depth.
 pub fn indent(text: &str, depth: usize, into: &mut Vec<u8>) {
     let (mut depth, mut is_text, mut is_escaped) = (depth, false, false);
     let mut bytes = text.bytes().peekable();
@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn text_is_indented_as_values_are() {
+    fn text_is_indented_like_values() {
         let value = json!({"a": [1, {"b": "x\\\"{,}: [\n"}, [], {}], "c": {"d": null, "e": -1.5e3}, "f": "\\"});
         let mut text = Vec::new();
         indent(&value.to_string(), 0, &mut text);

@@ -1,4 +1,4 @@
-//! The file that tells clients where the server is, and the token that lets them in.
+//! The kubeconfig with the server's address and the clients' token.
 
 use crate::object::io_error_text;
 use anyhow::{Context, bail};
@@ -11,21 +11,21 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The first line, by which a file of ours is known.
+/// The first line, which identifies a file of kloop.
 const MARK: &str = "# Written by `kloop serve`; the token is good as long as that runs.\n";
 
-/// The name of everything in it.
+/// The name of the cluster, the context and the user in it.
 pub const NAME: &str = "kloop";
 
 /// Access data for clients.
 pub struct ServerAccess<'a> {
     /// The server's address.
     pub address: SocketAddr,
-    /// Its authority's certificate, PEM; none for plain HTTP.
+    /// Its authority's certificate, PEM; `None` for plain HTTP.
     pub authority: Option<&'a str>,
-    /// The token; none when none is asked for.
+    /// The token; `None` when none is required.
     pub token: Option<&'a str>,
-    /// The namespace that clients use when none is asked for.
+    /// The default namespace of clients.
     pub namespace: &'a str,
 }
 
@@ -35,15 +35,15 @@ pub fn is_ours(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == MARK.as_bytes()
 }
 
-/// A new token: 256 bits of the system's randomness.
+/// Returns a new token of 256 random bits.
 pub fn token() -> anyhow::Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness for a token: {error}"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Writes the file, for its owner's eyes only, in place of one whose server has ended; any other file is left alone. It is this server's
-/// as long as what comes back is kept.
+/// Writes the file, readable by its owner only. Replaces the file of a server that has ended, and refuses any other. The file belongs to
+/// this server while the returned handle is open.
 pub fn write(path: &Path, access: &ServerAccess<'_>) -> anyhow::Result<File> {
     let old = File::open(path).and_then(|file| Ok((fs::read_to_string(path)?, file)));
     let stays = match &old {
@@ -63,7 +63,7 @@ pub fn write(path: &Path, access: &ServerAccess<'_>) -> anyhow::Result<File> {
 }
 
 fn write_new(path: &Path, access: &ServerAccess<'_>) -> std::io::Result<File> {
-    // A killed server left this file.
+    // Removes the file of a server that was killed.
     fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.try_lock()?;
@@ -75,7 +75,7 @@ fn text(access: &ServerAccess<'_>) -> std::io::Result<String> {
     let scheme = if access.authority.is_some() { "https" } else { "http" };
     let mut address = access.address;
     if address.ip().is_unspecified() {
-        // At every address of the machine: its own among them.
+        // A server that listens on every address is reachable at localhost.
         address.set_ip(Ipv4Addr::LOCALHOST.into());
     }
     let mut cluster = json!({"server": format!("{scheme}://{address}")});
@@ -100,7 +100,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn only_its_own_file_is_replaced() {
+    fn only_a_file_of_kloop_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kubeconfig");
         let address = "127.0.0.1:8001".parse().unwrap();

@@ -1,7 +1,7 @@
-//! Lists as JSON text, piece by piece: however long a list is, no more than a piece of it is in memory.
+//! Lists as JSON text in pieces: only one piece is in memory, however long the list is.
 //!
-//! All pieces show the moment of the first one. Between two of them nothing is held, so that a slow client keeps nobody waiting. Items
-//! that are shown as they are stored are copied and not parsed. Start reading at [`ListBody::next_piece`].
+//! All pieces show the same revision. No snapshot is open between two pieces, so a slow client does not block other work. Items in their
+//! stored form are copied without parsing. Start reading at [`ListBody::next_piece`].
 
 use super::ServeResult;
 use super::form::AnswerShape;
@@ -21,28 +21,28 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Bytes of stored bodies that become one piece, or one body that is longer.
+/// Stored bytes per piece; a longer object is a piece of its own.
 const PIECE: usize = 512 << 10;
 
-/// A list on its way.
+/// A list being written.
 pub struct ListBody {
     kind: &'static Kind,
     namespace: Option<String>,
     wanted: ListSelection,
     show: ReadPresentation,
-    /// The moment that it shows; none before the first piece, for now.
+    /// The revision that it shows; `None` for the current one, before the first piece.
     revision: Option<u64>,
     after: Option<ListPosition>,
-    /// Text after the last item; none before the first piece.
+    /// Text after the last item; `None` before the first piece.
     tail: Option<String>,
     has_items: bool,
-    /// Whether all of it was told.
+    /// Whether all of it was returned.
     is_over: bool,
     packer: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl ListBody {
-    /// A list that begins after a place, of a moment or of now.
+    /// Makes a list that begins after a continue position, of a revision or the current one.
     pub fn new(listing: &ListRequest<'_>, show: ReadPresentation) -> ListBody {
         ListBody {
             kind: listing.kind,
@@ -58,12 +58,12 @@ impl ListBody {
         }
     }
 
-    /// Whether nothing follows.
+    /// Whether it is complete.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The next piece; nothing at the end.
+    /// Returns the next piece; `None` at the end.
     pub fn next_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
         if self.is_over {
             return Ok(None);
@@ -100,7 +100,7 @@ impl ListBody {
         }
     }
 
-    /// Compresses from here on, beginning with a piece that was made already.
+    /// Compresses from here on; returns the compressed first piece.
     pub fn compress(&mut self, first: &[u8]) -> ServeResult<Vec<u8>> {
         self.packer = Some(GzEncoder::new(Vec::new(), Compression::fast()));
         self.pack(first)
@@ -161,7 +161,7 @@ impl ListBody {
         Ok(())
     }
 
-    /// The text of an item that is shown as it is stored, without being parsed.
+    /// Returns the text of an item in its stored form, without parsing its fields.
     fn copied(&self, body: &str) -> ServeResult<String> {
         let mut fields: BTreeMap<String, &RawValue> = self.parse(body)?;
         let own = ["apiVersion", "kind"];

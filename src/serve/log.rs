@@ -10,11 +10,11 @@ use crate::object::{Object, Reason, Status, Time, time};
 use crate::runtime::logs::LogOptions;
 use jiff::SignedDuration;
 
-/// Answers with the log as plain text, and goes on with it when that is asked for.
+/// Answers with the log as plain text, and follows it when requested.
 pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let pod = api.read_view(|txn| read::exact(txn, &asked.key()))?;
     let container = choose_container(&pod, request.parameter("container"))?;
-    let options = wish(request)?;
+    let options = log_options(request)?;
     let logs = log::open(&log::LogSource::from_api(api), &pod, &container, &options)?;
     if request.upgrade.as_ref().is_some_and(|upgrade| upgrade.protocol == UpgradeProtocol::WebSocket) {
         return Ok(HttpAnswer::streams(StreamTarget::Log(logs.map(Box::new))));
@@ -26,7 +26,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     })
 }
 
-/// The container that is meant (`pkg/registry/core/pod`: LogLocation).
+/// Returns the requested or only container (`pkg/registry/core/pod`: LogLocation).
 pub fn choose_container(pod: &Object, asked: Option<&str>) -> ServeResult<String> {
     let names = |list: &str| -> Vec<String> {
         let containers = pod.items(&["spec", list]).iter();
@@ -56,7 +56,7 @@ pub fn choose_container(pod: &Object, asked: Option<&str>) -> ServeResult<String
     }
 }
 
-fn wish(request: &ApiRequest) -> ServeResult<LogOptions> {
+fn log_options(request: &ApiRequest) -> ServeResult<LogOptions> {
     let positive = |name: &'static str, least: i64| match request.number(name)? {
         Some(number) if number < least => {
             let bound = if least == 0 { "greater than or equal to 0" } else { "greater than 0" };

@@ -1,6 +1,6 @@
-//! Measurements as Prometheus' text: `/metrics`.
+//! Metrics in Prometheus' text format: `/metrics`.
 //!
-//! Knows: the format, and what the store tells about itself. The server around it adds what it measures.
+//! Knows: the format, and the metrics of the store. The HTTP server adds its own.
 
 use super::{HttpAnswer, ServeResult};
 use crate::apiserver::Api;
@@ -9,7 +9,7 @@ use std::fmt::{Display, Write};
 /// The media type of the text.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// A text of measurements in the making.
+/// A text of metrics being built.
 #[derive(Default)]
 pub struct MetricsText(String);
 
@@ -19,7 +19,7 @@ impl MetricsText {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// Adds a value of the metric that was begun.
+    /// Adds a value of the current metric.
     pub fn add(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let labels: Vec<String> =
             labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape_label(value))).collect();
@@ -29,13 +29,13 @@ impl MetricsText {
         };
     }
 
-    /// A metric with one value.
+    /// Adds a metric with one value.
     pub fn add_single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.begin(name, kind, help);
         self.add(name, &[], value);
     }
 
-    /// The answer with it.
+    /// Returns an answer with the text.
     pub fn into_answer(self) -> HttpAnswer {
         HttpAnswer { content_type: CONTENT_TYPE.into(), ..HttpAnswer::text(self.0) }
     }

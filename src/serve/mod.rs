@@ -1,9 +1,10 @@
 //! The Kubernetes REST API, for clients that speak HTTP and for `kloop get --raw`, which needs no socket.
 //!
-//! Knows: the paths, parameters, media types and documents of the API, and how answers look ([`HttpAnswer`]); what is asked for is done by
-//! the API server, as it is for the command line.
-//! Never: writes to the store but through the API server, decides anything about objects, or gives anything to somebody who is not let in ([`http::guard`]).
-//! Start reading at [`answer()`]: one request in, one answer out. [`http`] is the socket around it.
+//! Knows: the paths, parameters, media types and documents of the API, and the form of answers ([`HttpAnswer`]). The API server carries out
+//! the requests, as for the command line.
+//! Never: writes to the store except through the API server, decides anything about objects, or serves clients without access
+//! ([`http::guard`]).
+//! Start reading at [`answer()`]: one request in, one answer out. [`http`] is the HTTP server around it.
 
 mod answer;
 mod body;
@@ -45,10 +46,10 @@ use form::AnswerForm;
 use metrics::MetricsText;
 use path::{ApiDocument, ApiPath, PathTarget};
 
-/// Result of handling a request; an error becomes an answer too.
+/// Result of handling a request; an error is answered, too.
 pub type ServeResult<T = HttpAnswer> = std::result::Result<T, Status>;
 
-/// The Kubernetes that this is the API of.
+/// The Kubernetes version of this API.
 pub const KUBERNETES: &str = "v1.36.2";
 
 /// Answers one request.
@@ -57,7 +58,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest) -> HttpAnswer {
         .unwrap_or_else(|status| HttpAnswer::refusal(&status, &AnswerForm::negotiate_error(request)))
 }
 
-/// The same for who wants to tell of a refusal in words of its own.
+/// Like [`answer()`], for callers that word errors themselves.
 pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
     match path::parse(&request.path) {
         Some(ApiPath::Document(ApiDocument::Health(endpoint, check))) => {
@@ -104,7 +105,7 @@ fn dispatch(api: &mut Api, request: &ApiRequest, named: &PathTarget, asked: &Res
     }
 }
 
-/// Nobody but who is let in has any rights, so that to be taken for somebody else helps nobody (RBAC's words).
+/// Refuses impersonation: only the admitted user has rights, so another identity has none (RBAC's words).
 fn forbidden(request: &ApiRequest, user: &str) -> Status {
     let refuse = |what: &str, why: String| {
         Status::new(Reason::Forbidden, format!("{what} is forbidden: User {user:?} cannot {why}"))
@@ -134,12 +135,12 @@ fn forbidden(request: &ApiRequest, user: &str) -> Status {
     Status { kind: named.plural, group: named.group, name: named.name.unwrap_or_default(), ..status }
 }
 
-/// Nothing is served here.
+/// The error for an unknown path.
 fn unknown_path() -> Status {
     Status::new(Reason::NotFound, "the server could not find the requested resource")
 }
 
-/// It is, but not with this method.
+/// The error for a method that the path does not support.
 fn not_allowed() -> Status {
     Status::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
 }

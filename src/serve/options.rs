@@ -16,13 +16,13 @@ fn bad(text: impl Into<String>) -> Status {
     Status::new(Reason::BadRequest, text)
 }
 
-/// The 422 answer about one parameter. `of`: `ListOptions`.
+/// Returns the 422 error about one parameter. `of`: `ListOptions`.
 pub fn wrong(of: &str, parameter: &str, reason: &'static str, message: String) -> Status {
     let error = FieldError { field: parameter.into(), reason, message };
     field::invalid(of, Resource("options.meta.k8s.io"), "", &[error])
 }
 
-/// The same about one that is not to be given.
+/// Returns the error about a parameter that is not allowed.
 pub fn forbidden(of: &str, parameter: &str, why: &str) -> Status {
     wrong(of, parameter, "FieldValueForbidden", format!("Forbidden: {why}"))
 }
@@ -71,7 +71,7 @@ pub fn of_deletion(request: &ApiRequest) -> ServeResult<(DeleteOptions, bool)> {
     deletion(request, &options)
 }
 
-/// The same with the options in hand.
+/// Like [`of_deletion`], with options that were read already.
 pub fn deletion(request: &ApiRequest, options: &Value) -> ServeResult<(DeleteOptions, bool)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let propagation = options["propagationPolicy"].as_str().or(request.parameter("propagationPolicy"));
@@ -103,11 +103,11 @@ pub fn deletion(request: &ApiRequest, options: &Value) -> ServeResult<(DeleteOpt
 /// The revision of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListMoment {
-    /// As things are.
+    /// The current state.
     Now,
-    /// As things are, which is not before this revision.
+    /// The current state, which must not be older than this revision.
     Since(u64),
-    /// As they were at this revision.
+    /// The state at this revision.
     At(u64),
 }
 
@@ -121,7 +121,7 @@ pub fn list_selection(request: &ApiRequest) -> ServeResult<ListSelection> {
     })
 }
 
-/// The revision that a request names; 0 where any will do.
+/// Returns the revision that a request names; 0 where any is accepted.
 pub fn revision(request: &ApiRequest) -> ServeResult<Option<u64>> {
     let Some(text) = request.parameter("resourceVersion") else { return Ok(None) };
     let refuse = |_| {
@@ -132,7 +132,7 @@ pub fn revision(request: &ApiRequest) -> ServeResult<Option<u64>> {
     text.parse().map(Some).map_err(refuse)
 }
 
-/// The moment that a list is wanted of.
+/// Returns the revision of a list.
 pub fn moment(request: &ApiRequest) -> ServeResult<ListMoment> {
     let of = "ListOptions";
     let revision = revision(request)?;
@@ -157,7 +157,7 @@ pub fn moment(request: &ApiRequest) -> ServeResult<ListMoment> {
     }
 }
 
-/// Refuses a revision that was not written yet.
+/// Refuses a revision that does not exist yet.
 pub fn check_reached(api: &Api, revision: u64) -> ServeResult<()> {
     match api.read(|snapshot| snapshot.revision())? {
         head if revision > head => Err(page::too_large(revision, head)),

@@ -5,7 +5,7 @@ use percent_encoding::percent_decode_str;
 /// Target of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ApiPath {
-    /// Something about the API.
+    /// A document about the API.
     Document(ApiDocument),
     /// Objects.
     Object(PathTarget),
@@ -18,7 +18,7 @@ pub enum ApiDocument {
     Root,
     /// `/version`.
     Version,
-    /// `/healthz`, `/livez`, `/readyz`: which of them, and the check that is named below it.
+    /// `/healthz`, `/livez`, `/readyz`: the endpoint, and the named check.
     Health(&'static str, Option<String>),
     /// `/metrics`.
     Metrics,
@@ -38,7 +38,7 @@ pub enum ApiDocument {
     OpenApi3Of(String),
 }
 
-/// Objects, by the words of a path.
+/// Objects, by the segments of a path.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PathTarget {
     /// Empty for the core group.
@@ -49,11 +49,11 @@ pub struct PathTarget {
     pub namespace: Option<String>,
     /// `pods`.
     pub plural: String,
-    /// The object, where one is named.
+    /// The object, if one is named.
     pub name: Option<String>,
     /// `status`, `log`.
     pub subresource: Option<String>,
-    /// Whether the path says by itself that a watch is wanted: `/api/v1/watch/pods`.
+    /// Whether the path implies a watch: `/api/v1/watch/pods`.
     pub watch: bool,
 }
 
@@ -87,7 +87,7 @@ pub fn parse(path: &str) -> Option<ApiPath> {
     Some(ApiPath::Document(document))
 }
 
-/// The check that the rest of a path names, if it has one.
+/// Returns the check that the rest of a path names, if any.
 fn check_name(rest: &[&str]) -> Option<Option<String>> {
     match rest {
         [] => Some(None),
@@ -102,7 +102,7 @@ fn named(group: &str, version: &str, rest: &[&str]) -> Option<PathTarget> {
         rest => (false, rest),
     };
     let (namespace, rest) = match rest {
-        // A namespace is an object as well, with subresources of its own.
+        // A namespace is also an object, with its own subresources.
         ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => (None, rest),
         ["namespaces", namespace, rest @ ..] => (Some((*namespace).to_owned()), rest),
         rest => (None, rest),
@@ -117,7 +117,7 @@ fn named(group: &str, version: &str, rest: &[&str]) -> Option<PathTarget> {
         subresource: text(2),
         watch,
     };
-    // The path of another server follows a proxy.
+    // After `proxy` comes the path of another server.
     let is_whole = (rest.len() <= 3 || rest[2] == "proxy") && rest.iter().take(3).all(|word| !word.is_empty());
     is_whole.then_some(named)
 }

@@ -1,4 +1,4 @@
-//! The representation in which a client wants objects: version, encoding, and whole, as a table or as metadata alone.
+//! The representation that a client wants: version, encoding, and complete objects, a table or metadata only.
 
 use super::form::{AnswerEncoding, AnswerForm, AnswerShape};
 use super::request::ApiRequest;
@@ -18,15 +18,15 @@ pub struct ReadPresentation {
 }
 
 impl ReadPresentation {
-    /// Reads it from the request.
+    /// Reads the representation from the request.
     pub fn from_request(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<ReadPresentation> {
-        // A scale has an encoding, whatever it is of.
+        // A Scale has a protobuf encoding, whichever kind it is for.
         let has_protobuf = || asked.subresource == "scale" || protobuf::is_known(&asked.api_version, asked.kind.kind);
         let (form, include) = (AnswerForm::negotiate(request, has_protobuf)?, IncludeObject::from_request(request)?);
         Ok(ReadPresentation { kind: asked.kind, api_version: asked.api_version.clone(), form, include })
     }
 
-    /// One object, in the version and the form that are wanted.
+    /// Returns one object in the requested version and form.
     pub fn value(&self, object: Object) -> Value {
         let object = version::shown(self.kind, object, &self.api_version);
         match &self.form.shape {
@@ -42,7 +42,7 @@ impl ReadPresentation {
         }
     }
 
-    /// The document with many.
+    /// Returns the document of several objects.
     pub fn list_value(&self, objects: Vec<Object>, meta: Value) -> Value {
         let (kind, api_version) = (self.kind, &self.api_version);
         let objects = objects.into_iter().map(|object| version::shown(kind, object, api_version));
@@ -63,12 +63,12 @@ impl ReadPresentation {
         }
     }
 
-    /// Whether a list is written piece by piece.
+    /// Whether a list is written in pieces.
     pub fn is_streamed(&self) -> bool {
         self.form.encoding == AnswerEncoding::Json
     }
 
-    /// Whether the items of a list are parts of what is stored, so that they need not be parsed.
+    /// Whether the items of a list are parts of the stored text, which need no parsing.
     pub fn copies_items(&self) -> bool {
         match self.form.shape {
             AnswerShape::Table(_) => false,
@@ -77,12 +77,12 @@ impl ReadPresentation {
         }
     }
 
-    /// The version that is asked for.
+    /// Returns the requested version.
     pub fn api_version(&self) -> &str {
         &self.api_version
     }
 
-    /// The text of a list before its items and after them.
+    /// Returns the text of a list before its items and after them.
     pub fn list_frame(&self, meta: Value) -> (String, String) {
         let document = self.list_value(Vec::new(), meta);
         let list = if matches!(self.form.shape, AnswerShape::Table(_)) { "rows" } else { "items" };
@@ -95,7 +95,7 @@ impl ReadPresentation {
         (text[..end].to_owned(), text[end..].to_owned())
     }
 
-    /// An item of a list.
+    /// Returns an item of a list.
     pub fn list_item(&self, object: Object) -> Value {
         self.item(version::shown(self.kind, object, &self.api_version))
     }
@@ -116,7 +116,7 @@ impl ReadPresentation {
         self.include
     }
 
-    /// The items of a list of a built-in kind do not repeat what they are.
+    /// Removes `apiVersion` and `kind` from an item of a built-in kind.
     fn item(&self, mut object: Object) -> Value {
         if self.kind.custom.is_none() {
             object.unset(&["kind"]);
@@ -125,13 +125,13 @@ impl ReadPresentation {
         object.0
     }
 
-    /// Whether objects are shown as they are stored, letter by letter.
+    /// Whether objects are shown exactly as stored.
     pub fn is_as_stored(&self) -> bool {
         let is_same = self.kind.custom.is_none() && self.kind.api_version() == self.api_version;
         is_same && self.form.shape == AnswerShape::Whole && self.form.encoding != AnswerEncoding::Protobuf
     }
 
-    /// No object, only how far a watch has come.
+    /// Returns the object of a bookmark.
     pub fn mark(&self, metadata: Value) -> Value {
         let (kind, api_version) = match &self.form.shape {
             AnswerShape::Table(version) => ("Table", format!("meta.k8s.io/{version}")),
@@ -141,7 +141,7 @@ impl ReadPresentation {
         json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
     }
 
-    /// The form of it.
+    /// Returns the form.
     pub fn form(&self) -> &AnswerForm {
         &self.form
     }

@@ -1,7 +1,7 @@
 //! Proxies to pods, Services and nodes: `pods/[SCHEME:]NAME[:PORT]/proxy/PATH` (`apimachinery/pkg/util/net`: SplitSchemeNamePort).
 //!
-//! Knows: the address that is meant. [`super::http`] passes the request on. Of a node's own server the paths `healthz` and `pods` are
-//! answered here.
+//! Knows: the address of the target. [`super::http`] forwards the request. Of a node's own server only the paths `healthz` and `pods`
+//! exist, which are answered here.
 
 use super::answer::HttpAnswer;
 use super::form::AnswerForm;
@@ -23,7 +23,7 @@ fn bad(text: impl Into<String>) -> Status {
     Status::new(Reason::BadRequest, text)
 }
 
-/// Name and port of the addressed object; the port is a number, a name, or empty.
+/// Splits the name and port of the addressed object; the port is a number, a name, or empty.
 fn split_name(words: &str) -> ServeResult<(&str, &str)> {
     let (scheme, name, port) = match words.split(':').collect::<Vec<_>>()[..] {
         [name] => ("", name, ""),
@@ -38,12 +38,12 @@ fn split_name(words: &str) -> ServeResult<(&str, &str)> {
     }
 }
 
-/// Passes a request on.
+/// Forwards a request.
 pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
-    // The words before the path of the other server: `/api/v1/namespaces/NAMESPACE/pods/NAME/proxy/`.
+    // Number of segments before the target's path: `/api/v1/namespaces/NAMESPACE/pods/NAME/proxy/`.
     let before = if asked.namespace.is_some() { 8 } else { 6 };
     let Some(path) = request.path.splitn(before + 1, '/').nth(before) else {
-        // A relative link on the page would lead elsewhere.
+        // Redirects, because relative links on the page need the final slash.
         return Ok(
             HttpAnswer { code: 301, ..HttpAnswer::text("") }.with_header("Location", format!("{}/", request.path))
         );
@@ -82,7 +82,7 @@ fn node_place(node: &Object, port: &str) -> ServeResult<SocketAddr> {
     Ok(SocketAddr::new(address.ok_or_else(|| bad("address not allowed"))?, parse_port(port)?))
 }
 
-/// A ready endpoint of a Service; the port is one of the Service, by number or name.
+/// Returns a ready endpoint of a Service; `port` is a number or name of one of its ports.
 fn service_place(api: &Api, service: &Object, port: &str) -> ServeResult<SocketAddr> {
     let unavailable = |text: String| Status::new(Reason::ServiceUnavailable, text);
     let missing = || unavailable(format!("no endpoints available for service {:?}", service.name()));
@@ -113,7 +113,7 @@ fn service_place(api: &Api, service: &Object, port: &str) -> ServeResult<SocketA
     place.ok_or_else(missing)
 }
 
-/// Answers for a node's own server.
+/// Answers in place of a node's own server.
 fn kubelet_answer(api: &Api, request: &ApiRequest, node: &Object, path: &str) -> ServeResult {
     match path {
         "healthz" => Ok(HttpAnswer::text("ok")),

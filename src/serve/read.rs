@@ -16,26 +16,26 @@ use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use serde_json::{Value, json};
 
 impl ReadPresentation {
-    /// The answer with one object.
+    /// Answers with one object.
     pub fn answer_object(&self, code: u16, object: Object) -> HttpAnswer {
         HttpAnswer::document(code, &self.value(object), self.form())
     }
 
-    /// The answer with many.
+    /// Answers with several objects.
     fn answer_list(&self, objects: Vec<Object>, meta: Value) -> HttpAnswer {
         HttpAnswer::document(200, &self.list_value(objects, meta), self.form())
     }
 
-    /// The list of what was deleted.
+    /// Answers with the list of deleted objects.
     pub fn list(&self, objects: Vec<Object>, revision: u64) -> HttpAnswer {
         self.answer_list(objects, json!({"resourceVersion": revision.to_string()}))
     }
 }
 
-/// Most items of a page: a client that asks for more gets a token for the rest.
+/// Maximum number of items on a page; the client gets a token for the rest.
 const MOST_ITEMS: usize = 1000;
 
-/// One object.
+/// Answers with one object.
 pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
     if let Some(revision) = options::revision(request)? {
@@ -45,7 +45,7 @@ pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> S
     Ok(show.answer_object(200, object))
 }
 
-/// The objects of a kind, or a part of them.
+/// Answers with the objects of a kind, or a page of them.
 pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
     let wanted = options::list_selection(request)?;
@@ -84,7 +84,7 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     Ok(show.answer_list(objects, meta))
 }
 
-/// Words the error about a moment that is no longer kept as Kubernetes does, with a token that goes on at the present moment.
+/// Returns Kubernetes' error for an expired list, with a token to continue with the current state.
 fn expired(status: Status, token: Option<&ContinueToken>) -> Status {
     match token {
         _ if status.reason != Reason::Expired => status,
@@ -96,22 +96,22 @@ fn expired(status: Status, token: Option<&ContinueToken>) -> Status {
     }
 }
 
-/// Error message of a list of a revision that is no longer kept.
+/// Error message for a list at a compacted revision.
 const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
 
-/// Error message of a list whose next page would be of a revision that is no longer kept; clients show it to people.
+/// Error message for the next page of a list at a compacted revision; clients show it to users.
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list \
                                 without the continue parameter, or use the continue token in this response to retrieve the remainder of \
                                 the results. Continuing with the provided token results in an inconsistent list - objects that were \
                                 created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// As Go reads it, bits that mean nothing are no error.
+/// As in Go, unused bits of the last letter are ignored.
 const CODE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// Position in a list, which clients pass back unchanged.
+/// Position in a list, which clients return unchanged.
 #[derive(Clone)]
 struct ContinueToken {
-    /// None for the present moment, whatever the pages before have shown.
+    /// `None` for the current state, whatever revision the earlier pages had.
     revision: Option<u64>,
     namespace: String,
     name: String,
@@ -129,7 +129,7 @@ impl ContinueToken {
         let bytes = CODE.decode(text).map_err(|error| refuse(error.to_string()))?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|error| match bytes.first() {
             None | Some(b'{') => refuse(error.to_string()),
-            // As Go says it of a byte that begins no JSON.
+            // Go's words for a byte that begins no JSON.
             Some(byte) => refuse(format!("invalid character '{}' looking for beginning of value", quoted(*byte))),
         })?;
         let start = value["start"].as_str().and_then(|start| start.split_once('/'));
@@ -143,7 +143,7 @@ impl ContinueToken {
     }
 }
 
-/// The revision in a token that stands for the present moment.
+/// The revision in a token that means the current state.
 const PRESENT: i64 = -1;
 
 fn quoted(byte: u8) -> String {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn list_that_expired_between_two_pages_can_go_on_at_the_present_moment() {
+    fn expired_list_continues_at_the_current_revision() {
         let maps = "/api/v1/namespaces/default/configmaps";
         let mut api = Api::in_memory("test").unwrap();
         let create = |api: &mut Api, name: &str| ask(api, "POST", maps, &json!({"metadata": {"name": name}})).0;
@@ -182,7 +182,7 @@ mod tests {
         let (_, first) = ask(&mut api, "GET", &format!("{maps}?limit=1"), &json!({}));
         assert_eq!(first["metadata"]["remainingItemCount"], 2, "{first}");
         let selected = ask(&mut api, "GET", &format!("{maps}?limit=1&fieldSelector=metadata.name!%3Dx"), &json!({})).1;
-        assert_eq!(selected["metadata"]["remainingItemCount"], Value::Null, "nobody has counted those");
+        assert_eq!(selected["metadata"]["remainingItemCount"], Value::Null, "selected objects are not counted");
         create(&mut api, "c");
         let none = Retention { at_least: 0, at_most: 0, since: Time::MAX, bytes: 0 };
         while api.store_mut().compact(&none, 100).unwrap() == 100 {}

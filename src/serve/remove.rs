@@ -1,4 +1,4 @@
-//! Delete, of one object and of many.
+//! Deletion of one object and of collections.
 
 use super::answer::{HttpAnswer, details};
 use super::options;
@@ -45,7 +45,7 @@ fn answer(show: &ReadPresentation, asked: &ResolvedTarget<'_>, is_gone: bool, re
     show.answer_object(200, reply.into_object())
 }
 
-/// Deletes every object that is selected, and lists them as they were deleted.
+/// Deletes every selected object, and lists them as they were deleted.
 pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     if asked.kind.resource == "namespaces" {
         return Err(not_allowed());
@@ -64,7 +64,7 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
         for (_, outcome) in done {
             match outcome {
                 Ok(reply) => deleted.push(reply.into_object()),
-                // Somebody else was faster.
+                // Another client was faster.
                 Err(Status { reason: Reason::NotFound | Reason::Conflict, .. }) => {}
                 Err(status) => return Err(status),
             }

@@ -1,4 +1,4 @@
-//! A request as the API reads it, wherever it came from.
+//! An API request, from HTTP or from the command line.
 
 use super::ServeResult;
 use crate::object::{Reason, Status};
@@ -25,7 +25,7 @@ pub struct ApiRequest {
     pub if_none_match: String,
     /// The body.
     pub body: Vec<u8>,
-    /// The protocol that the client wants to go on with.
+    /// The requested change of protocols.
     pub upgrade: Option<UpgradeRequest>,
 }
 
@@ -38,19 +38,19 @@ pub enum UpgradeProtocol {
     Spdy,
 }
 
-/// An asked for change of protocols.
+/// A requested change of protocols.
 #[derive(Clone, Debug)]
 pub struct UpgradeRequest {
     /// The protocol.
     pub protocol: UpgradeProtocol,
-    /// The protocols that may be spoken inside it, the client's favourite first.
+    /// The possible subprotocols, in the client's order of preference.
     pub subprotocols: Vec<String>,
     /// `Sec-WebSocket-Key`.
     pub key: String,
 }
 
 impl ApiRequest {
-    /// A request with nothing but its method and its path, parameters included.
+    /// Makes a request with a method and a path, which may have parameters.
     pub fn new(method: &str, target: &str) -> ApiRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
@@ -60,7 +60,7 @@ impl ApiRequest {
         ApiRequest { method: method.into(), path: path.into(), query: pairs.collect(), ..ApiRequest::default() }
     }
 
-    /// A parameter that says something.
+    /// Returns a parameter that is not empty.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.query
             .iter()
@@ -69,27 +69,27 @@ impl ApiRequest {
             .filter(|text| !text.is_empty())
     }
 
-    /// A parameter that says yes or no; one without a value says yes (apimachinery: `Convert_Slice_string_To_bool`).
+    /// Returns a boolean parameter; without a value it is true (apimachinery: `Convert_Slice_string_To_bool`).
     pub fn flag(&self, name: &str) -> bool {
         let found = self.query.iter().find(|(known, _)| known == name);
         found.is_some_and(|(_, value)| !matches!(value.as_str(), "0" | "false"))
     }
 
-    /// A parameter that is a number.
+    /// Returns a numeric parameter.
     pub fn number(&self, name: &str) -> ServeResult<Option<i64>> {
         let Some(text) = self.parameter(name) else { return Ok(None) };
         let refuse = |_| Status::new(Reason::BadRequest, format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
         text.parse().map(Some).map_err(refuse)
     }
 
-    /// Whether a person reads the answer, who likes it with line breaks.
+    /// Whether the answer is for a person, with line breaks.
     pub fn is_for_people(&self) -> bool {
         let person = ["curl", "Wget", "Mozilla/5.0"].iter().any(|agent| self.agent.starts_with(agent));
         if self.query.iter().any(|(name, _)| name == "pretty") { self.flag("pretty") } else { person }
     }
 }
 
-/// A part of a query: `+` is a blank.
+/// Decodes a part of a query: `+` is a blank.
 fn decoded(text: &str) -> String {
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! From the words of a path to a kind of the catalogue and the objects that are meant.
+//! Resolves a parsed path to a kind of the catalogue and the addressed objects.
 
 use super::path::PathTarget;
 use super::{ServeResult, unknown_path};
@@ -10,11 +10,11 @@ use crate::object::Key;
 pub struct ResolvedTarget<'a> {
     /// Their kind.
     pub kind: &'static Kind,
-    /// The `apiVersion` that they are wanted in.
+    /// The requested `apiVersion`.
     pub api_version: String,
-    /// Their namespace; none for all, and for kinds without one.
+    /// Their namespace; `None` for all, and for cluster-scoped kinds.
     pub namespace: Option<&'a str>,
-    /// The one that is named, or empty.
+    /// The name of the object, or empty.
     pub name: &'a str,
     /// `status`, `log`, or empty.
     pub subresource: &'a str,
@@ -23,22 +23,22 @@ pub struct ResolvedTarget<'a> {
 }
 
 impl ResolvedTarget<'_> {
-    /// The key of the object that is named.
+    /// Returns the key of the named object.
     pub fn key(&self) -> Key {
         Key::new(self.kind.resource, self.namespace.unwrap_or_default(), self.name)
     }
 
-    /// Whether it is said where an object would be.
+    /// Whether the path has the namespace that a new object needs.
     pub fn is_placed(&self) -> bool {
         self.namespace.is_some() || !self.kind.namespaced
     }
 }
 
-/// The kind of a path; of a custom one its definition as it stands now.
+/// Returns the kind of a path; for a custom kind, by its current definition.
 pub fn kind(api: &Api, named: &PathTarget) -> ServeResult<&'static Kind> {
     let kinds = api.kinds();
     let Some(found) = find(kinds, named) else {
-        // It may be of a definition that another process has brought since.
+        // Another process may have written its definition since.
         api.read_view(custom::learn_all)?;
         return find(kinds, named).ok_or_else(unknown_path);
     };
@@ -47,7 +47,7 @@ pub fn kind(api: &Api, named: &PathTarget) -> ServeResult<&'static Kind> {
     find(kinds, named).ok_or_else(unknown_path)
 }
 
-/// The kind of a path, of those that are known.
+/// Returns the kind of a path among the known kinds.
 pub fn find(kinds: &KindRegistry, named: &PathTarget) -> Option<&'static Kind> {
     let asked = api_version(&named.group, &named.version);
     let mut all = kinds.all().filter(|kind| kind.resource.plural() == named.plural);
@@ -56,14 +56,14 @@ pub fn find(kinds: &KindRegistry, named: &PathTarget) -> Option<&'static Kind> {
     })
 }
 
-/// `apps/v1`, or `v1` for the core group.
+/// Returns `apps/v1`, or `v1` for the core group.
 pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
 /// Resolves the path of a kind.
 pub fn resolve_target<'a>(kind: &'static Kind, named: &'a PathTarget) -> ServeResult<ResolvedTarget<'a>> {
-    // Objects in a namespace are named with it, and others without.
+    // The path of a namespaced object has a namespace, that of others has none.
     let fits = match named.name {
         Some(_) => kind.namespaced == named.namespace.is_some(),
         None => kind.namespaced || named.namespace.is_none(),

@@ -1,6 +1,6 @@
 //! Streams into pods: `pods/NAME/exec`, `attach` and `portforward` (`pkg/registry/core/pod/rest`).
 //!
-//! Knows: which parameters they have, and when a request is refused before anything is opened. [`super::http`] opens the streams.
+//! Knows: their parameters, and the errors before a stream is opened. [`super::http`] opens the streams.
 
 use super::answer::HttpAnswer;
 use super::request::ApiRequest;
@@ -43,7 +43,7 @@ fn open_container(
 ) -> ServeResult {
     let given = |name: &str| request.parameter(name).is_some() && request.flag(name);
     let tty = given("tty");
-    // A terminal has one output.
+    // A terminal has only one output.
     let streams =
         RequestedStreams { stdin: given("stdin"), stdout: given("stdout"), stderr: given("stderr") && !tty, tty };
     if !(streams.stdin || streams.stdout || streams.stderr) {

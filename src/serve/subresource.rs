@@ -25,22 +25,23 @@ use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
 
-/// One subresource: what discovery says of it, and what answers its requests.
+/// One subresource: its discovery data and its handler.
 pub struct Subresource {
     /// `status`, `log`.
     pub name: &'static str,
     /// Whether a kind has it.
     pub is_of: fn(&Kind) -> bool,
-    /// The kind of its bodies; none for that of the object.
+    /// The kind of its bodies; `None` for the object's own.
     pub kind: Option<&'static str>,
-    /// Group and version of that kind where they are not the object's.
+    /// Group and version of that kind, when they differ from the object's.
     pub version: Option<(&'static str, &'static str)>,
-    /// The verbs that discovery names, by which its methods are known. Without any it is not served, and its answer says so.
+    /// The verbs for discovery, which also decide the allowed methods. Without any the subresource is not supported, and its handler
+    /// answers so.
     pub verbs: &'static [&'static str],
     answer: fn(&mut Api, &ApiRequest, &ResolvedTarget<'_>) -> ServeResult,
 }
 
-/// Verbs of a part of an object.
+/// Verbs of object parts.
 const PART: &[&str] = &["get", "patch", "update"];
 
 /// Verbs of streams.
@@ -49,7 +50,7 @@ const CONNECT: &[&str] = &["create", "get"];
 /// Verbs of proxies.
 const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
-/// A subresource of pods.
+/// Makes a subresource of pods.
 const fn pod_subresource(
     name: &'static str,
     verbs: &'static [&'static str],
@@ -58,7 +59,7 @@ const fn pod_subresource(
     Subresource { name, is_of: |kind| kind.resource == "pods", kind: None, version: None, verbs, answer }
 }
 
-/// Every subresource: HTTP and discovery go by this table.
+/// All subresources, for requests and for discovery.
 pub const ALL: &[Subresource] = &[
     Subresource {
         name: "status",
@@ -74,7 +75,7 @@ pub const ALL: &[Subresource] = &[
         kind: Some("Scale"),
         version: Some(("autoscaling", "v1")),
         verbs: PART,
-        answer: scaled,
+        answer: answer_scale,
     },
     Subresource {
         kind: Some("Binding"),
@@ -166,15 +167,15 @@ fn missing(text: &str) -> Status {
     Status::new(Reason::NotImplemented, text)
 }
 
-/// Reads or changes how many replicas an object has.
-fn scaled(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+/// Reads or changes the number of replicas of an object.
+fn answer_scale(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
     let key = asked.key();
-    let wish = match request.method.as_str() {
+    let requested = match request.method.as_str() {
         "PUT" => {
-            let wish = Object(body::value(request, ("autoscaling/v1", "Scale"))?);
-            check_name(&wish, asked.name)?;
-            ScaleUpdate::Whole(wish)
+            let requested = Object(body::value(request, ("autoscaling/v1", "Scale"))?);
+            check_name(&requested, asked.name)?;
+            ScaleUpdate::Whole(requested)
         }
         "PATCH" => ScaleUpdate::Change(change(request)?),
         _ => {
@@ -189,24 +190,24 @@ fn scaled(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> Se
         ..options
     };
     let reply = api.write(options.dry_run, |txn| {
-        let wish = match &wish {
-            ScaleUpdate::Whole(wish) => wish.clone(),
+        let requested = match &requested {
+            ScaleUpdate::Whole(requested) => requested.clone(),
             ScaleUpdate::Change((language, change)) => {
                 let now = scale(asked.kind, &exact(txn, &key)?);
                 Object(patched(asked.kind, &now, *language, change)?)
             }
         };
-        rescale(txn, asked.kind, &key, &wish, &options)
+        rescale(txn, asked.kind, &key, &requested, &options)
     })?;
     let scaled = scale(asked.kind, &reply.object);
     Ok(written(&show, 200, crate::apiserver::WriteReply { object: scaled.into(), ..reply }))
 }
 
-/// Changes to a scale.
+/// An update of a Scale.
 enum ScaleUpdate {
-    /// This.
+    /// A replacement.
     Whole(Object),
-    /// The one that is there, changed.
+    /// A patch of the current Scale.
     Change((crate::apiserver::patch::PatchType, Value)),
 }
 
@@ -214,9 +215,9 @@ enum ScaleUpdate {
 fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let form = AnswerForm::negotiate(request, || true)?;
     let options = options::of_write(request, "CreateOptions")?;
-    let wish = Object(body::value(request, ("v1", "Binding"))?);
-    let node = wish.text(&["target", "name"]).unwrap_or_default();
-    api.write(options.dry_run, |txn| bind(txn, &pod, wish.uid(), node))?;
+    let requested = Object(body::value(request, ("v1", "Binding"))?);
+    let node = requested.text(&["target", "name"]).unwrap_or_default();
+    api.write(options.dry_run, |txn| bind(txn, &pod, requested.uid(), node))?;
     Ok(HttpAnswer::done(201, None, &form))
 }
 
@@ -224,16 +225,16 @@ fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
 fn eviction(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let pod = asked.key();
     let form = AnswerForm::negotiate(request, || true)?;
-    let wish = body::value(request, ("policy/v1", "Eviction"))?;
-    if wish["metadata"]["name"].as_str().is_some_and(|name| *name != *pod.name) {
+    let requested = body::value(request, ("policy/v1", "Eviction"))?;
+    if requested["metadata"]["name"].as_str().is_some_and(|name| *name != *pod.name) {
         return Err(Status::new(Reason::BadRequest, "name in URL does not match name in Eviction object"));
     }
-    let (deletion, dry_run) = options::deletion(request, &wish["deleteOptions"])?;
+    let (deletion, dry_run) = options::deletion(request, &requested["deleteOptions"])?;
     api.write(dry_run, |txn| evict(txn, &pod, &deletion, dry_run))?;
     Ok(HttpAnswer::done(201, None, &form))
 }
 
-/// Answers what is about no kind of the catalogue; nothing for all else.
+/// Answers requests for resources without a kind in the catalogue; `None` for others.
 pub fn without_kind(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
     let is_plain = named.name.is_none() && !named.watch;
     match (named.group.as_str(), named.version.as_str(), named.plural.as_str()) {

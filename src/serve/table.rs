@@ -1,4 +1,4 @@
-//! Objects as the rows of a `meta.k8s.io` Table, which is what kubectl prints.
+//! Objects as rows of a `meta.k8s.io` Table, which kubectl prints.
 
 use super::ServeResult;
 use super::options::wrong;
@@ -17,12 +17,12 @@ pub enum IncludeObject {
     /// Its metadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The complete object.
     Object,
 }
 
 impl IncludeObject {
-    /// Reads it from the request.
+    /// Reads the request parameter.
     pub fn from_request(request: &ApiRequest) -> ServeResult<IncludeObject> {
         match request.parameter("includeObject") {
             None | Some("Metadata") => Ok(IncludeObject::Metadata),
@@ -37,13 +37,13 @@ impl IncludeObject {
     }
 }
 
-/// The metadata of an object alone.
+/// Returns only the metadata of an object.
 pub fn metadata(object: &Object, version: &str) -> Value {
     let metadata = object.value_at(&["metadata"]).cloned().unwrap_or_default();
     json!({"kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata})
 }
 
-/// The table of objects of a kind.
+/// Returns the table of objects of a kind.
 pub fn table_document(kind: &Kind, objects: &[Object], meta: Value, include: IncludeObject, version: &str) -> Value {
     let mut table = Table::for_kind(kind, objects, Time::now());
     table.remove_own_columns();

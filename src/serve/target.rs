@@ -5,17 +5,17 @@ use crate::runtime::session::RequestedStreams;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// The end of the streams that a client is connected to.
+/// The target of a client's streams.
 pub enum StreamTarget {
     /// A command or the process of a container.
     Container(ContainerTarget),
     /// Ports of a pod.
     Ports(PortTarget),
-    /// The log of a container; none when it has none yet.
+    /// The log of a container; `None` when it does not exist yet.
     Log(Option<Box<LogReader>>),
 }
 
-/// A container, and what is wanted of it.
+/// A container and the requested action.
 pub struct ContainerTarget {
     /// The folder of the cluster.
     pub home: PathBuf,
@@ -25,7 +25,7 @@ pub struct ContainerTarget {
     pub container: String,
     /// A command to run; `None` to attach to the container itself.
     pub command: Option<Vec<String>>,
-    /// The streams that are wanted.
+    /// The requested streams.
     pub streams: RequestedStreams,
 }
 
@@ -46,7 +46,7 @@ pub struct PortTarget {
 pub struct ProxyTarget {
     /// The address of the server.
     pub place: SocketAddr,
-    /// The path there, as it was written.
+    /// The path at that server, undecoded.
     pub path: String,
     /// The body.
     pub body: Vec<u8>,

@@ -1,10 +1,10 @@
-//! The same object in another version of its kind, for who asks for that one: stored and written is the newest.
+//! Conversion of an object to another version of its kind: stored objects have the newest one.
 
 use crate::kinds::Kind;
 use crate::object::Object;
 use serde_json::{Value, json};
 
-/// The object as this version has it.
+/// Returns the object in this version.
 pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
     // A subresource such as Scale has a version of its own.
     let is_other_kind = object.kind() != kind.kind;
@@ -17,14 +17,14 @@ pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
     match api_version {
         "events.k8s.io/v1" => event(&mut object),
         "autoscaling/v1" => autoscaler(&mut object),
-        // The versions of a custom resource differ in their names alone.
+        // The versions of a custom resource differ only in `apiVersion`.
         _ => {}
     }
     object.set(&["apiVersion"], api_version);
     object
 }
 
-/// `pkg/apis/events/v1`: the fields of the core group's events under their newer names.
+/// Converts to `pkg/apis/events/v1`, with newer names for the core group's fields.
 fn event(object: &mut Object) {
     let names = [
         ("involvedObject", "regarding"),
@@ -43,7 +43,7 @@ fn event(object: &mut Object) {
     }
 }
 
-/// `pkg/apis/autoscaling/v1`: it knows the use of the CPU alone.
+/// Converts to `pkg/apis/autoscaling/v1`, which only has the CPU metric.
 fn autoscaler(object: &mut Object) {
     let find = |object: &Object, part: &str, list: &str, value: &str| -> Option<Value> {
         let metrics = object.items(&[part, list]).iter();
@@ -70,7 +70,7 @@ mod tests {
     use crate::kinds;
 
     #[test]
-    fn older_and_newer_versions() {
+    fn objects_are_converted_to_the_requested_version() {
         let event =
             json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "p"}, "message": "m", "count": 2});
         let shown_event = shown(&kinds::event::KIND, Object(event), "events.k8s.io/v1");

@@ -1,6 +1,6 @@
-//! Watch: changes as they come, one line of JSON or one frame of protobuf for each.
+//! Watches: each change is one line of JSON or one frame of protobuf.
 //!
-//! Knows: what is told from which revision on, and how. Never: waits for anything; whoever carries the lines brings the news.
+//! Knows: the first revision and the form of the events. Never: waits for changes; the HTTP server passes them in.
 
 use super::ServeResult;
 use super::form::AnswerEncoding;
@@ -19,38 +19,38 @@ use crate::store::LogEntry;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Interval of bookmarks for clients that ask for them, when nothing else is sent.
+/// Interval of bookmarks for clients that request them.
 pub const BOOKMARK: Duration = Duration::from_secs(60);
 
-/// Longest duration of a watch that names one, in seconds: a year.
+/// Maximum duration of a watch that sets a timeout, in seconds: a year.
 const LONGEST: u64 = 365 * 24 * 3600;
 
-/// Most entries of the log that are read at once.
+/// Maximum number of log entries per read.
 pub const BATCH: usize = 1000;
 
-/// A watch under way.
+/// An open watch.
 pub struct ActiveWatch {
     kind: &'static Kind,
     namespace: Option<String>,
     wanted: ListSelection,
     show: ReadPresentation,
-    /// Everything up to this revision is told.
+    /// Revision of the last event.
     revision: u64,
-    /// Duration; `None` for as long as the client listens.
+    /// Duration; `None` while the client listens.
     pub timeout: Option<Duration>,
-    /// Whether bookmarks are wanted.
+    /// Whether the client wants bookmarks.
     pub bookmarks: bool,
-    /// A table's columns have been told.
+    /// Whether the columns of a table were sent.
     is_headed: bool,
     /// Lines to send at once.
     pub first: Vec<u8>,
 }
 
-/// From which moment on changes are told.
+/// The first revision of a watch.
 enum WatchStart {
-    /// Existing objects first, as ADDED events; with a bookmark after them.
+    /// Begin with the existing objects as ADDED events; `marked`: followed by a bookmark.
     Now { marked: bool },
-    /// From this revision on.
+    /// Begin after this revision.
     After(u64),
 }
 
@@ -78,7 +78,7 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
         first: Vec::new(),
     };
     match start {
-        WatchStart::Now { marked } => watching.tell_what_is_there(api, marked)?,
+        WatchStart::Now { marked } => watching.encode_existing_objects(api, marked)?,
         WatchStart::After(revision) => {
             check_reached(api, revision)?;
             watching.revision = revision;
@@ -105,7 +105,7 @@ fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
 }
 
 impl ActiveWatch {
-    fn tell_what_is_there(&mut self, api: &Api, marked: bool) -> ServeResult<()> {
+    fn encode_existing_objects(&mut self, api: &Api, marked: bool) -> ServeResult<()> {
         let listing = ListRequest {
             kind: self.kind,
             namespace: self.namespace.as_deref(),
@@ -127,7 +127,7 @@ impl ActiveWatch {
         Ok(())
     }
 
-    /// Everything up to this revision is told.
+    /// Returns the revision up to which events were returned.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -135,7 +135,7 @@ impl ActiveWatch {
     /// Encodes the events of the next log entries.
     pub fn encode_entries<'a>(&mut self, entries: impl IntoIterator<Item = &'a LogEntry>) -> ServeResult<Vec<u8>> {
         let mut lines = Vec::new();
-        // The most common watch, all unchanged objects of a kind, forwards the stored text.
+        // For the most common watch, of all objects of a kind in their stored form, the stored text is forwarded.
         let is_plain = self.show.is_as_stored() && self.wanted.is_everything();
         for entry in entries {
             let watched =
@@ -157,7 +157,7 @@ impl ActiveWatch {
         Ok(lines)
     }
 
-    /// The same with what the log holds now: how many entries there were, and what is told of them.
+    /// Reads the next entries of the log: returns their number, and their encoded events.
     pub fn read(&mut self, api: &Api) -> ServeResult<(usize, Vec<u8>)> {
         let entries = entries(api, self.revision)?;
         Ok((entries.len(), self.encode_entries(&entries)?))
@@ -176,16 +176,16 @@ impl ActiveWatch {
         self.show.form().encoding == AnswerEncoding::Protobuf
     }
 
-    /// One event: a line of JSON, or a frame of protobuf.
+    /// Encodes one event: a line of JSON, or a frame of protobuf.
     fn encode(&self, word: &str, object: &Value) -> Vec<u8> {
         let frame = self.is_protobuf().then(|| protobuf::encode_event(word, object)).flatten();
         frame.unwrap_or_else(|| line(word, object))
     }
 
-    /// The last event of a watch that cannot go on.
+    /// Encodes the last event of a watch that failed.
     pub fn failure(&self, status: &Status) -> Vec<u8> {
         let status = match status.reason {
-            // As Kubernetes says it; the revision in parentheses is the oldest that a watch can begin after.
+            // Kubernetes' wording; the revision in parentheses is the oldest that a watch can begin after.
             Reason::Expired => {
                 let floor = status.message.rsplit(' ').next().unwrap_or_default().trim_end_matches(')');
                 let revision = self.revision;

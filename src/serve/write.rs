@@ -17,10 +17,10 @@ use crate::object::{Object, Reason, Status, yaml};
 use serde_json::Value;
 
 /// Error message for an unknown patch type.
-const LANGUAGES: &str = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
+const UNKNOWN_PATCH_TYPE: &str = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
                          application/merge-patch+json, application/strategic-merge-patch+json";
 
-/// The answer to a write.
+/// Answers a write.
 pub fn written(show: &ReadPresentation, code: u16, reply: WriteReply) -> HttpAnswer {
     let warnings = reply.warnings.clone();
     show.answer_object(code, reply.into_object()).warning(&warnings)
@@ -55,7 +55,7 @@ pub fn replace_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<
     Ok(written(&show, if existed { 200 } else { 201 }, reply).warning(&twice))
 }
 
-/// The body names the object of the path.
+/// Checks that the body has the name of the path.
 pub fn check_name(object: &Object, name: &str) -> ServeResult<()> {
     let refuse = |text: String| Err(Status::new(Reason::BadRequest, text));
     match object.name() {
@@ -91,14 +91,14 @@ pub fn patch_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_
     Ok(written(&show, 200, reply))
 }
 
-/// The patch that a request brings, and its language.
+/// Returns the patch of a request, and its type.
 pub fn change(request: &ApiRequest) -> ServeResult<(PatchType, Value)> {
     let unsupported = |text: &str| Err(Status::new(Reason::UnsupportedMediaType, text));
     let language = match request.content_type.split(';').next().unwrap_or_default().trim() {
         "application/json-patch+json" => PatchType::Json,
         "application/merge-patch+json" => PatchType::Merge,
         "application/strategic-merge-patch+json" => PatchType::Strategic,
-        "application/apply-patch+yaml" | "application/apply-patch+cbor" => return unsupported(LANGUAGES),
+        "application/apply-patch+yaml" | "application/apply-patch+cbor" => return unsupported(UNKNOWN_PATCH_TYPE),
         _ => return unsupported("415: Unsupported Media Type"),
     };
     let change: Value = serde_json::from_slice(&request.body).map_err(|error| {
@@ -112,12 +112,12 @@ pub fn change(request: &ApiRequest) -> ServeResult<(PatchType, Value)> {
     Ok((language, change))
 }
 
-/// Whether a patch is a server-side apply: it says all that one manager wants of an object.
+/// Whether a patch is a server-side apply.
 fn is_apply(request: &ApiRequest) -> bool {
     request.content_type.split(';').next().unwrap_or_default().trim() == "application/apply-patch+yaml"
 }
 
-/// Applies what the body says to an object or its status; an object that is not there is made.
+/// Applies a configuration to an object or its status; creates a missing object.
 fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
     let options = options::of_write(request, "PatchOptions")?;

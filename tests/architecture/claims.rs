@@ -1,11 +1,11 @@
-//! Headers say what a module never does. Where a path or macro would show the contrary, the claim is checked here.
+//! Headers say what a module never does. Where a path or macro would contradict the claim, this file checks it.
 //!
 //! Knows: the claims and the paths that contradict them. Start reading at [`CLAIMS`].
 
 use super::assert_none;
 use super::sources::{is_defined, product};
 
-/// A claim: the module, words of its header, and the paths that it then does not name.
+/// A claim: the module, words of its header, and the paths that it must not name.
 type Claim = (&'static str, &'static str, &'static [&'static str]);
 
 const FILES: &str = "std::fs";
@@ -15,7 +15,7 @@ const OBJECTS: &str = "crate::object::meta::Object";
 const API: &str = "crate::apiserver";
 const RUNTIME: &str = "crate::runtime";
 
-/// The claims of a module hold for the modules in it.
+/// The claims of a module apply to its submodules too.
 const CLAIMS: &[Claim] = &[
     (
         "apiserver",
@@ -84,10 +84,10 @@ const CLAIMS: &[Claim] = &[
         &["crate::controllers", "crate::scheduler", "crate::kubelet"],
     ),
     ("runtime/network", "asks the control plane anything", &[API, "crate::runtime::machine"]),
-    ("runtime/network/affinity", "knows who is ready", &[KINDS, "crate::world"]),
+    ("runtime/network/affinity", "decides which endpoints are ready", &[KINDS, "crate::world"]),
     ("runtime/network/gateway", "reads an object", &[KINDS, OBJECTS]),
     ("runtime/network/ingress", "reads an object", &[KINDS, OBJECTS]),
-    ("runtime/network/publisher", "decides what is said", &[KINDS, OBJECTS, "crate::network"]),
+    ("runtime/network/publisher", "decides the content", &[KINDS, OBJECTS, "crate::network"]),
     (
         "runtime/network/resolver/message",
         "touches a socket",
@@ -96,10 +96,10 @@ const CLAIMS: &[Claim] = &[
     ("runtime/probe", "decides what a failure means", &["crate::kubelet"]),
     ("runtime/shim", "decides anything about the pod", &["crate::controllers", "crate::scheduler", "crate::kubelet"]),
     ("runtime/shim/start_inputs", "looks into a folder", &["std::fs::read_dir", "rustix::fs::Dir"]),
-    ("serve", "writes to the store but through the API server", &["crate::store::txn", "rusqlite"]),
+    ("serve", "writes to the store except through the API server", &["crate::store::txn", "rusqlite"]),
     ("serve/protobuf", "reads a request", &["crate::serve::body", "crate::serve::form"]),
     ("serve/protobuf/wire", "knows a message or a field", &["crate::serve::protobuf::fields"]),
-    ("serve/watch", "waits for anything", &["std::thread", "std::sync::mpsc", "std::sync::Condvar", "tokio"]),
+    ("serve/watch", "waits for changes", &["std::thread", "std::sync::mpsc", "std::sync::Condvar", "tokio"]),
     ("show", "or prints", &["print!", "println!", "eprint!", "eprintln!"]),
     ("show", "knows a particular kind", &["crate::kinds::pod", "crate::kinds::deployment", "crate::kinds::service"]),
     ("store", "decodes a body, depends on a kind", &[KINDS, "serde_json"]),
@@ -125,7 +125,7 @@ fn headers_claim_nothing_that_the_sources_contradict() {
             wrong.extend(names.map(|name| source.locate(name.line, format!("`{words}`, but {}", name.text()))));
         }
     }
-    assert_none(&wrong, "headers say otherwise than the code");
+    assert_none(&wrong, "headers contradict the code");
 }
 
 #[test]

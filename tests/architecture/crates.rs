@@ -24,13 +24,13 @@ fn declared_crates_are_used() {
     assert!(declared.len() > 20, "the section was read: {declared:?}");
     let is_used = |name: &String| every_file().iter().any(|source| names_crate(source, name, false));
     let mut unused: Vec<String> = declared.into_iter().filter(|name| !is_used(name)).collect();
-    // Crates of tests are used in the tests of modules, too.
+    // Tests of modules may use test dependencies.
     let is_tested = |name: &String| every_file().iter().chain(tests()).any(|source| names_crate(source, name, true));
     unused.extend(dependencies("dev-dependencies").into_iter().filter(|name| !is_tested(name)));
     assert!(unused.is_empty(), "crates that no source names: {unused:?}");
 }
 
-/// Crates of which two versions are needed, because others ask for an older one.
+/// Crates with two versions, because dependencies require an older one.
 const SEVERAL_VERSIONS: [&str; 6] = ["base64", "getrandom", "r-efi", "shlex", "syn", "windows-sys"];
 
 #[test]

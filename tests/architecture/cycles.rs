@@ -7,12 +7,12 @@ use super::assert_none;
 use super::sources::{Source, modules, product};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Cycles that are still to be broken: the parent and its children in the circle. A new one fails, and so does one that is gone.
+/// Known cycles that should be removed: the parent and the children in the cycle. A new cycle fails, and so does one that no longer exists.
 const KNOWN: &[(&str, &[&str])] = &[];
 
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The module that a path leads to: its longest beginning that is a module.
+/// Returns the module that a path names: its longest prefix that is a module.
 fn find_module(path: &[String]) -> Option<&[String]> {
     let below = path.split_first().filter(|(first, _)| *first == "crate")?.1;
     (0..=below.len()).rev().map(|length| &below[..length]).find(|module| modules().contains(*module))
@@ -34,7 +34,7 @@ fn graph(parent: &[String], dependencies: &[(&'static Source, usize, &'static [S
     graph
 }
 
-/// The children that can be reached from each.
+/// Returns the children that can be reached from one child.
 fn reach(graph: &Graph, from: &str) -> BTreeSet<String> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(node) = open.pop() {
@@ -47,7 +47,7 @@ fn reach(graph: &Graph, from: &str) -> BTreeSet<String> {
     seen
 }
 
-/// The sets of children that can all be reached from each other.
+/// Returns the sets of children that can reach each other.
 fn circles(graph: &Graph) -> BTreeSet<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<String>> = graph.keys().map(|node| (node, reach(graph, node))).collect();
     let circle = |node: &String| {

@@ -1,9 +1,9 @@
-//! Files: each is documented, of a length that can be read, and unsafe only in `runtime`, with the reason beside it.
+//! Files: each is documented and short enough, and unsafe code is only in `runtime`, with the reason beside it.
 
 use super::assert_none;
 use super::sources::{Source, every_file, product};
 
-/// The most lines of a file.
+/// Maximum number of lines of a file.
 const LONGEST: usize = 600;
 
 #[test]
@@ -14,7 +14,7 @@ fn unsafe_code_is_only_in_runtime() {
     assert_none(&wrong, "unsafe outside runtime");
 }
 
-/// Whether a comment in the lines directly above the statement that the line is in says why unsafe code is right.
+/// Whether a comment directly above the statement of a line has the reason for unsafe code.
 fn has_reason(source: &Source, line: usize) -> bool {
     let lines: Vec<&str> = source.text.lines().take(line).map(str::trim).collect();
     let above = lines[..line - 1].iter().rev().take_while(|line| !line.is_empty() && !line.ends_with([';', '}']));

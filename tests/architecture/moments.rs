@@ -1,14 +1,14 @@
-//! Moments and durations come from users' objects, and the operators of both panic on overflow: `Shift::later` and `Shift::earlier` do not.
+//! Times and durations come from users' objects, and their operators panic on overflow; `Shift::later` and `Shift::earlier` do not.
 
 use super::assert_none;
 use super::sources::product;
 use super::syntax::Sum;
 
-/// The modules that compute with moments of objects.
+/// Modules that calculate with times of objects.
 const COMPUTING: [&str; 9] =
     ["kinds", "world", "controllers", "scheduler", "kubelet", "network", "apiserver", "reconcile", "diagnosis"];
 
-/// These files add constants to times of the clock.
+/// Files that may add constants to the current time.
 const BY_CLOCK: [&str; 5] = [
     "src/controllers/horizontalpodautoscaler/mod.rs",
     "src/controllers/statefulset/claims.rs",
@@ -17,7 +17,7 @@ const BY_CLOCK: [&str; 5] = [
     "src/reconcile/tick.rs",
 ];
 
-/// Names of variables, fields and methods that are moments.
+/// Names of variables, fields and methods that are times.
 const MOMENTS: [&str; 9] = ["now", "since", "asked", "finished", "started", "deadline", "created", "begun", "kill_at"];
 
 fn can_leave_range(sum: &Sum) -> bool {

@@ -1,11 +1,11 @@
 //! Pure modules: their plans and texts depend on their arguments alone.
 //!
-//! Knows: which modules are pure, and which paths and methods reach beyond the arguments. Start reading at [`PURE`].
+//! Knows: the pure modules, and the paths and methods with side effects or hidden inputs. Start reading at [`PURE`].
 
 use super::sources::{Named, Source, product};
 use super::{assert_none, target};
 
-/// The modules that use no file, network, process, thread, environment, clock, random number or database.
+/// The pure modules: without file, network, process, thread, environment, clock, random number or database.
 pub const PURE: [&str; 12] = [
     "go",
     "object",
@@ -21,7 +21,7 @@ pub const PURE: [&str; 12] = [
     "kustomize",
 ];
 
-/// Paths that do input or output, or whose results depend on more than their arguments.
+/// Paths with side effects, or whose results depend on more than their arguments.
 const IMPURE: [&str; 35] = [
     "std::fs",
     "std::net::TcpListener",
@@ -60,7 +60,7 @@ const IMPURE: [&str; 35] = [
     "thread_local!",
 ];
 
-/// Methods of paths, addresses and moments that ask the machine; `metadata` is one of our own, too.
+/// Methods of paths, addresses and times that read the machine's state; `metadata` is also one of kloop's own.
 const IMPURE_METHODS: [&str; 11] = [
     "canonicalize",
     "elapsed",

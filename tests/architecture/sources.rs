@@ -1,4 +1,4 @@
-//! The sources as the checks see them: each file with its text, its module, and the names that its items use, parsed once per run.
+//! The sources for the checks: each file with its text, its module, and the names that its items use, parsed once per run.
 //!
 //! Knows: which file is which module, which modules are tests, and how a name is resolved to a full path. Start reading at [`product`].
 
@@ -9,14 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// A file and what stands in it.
+/// A source file and its contents.
 pub struct Source {
-    /// The path below the repository, such as `src/store/txn.rs`.
+    /// The path in the repository, such as `src/store/txn.rs`.
     pub path: String,
     pub text: String,
-    /// The module that the file is, such as `["store", "txn"]`; empty for `src/lib.rs`.
+    /// The module of the file, such as `["store", "txn"]`; empty for `src/lib.rs`.
     pub module: Vec<String>,
-    /// It, or a module that it is in, is compiled for tests only.
+    /// Whether the module or a parent is compiled for tests only.
     pub is_test: bool,
     pub parsed: syntax::Parsed,
     /// The full paths that its items name, without those of tests: `["crate", "store", "Txn"]`, `["std", "fs", "read"]`.
@@ -30,7 +30,7 @@ pub struct Named {
 }
 
 impl Source {
-    /// Writes a place in the file as compilers do, and what is there.
+    /// Formats a place in the file as compilers do, with a text.
     pub fn locate(&self, line: usize, text: impl Display) -> String {
         format!("{}:{line}: {text}", self.path)
     }
@@ -41,7 +41,7 @@ impl Source {
         module.split('/').filter(|name| !name.is_empty()).all(|name| own.next().is_some_and(|part| part == name))
     }
 
-    /// The comment at the start of the file, as one line.
+    /// Returns the comment at the start of the file as one line.
     pub fn header(&self) -> String {
         let lines = self.text.lines().map_while(|line| line.strip_prefix("//!"));
         lines.map(str::trim).collect::<Vec<_>>().join(" ")
@@ -49,7 +49,7 @@ impl Source {
 }
 
 impl Named {
-    /// Whether the path is the given one or below it: `std::fs` holds `std::fs::read`.
+    /// Whether the path equals the prefix or is below it: `std::fs` includes `std::fs::read`.
     pub fn is_below(&self, prefix: &str) -> bool {
         let mut own = self.path.iter();
         prefix.split("::").all(|part| own.next().is_some_and(|name| name == part))
@@ -60,7 +60,7 @@ impl Named {
     }
 }
 
-/// Every file of `src`.
+/// Returns every file of `src`.
 pub fn every_file() -> &'static [Source] {
     static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
         let mut sources = parse_below("src");
@@ -71,25 +71,25 @@ pub fn every_file() -> &'static [Source] {
     &SOURCES
 }
 
-/// The files of `src` that are not compiled for tests only.
+/// Returns the files of `src` that are not for tests only.
 pub fn product() -> impl Iterator<Item = &'static Source> {
     every_file().iter().filter(|source| !source.is_test)
 }
 
-/// Every file of `tests`, whose names are not resolved.
+/// Returns every file of `tests`, whose names are not resolved.
 pub fn tests() -> &'static [Source] {
     static TESTS: LazyLock<Vec<Source>> = LazyLock::new(|| parse_below("tests"));
     &TESTS
 }
 
-/// The modules of the product, each with its path.
+/// Returns the modules of the product.
 pub fn modules() -> &'static BTreeSet<Vec<String>> {
     static MODULES: LazyLock<BTreeSet<Vec<String>>> =
         LazyLock::new(|| product().map(|source| source.module.clone()).collect());
     &MODULES
 }
 
-/// Whether a path, such as `crate::store::txn::Txn`, is a module or an item where it is defined, not where it is re-exported.
+/// Whether a path, such as `crate::store::txn::Txn`, is a module or an item at its definition, not a re-export.
 pub fn is_defined(path: &str) -> bool {
     let parts: Vec<String> = path.split("::").skip(1).map(str::to_owned).collect();
     let Some((item, module)) = parts.split_last() else { return true };
@@ -117,7 +117,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Parses the files below a folder, on as many threads as there are processors: without optimisation `syn` needs a second or two.
+/// Parses the files below a folder on all processors, because `syn` needs a second or two without optimisation.
 fn parse_below(folder: &str) -> Vec<Source> {
     let files = rust_files(&root().join(folder));
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
@@ -154,7 +154,7 @@ fn mark_tests(sources: &mut [Source]) {
     }
 }
 
-/// The modules by their paths, those within files, too.
+/// The modules by their paths, including those within files.
 type Tree<'a> = BTreeMap<Vec<String>, &'a Module>;
 
 fn resolve(sources: &mut [Source]) {
@@ -182,10 +182,10 @@ fn resolve_name(tree: &Tree, source: &Source, written: &Written) -> Option<Named
     Some(Named { line: written.line, path })
 }
 
-/// Aliases and re-exports are followed as often as this.
+/// Maximum number of aliases and re-exports that are followed.
 const DEPTH: usize = 8;
 
-/// The full path that a path written in a module stands for, or nothing for a name of the module itself or of the prelude.
+/// Returns the full path of a path in a module; `None` for a name of the module itself or of the prelude.
 fn full_path(tree: &Tree, module: &[String], path: &[String], depth: usize) -> Option<Vec<String>> {
     let (first, rest) = path.split_first()?;
     let within = |base: &[String], rest: &[String]| {
@@ -199,7 +199,7 @@ fn full_path(tree: &Tree, module: &[String], path: &[String], depth: usize) -> O
             let up = path.iter().take_while(|part| *part == "super").count();
             within(&module[..module.len().saturating_sub(up)], &path[up..])
         }
-        // `::name`, as the parser leaves it.
+        // `::name`, which the parser represents like this.
         "" => Some(rest.to_vec()),
         _ if depth > DEPTH => None,
         _ => {
@@ -229,7 +229,7 @@ fn full_path(tree: &Tree, module: &[String], path: &[String], depth: usize) -> O
     }
 }
 
-/// The path below `crate` of an item, from a path below the crate that may lead through `pub use`.
+/// Returns the path below `crate` of an item, following `pub use`.
 fn follow_exports(tree: &Tree, path: &[String], depth: usize) -> Vec<String> {
     let known = (0..=path.len()).rev().find(|length| tree.contains_key(&path[..*length])).unwrap_or(0);
     if depth <= DEPTH

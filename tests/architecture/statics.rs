@@ -1,13 +1,13 @@
-//! State that outlives a call: every static that can change is listed here with its reason.
+//! State that outlives a call: every mutable static is listed here with its reason.
 //!
-//! Knows: the types that change behind a shared reference. Start reading at [`CHANGING`].
+//! Knows: types with interior mutability. Start reading at [`CHANGING`].
 
 use super::assert_none;
 use super::purity::is_pure;
 use super::sources::product;
 use super::syntax::{Static, StaticKind};
 
-/// The statics that change, by file and name, each with the reason why it is none of what a function is given.
+/// The mutable statics by file and name, each with the reason why it is no function argument.
 const CHANGING: [(&str, &str, &str); 17] = [
     ("src/apiserver/env.rs", "STORE", "random numbers of the system, fetched in batches"),
     ("src/cli/kustomize.rs", "PRINTED", "the warnings printed last, so that `--watch` prints them once"),
@@ -16,14 +16,14 @@ const CHANGING: [(&str, &str, &str); 17] = [
     ("src/object/key.rs", "KNOWN", "an interner: a name gives the same `Resource` at any time"),
     ("src/reconcile/drop_thread.rs", "SENDER", "the channel to the thread that frees memory"),
     ("src/runtime/allocator.rs", "SUITS_OBJECTS", "the allocator that the process uses, changed once"),
-    ("src/runtime/contain.rs", "CONTAINING", "the panic hook is of the process and is given no argument"),
+    ("src/runtime/contain.rs", "CONTAINING", "the panic hook belongs to the process and has no argument"),
     ("src/runtime/contain.rs", "LAST", "as above: the message on its way from the hook to the caller"),
     ("src/runtime/contain.rs", "INSTALL", "the panic hook is set once per process"),
     ("src/runtime/descriptors.rs", "ORIGINAL", "the limit of the process before it was raised"),
     ("src/runtime/network/random.rs", "CHANCE", "a random number generator for each thread"),
-    ("src/runtime/network/worker_pool.rs", "NUMBER", "the index of the worker that a thread is"),
-    ("src/runtime/relay.rs", "CARRIED", "the load of a thread, by which the next connection is placed"),
-    ("src/runtime/relay.rs", "BYTES", "a buffer for each thread, empty between two uses"),
+    ("src/runtime/network/worker_pool.rs", "NUMBER", "the index of a worker thread"),
+    ("src/runtime/relay.rs", "CARRIED", "the number of connections of a thread"),
+    ("src/runtime/relay.rs", "BYTES", "a buffer for each thread, empty between uses"),
     (
         "src/runtime/view/services.rs",
         "KNOWN",
@@ -32,7 +32,7 @@ const CHANGING: [(&str, &str, &str); 17] = [
     ("src/serve/protobuf/fields.rs", "TABLE", "a constant that is unpacked when it is first used"),
 ];
 
-/// Types with a value that changes, or is set later. A `LazyLock` alone is a constant that is computed when it is first used.
+/// Types whose value changes or is set later. A `LazyLock` alone is a constant that is computed on first use.
 const HOLDERS: [&str; 9] =
     ["Cell", "LazyCell", "Mutex", "Once", "OnceCell", "OnceLock", "RefCell", "RwLock", "UnsafeCell"];
 

@@ -1,6 +1,6 @@
-//! One file, parsed: the paths that its items write, those in macros included, its imports, statics, functions and unsafe code.
+//! A parsed file: the paths that its items use, including macros, its imports, statics, functions and unsafe code.
 //!
-//! Knows: Rust's syntax. Never: reads a file, or knows what a path stands for; that is [`super::sources`]. Start reading at [`parse`].
+//! Knows: Rust's syntax. Never: reads a file, or resolves paths; [`super::sources`] does. Start reading at [`parse`].
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,11 +19,11 @@ pub struct Parsed {
     /// Names of public structs, enums, traits and aliases at the top of the file.
     pub public_types: Vec<(usize, String)>,
     pub statics: Vec<Static>,
-    /// The lines at which unsafe blocks, functions, implementations and foreign blocks begin.
+    /// Start lines of unsafe blocks, functions, implementations and foreign blocks.
     pub unsafe_lines: Vec<usize>,
-    /// Methods that are called, without those of tests.
+    /// Called methods, except in tests.
     pub methods: Vec<(usize, String)>,
-    /// Sums and differences, without those of tests.
+    /// Sums and differences, except in tests.
     pub sums: Vec<Sum>,
 }
 
@@ -31,13 +31,13 @@ pub struct Parsed {
 #[derive(Default)]
 pub struct Module {
     pub imports: BTreeMap<String, Vec<String>>,
-    /// The paths before `::*`.
+    /// The prefixes of `::*`.
     pub globs: Vec<Vec<String>>,
     /// Names that the module defines.
     pub items: BTreeSet<String>,
 }
 
-/// A path as it is written.
+/// A path as written in the source.
 pub struct Written {
     pub line: usize,
     /// The module within the file.
@@ -50,16 +50,16 @@ pub struct Written {
 pub struct Function {
     pub line: usize,
     pub name: String,
-    /// It has the attribute `#[test]`.
+    /// Whether it has the attribute `#[test]`.
     pub is_test: bool,
 }
 
-/// A sum or difference of two values that have names.
+/// A sum or difference of two named values.
 pub struct Sum {
     pub line: usize,
-    /// The last name of the left side: a variable, field or method.
+    /// The last name of the left operand: a variable, field or method.
     pub left: String,
-    /// The path of the right side, or of the function that makes it.
+    /// The path of the right operand, or of the function that returns it.
     pub right: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ pub fn parse(text: &str) -> syn::Result<Parsed> {
 struct Visitor {
     parsed: Parsed,
     module: Vec<String>,
-    /// The number of items around the present one that are compiled for tests only.
+    /// The nesting depth of items that are compiled for tests only.
     tests: usize,
 }
 
@@ -124,7 +124,7 @@ fn attributes_of(item: &Item) -> &[Attribute] {
     }
 }
 
-/// The path of a constant, or of the function that is called.
+/// Returns the path of a constant, or of a called function.
 fn expression_path(value: &Expr) -> Option<Vec<String>> {
     match value {
         Expr::Path(path) => Some(path.path.segments.iter().map(|segment| segment.ident.to_string()).collect()),
@@ -133,7 +133,7 @@ fn expression_path(value: &Expr) -> Option<Vec<String>> {
     }
 }
 
-/// The name of a variable, or of the field or method at the end of an expression.
+/// Returns the name of a variable, or of the last field or method of an expression.
 fn last_name(value: &Expr) -> Option<String> {
     match value {
         Expr::Field(field) => match &field.member {
@@ -357,7 +357,7 @@ impl<'ast> Visit<'ast> for Visitor {
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
         match item.unsafety {
-            // The reason of the implementation is that of its functions.
+            // A reason on the implementation applies to its functions.
             Some(word) => self.parsed.unsafe_lines.push(line(word.span)),
             None => self.parsed.unsafe_lines.extend(unsafe_functions(item)),
         }
@@ -405,7 +405,7 @@ impl<'ast> Visit<'ast> for Visitor {
         self.read_tokens(called.tokens.clone());
     }
 
-    /// Attributes of derived code name functions in their tokens, and those of `serde` in texts.
+    /// Reads the names in attributes: derived code names functions in tokens, `serde` in strings.
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         if let Meta::List(list) = &attribute.meta {
             self.read_tokens(list.tokens.clone());
@@ -421,7 +421,7 @@ impl<'ast> Visit<'ast> for Visitor {
         }
     }
 
-    /// `pub(super)` and the like use nothing of the module that they name.
+    /// Skips `pub(super)` and the like, which use nothing of the module that they name.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 }
 
@@ -435,7 +435,7 @@ impl<'ast> Visit<'ast> for Words {
     }
 
     fn visit_expr(&mut self, value: &'ast Expr) {
-        // The body of a closure runs once, in a `LazyLock`: what it uses is not what the static is.
+        // The body of a closure runs once, in a `LazyLock`, and is not part of the static's value.
         if !matches!(value, Expr::Closure(_)) {
             visit::visit_expr(self, value);
         }

@@ -4,18 +4,18 @@ use super::assert_none;
 use super::sources::{Source, every_file, product, tests};
 use std::collections::BTreeMap;
 
-/// Comments do not open with one of these words, but with a verb, a noun phrase or a condition.
+/// Words that no comment may open with; comments open with a verb, a noun phrase or a condition.
 const OPENINGS: [&str; 10] =
     ["What ", "Who ", "Whom ", "Whose ", "Where ", "How ", "Of ", "Which ", "Whoever ", "Whatever "];
 
-/// Prepositions, pronouns and fillers: words that do not name a function.
+/// Prepositions, pronouns and fillers, which are no names for functions.
 const NAMELESS: [&str; 32] = [
     "about", "above", "after", "along", "among", "anew", "around", "at", "before", "behind", "below", "beside",
     "between", "by", "for", "hear", "in", "into", "it", "of", "on", "one", "over", "said", "tell", "them", "through",
     "to", "told", "under", "with", "without",
 ];
 
-/// Names that several files of a kind share on purpose: the arguments of each verb.
+/// Names that several files share on purpose: the arguments of each command.
 const SHARED_TYPE_NAMES: [&str; 1] = ["Args"];
 
 fn sources_and_tests() -> impl Iterator<Item = &'static Source> {

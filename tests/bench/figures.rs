@@ -1,4 +1,4 @@
-//! Times that a user waits for, on the built binary: commands, pods from `apply` to running, restarts, and what idling costs.
+//! Latencies for users of the built binary: commands, pods from `apply` to running, restarts, and the cost of idling.
 //!
 //! `cargo bench --bench figures [-- commands|up|restarts|adopt|edit|exec|lives|idle]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
 
@@ -38,7 +38,7 @@ fn main() {
     }
 }
 
-/// A cluster in a folder of its own; everything of it ends with it.
+/// A cluster in its own folder; all its processes end with it.
 struct Cluster {
     folder: PathBuf,
     control: Option<Child>,
@@ -98,7 +98,7 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    /// An argument that only this cluster's processes have.
+    /// Returns an argument that only this cluster's processes have.
     fn marker(&self) -> String {
         format!("{}", 1_000_000 + std::process::id())
     }
@@ -121,7 +121,7 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Pids of `sleep MARKER`.
+/// Returns the pids of `sleep MARKER`.
 fn processes(marker: &str) -> Vec<u32> {
     let pids = fs::read_dir("/proc").expect("proc").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.filter(|pid| executes(*pid, marker)).collect()
@@ -147,7 +147,7 @@ fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// The value below which this part of the samples lies.
+/// Returns a quantile of the samples.
 fn part(samples: &mut [Duration], part: f64) -> f64 {
     samples.sort();
     milliseconds(samples[((samples.len() - 1) as f64 * part) as usize])
@@ -162,7 +162,7 @@ fn timed(times: usize, mut act: impl FnMut(usize)) -> Vec<Duration> {
     (0..times).map(one).collect()
 }
 
-fn tell(what: &str, samples: &mut [Duration]) {
+fn print_quantiles(what: &str, samples: &mut [Duration]) {
     println!("{what:<58} p50 {:8.2} ms  p99 {:8.2} ms", part(samples, 0.5), part(samples, 0.99));
 }
 
@@ -175,22 +175,28 @@ fn config_maps(count: usize) -> String {
 
 fn commands() {
     let cluster = Cluster::new("commands");
-    tell("get of one object", &mut timed(50, |_| drop(cluster.kloop(&["get", "namespace", "default"]))));
-    tell(
+    print_quantiles("get of one object", &mut timed(50, |_| drop(cluster.kloop(&["get", "namespace", "default"]))));
+    print_quantiles(
         "apply of one new object",
         &mut timed(50, |number| {
             cluster.apply("one.yaml", &format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: one{number}}}\n"));
         }),
     );
     let mut thousand = timed(1, |_| cluster.apply("thousand.yaml", &config_maps(1000)));
-    tell("apply of 1,000 objects", &mut thousand);
+    print_quantiles("apply of 1,000 objects", &mut thousand);
     let rest: String = config_maps(10_000);
     cluster.apply("all.yaml", &rest);
-    tell("get pods with 10,000 other objects in the file", &mut timed(50, |_| drop(cluster.kloop(&["get", "pods"]))));
-    tell("get of one object with 10,000 in the file", &mut timed(50, |_| drop(cluster.kloop(&["get", "cm", "c77"]))));
+    print_quantiles(
+        "get pods with 10,000 other objects in the file",
+        &mut timed(50, |_| drop(cluster.kloop(&["get", "pods"]))),
+    );
+    print_quantiles(
+        "get of one object with 10,000 in the file",
+        &mut timed(50, |_| drop(cluster.kloop(&["get", "cm", "c77"]))),
+    );
 }
 
-/// The floor: the same number of processes, started in a loop.
+/// The lower bound: the same number of processes, started in a loop.
 fn bare_spawns(count: usize) {
     let start = Instant::now();
     let mut children: Vec<Child> =
@@ -208,27 +214,27 @@ fn bring_up(count: usize) {
     let before = tasks();
     let start = Instant::now();
     cluster.apply("web.yaml", &cluster.deployment(count));
-    // A look at every process costs as much as some pods do: only when there are as many as there should be, each with its shim.
+    // Searching all processes costs as much as starting some pods, so it happens only when there are enough processes and shims.
     until(|| tasks() >= before + 2 * count && processes(&cluster.marker()).len() >= count);
     println!("{count} pods from apply to all processes executing {:15} {:8.1} ms", "", milliseconds(start.elapsed()));
     until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == count.to_string());
     println!("{count} pods from apply to all Ready in the status {:16} {:8.1} ms", "", milliseconds(start.elapsed()));
 }
 
-/// The number of threads on this machine.
+/// Returns the number of threads on this machine.
 fn tasks() -> usize {
     let load = fs::read_to_string("/proc/loadavg").expect("loadavg");
     let total = load.split([' ', '/']).nth(4).and_then(|total| total.parse().ok());
     total.expect("running/total")
 }
 
-/// Kills the only process of a pod and waits for its successor, each time with a fresh pod: the first restart is at once.
+/// Kills the only process of a pod and waits for the next attempt, each time with a new pod, because only the first restart is immediate.
 fn restarts(times: usize) {
     let mut cluster = Cluster::new("restarts");
     cluster.watch();
     cluster.apply("web.yaml", &cluster.deployment(times));
     until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == times.to_string());
-    // The container that crashes has run for a while: its successor waits beside it.
+    // The container has run long enough that its standby process exists.
     until(|| {
         let mut victims = processes(&cluster.marker()).into_iter();
         victims.all(|victim| children(parent(victim)).count() == 2)
@@ -245,10 +251,10 @@ fn restarts(times: usize) {
         samples.push(start.elapsed());
         std::thread::sleep(Duration::from_millis(20));
     }
-    tell("kill -9 to the successor executing", &mut samples);
+    print_quantiles("kill -9 to the successor executing", &mut samples);
 }
 
-/// Kills the control plane over running pods; from the start of the next one until it knows them all.
+/// Kills the control plane while pods run; measures the next one from its start until it has found all pods.
 fn adopt(pods: usize) {
     let mut cluster = Cluster::new("adopt");
     cluster.watch();
@@ -266,14 +272,14 @@ fn adopt(pods: usize) {
         let wanted = format!("{pods} pods go on running");
         assert!(lines.any(|line| line.is_ok_and(|line| line.contains(&wanted))), "it does not know them all");
         samples.push(start.elapsed());
-        // It goes on printing to somebody.
+        // Keeps reading its output.
         std::thread::spawn(move || lines.count());
         cluster.control = Some(next);
     }
-    tell(&format!("a new control plane adopts {pods} running pods"), &mut samples);
+    print_quantiles(&format!("a new control plane adopts {pods} running pods"), &mut samples);
 }
 
-/// From the edit of a ConfigMap until a running container's file has changed.
+/// Measures the time from the edit of a ConfigMap until a running container's file has changed.
 fn edit(times: usize) {
     let mut cluster = Cluster::new("edit");
     cluster.watch();
@@ -296,7 +302,7 @@ fn edit(times: usize) {
         cluster.apply("config.yaml", &config(number + 1));
         until(|| fs::read_to_string(&root).is_ok_and(|text| text == format!("value-{}-", number + 1)));
     });
-    tell("apply of a ConfigMap to the changed file", &mut samples);
+    print_quantiles("apply of a ConfigMap to the changed file", &mut samples);
     drop(cluster.kloop(&["delete", "pod", "reader", "--now"]));
 }
 
@@ -306,10 +312,10 @@ fn exec(times: usize) {
     cluster.apply("web.yaml", &cluster.deployment(1));
     until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == "1");
     let run = |_| assert!(cluster.kloop(&["exec", "deploy/web", "--", "true"]).status.success());
-    tell("exec of true", &mut timed(times, run));
+    print_quantiles("exec of true", &mut timed(times, run));
 }
 
-/// Pods that run `true`, from apply over Succeeded until they are deleted and nothing of them is left.
+/// Runs pods that execute `true`, from apply to Succeeded and complete deletion.
 fn lives(count: usize) {
     let mut cluster = Cluster::new("lives");
     cluster.watch();
@@ -332,7 +338,7 @@ fn lives(count: usize) {
     println!("{count} lives of pods: {rate:.0} a second (all succeeded after {:.1} ms)", milliseconds(succeeded));
 }
 
-/// CPU and memory of a control plane that has nothing to do.
+/// Measures CPU and memory of an idle control plane.
 fn idle(pods: usize) {
     let mut cluster = Cluster::new("idle");
     cluster.watch();

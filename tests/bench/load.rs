@@ -1,5 +1,5 @@
-//! The programs that the network's bench puts at both ends of a connection: a server, and clients that tell what they measured as
-//! numbers in a line. The same program runs inside of pods and outside, so that only the way between the two differs.
+//! Server and clients for the network benchmark; clients print their measurements as numbers in a line. The same program runs inside and
+//! outside of pods, so that only the network path differs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,13 +7,13 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The server's answer to each request: about as much as a small page of an API.
+/// Length of the server's response: about a small page of an API.
 const BODY: usize = 256;
-/// The bytes of one write when bytes are counted.
+/// Bytes per write when throughput is measured.
 const PIECE: usize = 64 << 10;
 
-/// Keeps this process on one core: the first that it may use.
-pub fn stay() {
+/// Pins this process to one core: the first that it may use.
+pub fn pin_to_one_core() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let may = sched_getaffinity(None).expect("the cores that it may use");
     let mut one = CpuSet::new();
@@ -21,13 +21,13 @@ pub fn stay() {
     sched_setaffinity(None, &one).expect("it stays there");
 }
 
-/// Serves HTTP at a port, swallows bytes at the next one, and hangs up on everybody at the one after that.
+/// Serves HTTP at a port, discards bytes at the next one, and closes connections at the one after that.
 pub fn serve(port: u16) {
     let listen = |port| TcpListener::bind(("0.0.0.0", port)).expect("a port");
     let (http, sink, bare) = (listen(port), listen(port + 1), listen(port + 2));
     std::thread::scope(|scope| {
         scope.spawn(|| each(&http, answer));
-        scope.spawn(|| each(&sink, swallow));
+        scope.spawn(|| each(&sink, discard));
         bare.incoming().for_each(drop);
     });
 }
@@ -54,7 +54,7 @@ fn answer(mut client: TcpStream) {
     }
 }
 
-fn swallow(mut client: TcpStream) {
+fn discard(mut client: TcpStream) {
     let mut bytes = vec![0; PIECE];
     while client.read(&mut bytes).is_ok_and(|read| read > 0) {}
     let _ = client.write_all(b"!");
@@ -75,10 +75,10 @@ pub fn client(words: &[String]) {
     }
 }
 
-/// The duration of each measurement. Short ones, often: the machine is never quiet for long.
+/// Duration of each measurement: short, because the machine is never quiet for long.
 const SPAN: Duration = Duration::from_millis(500);
 
-/// Lets threads do something again and again; the times that it took.
+/// Repeats an action on several threads; returns the durations.
 fn times(threads: usize, act: impl Fn() + Sync) -> Vec<Duration> {
     let end = Instant::now() + SPAN;
     let one = || {
@@ -96,18 +96,18 @@ fn times(threads: usize, act: impl Fn() + Sync) -> Vec<Duration> {
     })
 }
 
-/// Prints: the median in microseconds, and how many a second.
-fn tell(mut times: Vec<Duration>) {
+/// Prints the median in microseconds, and the rate per second.
+fn print_times(mut times: Vec<Duration>) {
     times.sort();
     println!("{:.3} {:.1}", times[times.len() / 2].as_secs_f64() * 1e6, times.len() as f64 / SPAN.as_secs_f64());
 }
 
-/// Without the lingering end of a connection: so many would use up the ports.
+/// Disables lingering: closed connections would use up the ports.
 fn abort(stream: &TcpStream) {
     let _ = rustix::net::sockopt::set_socket_linger(stream.as_fd(), Some(Duration::ZERO));
 }
 
-/// Only the call itself is timed: socket and end cost the same everywhere.
+/// Times only the call itself, because socket and close cost the same everywhere.
 fn connects(place: SocketAddr, threads: usize) {
     use rustix::net::{AddressFamily, SocketType, connect, socket};
     let spans = std::sync::Mutex::new(Vec::new());
@@ -140,16 +140,16 @@ fn exchange(stream: &mut TcpStream, question: &[u8]) {
     }
 }
 
-/// A connection for each request.
+/// Sends each request on a new connection.
 fn fresh(place: SocketAddr, threads: usize) {
-    tell(times(threads, || {
+    print_times(times(threads, || {
         let mut stream = TcpStream::connect(place).expect("connected");
         exchange(&mut stream, b"GET / HTTP/1.1\r\nHost: any\r\n\r\n");
         abort(&stream);
     }));
 }
 
-/// Connections that are kept, each asked again as soon as it has answered.
+/// Sends requests on persistent connections, one after the other.
 fn requests(place: SocketAddr, host: &str, connections: usize) {
     let question = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
     let (count, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -175,7 +175,7 @@ fn requests(place: SocketAddr, host: &str, connections: usize) {
     });
 }
 
-/// Megabytes a second over one connection, until the other end has read them all.
+/// Measures megabytes per second over one connection, until the other end has read them all.
 fn bytes(place: SocketAddr) {
     let mut stream = TcpStream::connect(place).expect("connected");
     let piece = vec![7; PIECE];
@@ -189,7 +189,7 @@ fn bytes(place: SocketAddr) {
     println!("{:.1}", sent as f64 / 1e6 / start.elapsed().as_secs_f64());
 }
 
-/// Connects again and again to the place that was named last, some thousand times a second; to none after an empty line.
+/// Connects repeatedly to the address that it received last, some thousand times a second; pauses after an empty line.
 fn follow(orders: SocketAddr) {
     let mut orders = TcpStream::connect(orders).expect("somebody gives orders");
     orders.set_nonblocking(true).expect("a socket");

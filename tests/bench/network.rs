@@ -1,5 +1,5 @@
-//! The cost of the pod network, on the built binary, always against direct loopback in the same run: both ways in turn, several
-//! rounds, the best of each, since the machine is seldom quiet.
+//! The cost of the pod network with the built binary, compared with direct loopback in the same run: both paths in turn, several rounds,
+//! the best of each, because the machine is seldom quiet.
 //!
 //! `cargo bench --bench network [-- connects|traffic|outside|ingress|scale|death]`. What nginx and HAProxy do with the same load is told
 //! where they are installed. The ends of the connections are [`load`].
@@ -21,13 +21,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Rounds of each comparison.
 const ROUNDS: usize = 9;
-/// The address of the server; in pods, and for the direct way outside of them.
+/// Port of the server in pods; also the base for the server outside of pods.
 const PORT: u16 = 18_080;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     if std::env::args().any(|word| word == "--pinned") {
-        load::stay();
+        load::pin_to_one_core();
     }
     match words.first().map(String::as_str) {
         Some("serve") => return load::serve(words[1].parse().expect("a port")),
@@ -50,10 +50,10 @@ fn this() -> String {
     std::env::current_exe().expect("this program").display().to_string()
 }
 
-/// A cluster with a server behind a Service, and a pod that clients run in.
+/// A cluster with a server behind a Service, and a pod for clients.
 struct Stage {
     cluster: Cluster,
-    /// The server itself, without its port.
+    /// Address of the server without its port.
     pod: String,
     service: String,
 }
@@ -63,7 +63,7 @@ impl Stage {
         Stage::of("serve")
     }
 
-    /// With a server that is started by these words.
+    /// Makes a stage with a server that this command starts.
     fn of(serve: &str) -> Stage {
         let cluster = Cluster::new();
         drop(cluster.watch());
@@ -89,7 +89,7 @@ impl Stage {
         Stage { cluster, pod, service }
     }
 
-    /// The figures of a client in the pod.
+    /// Returns the measurements of a client in the pod.
     fn inside(&self, line: &str) -> Vec<f64> {
         let program = this();
         let words = line.split(' ');
@@ -103,7 +103,7 @@ fn connects_to(place: &str) -> bool {
     std::net::TcpStream::connect(place).is_ok()
 }
 
-/// The figures of a client outside of pods.
+/// Returns the measurements of a client outside of pods.
 fn outside_client(line: &str) -> Vec<f64> {
     let output = Command::new(this()).arg("client").args(line.split(' ')).output().expect("a client");
     numbers(&String::from_utf8_lossy(&output.stdout))
@@ -115,10 +115,10 @@ fn numbers(text: &str) -> Option<Vec<f64>> {
     numbers.filter(|numbers| !numbers.is_empty())
 }
 
-/// One way of several that are compared.
+/// One of several compared paths.
 type WayTo<'a> = (&'a str, Box<dyn Fn() -> Vec<f64> + 'a>);
 
-/// Goes each way in turn, round after round, there and back, so that none is always the first; the results of each, round by round.
+/// Measures each path in turn, in alternating order; returns the results by path and round.
 fn compare(ways: &[WayTo]) -> Vec<Vec<Vec<f64>>> {
     let mut results = vec![Vec::new(); ways.len()];
     for round in 0..ROUNDS {
@@ -135,7 +135,7 @@ fn best(results: &[Vec<f64>], at: usize, better: fn(f64, f64) -> f64) -> f64 {
     results.iter().map(|numbers| numbers[at]).reduce(better).expect("a result")
 }
 
-/// Prints what each way brings at best as a rate, and what it mostly brings beside the first of them in the same round.
+/// Prints the best rate of each path, and its median relative to the first path of the same round.
 fn tell_rates(what: &str, unit: &str, ways: &[WayTo], at: usize, results: &[Vec<Vec<f64>>]) {
     let first = &results[0];
     for ((name, _), results) in ways.iter().zip(results) {
@@ -173,7 +173,7 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A policy for whom it is said, that changes nothing for these two.
+/// Returns policies that do not affect these two pods.
 fn policies(count: usize) -> String {
     let one = |number| {
         let rule = "[{podSelector: {matchLabels: {app: client}}}, {podSelector: {matchLabels: {app: server}}}]";
@@ -185,7 +185,7 @@ fn policies(count: usize) -> String {
     (0..count).map(one).collect()
 }
 
-/// Connections by a pod: with the filter and without, to a pod and through a Service, with policies too.
+/// Measures connections of a pod: with and without the filter, to a pod and through a Service, and with policies.
 fn connects() {
     let (stage, _direct) = (Stage::new(), Direct::new());
     let bare = PORT + 2;
@@ -217,8 +217,8 @@ fn connects() {
     run(" with 3 policies", 1);
 }
 
-/// The traffic: requests over kept connections, and bytes. Both ends stay on one core: else their luck with cores decides, by
-/// a factor of two, and not the way between them.
+/// Measures requests over persistent connections, and throughput. Both ends are pinned to one core, because the choice of cores otherwise
+/// changes the results by a factor of two.
 fn traffic() {
     let stage = Stage::of("--pinned, serve");
     for connections in [1, 16] {
@@ -235,7 +235,7 @@ fn traffic() {
     tell_rates("throughput", "MB/s", &ways, 0, &compare(&ways));
 }
 
-/// nginx' module for TCP, where it is none of its built-in ones.
+/// nginx' module for TCP, when it is not built in.
 const STREAM: &str = "ngx_stream_module.so";
 
 /// Folders where nginx may have modules; `NGINX_MODULES` names another.
@@ -244,7 +244,7 @@ fn modules() -> impl Iterator<Item = PathBuf> {
     said.into_iter().chain(["/usr/lib/nginx/modules", "/usr/share/nginx/modules"].map(PathBuf::from))
 }
 
-/// Another proxy with a configuration of its own, beside ours. None when it is not installed.
+/// Another proxy with its own configuration. `None` when it is not installed.
 struct Rival(Child);
 
 impl Rival {
@@ -285,7 +285,7 @@ fn said_of(name: &str, rival: &Option<Rival>) {
     }
 }
 
-/// The machine's own programs, that come in at a Service through the proxy; beside nginx and HAProxy in TCP mode.
+/// Measures programs outside of pods that use a Service through the proxy; compared with nginx and HAProxy in TCP mode.
 fn outside() {
     let stage = Stage::new();
     let folder = tempfile::tempdir().expect("a folder");
@@ -330,7 +330,7 @@ fn outside() {
     measure("from outside, throughput", "MB/s", &|ip, port| format!("bytes {ip}:{port}"), PORT + 1, 0);
 }
 
-/// HTTP by the rules of an Ingress, beside nginx as a reverse proxy.
+/// Measures HTTP through an Ingress; compared with nginx as a reverse proxy.
 fn ingress() {
     let stage = Stage::new();
     stage.cluster.apply(&format!(
@@ -371,18 +371,18 @@ fn ingress() {
 
 const SERVICES: usize = 5_000;
 const ENDPOINTS: usize = 10;
-/// The address of all endpoints that were written by hand.
+/// Port of all manually written endpoints.
 const BEHIND: u16 = PORT + 40;
-/// Changes that are measured.
+/// Number of measured changes.
 const CHANGES: usize = 200;
 
-/// An address of this machine, which no cluster takes, for each endpoint.
+/// Returns an address of this machine that no cluster uses, for each endpoint.
 fn endpoint(number: usize, at: usize) -> Ipv4Addr {
     let count = number * ENDPOINTS + at;
     Ipv4Addr::new(127, 253, (count / 254) as u8, (count % 254 + 1) as u8)
 }
 
-/// The endpoints of a Service without a selector, as somebody wrote them: all are ready but one.
+/// Returns the EndpointSlice of a Service without a selector: all endpoints but one are ready.
 fn by_hand(number: usize, unready: usize) -> String {
     let one = |at| format!("{{addresses: [{}], conditions: {{ready: {}}}}}", endpoint(number, at), at != unready);
     let endpoints: Vec<String> = (0..ENDPOINTS).map(one).collect();
@@ -393,12 +393,12 @@ fn by_hand(number: usize, unready: usize) -> String {
     )
 }
 
-/// When each endpoint was last come to, and first since it was asked for.
+/// First and last connection to each endpoint since the last reset.
 #[derive(Default)]
 struct Visits(Mutex<HashMap<Ipv4Addr, (Instant, Instant)>>);
 
 impl Visits {
-    /// Takes in whoever comes to any of the endpoints: the address that was come to tells which.
+    /// Accepts connections to all endpoints, and records the address of each.
     fn watch() -> Arc<Visits> {
         let (visits, listener) = (Arc::new(Visits::default()), TcpListener::bind(("0.0.0.0", BEHIND)).expect("a port"));
         let noted = visits.clone();
@@ -422,7 +422,7 @@ impl Visits {
     }
 }
 
-/// Many Services: from the change of an endpoint until a pod is led elsewhere, and what it all takes.
+/// Measures many Services: from the change of an endpoint until a pod uses another one, and the resource usage.
 fn scale() {
     let (cluster, visits) = (Cluster::new(), Visits::watch());
     let plane = cluster.watch();
@@ -459,7 +459,7 @@ fn scale() {
         let applied = Instant::now();
         until(|| visits.at(comes).is_some());
         let there = visits.at(comes).expect("come to").0;
-        // Long enough for any that would still be led there.
+        // Time for connections that are still on their way.
         std::thread::sleep(Duration::from_millis(20));
         left.push(visits.at(leaves).expect("come to").1.saturating_duration_since(start));
         come.push(there - start);
@@ -472,7 +472,7 @@ fn scale() {
     let gateway = cluster.gateways().into_iter().map(resident).collect::<Vec<_>>().join(" ");
     println!("resident: control plane {}, gateway {gateway}", resident(plane.pid()));
     kill_each(&cluster, "beside all these, a process is killed, until its Service does not lead there");
-    // One request more for each of them, when a control plane comes anew.
+    // Another request for each, when a new control plane starts.
     plane.end("KILL");
     visits.forget();
     client.follow(&format!("{}:80", cluster.read("service/s7", "{.spec.clusterIP}")));
@@ -484,7 +484,7 @@ fn scale() {
     println!("resident: control plane {}", resident(next.pid()));
 }
 
-/// A pod that connects again and again to where it is told.
+/// A pod that connects repeatedly to the address that it was told.
 struct Follower(TcpStream);
 
 impl Follower {
@@ -499,7 +499,7 @@ impl Follower {
         Follower(orders.accept().expect("the pod calls").0)
     }
 
-    /// Nowhere for the empty place.
+    /// Connects to this address; pauses for an empty one.
     fn follow(&mut self, place: &str) {
         writeln!(self.0, "{place}").expect("the pod lives");
     }
@@ -517,7 +517,7 @@ fn tell(what: &str, samples: &mut [Duration]) {
     println!("{what:<80} p50 {:8.2} ms  p99 {:8.2} ms  of {}", part(0.5), part(0.99), samples.len());
 }
 
-/// A process is killed: until no pod is led there any more.
+/// Measures the time from the death of a process until no pod is routed to it.
 fn death() {
     let cluster = Cluster::new();
     drop(cluster.watch());
@@ -525,7 +525,7 @@ fn death() {
 }
 
 fn kill_each(cluster: &Cluster, what: &str) {
-    // A pod that comes back is not ready for a while. Each of 5,000 Services would be seven variables of each pod.
+    // A restarted pod is not ready for a while. Each of 5,000 Services would add seven variables to each pod.
     let ready = "readinessProbe: {exec: {command: [\"true\"]}, initialDelaySeconds: 5, periodSeconds: 1}";
     cluster.apply(&format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 40, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: \

@@ -1,8 +1,8 @@
-//! The cost of size: placing pods on thousands of nodes, whole Deployments on simulated nodes, rollouts, a lost node.
+//! The cost of size: scheduling on thousands of nodes, Deployments on simulated nodes, rollouts, a lost node.
 //!
-//! `cargo bench --bench scale [-- place|spread|anti|affinity|preempt|churn|unfit|stuck|whole|rollout|lost|curve [PODS [NODES]]]`. The control
-//! plane's own parts over a file on disk: what is counted is committed durably. Each case runs in a process of its own, so that its
-//! memory is its own.
+//! `cargo bench --bench scale [-- place|spread|anti|affinity|preempt|churn|unfit|stuck|whole|rollout|lost|curve [PODS [NODES]]]`. Uses the
+//! control plane's own parts with a file on disk: all measured writes are durable. Each case runs in its own process, so that memory is
+//! measured separately.
 
 use kloop::apiserver::{Api, Transaction, WriteOptions, create::create};
 use kloop::object::{Object, Resource, Time};
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The measurements when none is named: case, pods, nodes.
+/// The default measurements: case, pods, nodes.
 const ALL: [(&str, usize, usize); 16] = [
     ("place", 10_000, 5000),
     ("place", 50_000, 5000),
@@ -76,7 +76,7 @@ fn measure(case: &str, pods: usize, nodes: usize) {
     }
 }
 
-/// A control plane over a file of its own, without a machine.
+/// A control plane with its own file, without a machine.
 struct Lab {
     folder: PathBuf,
     api: Api,
@@ -112,18 +112,18 @@ impl Lab {
         }
     }
 
-    /// Reads everything: what comes after is measured.
+    /// Loads the state before a measurement.
     fn load(&mut self) {
         let snapshot = self.api.store().read().expect("a snapshot");
         self.plane.load(&snapshot, [], 10, Time::now()).expect("loaded");
     }
 
-    /// Ticks until nothing is left to do and this holds.
+    /// Ticks until there is no work left and `done` returns true.
     fn run(&mut self, what: &str, done: impl FnMut(&World) -> bool) {
         self.run_beside(what, |_, _| {}, done);
     }
 
-    /// The same while something else happens before each tick; it is told since when.
+    /// Like [`Lab::run`], with a callback before each tick that receives the elapsed time.
     fn run_beside(
         &mut self,
         what: &str,
@@ -141,7 +141,7 @@ impl Lab {
                 told = Instant::now();
                 eprintln!("  {what}: after {:.0} s {}", start.elapsed().as_secs_f64(), standing(&self.plane.world));
             }
-            // The question may cost something, which is not to be measured.
+            // Checking costs time that must not be measured.
             if !busy || asked.elapsed() > pause_of_asking {
                 asked = Instant::now();
                 if done(&self.plane.world) {
@@ -157,14 +157,14 @@ impl Lab {
         }
     }
 
-    /// Ticks until nothing is left to do.
-    fn rest(&mut self) -> Duration {
+    /// Ticks until there is no work left.
+    fn finish(&mut self) -> Duration {
         let start = Instant::now();
         while self.tick(Time::now()) {}
         start.elapsed()
     }
 
-    /// One tick; what it came to is made durable as `reconcile --watch` does. Whether there may be more to do at once.
+    /// Runs one tick, with durable writes as in `reconcile --watch`. Returns whether there may be more work.
     fn tick(&mut self, now: Time) -> bool {
         let mut random = kloop::apiserver::api::random;
         let input =
@@ -199,7 +199,7 @@ fn standing(world: &World) -> String {
     format!("{} pods, {bound} bound, {running} running, {}", world.count_of("pods"), memory())
 }
 
-/// Most memory that was resident.
+/// Returns the maximum resident memory.
 fn memory() -> String {
     let status = fs::read_to_string("/proc/self/status").expect("status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
@@ -241,7 +241,7 @@ fn all_bound(world: &World) -> bool {
     world.pods_on("").next().is_none()
 }
 
-/// Since when something is measured, and the CPU time of this process then.
+/// Start of a measurement, with the CPU time of this process.
 struct Span {
     start: Instant,
     cpu: Duration,
@@ -258,7 +258,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn tell(what: &str, pods: usize, nodes: usize, span: &Span) {
+fn print_results(what: &str, pods: usize, nodes: usize, span: &Span) {
     let took = span.start.elapsed();
     let rate = pods as f64 / took.as_secs_f64();
     let busy = (cpu() - span.cpu).as_micros() as f64 / pods as f64;
@@ -270,30 +270,30 @@ fn tell(what: &str, pods: usize, nodes: usize, span: &Span) {
     );
 }
 
-/// Pods that exist are bound, by the scheduler alone.
+/// Schedules existing pods with the scheduler alone.
 fn place(what: &str, pods: usize, nodes: usize, pod_spec: fn(usize) -> Value) {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
     lab.create("pods", (0..pods).map(|number| a_pod("p", number, pod_spec(number))));
     lab.load();
     let span = Span::begin();
     lab.run(what, all_bound);
-    tell(&format!("bound, {what}"), pods, nodes, &span);
-    println!("  events told {:.2} s later", lab.rest().as_secs_f64());
+    print_results(&format!("bound, {what}"), pods, nodes, &span);
+    println!("  events told {:.2} s later", lab.finish().as_secs_f64());
 }
 
-/// A control plane with a class of important pods, and with so many others that all are placed.
+/// Makes a control plane with a class of important pods, and with other pods that are all scheduled.
 fn with_important(nodes: usize, others: usize, pod_spec: &Value) -> Lab {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
     lab.create("pods", (0..others).map(|number| a_pod("low", number, pod_spec.clone())));
     lab.load();
     lab.run("filling", all_bound);
-    lab.rest();
+    lab.finish();
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10});
     lab.create("priorityclasses.scheduling.k8s.io", [Object(class)].into_iter());
     lab
 }
 
-/// Four of these fill a node.
+/// Spec of a pod that takes a quarter of a node.
 fn a_quarter() -> Value {
     json!({"terminationGracePeriodSeconds": 0, "priority": 0, "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "900m", "memory": "500Mi"}}}]})
 }
@@ -305,7 +305,7 @@ fn important(cpu: &str) -> Value {
 /// The interval at which a more important pod comes (scheduler_perf: `churn` with `intervalMilliseconds: 200`).
 const EACH: Duration = Duration::from_millis(200);
 
-/// Pods are placed while important ones come; gives how many did.
+/// Schedules pods while important ones arrive; returns the number of important ones.
 fn beside_important(lab: &mut Lab, what: &str, pods: usize, nodes: usize, pod_spec: &Value) {
     lab.create("pods", (0..pods).map(|number| a_pod("p", number, json!({}))));
     lab.load();
@@ -318,55 +318,55 @@ fn beside_important(lab: &mut Lab, what: &str, pods: usize, nodes: usize, pod_sp
     };
     let are_bound = |world: &World| world.pods_on("").all(|pod| !pod.key.name.starts_with("p-"));
     lab.run_beside(what, come, are_bound);
-    tell(&format!("bound, {what}"), pods, nodes, &span);
-    lab.rest();
+    print_results(&format!("bound, {what}"), pods, nodes, &span);
+    lab.finish();
     let bound = lab.plane.world.list("pods").filter(|row| row.pod().is_some_and(|pod| pod.priority > 0));
     let bound = bound.filter(|row| row.pod().is_some_and(|pod| pod.node.is_some())).count();
     println!("  {came} more important pods came meanwhile, of which {bound} got a node");
 }
 
-/// Each node has four less important pods and a little room; pods that need little are placed, while five times a second one comes that
-/// ends three of a node. (Kubernetes: PreemptionAsync, whose throughput is that of the small ones.)
+/// Each node has four less important pods and some free room. Small pods are scheduled while five times a second a pod arrives that
+/// preempts three others. (Kubernetes: PreemptionAsync, which measures the throughput of the small ones.)
 fn churn(pods: usize, nodes: usize) {
     let mut lab = with_important(nodes, nodes * 4, &a_quarter());
     beside_important(&mut lab, "while others are preempted", pods, nodes, &important("3000m"));
 }
 
-/// Pods are placed while five times a second one comes that is too large for all nodes. (Kubernetes: Unschedulable.)
+/// Schedules pods while five times a second a pod arrives that fits no node. (Kubernetes: Unschedulable.)
 fn unfit(pods: usize, nodes: usize) {
     let mut lab = with_important(nodes, 100, &json!({}));
     beside_important(&mut lab, "while others fit nowhere", pods, nodes, &important("9"));
 }
 
-/// Nodes are full of less important pods; each new pod ends three of them (Kubernetes: PreemptionBasic).
+/// All nodes are full of less important pods; each new pod preempts three (Kubernetes: PreemptionBasic).
 fn preempt(pods: usize, nodes: usize) {
     let mut lab = with_important(nodes, nodes * 4, &a_quarter());
     lab.create("pods", (0..pods).map(|number| a_pod("high", number, important("3000m"))));
     let span = Span::begin();
-    // Nobody runs the pods: whoever is to go is gone.
+    // No kubelet runs the pods: victims are deleted at once.
     let bound = |world: &World| {
         world.list_in("pods", "default").take(pods).all(|row| row.pod().is_some_and(|pod| pod.node.is_some()))
     };
     lab.run("preemption", bound);
-    tell("bound by preemption", pods, nodes, &span);
+    print_results("bound by preemption", pods, nodes, &span);
 }
 
-/// Pods that fit nowhere are there while others are bound.
+/// Schedules pods while unschedulable ones exist.
 fn stuck(pods: usize, nodes: usize) {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
     let huge = json!({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "100"}}}]});
     lab.create("pods", (0..pods).map(|number| a_pod("huge", number, huge.clone())));
     lab.load();
-    println!("  {pods} pods that fit nowhere were told so in {:.2} s", lab.rest().as_secs_f64());
+    println!("  {pods} pods that fit nowhere were told so in {:.2} s", lab.finish().as_secs_f64());
     lab.create("pods", (0..pods).map(|number| a_pod("p", number, json!({}))));
     let span = Span::begin();
     let all_others_are_bound =
         |world: &World| world.node_cache().iter().map(|node| node.load.pods).sum::<i64>() == pods as i64;
     lab.run("with stuck pods", all_others_are_bound);
-    tell("bound while as many fit nowhere", pods, nodes, &span);
-    lab.rest();
+    print_results("bound while as many fit nowhere", pods, nodes, &span);
+    lab.finish();
     lab.create("nodes", [a_node(nodes)].into_iter());
-    println!("  one node more: {:.2} s", lab.rest().as_secs_f64());
+    println!("  one node more: {:.2} s", lab.finish().as_secs_f64());
 }
 
 fn a_deployment(number: usize, replicas: usize) -> Object {
@@ -383,32 +383,32 @@ fn all_run(world: &World, pods: usize) -> bool {
         && world.list("pods").all(|row| row.pod().is_some_and(|pod| pod.phase == Phase::Running))
 }
 
-/// Deployments of 150 pods from apply to all Running, by every loop.
+/// Runs Deployments of 150 pods from apply to all Running, with every loop.
 fn whole(pods: usize, nodes: usize) {
     let mut lab = Lab::new(nodes, loops::all_loops());
     lab.load();
-    lab.rest();
+    lab.finish();
     let deployments = pods.div_ceil(150);
     let (span, before) = (Span::begin(), lab.plane.world.revision);
     lab.create("deployments.apps", (0..deployments).map(|number| a_deployment(number, pods / deployments)));
     let wanted = pods / deployments * deployments;
     lab.run("running", |world| all_run(world, wanted));
-    tell(&format!("from apply to Running, {deployments} Deployments"), wanted, nodes, &span);
-    let rest = lab.rest().as_secs_f64();
+    print_results(&format!("from apply to Running, {deployments} Deployments"), wanted, nodes, &span);
+    let finish = lab.finish().as_secs_f64();
     let written = (lab.plane.world.revision - before) as f64 / wanted as f64;
-    println!("  {written:.2} entries of the log a pod, events too; at rest {rest:.2} s later, {}", memory());
+    println!("  {written:.2} entries of the log a pod, events too; at finish {finish:.2} s later, {}", memory());
 }
 
-/// One Deployment gets another image.
+/// Changes the image of one Deployment.
 fn rollout(pods: usize, nodes: usize) {
     let mut lab = Lab::new(nodes, loops::all_loops());
     lab.load();
-    lab.rest();
+    lab.finish();
     let span = Span::begin();
     lab.create("deployments.apps", [a_deployment(0, pods)].into_iter());
     lab.run("running", |world| all_run(world, pods));
-    tell("one Deployment from apply to Running", pods, nodes, &span);
-    lab.rest();
+    print_results("one Deployment from apply to Running", pods, nodes, &span);
+    lab.finish();
     let kind = kinds::by_name("deployments").expect("a kind");
     let mut changed = a_deployment(0, pods);
     changed.0["spec"]["template"]["spec"]["containers"][0]["image"] = "busybox:2".into();
@@ -434,11 +434,11 @@ fn rollout(pods: usize, nodes: usize) {
     };
     let span = Span::begin();
     lab.run("rolling", is_rolled);
-    tell("rolling update", pods, nodes, &span);
-    println!("  at rest {:.2} s later", lab.rest().as_secs_f64());
+    print_results("rolling update", pods, nodes, &span);
+    println!("  at finish {:.2} s later", lab.finish().as_secs_f64());
 }
 
-/// A node with its pods goes; its pods run elsewhere again.
+/// Deletes a node with pods, until its pods run elsewhere.
 fn lost(pods: usize, nodes: usize) {
     let mut lab = Lab::new(nodes, loops::all_loops());
     let deployments = pods.div_ceil(150);
@@ -446,7 +446,7 @@ fn lost(pods: usize, nodes: usize) {
     lab.load();
     let wanted = pods / deployments * deployments;
     lab.run("running", |world| all_run(world, wanted));
-    lab.rest();
+    lab.finish();
     let name = lab.plane.world.list("nodes").next().expect("a node").key.name.clone();
     let gone = lab.plane.world.pods_on(&name).count();
     let kind = kinds::by_name("nodes").expect("a kind");
@@ -466,5 +466,5 @@ fn lost(pods: usize, nodes: usize) {
         "a node of {gone} pods gone among {nodes}: its pods run elsewhere after {:.2} s",
         start.elapsed().as_secs_f64()
     );
-    println!("  at rest {:.2} s later", lab.rest().as_secs_f64());
+    println!("  at finish {:.2} s later", lab.finish().as_secs_f64());
 }

@@ -1,7 +1,7 @@
-//! Runs a program under `ptrace` and kills one of its processes when it is about to enter the n-th system call that leaves a trace.
+//! Runs a program under `ptrace` and kills one of its processes before the n-th system call with an effect outside of the process.
 //!
-//! Knows: threads and children of the program, as long as they execute the same binary; whatever they execute otherwise is let go.
-//! Never: stops anything for longer than it takes to look at it.
+//! Knows: threads and children of the program while they execute the same binary; other programs are detached.
+//! Never: stops a process for longer than a look at its registers.
 
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
@@ -19,7 +19,7 @@ use std::sync::mpsc::Sender;
 pub enum Victim {
     /// The program itself.
     Plane,
-    /// A shim, or a child that it has made and that is not yet a workload.
+    /// A shim, or its child before it executes a workload.
     Shim,
     /// The whole process group of the program, at a boundary of the program itself.
     Group,
@@ -28,7 +28,7 @@ pub enum Victim {
 /// The result of a hunt.
 #[derive(Debug)]
 pub struct Catch {
-    /// The system call that was not entered any more; none when the program ended before.
+    /// The system call before which the process was killed; `None` when the program ended before.
     pub call: Option<&'static str>,
 }
 
@@ -36,7 +36,7 @@ macro_rules! calls {
     ($($name:ident)*) => { &[$((libc::$name, stringify!($name))),*] };
 }
 
-/// System calls that others, or a successor, could see that they have or have not happened.
+/// System calls whose effects other processes can see.
 const BOUNDARIES: &[(libc::c_long, &str)] = calls! {
     SYS_write SYS_writev SYS_pwrite64 SYS_fsync SYS_fdatasync SYS_ftruncate SYS_unlinkat SYS_renameat2 SYS_symlinkat SYS_mkdirat
     SYS_sendmsg SYS_sendto SYS_clone SYS_clone3 SYS_execve SYS_fcntl SYS_flock SYS_openat SYS_fchmodat SYS_mount SYS_dup3 SYS_setsid
@@ -44,7 +44,7 @@ const BOUNDARIES: &[(libc::c_long, &str)] = calls! {
     SYS_exit_group
 };
 
-/// Their older names, on machines that have those.
+/// Their older names, on architectures that have them.
 #[cfg(target_arch = "x86_64")]
 const OLD_BOUNDARIES: &[(libc::c_long, &str)] = calls! {
     SYS_open SYS_unlink SYS_rename SYS_symlink SYS_mkdir SYS_rmdir SYS_fork SYS_vfork SYS_dup2 SYS_chmod
@@ -67,8 +67,8 @@ pub fn is_possible() -> bool {
     seized.is_ok()
 }
 
-/// Starts the command, tells its pid, and kills the victim before its `at`-th boundary. Comes back when that is done, or when the
-/// command has ended. Whatever of it still runs is let go.
+/// Starts the command, sends its pid, and kills the victim before its `at`-th boundary. Returns after that or when the command has ended,
+/// and detaches the rest.
 pub fn hunt(command: &Command, victim: Victim, at: usize, started: &Sender<i32>) -> Catch {
     let plane = start_stopped(command);
     let options = Options::PTRACE_O_TRACESYSGOOD
@@ -83,7 +83,7 @@ pub fn hunt(command: &Command, victim: Victim, at: usize, started: &Sender<i32>)
     Catch { call }
 }
 
-/// The command behind a shell that stops itself first, so that nothing happens unseen.
+/// Starts the command behind a shell that stops itself first, so that no system call is missed.
 fn start_stopped(command: &Command) -> Pid {
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"kill -STOP $$; exec "$@""#, "sh"]).arg(command.get_program()).args(command.get_args());
@@ -105,12 +105,12 @@ struct Hunt {
 }
 
 impl Hunt {
-    /// Goes on until the program has ended, so that each of its threads is seen off; the system call at which the victim was killed.
+    /// Continues until the program and all its threads have ended; returns the system call before which the victim was killed.
     fn run(mut self) -> Option<&'static str> {
         loop {
             let status = match waitpid(None, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
                 Ok(status) => status,
-                // A signal that has no name here.
+                // A signal that the nix crate does not know.
                 Err(Errno::EINTR | Errno::EINVAL) => continue,
                 Err(_) => return self.caught,
             };
@@ -143,7 +143,7 @@ impl Hunt {
         }
     }
 
-    /// Counts a boundary of the victim; kills it at the last one.
+    /// Counts a boundary of the victim; kills it at the chosen one.
     fn boundary(&mut self, pid: Pid) {
         let seen = self.seen.entry(pid).or_insert_with(|| Seen { process: process_of(pid), inside: false });
         seen.inside = !seen.inside;
@@ -167,13 +167,13 @@ impl Hunt {
     }
 }
 
-/// The name of the boundary that a thread is about to cross.
+/// Returns the name of the boundary that a thread is about to enter.
 fn boundary_of(pid: Pid) -> Option<&'static str> {
     let number = call_number(pid)?;
     BOUNDARIES.iter().chain(OLD_BOUNDARIES).find(|(boundary, _)| *boundary == number).map(|(_, name)| *name)
 }
 
-/// The number of the system call that a thread is about to enter.
+/// Returns the number of the system call that a thread is about to enter.
 fn call_number(pid: Pid) -> Option<libc::c_long> {
     let registers = ptrace::getregs(pid).ok()?;
     #[cfg(target_arch = "x86_64")]

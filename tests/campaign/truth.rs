@@ -1,15 +1,15 @@
-//! The workloads' own records of their lives: an oracle that does not depend on kloop.
+//! The workloads' own records of their processes: an oracle that is independent of kloop.
 //!
-//! Each pod has one file, named by its uid, outside of what kloop writes. A process holds its lock while it lives and appends a line
-//! at its start and one at an end of its own making. A second live process of the same container finds the lock taken and says so.
+//! Each pod has one file, named by its uid, that kloop does not write. A process locks it while it runs and appends a line at its start and
+//! at an end of its own. A second running process of the same container finds the lock taken and records that.
 
 use crate::cluster::{Cluster, is_alive};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// The start of every workload. Descriptor 9 holds the lock and is not passed on. Its number is that of its process namespace, which the next
-/// life may have again; when it was born is known to nobody else.
+/// The start of every workload. Descriptor 9 has the lock and is not inherited. The pid is that of its PID namespace, so the next process
+/// may have it again; the start time makes it unique.
 const OPENING: &str = r#"
 exec 9>>"/truth/$POD"
 flock -n 9 || echo "double $$" >&9
@@ -17,10 +17,10 @@ read -r stat < /proc/$$/stat; set -- $stat
 echo "start $$ ${22}" >&9
 "#;
 
-/// The init container that has to run before every server: it notes its run in a file.
+/// The init container that has to run before every server: it appends its run to a file.
 const BEFORE: &str = r#"echo "init $$" >> "/order/$POD""#;
 
-/// The script of a server: counts into its log until it is asked to end.
+/// The script of a server: counts into its log until SIGTERM.
 pub fn server() -> String {
     format!(
         r#"{OPENING}
@@ -31,7 +31,7 @@ while :; do i=$((i+1)); echo "line $i"; sleep 0.1 9>&- & wait $!; done"#
     )
 }
 
-/// The script of a program that works a moment and exits with this code.
+/// The script of a program that works for a moment and exits with this code.
 pub fn once(code: u8) -> String {
     format!("{OPENING}\nsleep 0.02 9>&-\necho \"end $$ {code}\" >&9\nexit {code}")
 }
@@ -39,7 +39,7 @@ pub fn once(code: u8) -> String {
 /// A pod template's spec that runs this script.
 pub fn spec(cluster: &Cluster, script: &str, restart: &str, round: usize) -> serde_json::Value {
     let container = |name: &str, script: &str| {
-        // In a command of a pod `$$` stands for one dollar.
+        // `$$` in a command of a pod stands for one dollar sign.
         let script = script.replace("$$", "$$$$");
         serde_json::json!({
             "name": name, "image": "busybox", "command": ["sh", "-c", script],
@@ -61,17 +61,17 @@ pub fn spec(cluster: &Cluster, script: &str, restart: &str, round: usize) -> ser
     })
 }
 
-/// The number of runs of a pod's init container.
+/// Returns the number of runs of a pod's init container.
 pub fn beginnings(cluster: &Cluster, uid: &str) -> usize {
     fs::read_to_string(cluster.home().join("order").join(uid)).map_or(0, |text| text.lines().count())
 }
 
-/// One life of a container, as it told it.
+/// One process of a container, from its own record.
 #[derive(Debug, Default)]
 pub struct Life {
-    /// In its process namespace.
+    /// Pid in its namespace.
     pub pid: u32,
-    /// In ticks of the kernel.
+    /// Start time in kernel ticks.
     pub born: u32,
     pub end: Option<i32>,
 }
@@ -80,13 +80,13 @@ fn folder(cluster: &Cluster) -> PathBuf {
     cluster.home().join("truth")
 }
 
-/// Makes the place for the files.
+/// Creates the folder for the files.
 pub fn prepare(cluster: &Cluster) {
     fs::create_dir(folder(cluster)).expect("a folder");
     fs::create_dir(cluster.home().join("order")).expect("a folder");
 }
 
-/// The lives of every pod by its uid. No life was ever doubled.
+/// Returns the processes of every pod by uid; panics if two of one container ran at once.
 #[track_caller]
 pub fn lives(cluster: &Cluster) -> BTreeMap<String, Vec<Life>> {
     let files = fs::read_dir(folder(cluster)).expect("the folder").map(|entry| entry.expect("an entry").path());
@@ -101,7 +101,7 @@ pub fn lives(cluster: &Cluster) -> BTreeMap<String, Vec<Life>> {
                     "start" => lives.push(Life { pid: number(1), born: number(2), end: None }),
                     "end" => lives.last_mut().expect("it began").end = Some(number(2) as i32),
                     "early" => panic!("a server began before its init container: {}", path.display()),
-                    _ => panic!("two processes of one container lived at once: {}\n{text}", path.display()),
+                    _ => panic!("two processes of one container ran at once: {}\n{text}", path.display()),
                 }
             }
             (path.file_name().expect("a name").to_string_lossy().into_owned(), lives)
@@ -109,7 +109,7 @@ pub fn lives(cluster: &Cluster) -> BTreeMap<String, Vec<Life>> {
         .collect()
 }
 
-/// Whether the process of this life still lives.
+/// Whether this process still runs.
 pub fn still_lives(uid: &str, life: &Life) -> bool {
     let read = |pid: u32, file: &str| {
         String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()).into_owned()

@@ -1,7 +1,7 @@
-//! Accepted objects, changed field by field: kloop takes and refuses what Kubernetes does.
+//! Accepted objects, changed field by field: kloop accepts and refuses the same as Kubernetes.
 //!
-//! `rules.txt` says what each field may hold, `siblings.txt` what fields may stand beside each other, both after Kubernetes' own
-//! validation; `seeds.yaml` has objects with fields that are rare in the corpus.
+//! `rules.txt` lists the valid values of each field, `siblings.txt` the valid combinations of fields, both from Kubernetes' own validation;
+//! `seeds.yaml` has objects with fields that are rare in the corpus.
 
 use super::{admit, files_below, folder, objects};
 use kloop::apiserver::Api;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Paths of the pod spec in the kinds that have one; first a pod itself.
+/// Paths of the pod spec in the kinds with one; a pod itself first.
 const POD_SPECS: &[(&str, &str)] = &[
     ("Pod", "spec"),
     ("Deployment", "spec.template.spec"),
@@ -20,19 +20,19 @@ const POD_SPECS: &[(&str, &str)] = &[
     ("Job", "spec.template.spec"),
     ("CronJob", "spec.jobTemplate.spec.template.spec"),
 ];
-/// Objects that each rule is tried on, of one kind; one where it is for the template of a pod.
+/// Number of objects of one kind for each rule; one where the rule is for a pod template.
 const OBJECTS_FOR_A_RULE: usize = 2;
-/// Objects of one kind that are looked at.
+/// Maximum number of objects of one kind.
 const OBJECTS_OF_A_KIND: usize = 60;
-/// Mutations that kloop may judge differently, of a hundred.
+/// Percentage of mutations that kloop may judge differently.
 const ALLOWED_PERCENT: usize = 1;
-/// Mutations that are tried at least; may only rise.
+/// Minimum number of mutations; may only rise.
 const TRIED_AT_LEAST: usize = 9_500;
 
-/// The name of a value that is tried, and the value.
+/// The name of a tried value, and the value.
 type Tried = (&'static str, fn() -> Value);
 
-/// The texts and numbers that are tried, in the order of [`verdicts`].
+/// The tried texts and numbers, in the order of [`verdicts`].
 const TRIED: &[Tried] = &[
     ("empty", || json!("")),
     ("overlong", || json!("a".repeat(300))),
@@ -44,7 +44,7 @@ const TRIED: &[Tried] = &[
     ("huge", || json!(3_000_000_000_i64)),
 ];
 
-/// The verdict on each of [`TRIED`]: `a`ccepted, `r`efused, `.` not stated. Numbers do not fit into texts, nor texts into numbers.
+/// Returns the verdict for each of [`TRIED`]: `a`ccepted, `r`efused, `.` not stated. Numbers are invalid in texts, and texts in numbers.
 fn verdicts(form: &str) -> &'static str {
     match form {
         "list" | "map" | "bool" => "rrrrrrrr",
@@ -124,14 +124,14 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// The table, with a row for each kind that has the field.
+/// Reads the table, with a row for each kind that has the field.
 fn rules() -> Vec<Rule> {
     let (mut rules, mut turn) = (Vec::new(), 0);
     for line in lines(include_str!("rules.txt")) {
         let words: Vec<&str> = line.split(' ').collect();
         let [kinds, path, form, need, ref rest @ ..] = words[..] else { panic!("{line}") };
         let places: Vec<(&str, String)> = match kinds {
-            // Pods, and one kind after another of those with a template: they share their checks.
+            // Pods, and the kinds with a template in turn: they share their checks.
             "podspec" => {
                 turn = turn % (POD_SPECS.len() - 1) + 1;
                 [0, turn].map(|index| POD_SPECS[index]).map(|(kind, at)| (kind, format!("{at}.{path}"))).into()
@@ -143,7 +143,7 @@ fn rules() -> Vec<Rule> {
         };
         rules.extend(places.into_iter().map(|(kind, path)| Rule {
             kind: kind.to_owned(),
-            // A tilde stands for a dot in a key.
+            // A tilde replaces a dot in a key.
             path: path.replace("[]", ".0").split('.').map(|step| step.replace('~', ".")).collect(),
             form: form.to_owned(),
             need: need.to_owned(),
@@ -153,7 +153,7 @@ fn rules() -> Vec<Rule> {
     rules
 }
 
-/// A seed, and where it is a pod an object of each other kind that has a pod spec, with the same one.
+/// Returns a seed; for a pod also an object of each other kind with the same pod spec.
 fn with_templates(seed: Value) -> Vec<Value> {
     if seed["kind"] != "Pod" {
         return vec![seed];
@@ -169,7 +169,7 @@ fn with_templates(seed: Value) -> Vec<Value> {
     let object = |version: &str, kind: &str, spec: Value| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "seed", "namespace": "default"}, "spec": spec});
     let selects = json!({"selector": {"matchLabels": labels}, "template": template(false)});
     let job = json!({"template": template(true)});
-    // A pod that ends is none of theirs.
+    // Kinds whose pods restart do not allow a pod that ends.
     let kinds: &[&str] =
         if seed["spec"]["restartPolicy"].is_null() { &["Deployment", "StatefulSet", "DaemonSet"] } else { &[] };
     let mut all: Vec<Value> = kinds.iter().map(|kind| object("apps/v1", kind, selects.clone())).collect();
@@ -179,7 +179,7 @@ fn with_templates(seed: Value) -> Vec<Value> {
     all
 }
 
-/// Accepted objects by kind: the seeds, then those of the corpus.
+/// Returns accepted objects by kind: the seeds, then those of the corpus.
 fn accepted_objects(api: &mut Api, corpus: &Path, score: &mut Score) -> BTreeMap<String, Vec<Value>> {
     let seeds = yaml::documents(include_str!("seeds.yaml")).expect("seeds").into_iter();
     let mut all: Vec<Value> = seeds.flat_map(|document| with_templates(document.value)).collect();
@@ -203,7 +203,7 @@ fn accepted_objects(api: &mut Api, corpus: &Path, score: &mut Score) -> BTreeMap
     by_kind
 }
 
-/// The reason why an object is refused; none when it is accepted. Nothing of it stays.
+/// Returns why an object is refused; `None` when it is accepted. A dry run.
 fn refusal(api: &mut Api, body: &Value) -> Option<String> {
     let kind = kinds::by_kind(body["apiVersion"].as_str()?, body["kind"].as_str()?)?;
     let mut refused = None;
@@ -223,7 +223,7 @@ fn value_at<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> 
     })
 }
 
-/// Every mutation that a rule asks for: its name, the changed object, and whether Kubernetes accepts it.
+/// Returns every mutation for a rule: its name, the changed object, and whether Kubernetes accepts it.
 fn mutations(rule: &Rule, body: &Value) -> Vec<(String, Value, bool)> {
     let mut found = Vec::new();
     let mut add = |name: &str, accepted: bool, change: &dyn Fn(&mut Value)| {
@@ -264,7 +264,7 @@ fn mutations(rule: &Rule, body: &Value) -> Vec<(String, Value, bool)> {
     found
 }
 
-/// Counts verdicts, and keeps those that are not Kubernetes'.
+/// Counts verdicts, and keeps those that differ from Kubernetes.
 #[derive(Default)]
 struct Score {
     tried: usize,
@@ -329,7 +329,7 @@ fn mutated_objects_are_judged_as_kubernetes_does() {
         score.tried,
         untried.len()
     );
-    assert!(score.tried >= TRIED_AT_LEAST, "{} mutations are tried, it were {TRIED_AT_LEAST}", score.tried);
+    assert!(score.tried >= TRIED_AT_LEAST, "{} mutations are tried, before it was {TRIED_AT_LEAST}", score.tried);
     assert!(
         score.other.len() * 100 <= score.tried * ALLOWED_PERCENT,
         "{} of {} differ",

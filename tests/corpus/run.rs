@@ -1,16 +1,16 @@
-//! Manifests of public pages that need only programs of this machine: they run, and show what their pages describe.
+//! Manifests of public pages that need only programs of this machine: they run as their pages describe.
 
 use super::folder;
 use crate::cluster::Cluster;
 use std::fs;
 
-/// The text of a manifest of `corpus/run`.
+/// Returns the text of a manifest of `corpus/run`.
 fn manifest(path: &str) -> Option<String> {
     Some(fs::read_to_string(folder("run")?.join(path)).expect("manifest"))
 }
 
 #[test]
-fn a_counter_counts_into_its_log() {
+fn counter_counts_into_its_log() {
     let Some(text) = manifest("k8s-website-1.29/content/en/examples/debug/counter-pod.yaml") else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();
@@ -27,7 +27,7 @@ fn a_counter_counts_into_its_log() {
 }
 
 #[test]
-fn a_pod_is_told_its_own_fields() {
+fn pod_receives_its_own_fields() {
     let Some(text) = manifest("k8s-website-1.29/content/en/examples/pods/inject/dapi-envars-pod.yaml") else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--node-name", "here"]);
@@ -42,7 +42,7 @@ fn a_pod_is_told_its_own_fields() {
 }
 
 #[test]
-fn a_pod_waits_for_the_configmap_of_its_environment() {
+fn pod_waits_for_the_configmap_of_its_environment() {
     let Some(text) = manifest("k8s-website-1.29/content/en/examples/pods/pod-configmap-envFrom.yaml") else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();
@@ -57,11 +57,11 @@ fn a_pod_waits_for_the_configmap_of_its_environment() {
 }
 
 #[test]
-fn a_variable_comes_from_a_file_that_an_init_container_has_written() {
+fn variable_is_read_from_a_file_of_an_init_container() {
     let Some(text) = manifest("k8s-website-newer/pods/inject/envars-file-container.yaml") else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    // Not every shell's `echo` makes two lines of it.
+    // Not every shell's `echo` prints two lines here.
     cluster.apply(&text.replace("echo ", "printf "));
     cluster.until_reads("pod/envfile-test-pod", "{.status.phase}", "Succeeded");
     let log = cluster.log("envfile-test-pod", "use-envfile");
@@ -69,14 +69,14 @@ fn a_variable_comes_from_a_file_that_an_init_container_has_written() {
 }
 
 #[test]
-fn an_exit_code_fails_a_whole_job() {
+fn exit_code_fails_the_job_by_pod_failure_policy() {
     let Some(text) = manifest("k8s-website-1.29/content/en/examples/controllers/job-pod-failure-policy-failjob.yaml")
     else {
         return;
     };
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    // The page's half minute shows nothing more.
+    // The page's half minute is not needed.
     assert!(text.contains("sleep 30"));
     cluster.apply(&text.replace("sleep 30", "sleep 0.1"));
     let job = "job/job-pod-failure-policy-failjob";
@@ -88,11 +88,11 @@ fn an_exit_code_fails_a_whole_job() {
 }
 
 #[test]
-fn one_index_makes_a_job_succeed() {
+fn one_index_completes_the_job_by_success_policy() {
     let Some(text) = manifest("k8s-website-newer/controllers/job-success-policy.yaml") else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    // Nine of ten fail: with the page's limit of six it is a race which is counted first, here as on any cluster.
+    // Nine of ten indexes fail: with the page's limit of six the result would depend on the order.
     cluster.apply(&text.replace("  parallelism: 10", "  backoffLimit: 10\n  parallelism: 10"));
     let reason = "{.status.conditions[?(@.type==\"SuccessCriteriaMet\")].reason}";
     cluster.until_reads("job/job-success", reason, "SuccessPolicy");
@@ -101,7 +101,7 @@ fn one_index_makes_a_job_succeed() {
 }
 
 #[test]
-fn a_list_among_other_documents() {
+fn list_among_other_documents_is_applied() {
     let Some(text) = manifest("client-python/kubernetes/e2e_test/test_yaml/multi-resource-with-list.yaml") else {
         return;
     };
@@ -116,7 +116,7 @@ fn a_list_among_other_documents() {
 }
 
 #[test]
-fn four_containers_run_side_by_side_and_limits_stand_in_for_requests() {
+fn four_containers_run_and_requests_default_to_limits() {
     let Some(text) = manifest("k8s-website-1.29/content/en/examples/admin/resource/limit-range-pod-1.yaml") else {
         return;
     };
@@ -138,7 +138,7 @@ fn four_containers_run_side_by_side_and_limits_stand_in_for_requests() {
 }
 
 #[test]
-fn a_cron_job_runs_when_it_is_due_and_on_request() {
+fn cron_job_runs_on_schedule_and_on_request() {
     let Some(text) = manifest("k8s-website-1.29/content/en/examples/application/job/cronjob.yaml") else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();
@@ -149,7 +149,7 @@ fn a_cron_job_runs_when_it_is_due_and_on_request() {
     let said = cluster.ok("logs job/manual");
     assert!(said.lines().count() == 2 && said.ends_with("\nHello from the Kubernetes cluster\n"), "{said}");
     assert_eq!(cluster.read("job/manual", "{.metadata.ownerReferences[0].name}"), "hello");
-    // Nobody waits for the next minute: a run that was missed is made up for at once.
+    // A missed run starts at once, so the test need not wait for the next minute.
     let missed = kloop::object::Time::now() - std::time::Duration::from_secs(150);
     let patch = format!(r#"{{"status": {{"lastScheduleTime": "{}"}}}}"#, kloop::object::time::rfc3339(missed));
     let said = cluster.run(&["patch", "cronjob/hello", "--subresource=status", "--type=merge", "-p", &patch], "");

@@ -1,14 +1,14 @@
-//! Manifests of public pages whose programs a machine may not have: they run with Image objects that name stand-ins, as anybody would
-//! write them who tries such a manifest here.
+//! Manifests of public pages whose programs a machine may lack: they run with Image objects that name substitutes, as a user would write
+//! them here.
 
 use super::folder;
 use crate::cluster::Cluster;
 use std::fs;
 
-/// A web server that answers on the port that its first argument says: it stands in for every server here.
+/// A web server on the port of its first argument, as the substitute for every server.
 const WEB: &str = "import http.server,sys;http.server.ThreadingHTTPServer((\"\",int(sys.argv[1])),http.server.SimpleHTTPRequestHandler).serve_forever()";
 
-/// An Image object that makes these images a web server on a port.
+/// Returns an Image object that makes these images a web server on a port.
 fn web(name: &str, pattern: &str, port: u16) -> String {
     let program = serde_json::Value::from(WEB);
     format!(
@@ -17,7 +17,7 @@ fn web(name: &str, pattern: &str, port: u16) -> String {
     )
 }
 
-/// A manifest of `corpus/run`, what stands in for its images, and the workloads that have to become available.
+/// A manifest of `corpus/run`, its Image objects, and the workloads that have to become available.
 struct Row {
     path: &'static str,
     images: String,
@@ -67,7 +67,7 @@ fn manifests_run_with_stand_ins() {
         }
         let restarts = cluster.read("pods", "{.items[*].status.containerStatuses[*].restartCount}");
         assert!(restarts.split(' ').all(|count| count == "0"), "{}: {restarts}", row.path);
-        // Every Service with an address of its own leads to a server that answers. Only root opens ports below 1024 to the machine.
+        // Every Service with its own address leads to a server that answers. Only root opens ports below 1024 on the machine.
         let lowest = if rustix::process::geteuid().is_root() { 0 } else { 1024 };
         let path = "jsonpath={range .items[*]}{.spec.clusterIP}:{.spec.ports[0].port} {end}";
         let services = cluster.run(&["get", "services", "-o", path], "").out;
@@ -81,20 +81,20 @@ fn manifests_run_with_stand_ins() {
     eprintln!("level S: {count} manifests run with web servers as stand-ins");
 }
 
-/// A server that finds everything in order: it says yes to whatever is asked.
+/// A server that answers every request with "yes".
 const YES: &str = "import http.server as h,sys\nclass Y(h.BaseHTTPRequestHandler):\n def do_GET(self):\n  self.send_response(200)\n  self.end_headers()\n  self.wfile.write(b'yes')\n def log_message(self,*a):pass\nclass S(h.ThreadingHTTPServer):allow_reuse_port=True\nS(('',int(sys.argv[1])),Y).serve_forever()";
 
-/// Python where every user of the machine may run it.
+/// Python at a path where every user of the machine may run it.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// An Image object that makes these images such a server.
+/// Returns an Image object that makes these images such a server.
 fn yes(name: &str, patterns: &str, port: u16) -> String {
     let program = |text: &str| serde_json::Value::from(text).to_string();
     web(name, patterns, port).replace(&program(WEB), &program(YES)).replace("[python3,", &format!("[{PYTHON},"))
 }
 
 /// Whether containers can run as other users, with Python.
-fn can_be_others() -> bool {
+fn can_run_as_other_users() -> bool {
     let can = rustix::process::geteuid().is_root() && std::path::Path::new(PYTHON).exists();
     if !can {
         skip!("only root runs containers as other users, and {PYTHON} is needed");
@@ -102,7 +102,7 @@ fn can_be_others() -> bool {
     can
 }
 
-/// Its program is `./podinfo`, its probes are commands: scripts of these names stand in for them.
+/// The program is `./podinfo`, the probes are commands: scripts with these names replace them.
 #[test]
 fn podinfo_is_probed_by_its_own_command() {
     let Some(run) = folder("run") else { return };
@@ -130,18 +130,18 @@ fn podinfo_is_probed_by_its_own_command() {
     let ip = cluster.read("pods", "{.items[0].status.podIP}");
     let mut answer = ureq::get(&format!("http://{ip}:9898/")).call().expect("it answers");
     assert_eq!(answer.body_mut().read_to_string().expect("text"), "yes");
-    // On a busy machine a probe takes longer than it may; nothing else is to be wrong with one.
+    // On a busy machine a probe can time out; no other failure is allowed.
     let events = cluster.ok("events");
     let wrong: Vec<&str> =
         events.lines().filter(|line| line.contains("Unhealthy") && !line.contains("timed out after 5s")).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Its controller comes up. Its speakers wait for a secret that the controller makes, and mount one volume into another read-only one,
-/// for which there is no place here.
+/// The controller becomes ready. The speakers wait for a secret of the controller, and mount one volume into another read-only one, where
+/// kloop cannot create the mount point.
 #[test]
 fn metallb_comes_up_in_part_with_a_stand_in() {
-    let Some(run) = folder("run").filter(|_| can_be_others()) else { return };
+    let Some(run) = folder("run").filter(|_| can_run_as_other_users()) else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&yes("metallb", "quay.io/metallb/*", 17472));
@@ -153,10 +153,10 @@ fn metallb_comes_up_in_part_with_a_stand_in() {
     cluster.until_reads("deploy/controller -n metallb-system", "{.status.readyReplicas}", "1");
 }
 
-/// Fourteen Deployments; one of them wants a program at a path of its image, and says so.
+/// Fourteen Deployments; one of them needs a program at a path of its image, and reports that.
 #[test]
-fn the_sock_shop_runs_with_stand_ins() {
-    let Some(run) = folder("run").filter(|_| can_be_others()) else { return };
+fn sock_shop_runs_with_stand_ins() {
+    let Some(run) = folder("run").filter(|_| can_run_as_other_users()) else { return };
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let ports = [
@@ -177,7 +177,7 @@ fn the_sock_shop_runs_with_stand_ins() {
     let all_run = || {
         let path = format!("jsonpath={states}");
         let states = cluster.run(&["get", "pods", "-n", "sock-shop", "-o", &path], "").out;
-        // A volume at /tmp hides the folder of a cluster that lies below it, as this one does: whoever mounts one there is not counted.
+        // A volume at /tmp hides a cluster's folder below it, as in this test, so containers with such a volume are not counted.
         states.split_whitespace().filter(|state| state.ends_with("=Running/0")).count() >= 7
     };
     cluster.until("they run", all_run);
@@ -186,7 +186,7 @@ fn the_sock_shop_runs_with_stand_ins() {
     });
 }
 
-/// The manifest names its program by a path, which no stand-in changes: it runs where something is there.
+/// The command has a fixed path, which no Image object replaces: the test runs where that program exists.
 #[test]
 fn etcd_is_probed_over_grpc_where_it_is() {
     let Some(run) = folder("run") else { return };

@@ -1,8 +1,8 @@
-//! Small applications of `fixtures/`, from `apply` to the answer that the comment at their head promises.
+//! Small applications of `fixtures/`, from `apply` to the response that their comments describe.
 
 use crate::cluster::Cluster;
 
-/// Applies an application; its folder's name.
+/// Applies an application; returns its folder's name.
 fn apply(cluster: &Cluster, name: &str) -> String {
     let folder = format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     cluster.ok(&format!("apply -f {folder}"));
@@ -14,7 +14,7 @@ fn page(url: &str) -> String {
     answer().unwrap_or_default()
 }
 
-/// The page of a Service's one port.
+/// Returns the page of a Service with one port.
 fn page_of(cluster: &Cluster, service: &str, path: &str) -> String {
     let address = cluster.read(&format!("service/{service}"), "{.spec.clusterIP}");
     page(&format!("http://{address}:8080{path}"))
@@ -46,26 +46,27 @@ fn jobs_pass_files_over_a_claim() {
     let _plane = cluster.watch();
     cluster.ok(&format!("delete -f {folder}"));
     cluster.nothing_is_left();
-    cluster.until("the claim's volume is gone too", || cluster.ok("get pv -o name").is_empty());
+    cluster.until("the claim's volume is deleted too", || cluster.ok("get pv -o name").is_empty());
 }
 
 #[test]
-fn a_moody_server_is_left_alone_and_healed() {
+fn failing_probes_stop_traffic_or_restart_the_server() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let folder = apply(&cluster, "moody");
     cluster.ready_pods("app=moody", 1);
-    cluster.until("it is well", || page_of(&cluster, "moody", "/") == "moody is well (start 1)\n");
+    cluster.until("the server is healthy", || page_of(&cluster, "moody", "/") == "moody is well (start 1)\n");
     let ready = "{.status.containerStatuses[0].ready}";
     assert_eq!(page_of(&cluster, "moody", "/mood/busy"), "moody is busy (start 1)\n");
     cluster.until_reads("pod/moody", ready, "false");
-    cluster.until("the Service leads there no more", || page_of(&cluster, "moody", "/").is_empty());
+    cluster.until("the Service has no endpoint", || page_of(&cluster, "moody", "/").is_empty());
     assert_eq!(cluster.read("pod/moody", "{.status.containerStatuses[0].restartCount}"), "0");
     cluster.ok("exec moody -- touch /state/well");
     cluster.until_reads("pod/moody", ready, "true");
-    cluster.until("the Service leads there again", || page_of(&cluster, "moody", "/") == "moody is well (start 1)\n");
+    cluster
+        .until("the Service has an endpoint again", || page_of(&cluster, "moody", "/") == "moody is well (start 1)\n");
     assert_eq!(page_of(&cluster, "moody", "/mood/sick"), "moody is sick (start 1)\n");
-    cluster.until("it is started again", || page_of(&cluster, "moody", "/") == "moody is well (start 2)\n");
+    cluster.until("the server was restarted", || page_of(&cluster, "moody", "/") == "moody is well (start 2)\n");
     assert_eq!(cluster.read("pod/moody", "{.status.containerStatuses[0].restartCount}"), "1");
     assert!(cluster.ok("describe pod moody").contains("Liveness probe failed: HTTP probe failed with statuscode: 503"));
     cluster.ok(&format!("delete -f {folder}"));
@@ -73,7 +74,7 @@ fn a_moody_server_is_left_alone_and_healed() {
 }
 
 #[test]
-fn a_sidecar_ships_everything_before_it_ends() {
+fn sidecar_ships_all_lines_before_it_ends() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let folder = apply(&cluster, "shipping");
@@ -113,7 +114,7 @@ fn elect(cluster: &Cluster) {
 }
 
 #[test]
-fn a_canary_gets_its_share_and_a_selector_switches() {
+fn canary_gets_its_share_and_selector_switches_traffic() {
     switch(&Cluster::new());
 }
 
@@ -127,17 +128,17 @@ fn switch(cluster: &Cluster) {
     cluster.until("both are seen, and nothing else", || {
         seen("page") == only("blue").union(&only("green")).cloned().collect()
     });
-    cluster.until("blue is live", || seen("live") == only("blue"));
+    cluster.until("the Service selects blue", || seen("live") == only("blue"));
     cluster.ok(r#"patch service live -p {"spec":{"selector":{"version":"green"}}}"#);
-    cluster.until("green is live", || page_of(cluster, "live", "/") == "green\n");
-    assert_eq!(seen("live"), only("green"), "and blue no more");
+    cluster.until("the Service selects green", || page_of(cluster, "live", "/") == "green\n");
+    assert_eq!(seen("live"), only("green"), "blue gets no requests");
     cluster.ok(&format!("delete -f {folder}"));
     cluster.nothing_is_left();
 }
 
 #[test]
-fn elections_and_canaries_for_an_ordinary_user_as_well() {
-    // An ordinary user has tried this in the tests before.
+fn elections_and_canaries_work_for_an_ordinary_user() {
+    // An ordinary user has already run this in the tests above.
     if rustix::process::geteuid().is_root() {
         elect(&Cluster::of_user(65_534));
         switch(&Cluster::of_user(65_534));

@@ -1,4 +1,4 @@
-//! Autoscalers that go by what their pods really use.
+//! Autoscalers that use the measured CPU of their pods.
 
 use crate::cluster::Cluster;
 use std::fs;
@@ -9,7 +9,7 @@ fn replicas_follow_the_cpu_that_pods_use() {
     let _plane = cluster.watch();
     let busy = cluster.home().join("busy");
     fs::write(&busy, "").expect("written");
-    // They work for as long as the file is there: the loop of one shell takes far more than a hundredth of a core.
+    // The pods use CPU while the file exists: one shell loop takes far more than a hundredth of a core.
     let script = format!(
         "while [ -e {} ]; do i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; done; exec sleep 1000",
         busy.display()

@@ -1,4 +1,4 @@
-//! Many lives of pods, and what they leave: nothing. `KLOOP_LIVES` sets how many.
+//! Many pods, one batch after the other, which leave nothing behind. `KLOOP_LIVES` sets the number.
 
 use super::pod;
 use crate::cluster::{Cluster, signal};
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Pods that live at once.
+/// Number of pods per batch.
 const BATCH: usize = 50;
 
-/// Counts of everything that a life could leave behind.
+/// Counts of everything that a pod could leave behind.
 #[derive(Debug, PartialEq)]
 struct Left {
     processes: usize,
@@ -50,7 +50,7 @@ impl Left {
     }
 }
 
-/// The number of control groups that bear the name of one of these pods.
+/// Returns the number of control groups with the name of one of these pods.
 fn groups(folder: &Path, uids: &[String], depth: usize) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -58,7 +58,7 @@ fn groups(folder: &Path, uids: &[String], depth: usize) -> usize {
     folders.map(|entry| usize::from(is_of_pod(&entry.path())) + groups(&entry.path(), uids, depth - 1)).sum()
 }
 
-/// Pods that use what leaves traces: a limit, files of their own, a volume, a process that outlives its parent, a command beside it.
+/// Pods with features that could leave traces: a limit, their own files, a volume, a daemon, an exec command.
 fn batch(number: usize) -> String {
     let script = "(setsid sleep 1000 &) ; echo hello; exit 0";
     let one = |at| {
@@ -74,7 +74,7 @@ fn batch(number: usize) -> String {
     (0..BATCH).map(one).collect::<Vec<_>>().join("\n---\n")
 }
 
-/// One batch from apply to nothing; the uids that it had.
+/// Runs one batch from apply to deletion; returns its uids.
 fn live(cluster: &Cluster, number: usize) -> Vec<String> {
     cluster.apply(&batch(number));
     cluster.until("all have succeeded", || {
@@ -87,7 +87,7 @@ fn live(cluster: &Cluster, number: usize) -> Vec<String> {
 }
 
 #[test]
-fn many_lives_leave_nothing() {
+fn deleted_pods_leave_nothing_behind() {
     let wanted = std::env::var("KLOOP_LIVES").map_or(4 * BATCH, |text| text.parse().expect("a number"));
     let cluster = Cluster::new();
     let plane = cluster.watch();
@@ -105,14 +105,14 @@ fn many_lives_leave_nothing() {
 }
 
 #[test]
-fn suspended_cluster_goes_on_as_a_whole() {
+fn suspended_cluster_continues() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&super::deployment("web", 3, 1000));
     let pods = cluster.ready_pods("app=web", 3);
     let everybody: Vec<u32> = cluster.processes().into_iter().chain([plane.pid()]).collect();
     everybody.iter().for_each(|pid| signal(*pid, "STOP"));
-    // Requests in the meantime are kept.
+    // Requests during the suspension are kept.
     cluster.ok("scale deploy/web --replicas=4");
     everybody.iter().for_each(|pid| signal(*pid, "CONT"));
     let after = cluster.ready_pods("app=web", 4);

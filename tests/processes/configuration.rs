@@ -7,7 +7,7 @@ const WAITING: &str = "{.status.containerStatuses[0].state.waiting.reason}";
 const MESSAGE: &str = "{.status.containerStatuses[0].state.waiting.message}";
 
 #[test]
-fn a_pod_waits_for_its_configmap() {
+fn pod_waits_for_its_configmap() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let script = "echo \"$COLOR\"; exec sleep 1000";
@@ -24,11 +24,11 @@ fn a_pod_waits_for_its_configmap() {
 }
 
 #[test]
-fn an_image_that_nobody_knows_says_what_to_write() {
+fn unknown_image_error_says_what_to_write() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: lost}, spec: {containers: [{name: main, image: no-such-program-anywhere}]}}");
-    cluster.until("it cannot be had", || {
+    cluster.until("the image cannot be pulled", || {
         ["ErrImagePull", "ImagePullBackOff"].contains(&cluster.read("pod/lost", WAITING).as_str())
     });
     cluster.until("an event says what to write", || {
@@ -85,7 +85,7 @@ spec:
 }
 
 #[test]
-fn init_containers_run_one_after_the_other_before_the_others() {
+fn init_containers_run_in_order_before_the_main_ones() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
     cluster.apply(

@@ -1,4 +1,4 @@
-//! The control plane comes and goes; the processes stay.
+//! Control planes start, stop and fail; the processes stay.
 
 use super::{deployment, on_host_files, pod};
 use crate::cluster::{Cluster, is_alive, signal};
@@ -12,7 +12,7 @@ fn pids(cluster: &Cluster, pods: &[String]) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn killing_it_disturbs_no_process_and_the_next_knows_what_happened_meanwhile() {
+fn killed_control_plane_disturbs_no_process_and_exits_are_reported() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&deployment("web", 4, 1000));
@@ -25,12 +25,12 @@ fn killing_it_disturbs_no_process_and_the_next_knows_what_happened_meanwhile() {
 
     plane.end("KILL");
     assert!(before.values().all(|pid| is_alive(*pid)));
-    // Two exits that nobody watches: one on its own, one by force.
+    // Two exits without a control plane: one on its own, one by a signal.
     std::fs::write(cluster.home().join("go"), "").unwrap();
-    cluster.until("it exits", || !is_alive(once));
+    cluster.until("the process has exited", || !is_alive(once));
     let (victim, killed) = before.iter().next().map(|(pod, pid)| (pod.clone(), *pid)).unwrap();
     signal(killed, "KILL");
-    cluster.until("it is gone", || !is_alive(killed));
+    cluster.until("the killed process is gone", || !is_alive(killed));
 
     let next = cluster.watch();
     next.until_says("kubelet: 3 pods go on running");
@@ -53,7 +53,7 @@ fn killing_it_disturbs_no_process_and_the_next_knows_what_happened_meanwhile() {
 }
 
 #[test]
-fn a_standby_takes_over_when_the_leader_dies() {
+fn standby_takes_over_when_the_leader_dies() {
     let cluster = Cluster::new();
     let first = cluster.watch();
     cluster.apply(&deployment("web", 2, 1000));
@@ -70,14 +70,14 @@ fn a_standby_takes_over_when_the_leader_dies() {
 }
 
 #[test]
-fn a_paused_leader_that_wakes_up_does_no_harm() {
+fn paused_leader_continues_without_harm() {
     let cluster = Cluster::new();
     let first = cluster.watch();
     cluster.apply(&deployment("web", 2, 1000));
     let pods = cluster.ready_pods("app=web", 2);
     let before = pids(&cluster, &pods);
     signal(first.pid(), "STOP");
-    // No other control plane waits to lead; what was asked for meanwhile is done once this one goes on.
+    // No other control plane waits to lead; pending requests are handled when this one continues.
     cluster.apply(&deployment("web", 3, 1000));
     signal(first.pid(), "CONT");
     let now = cluster.ready_pods("app=web", 3);
@@ -86,7 +86,7 @@ fn a_paused_leader_that_wakes_up_does_no_harm() {
 }
 
 #[test]
-fn a_stopped_leader_is_replaced_when_its_lease_ends() {
+fn stopped_leader_is_replaced_when_its_lease_ends() {
     let cluster = Cluster::new();
     let first = cluster.watch();
     cluster.apply(&deployment("web", 2, 1000));
@@ -106,14 +106,14 @@ fn a_stopped_leader_is_replaced_when_its_lease_ends() {
 }
 
 #[test]
-fn a_write_lock_that_another_program_keeps_is_waited_for() {
+fn write_lock_of_another_program_is_waited_for() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&deployment("web", 1, 1000));
     let pods = cluster.ready_pods("app=web", 1);
     let foreign = rusqlite::Connection::open(cluster.home().join("state.db")).unwrap();
     foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // Its end is news that has to be written.
+    // The exit of the process has to be written.
     signal(cluster.pid(&pods[0]), "KILL");
     plane.until_says(&format!("process {} (", std::process::id()));
     assert!(plane.said().contains("waiting to write to "), "{}", plane.said());
@@ -130,7 +130,7 @@ fn a_write_lock_that_another_program_keeps_is_waited_for() {
     assert_eq!(late.end("INT"), 0);
 }
 
-/// A child that does not outlive its test.
+/// A child that is killed when its test ends.
 struct KilledAtTheEnd(RefCell<std::process::Child>);
 
 impl Drop for KilledAtTheEnd {
@@ -142,7 +142,7 @@ impl Drop for KilledAtTheEnd {
 }
 
 #[test]
-fn an_output_that_nobody_reads_stops_nothing() {
+fn full_output_pipe_does_not_block_the_control_plane() {
     let cluster = Cluster::new();
     let mut command = cluster.command();
     command.args(["reconcile", "--watch", "--verbose"]).stdout(std::process::Stdio::piped());
@@ -154,15 +154,15 @@ fn an_output_that_nobody_reads_stops_nothing() {
     cluster.ready_pods("app=web", 20);
     let unread = rustix::io::ioctl_fionread(&output).unwrap() as usize;
     cluster.ok("delete deploy/web");
-    cluster.until("they are gone", || cluster.pods("app=web").is_empty());
+    cluster.until("the pods are gone", || cluster.pods("app=web").is_empty());
     signal(plane.0.borrow().id(), "INT");
-    let code = cluster.wait_for("it ends", || plane.0.borrow_mut().try_wait().unwrap()).code();
+    let code = cluster.wait_for("the control plane ends", || plane.0.borrow_mut().try_wait().unwrap()).code();
     assert_eq!(code, Some(0));
-    assert!(unread + 1024 > room, "its output is full: {unread} of {room} bytes");
+    assert!(unread + 1024 > room, "the output pipe is full: {unread} of {room} bytes");
 }
 
 #[test]
-fn a_write_ahead_log_that_is_taken_away_is_noticed() {
+fn removed_write_ahead_log_is_noticed() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&deployment("web", 1, 1000));
@@ -179,11 +179,11 @@ fn a_write_ahead_log_that_is_taken_away_is_noticed() {
     assert_eq!(plane.ended(), 74, "{}", plane.said());
     let said = plane.said();
     assert!(said.contains("state.db-wal: it was removed or replaced while this control plane ran"), "{said}");
-    assert!(before.values().all(|pid| is_alive(*pid)), "nothing is lost");
+    assert!(before.values().all(|pid| is_alive(*pid)), "all processes run");
 }
 
 #[test]
-fn a_new_cluster_begins_beside_the_processes_of_one_whose_folder_was_removed() {
+fn new_cluster_starts_beside_processes_of_a_removed_one() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&deployment("old", 5, 1000));
@@ -204,7 +204,7 @@ fn a_new_cluster_begins_beside_the_processes_of_one_whose_folder_was_removed() {
 }
 
 #[test]
-fn a_grace_period_without_an_end_is_no_trouble() {
+fn longest_grace_period_is_accepted() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     let longest = i64::MAX.to_string();
@@ -228,7 +228,7 @@ fn a_grace_period_without_an_end_is_no_trouble() {
 }
 
 #[test]
-fn interrupting_it_leaves_the_processes_and_says_so() {
+fn interrupt_leaves_the_processes_and_says_so() {
     let cluster = Cluster::new();
     for name in ["INT", "TERM"] {
         let plane = cluster.watch();
@@ -251,7 +251,7 @@ fn stop_on_exit_ends_the_processes_and_the_next_run_starts_them_again() {
     assert!(plane.said().contains("ended the processes of 2 pods"), "{}", plane.said());
     assert!(cluster.processes().is_empty(), "{:?}", cluster.processes());
     let _next = cluster.watch();
-    cluster.until("they run again", || {
+    cluster.until("the processes run again", || {
         cluster.pods("app=web").iter().filter(|pod| cluster.pids(pod).values().any(|pid| is_alive(*pid))).count() == 2
     });
     cluster.ready_pods("app=web", 2);
@@ -262,7 +262,7 @@ fn nodes_have_leases() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let lease = || cluster.ok("get leases -n kube-node-lease -o name");
-    cluster.until("it has sent a heartbeat", || lease().starts_with("lease.coordination.k8s.io/"));
+    cluster.until("the node has a lease", || lease().starts_with("lease.coordination.k8s.io/"));
     let node = cluster.ok("describe nodes");
     assert!(node.contains("\n  HolderIdentity: ") && !node.contains("Failed to get lease"), "{node}");
 }
@@ -277,19 +277,19 @@ fn stop_on_exit_fails_nothing() {
     );
     let runs =
         || cluster.read("pods -l job-name=once", "{.items[*].status.containerStatuses[*].state.running.startedAt}");
-    cluster.until("it runs", || !runs().is_empty());
+    cluster.until("the job runs", || !runs().is_empty());
     assert_eq!(plane.end("INT"), 0);
     assert!(cluster.processes().is_empty(), "{:?}", cluster.processes());
     let pods = cluster.ok("get pods --no-headers");
     assert!(pods.contains(" 0/1 ") && pods.contains(" Stopped "), "{pods}");
     let _next = cluster.watch();
-    cluster.until("it runs again", || !runs().is_empty());
+    cluster.until("the job runs again", || !runs().is_empty());
     assert_eq!(cluster.read("pods -l job-name=once", RESTARTS), "0");
     assert_eq!(cluster.read("job/once", "{.status.active}/{.status.failed}"), "1/");
 }
 
 #[test]
-fn one_shot_beside_a_leader_ends_with_what_that_one_reaches() {
+fn one_shot_beside_a_leader_ends_with_its_convergence() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&deployment("web", 1, 1000));
@@ -301,7 +301,7 @@ fn one_shot_beside_a_leader_ends_with_what_that_one_reaches() {
 }
 
 #[test]
-fn a_state_that_is_taken_away_is_noticed() {
+fn removed_state_file_is_noticed() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&deployment("web", 1, 1000));
@@ -311,11 +311,11 @@ fn a_state_that_is_taken_away_is_noticed() {
     std::fs::rename(&here, &away).unwrap();
     assert_eq!(plane.ended(), 74, "{}", plane.said());
     assert!(plane.said().contains("it was removed or replaced"), "{}", plane.said());
-    assert!(before.values().all(|pid| is_alive(*pid)), "nothing is lost");
+    assert!(before.values().all(|pid| is_alive(*pid)), "all processes run");
     std::fs::rename(&away, &here).unwrap();
     let _next = cluster.watch();
     cluster.ready_pods("app=web", 1);
-    assert_eq!(pids(&cluster, &pods), before, "it is taken over again");
+    assert_eq!(pids(&cluster, &pods), before, "the processes are adopted");
 }
 
 #[test]
@@ -332,21 +332,22 @@ fn one_shot_says_what_is_missing_and_why() {
     assert!(said.err.starts_with("error: not converged after 10s:\n"), "{}", said.err);
     assert!(said.err.contains("configmap \"absent\" not found"), "{}", said.err);
     assert!(said.err.contains("1 node(s) didn't match Pod's node affinity/selector"), "{}", said.err);
-    assert!(!said.err.contains("fine"), "what is as asked for is not complained about: {}", said.err);
+    assert!(!said.err.contains("fine"), "converged objects are not listed: {}", said.err);
     assert_eq!(cluster.ready_pods("app=fine", 1).len(), 1);
     cluster.ok("delete pod waiting nowhere --wait=false");
     assert!(cluster.ok("reconcile").ends_with("converged\n"));
 }
 
 #[test]
-fn with_nothing_to_do_nothing_is_written() {
+fn idle_control_plane_writes_nothing() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&deployment("web", 3, 1000));
     cluster.ready_pods("app=web", 3);
     cluster.until_reads("deploy/web", "{.status.availableReplicas}", "3");
     let revision = || cluster.read("pods,rs,deploy,endpointslices,nodes -A", "{.items[*].metadata.resourceVersion}");
-    // A second control plane's start and a resync would show; three agreeing looks with a write of ours between them do.
+    // A second control plane's start and a resync would show as writes; three equal revisions with a write of ours between them show that
+    // there are none.
     let before = revision();
     cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: unrelated}}");
     cluster.ok("delete configmap unrelated");
@@ -365,7 +366,7 @@ fn two_databases_in_one_folder_are_two_clusters() {
         cluster.watch_with(&["--state", &state(name)])
     });
     for name in ["a.db", "b.db"] {
-        cluster.until("it runs", || asked(name, "logs same").out == format!("of {name}\n"));
+        cluster.until("the pod runs", || asked(name, "logs same").out == format!("of {name}\n"));
         assert!(cluster.home().join(format!("{name}.d/pods")).is_dir());
     }
     let said = asked("a.db", "delete pod same");
@@ -378,7 +379,7 @@ fn two_databases_in_one_folder_are_two_clusters() {
 }
 
 #[test]
-fn it_tells_what_it_does_and_on_request_its_bookkeeping() {
+fn activity_is_printed_and_bookkeeping_on_request() {
     let cluster = Cluster::new();
     let told =
         ["created replicaset.apps/web-", "created pod/web-", "bound to node ", "started main (pid ", "rolled out: "];
@@ -425,7 +426,7 @@ fn pods_of_another_version_are_restarted_and_can_be_deleted() {
         assert_eq!(cluster.read(&format!("pod/{pod}"), last), "137/ContainerStatusUnknown");
     }
     assert_eq!(cluster.ready_pods("app=web", 2), pods);
-    assert!(before.values().all(|pid| !is_alive(*pid)), "nothing of the other version is left");
+    assert!(before.values().all(|pid| !is_alive(*pid)), "no process of the other version is left");
     next.until_says("The container ran under another version of kloop");
     cluster.until("an event says why", || cluster.ok("get events").contains("under another version of kloop"));
     cluster.ok("delete deploy/web");
@@ -433,24 +434,25 @@ fn pods_of_another_version_are_restarted_and_can_be_deleted() {
 }
 
 #[test]
-fn why_names_what_it_is_stuck_at_and_who_owns_that() {
+fn why_names_the_cause_and_its_component() {
     let cluster = Cluster::new();
     cluster.apply(&deployment("web", 1, 1000));
     let said = cluster.kloop("why deployment/web");
     assert_eq!((said.code, said.out.ends_with("next: run: kloop reconcile --watch\n")), (1, true), "{said:?}");
     let plane = cluster.watch_with(&["--restart-backoff", "1s"]);
     cluster.ready_pods("app=web", 1);
-    cluster.until("it says so", || cluster.kloop("why deployment/web").code == 0);
+    cluster.until("why reports convergence", || cluster.kloop("why deployment/web").code == 0);
     assert!(cluster.ok("why deployment/web").ends_with("next: nothing, it is as it was asked for\n"));
     cluster.apply(&pod("crash", "Always", 5, "echo oops; exit 3"));
-    let said = cluster.wait_for("it is stuck", || Some(cluster.kloop("why pod/crash")).filter(|said| said.code == 1));
+    let said =
+        cluster.wait_for("the pod is stuck", || Some(cluster.kloop("why pod/crash")).filter(|said| said.code == 1));
     let cause = said.out.lines().find(|line| line.starts_with('>')).expect("a cause");
     assert!(cause.contains("container main") && cause.contains("code 3") && cause.ends_with("[kubelet]"), "{said:?}");
     assert!(said.out.contains("log: oops\n"), "{said:?}");
     plane.end("INT");
-    assert_eq!(cluster.kloop("why deployment/web").code, 0, "its process goes on");
+    assert_eq!(cluster.kloop("why deployment/web").code, 0, "its process still runs");
     cluster.processes().into_iter().for_each(|pid| signal(pid, "KILL"));
-    cluster.until("nothing of it is left", || cluster.processes().is_empty());
+    cluster.until("no process is left", || cluster.processes().is_empty());
     let said = cluster.kloop("why deployment/web");
     assert!(said.code == 1 && said.out.contains("its processes are gone"), "{said:?}");
     let said: serde_json::Value = serde_json::from_str(&cluster.kloop("why pod/crash -o json").out).expect("JSON");
@@ -458,7 +460,7 @@ fn why_names_what_it_is_stuck_at_and_who_owns_that() {
 }
 
 #[test]
-fn why_knows_what_has_ended_since_nobody_watched() {
+fn why_reports_processes_that_ended_without_a_control_plane() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     let script = r#"while ! test -e "$HOME/go"; do sleep 0.05; done; echo oops; exit 9"#;
@@ -466,20 +468,20 @@ fn why_knows_what_has_ended_since_nobody_watched() {
     cluster.apply(&on_host_files(&pod("once", "Always", 5, script)).replace("- {name: main", beside));
     cluster.apply(&deployment("web", 2, 1000));
     let web = cluster.ready_pods("app=web", 2);
-    cluster.until("all is well", || cluster.kloop("why").code == 0);
+    cluster.until("the cluster has converged", || cluster.kloop("why").code == 0);
     plane.end("KILL");
-    assert_eq!(cluster.kloop("why").code, 0, "what runs goes on");
+    assert_eq!(cluster.kloop("why").code, 0, "the processes still run");
     let mains = [cluster.pids("once")["main"], cluster.pid(&web[0])];
     std::fs::write(cluster.home().join("go"), "").unwrap();
     signal(mains[1], "KILL");
-    cluster.until("they have ended", || !mains.iter().any(|pid| is_alive(*pid)));
-    let said = cluster.wait_for("it is seen", || Some(cluster.kloop("why pod/once")).filter(|said| said.code == 1));
+    cluster.until("the processes have ended", || !mains.iter().any(|pid| is_alive(*pid)));
+    let said = cluster.wait_for("why reports it", || Some(cluster.kloop("why pod/once")).filter(|said| said.code == 1));
     let container = said.out.lines().find(|line| line.contains("container main")).expect("a line");
     assert!(container.contains("ended with code 9") && container.contains("before that, says running"), "{said:?}");
     assert!(!said.out.contains("container beside") && said.out.contains("log: oops\n"), "{said:?}");
     assert!(said.out.contains("the process of main has ended; its status, from before that,"), "{said:?}");
     assert!(said.out.ends_with("next: run: kloop reconcile --watch\n"), "{said:?}");
-    cluster.until("that is seen, too", || cluster.kloop("why deployment/web").code == 1);
+    cluster.until("why reports that too", || cluster.kloop("why deployment/web").code == 1);
     let said = cluster.kloop("why");
     assert_eq!((said.code, said.out.lines().count()), (1, 1), "without a control plane nothing else is said: {said:?}");
     assert!(said.out.starts_with("stuck      control plane: none runs"), "{said:?}");
@@ -488,11 +490,11 @@ fn why_knows_what_has_ended_since_nobody_watched() {
     let told = ["pod/once", &format!("pod/{}", web[0]), "deployment/web", "ended with code 137"];
     assert!(told.iter().all(|what| said.out.contains(what)), "{said:?}");
     let _plane = cluster.watch();
-    cluster.until("all is well again", || cluster.kloop("why").code == 0);
+    cluster.until("the cluster has converged again", || cluster.kloop("why").code == 0);
 }
 
 #[test]
-fn a_plan_shows_what_would_happen_and_does_nothing() {
+fn plan_shows_changes_and_makes_none() {
     let cluster = Cluster::new();
     let manifest = deployment("web", 2, 1000);
     let said = cluster.run(&["plan", "-f", "-"], &manifest);
@@ -500,7 +502,7 @@ fn a_plan_shows_what_would_happen_and_does_nothing() {
     assert!(said.out.contains("deployment-controller deployment/web: created replicaset.apps/web-"), "{said:?}");
     let last = said.out.lines().last().expect("a summary");
     assert!(last.starts_with("converges after ") && last.ends_with(" created, 0 changed, 0 deleted"), "{last}");
-    assert_eq!(cluster.kloop("get deployments").out, "", "nothing was done");
+    assert_eq!(cluster.kloop("get deployments").out, "", "a plan changes nothing");
     cluster.apply(&manifest);
     cluster.ok("reconcile");
     let before = cluster.ready_pods("app=web", 2);
@@ -515,7 +517,7 @@ fn a_plan_shows_what_would_happen_and_does_nothing() {
     assert!(said.out.contains("is stuck after ") && said.out.contains("> stuck      container main"), "{said:?}");
     assert_eq!(cluster.ready_pods("app=web", 2), before);
     let more = deployment("web", 3, 1000);
-    assert_eq!(cluster.run(&["plan", "-f", "-", "--until", "0s"], &more).code, 2, "it is on its way");
+    assert_eq!(cluster.run(&["plan", "-f", "-", "--until", "0s"], &more).code, 2, "it has not converged yet");
     let said = cluster.run(&["plan", "-f", "-", "-o", "name"], &more);
     assert!(said.code == 1 && said.out.is_empty(), "{said:?}");
     assert!(
@@ -525,7 +527,7 @@ fn a_plan_shows_what_would_happen_and_does_nothing() {
 }
 
 #[test]
-fn a_backup_takes_the_place_of_a_state_that_was_lost() {
+fn backup_replaces_a_lost_state_file() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&deployment("web", 2, 1000));
@@ -535,7 +537,7 @@ fn a_backup_takes_the_place_of_a_state_that_was_lost() {
     assert!(said.contains("saved to"), "{said}");
     cluster.ok("create configmap later");
     plane.end("KILL");
-    // Others have led since.
+    // Two other leaders since the backup.
     for _ in 0..2 {
         let other = cluster.watch();
         cluster.ready_pods("app=web", 2);
@@ -550,7 +552,7 @@ fn a_backup_takes_the_place_of_a_state_that_was_lost() {
     cluster.ok("scale deploy/web --replicas=3");
     assert!(pods.iter().all(|pod| cluster.ready_pods("app=web", 3).contains(pod)));
     assert_eq!(pids(&cluster, &pods), before, "no process was disturbed");
-    assert_eq!(cluster.run(&["get", "configmap", "later"], "").code, 1, "it was made after the copy");
+    assert_eq!(cluster.run(&["get", "configmap", "later"], "").code, 1, "it was created after the backup");
 }
 
 #[test]
@@ -580,7 +582,7 @@ fn why_names_a_stopped_process() {
     let pods = cluster.ready_pods("app=web", 1);
     let main = cluster.pid(&pods[0]);
     let shim = kloop::runtime::process::stat(main as i32).expect("it runs").parent as u32;
-    cluster.until("it has converged", || cluster.kloop("why").code == 0);
+    cluster.until("the cluster has converged", || cluster.kloop("why").code == 0);
     for (pid, what) in [(plane.pid(), "control plane"), (shim, "its shim, process"), (main, "container main")] {
         signal(pid, "STOP");
         let mend = format!("kill -CONT {pid}");
@@ -593,6 +595,6 @@ fn why_names_a_stopped_process() {
         let told = cluster.kloop("get pods").err;
         assert_eq!(told.contains(&mend), what == "control plane", "{what}: {told}");
         signal(pid, "CONT");
-        cluster.until("it goes on", || cluster.kloop("why deploy/web").code == 0);
+        cluster.until("the process continues", || cluster.kloop("why deploy/web").code == 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Custom resources: kinds that a definition adds, from apply to the end of the definition.
+//! Custom resources: kinds that a definition adds, from apply to the deletion of the definition.
 
 use crate::cluster::Cluster;
 use std::path::Path;
@@ -9,9 +9,9 @@ fn fixture() -> String {
 }
 
 #[test]
-fn a_kind_of_ones_own_is_as_any_other() {
+fn custom_kind_behaves_like_a_built_in_one() {
     let cluster = Cluster::new();
-    // The definition and its objects come together; nobody has to run.
+    // The definition and its objects are applied together, without a control plane.
     assert_eq!(
         cluster.apply(&fixture()),
         "customresourcedefinition.apiextensions.k8s.io/backups.example.kloop.dev created\n\
@@ -28,7 +28,7 @@ fn a_kind_of_ones_own_is_as_any_other() {
     cluster.ok("patch bk nightly --subresource=status --type=merge -p {\"status\":{\"copies\":3}}");
     assert_eq!(cluster.read("bk/nightly", "{.status.copies}/{.metadata.generation}"), "3/2");
     assert_eq!(cluster.ok("get bk nightly --subresource=scale -o jsonpath={.spec.replicas}/{.status.replicas}"), "3/3");
-    assert_eq!(cluster.apply(&fixture()).matches("unchanged").count(), 2, "the definition and what nobody touched");
+    assert_eq!(cluster.apply(&fixture()).matches("unchanged").count(), 2, "the definition and the unchanged object");
     let other = fixture().replace("copies: 2", "copies: 7");
     assert_eq!(cluster.run(&["replace", "-f", "-"], &other).out.matches("replaced").count(), 3);
     assert_eq!(cluster.read("bk/nightly", "{.spec.copies}"), "7");
@@ -69,7 +69,7 @@ fn object_against_its_schema_is_refused_and_changes_nothing() {
     assert_eq!(cluster.ok("get bk nightly -o yaml"), before);
 }
 
-/// A definition of things with these versions: name, whether stored, whether with a status subresource, schema of `spec`.
+/// Returns a definition of the kind Thing with these versions: name, whether stored, whether with a status subresource, schema of `spec`.
 fn things(versions: &[(&str, bool, bool, &str)]) -> String {
     let version = |(name, stored, status, spec): &(&str, bool, bool, &str)| {
         let subresources = if *status { "{status: {}}" } else { "{}" };
@@ -95,7 +95,7 @@ fn preserved_unknown_fields_are_stored_and_others_are_pruned() {
     let spec = "{type: object, properties: {volumes: {x-kubernetes-preserve-unknown-fields: true}, plain: {type: string}, \
                 maybe: {type: string, nullable: true}, some: {type: string, default: d}}}";
     cluster.apply(&things(&[("v1", true, true, spec)]));
-    // As an Argo Rollout has them: a list where the schema names no type.
+    // As in Argo Rollouts: a list where the schema names no type.
     let rest = "spec: {volumes: [{name: one, emptyDir: {}}, {name: two}], plain: null, maybe: null, some: null}, status: {seen: 3}";
     let said = cluster.run(&["create", "-f", "-"], &thing("v1", rest));
     assert_eq!((said.code, said.err.as_str()), (0, ""));
@@ -103,7 +103,7 @@ fn preserved_unknown_fields_are_stored_and_others_are_pruned() {
         cluster.read("thing/t", "{.spec}"),
         r#"{"maybe":null,"some":"d","volumes":[{"emptyDir":{},"name":"one"},{"name":"two"}]}"#
     );
-    assert_eq!(cluster.read("thing/t", "{.status}"), "", "status is for /status to write");
+    assert_eq!(cluster.read("thing/t", "{.status}"), "", "only /status writes the status");
     let patch = r#"{"status":{"seen":4},"spec":{"plain":"x"}}"#;
     cluster.ok(&format!("patch thing t --subresource=status --type=merge -p {patch}"));
     assert_eq!(cluster.read("thing/t", "{.status.seen}/{.spec.plain}"), "4/");
@@ -128,7 +128,7 @@ fn each_version_is_checked_by_its_own_schema() {
 }
 
 #[test]
-fn a_version_that_objects_were_kept_in_stays_in_its_definition() {
+fn stored_version_stays_in_its_definition() {
     let cluster = Cluster::new();
     let v2 = "    - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}";
     let definition = fixture().split_once("\n---\n").unwrap().0.to_owned();
@@ -153,7 +153,7 @@ fn a_version_that_objects_were_kept_in_stays_in_its_definition() {
 }
 
 #[test]
-fn a_definition_that_comes_after_its_objects_is_made_first() {
+fn definition_is_created_before_its_objects() {
     let cluster = Cluster::new();
     let (definition, objects) =
         fixture().split_once("\n---\n").map(|(one, more)| (one.to_owned(), more.to_owned())).unwrap();
@@ -163,14 +163,14 @@ fn a_definition_that_comes_after_its_objects_is_made_first() {
 }
 
 #[test]
-fn the_objects_go_with_their_definition_and_with_their_namespace() {
+fn custom_objects_are_deleted_with_definition_or_namespace() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&fixture());
     cluster.ok("wait --for=condition=Established crd/backups.example.kloop.dev");
     cluster.ok("create namespace team");
     cluster.apply("{apiVersion: example.kloop.dev/v1, kind: Backup, metadata: {name: theirs, namespace: team}, spec: {schedule: 0 3 * * *}}");
-    // The dependents of an object go with it.
+    // The dependents of an object are deleted with it.
     let uid = cluster.read("bk/nightly", "{.metadata.uid}");
     let owner = format!("{{apiVersion: example.kloop.dev/v1, kind: Backup, name: nightly, uid: {uid}}}");
     cluster
@@ -179,7 +179,7 @@ fn the_objects_go_with_their_definition_and_with_their_namespace() {
     assert_eq!(cluster.ok("get bk -A -o name").lines().count(), 2);
     cluster.ok("delete bk nightly");
     cluster.until("the owned one is gone", || !cluster.ok("get configmaps -o name").contains("owned"));
-    // Objects of a built-in kind do not go with a definition of the same name.
+    // Objects of a built-in kind are not deleted with a definition of the same name.
     let (definition, _) = fixture().split_once("\n---\n").map(|(one, more)| (one.to_owned(), more.to_owned())).unwrap();
     cluster.apply(
         &definition
@@ -191,11 +191,11 @@ fn the_objects_go_with_their_definition_and_with_their_namespace() {
     cluster.apply("{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: kept}, spec: {patterns: [kept], entrypoint: [sh]}}");
     cluster.ok("delete crd images.kloop.dev");
     assert_eq!(cluster.ok("get images.kloop.dev -o name"), "image.kloop.dev/kept\n");
-    // A definition waits for an object that somebody holds.
+    // A definition waits for an object with a finalizer.
     cluster.ok("patch bk weekly --type=merge -p {\"metadata\":{\"finalizers\":[\"example.kloop.dev/hold\"]}}");
     cluster.ok("delete crd backups.example.kloop.dev --wait=false");
     let terminating = "{.status.conditions[?(@.type==\"Terminating\")].reason}";
-    cluster.until("it waits", || {
+    cluster.until("the definition waits", || {
         cluster.read("crd/backups.example.kloop.dev", terminating) == "InstanceDeletionInProgress"
     });
     let more = "{apiVersion: example.kloop.dev/v1, kind: Backup, metadata: {name: late}, spec: {schedule: 0 3 * * *}}";
@@ -246,7 +246,7 @@ fn local_verbs_answer_as_kubectl_does_for_what_they_cannot_change() {
 }
 
 #[test]
-fn the_folder_of_a_manifest_is_no_part_of_what_a_write_prints() {
+fn manifest_folder_is_not_printed() {
     let cluster = Cluster::new();
     let text = |image: &str| {
         format!(
@@ -258,7 +258,7 @@ fn the_folder_of_a_manifest_is_no_part_of_what_a_write_prints() {
     std::fs::write(&manifest, text("./server")).unwrap();
     let file = manifest.display();
     cluster.ok(&format!("create -f {file}"));
-    assert!(cluster.ok("get deploy web -o yaml").contains("kloop.dev/manifest-dir: "), "it is a part of the object");
+    assert!(cluster.ok("get deploy web -o yaml").contains("kloop.dev/manifest-dir: "), "the object has the annotation");
     for line in [
         format!("replace -f {file} -o yaml"),
         format!("apply -f {file} -o yaml"),

@@ -1,4 +1,4 @@
-//! More pods than the control plane may have descriptors.
+//! More pods than descriptors of the control plane.
 
 use crate::cluster::{Cluster, Plane, is_alive, signal};
 use std::fs;
@@ -44,14 +44,14 @@ fn pods_beyond_the_limit_of_descriptors_are_served() {
     let pods = cluster.ready_pods("app=web", PODS);
     assert_descriptors_are_left(&plane);
 
-    // Whether a pod has a connection at the moment is chance, so several lose their processes, and others their shims.
+    // It is random whether a pod has a connection at the moment, so several lose their processes, and others their shims.
     let (ends, deaths) = (&pods[..20], &pods[20..30]);
     ends.iter().for_each(|pod| signal(cluster.pid(pod), "KILL"));
     deaths.iter().for_each(|pod| signal(parent(cluster.pid(pod)), "KILL"));
     ends.iter().chain(deaths).for_each(|pod| until_restarted(&cluster, pod, "1"));
     assert_descriptors_are_left(&plane);
 
-    // The next control plane asks all shims, and sees the containers that ended in the meantime.
+    // The next control plane connects to all shims, and finds the containers that ended in the meantime.
     plane.end("KILL");
     let ended = cluster.pid(&pods[30]);
     signal(ended, "KILL");

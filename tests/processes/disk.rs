@@ -1,4 +1,4 @@
-//! Disks that fill up, and paths that are replaced.
+//! Full disks, and replaced paths.
 
 use super::{deployment, pod};
 use crate::cluster::{Cluster, signal};
@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-/// A small file system of its own at the cluster's folder, while this lives. Only root can have one.
+/// A small file system at the cluster's folder, while this exists. Only root can mount one.
 struct Small<'a>(&'a Cluster);
 
 impl Small<'_> {
@@ -29,7 +29,7 @@ impl Drop for Small<'_> {
 }
 
 #[test]
-fn a_full_disk_changes_nothing_and_is_got_over() {
+fn full_disk_changes_nothing_and_work_resumes() {
     let cluster = Cluster::new();
     let Some(_small) = Small::new(&cluster) else { return };
     let plane = cluster.watch();
@@ -53,17 +53,17 @@ fn a_full_disk_changes_nothing_and_is_got_over() {
 }
 
 #[test]
-fn paths_that_are_replaced_by_links_lead_nowhere_else() {
+fn paths_replaced_by_links_are_not_followed() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     let script = r#"i=0; while :; do i=$((i+1)); echo "line $i"; sleep 0.05; done"#;
     cluster.apply(&pod("web", "Always", 1, script));
-    cluster.until("it writes", || cluster.log("web", "main").contains("line 3\n"));
+    cluster.until("the container writes", || cluster.log("web", "main").contains("line 3\n"));
     let folder = cluster.pods_folder().join(cluster.read("pod/web", "{.metadata.uid}"));
     let (precious, elsewhere) = (cluster.home().join("precious"), cluster.home().join("elsewhere"));
     fs::write(&precious, "precious\n").expect("written");
 
-    // Its next log's path leads to somebody's file, and its socket's to another socket.
+    // The path of its next log leads to another file, and that of its socket to another socket.
     symlink(&precious, folder.join("main/1.log")).expect("linked");
     signal(cluster.pid("web"), "KILL");
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].restartCount}", "1");

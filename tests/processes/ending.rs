@@ -1,31 +1,31 @@
-//! Ends of pods: a stop signal first, then SIGKILL, and always all processes.
+//! Termination of pods: a stop signal first, then SIGKILL, and always for all processes.
 
 use super::{deployment, on_host_files, pod};
 use crate::cluster::{Cluster, is_alive};
 use std::path::Path;
 
 #[test]
-fn a_pod_is_asked_before_it_is_killed() {
+fn stop_signal_precedes_the_kill() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let script = r#"trap 'echo bye > "$HOME/bye"; exit 0' TERM; echo up; while :; do sleep 0.1; done"#;
     cluster.apply(&on_host_files(&pod("polite", "Always", 30, script)));
-    cluster.until("it is up", || cluster.log("polite", "main") == "up\n");
+    cluster.until("the container is up", || cluster.log("polite", "main") == "up\n");
     let pid = cluster.pid("polite");
     let told = cluster.ok("describe pod polite");
     assert!(told.lines().any(|line| line.split_whitespace().eq(["Process", "ID:", &pid.to_string()])), "{told}");
     cluster.ok("delete pod polite");
     assert!(!is_alive(pid));
-    assert_eq!(std::fs::read_to_string(cluster.home().join("bye")).unwrap(), "bye\n", "it had time to say goodbye");
+    assert_eq!(std::fs::read_to_string(cluster.home().join("bye")).unwrap(), "bye\n", "the handler has run");
     cluster.nothing_is_left();
 }
 
 #[test]
-fn a_pod_that_does_not_listen_is_killed_after_its_grace_period() {
+fn pod_that_ignores_the_stop_signal_is_killed_after_its_grace_period() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("deaf", "Always", 1, "trap '' TERM; echo up; while :; do sleep 0.1; done"));
-    cluster.until("it is up", || cluster.log("deaf", "main") == "up\n");
+    cluster.until("the container is up", || cluster.log("deaf", "main") == "up\n");
     let pid = cluster.pid("deaf");
     cluster.ok("delete pod deaf --wait=false");
     assert!(!cluster.read("pod/deaf", "{.metadata.deletionTimestamp}").is_empty() || !is_alive(pid));
@@ -34,11 +34,11 @@ fn a_pod_that_does_not_listen_is_killed_after_its_grace_period() {
 }
 
 #[test]
-fn force_does_not_wait_for_anybody() {
+fn forced_deletion_does_not_wait() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("stuck", "Always", 3600, "trap '' TERM; echo up; while :; do sleep 0.1; done"));
-    cluster.until("it is up", || cluster.log("stuck", "main") == "up\n");
+    cluster.until("the container is up", || cluster.log("stuck", "main") == "up\n");
     let said = cluster.kloop("delete pod stuck --force --grace-period=0");
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(said.err.starts_with("Warning: Immediate deletion does not wait for confirmation"), "{}", said.err);
@@ -57,7 +57,7 @@ fn daemonized_processes_end_with_the_pod() {
         trap 'exit 0' TERM
         while :; do sleep 0.1; done"#;
     cluster.apply(&on_host_files(&pod("family", "Always", 5, script)));
-    let away = cluster.wait_for("two have run away", || {
+    let away = cluster.wait_for("two daemons run", || {
         let text = std::fs::read_to_string(cluster.home().join("away")).ok()?;
         let pids: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
         (pids.len() == 2).then_some(pids)
@@ -69,7 +69,7 @@ fn daemonized_processes_end_with_the_pod() {
 }
 
 #[test]
-fn a_namespace_takes_everything_in_it_along() {
+fn namespace_deletion_deletes_its_objects() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}");
@@ -102,16 +102,16 @@ fn cascades_are_background_foreground_or_orphan() {
         cluster.ready_pods(&format!("app={name}"), 1);
     }
     cluster.ok("delete deployment foreground --cascade=foreground");
-    assert_eq!(cluster.ok("get rs,pods -l app=foreground -o name"), "", "the owner goes last");
+    assert_eq!(cluster.ok("get rs,pods -l app=foreground -o name"), "", "the owner is deleted last");
     cluster.ok("delete deployment background");
-    cluster.until("the dependents follow", || cluster.ok("get rs,pods -l app=background -o name").is_empty());
+    cluster.until("the dependents are deleted", || cluster.ok("get rs,pods -l app=background -o name").is_empty());
     cluster.ok("delete deployment orphan --cascade=orphan");
     cluster.until_reads("rs -l app=orphan", "{.items[*].metadata.ownerReferences}", "");
     assert_eq!(cluster.ready_pods("app=orphan", 1).len(), 1);
 }
 
-/// A pod of one Python program that has SIGTERM blocked when it says that it is up, with a folder at `/home`. Its grace period is longer
-/// than any test.
+/// A pod with a Python program that has blocked SIGTERM when it prints "up", with a folder at `/home`. Its grace period is longer than any
+/// test.
 fn blocking_term(name: &str, home: &Path, then: &str) -> String {
     let program = format!(
         "import signal, sys, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {{15}})\nprint('up', flush=True)\n{then}"
@@ -129,7 +129,7 @@ fn blocking_term(name: &str, home: &Path, then: &str) -> String {
 fn stop_signal_that_the_kernel_drops_when_it_is_unblocked_ends_the_container() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    // As C libraries do for a moment while they start a thread or a process.
+    // As in C libraries for a moment while they start a thread or a process.
     let then = "while not signal.sigpending(): time.sleep(0.01)\nsignal.pthread_sigmask(signal.SIG_UNBLOCK, {15})\ntime.sleep(100000)";
     cluster.apply(&blocking_term("starting", &cluster.home(), then));
     cluster.until("it is up", || cluster.log("starting", "main") == "up\n");
@@ -141,7 +141,7 @@ fn stop_signal_that_the_kernel_drops_when_it_is_unblocked_ends_the_container() {
 fn stop_signal_is_sent_again_to_a_program_that_sets_its_handler_after_the_kernel_dropped_it() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    // A shell that starts a command has the signal blocked; the program that it becomes has a handler. The shim looks a second apart at most.
+    // A shell that starts a command has the signal blocked; the new program has a handler. The shim checks at most a second apart.
     let then = "while not signal.sigpending(): time.sleep(0.01)\ntime.sleep(1)\nsignal.pthread_sigmask(signal.SIG_UNBLOCK, {15})\n\
                 signal.signal(15, lambda *_: sys.exit(0))\ntime.sleep(100000)";
     cluster.apply(&blocking_term("late", &cluster.home(), then));
@@ -174,6 +174,6 @@ fn stop_signal_reaches_a_container_that_waits_for_it_by_name() {
     cluster.until("it is up", || cluster.log("waiting", "main") == "up\n");
     cluster.ok("delete pod waiting");
     let bye = std::fs::read_to_string(cluster.home().join("bye"));
-    assert_eq!(bye.unwrap(), "bye", "it had time to say goodbye");
+    assert_eq!(bye.unwrap(), "bye", "the handler has run");
     cluster.nothing_is_left();
 }

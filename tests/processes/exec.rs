@@ -1,9 +1,9 @@
-//! Commands run beside containers by whoever asks.
+//! Commands in running containers, from clients.
 
 use super::{on_host_files, pod};
 use crate::cluster::Cluster;
 
-/// Runs a line in a new terminal, in which a shell script types what it prints.
+/// Runs a line in a new terminal, with a shell script that types the input.
 fn in_terminal(cluster: &Cluster, line: &str, typist: &str) -> (String, i32) {
     let command = format!("stty rows 31 cols 97; \"$KLOOP\" {line}");
     let mut shell = cluster.program("sh");
@@ -14,26 +14,26 @@ fn in_terminal(cluster: &Cluster, line: &str, typist: &str) -> (String, i32) {
 }
 
 #[test]
-fn a_command_runs_where_its_container_does_and_its_exit_code_is_passed_on() {
+fn exec_runs_in_the_container_and_returns_the_exit_code() {
     let cluster = Cluster::new();
     {
         let plane = cluster.watch();
         cluster.apply(&pod("box", "Never", 1, "export UNSEEN=1; echo secret > here; exec sleep 1000"));
         cluster.until_reads("pod/box", "{.status.phase}", "Running");
-        cluster.until("it has written", || cluster.kloop("exec box -- cat here").out == "secret\n");
+        cluster.until("the file exists", || cluster.kloop("exec box -- cat here").out == "secret\n");
         assert_eq!(plane.end("TERM"), 0);
     }
-    // Nothing but the shim is needed.
+    // Only the shim is needed.
     let said = cluster.run(&["exec", "box", "--", "sh", "-c", "echo out; echo err >&2; exit 7"], "");
     assert_eq!((&*said.out, said.code), ("out\n", 7));
     assert_eq!(said.err, "err\ncommand terminated with exit code 7\n");
     assert_eq!(cluster.ok("exec pod/box -c main -- printenv HOME"), cluster.home().display().to_string() + "\n");
     assert_eq!(cluster.run(&["exec", "-i", "box", "--", "cat"], "typed").out, "typed");
-    assert_eq!(cluster.run(&["exec", "box", "--", "cat"], "typed").out, "", "without -i there is nothing to read");
+    assert_eq!(cluster.run(&["exec", "box", "--", "cat"], "typed").out, "", "without -i the input is empty");
     let said = cluster.run(&["exec", "-it", "box", "--", "cat"], "typed");
     assert_eq!(said.out, "typed");
     assert_eq!(said.err, "Unable to use a TTY - input is not a terminal or the right kind of file\n");
-    // No name of a container is as good as none, and a file may name the pod.
+    // An empty container name selects the default, and a file may name the pod.
     assert_eq!(cluster.run(&["exec", "box", "-c", "", "--", "cat", "here"], "").out, "secret\n");
     let manifest = pod("box", "Never", 1, "");
     assert_eq!(cluster.run(&["exec", "-f", "-", "--", "cat", "here"], &manifest).out, "secret\n");
@@ -60,7 +60,7 @@ fn a_command_runs_where_its_container_does_and_its_exit_code_is_passed_on() {
 }
 
 #[test]
-fn a_terminal_is_a_real_one_of_the_size_of_ours() {
+fn exec_terminal_has_the_size_of_the_clients() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&on_host_files(&pod("box", "Never", 1, "exec sleep 1000")));
@@ -70,7 +70,7 @@ fn a_terminal_is_a_real_one_of_the_size_of_ours() {
     assert!(said.contains("31 97\r\n"), "{said}");
     assert!(said.contains("command terminated with exit code 5"), "{said}");
     assert_eq!(code, 5);
-    // Control-C is the command's alone, and our terminal is as it was before when it has ended.
+    // Control-C reaches only the command, and our terminal is restored afterwards.
     let script = "trap \"echo caught; exit 3\" INT; touch $HOME/ready; while :; do sleep 0.02; done";
     let typist = r#"until test -e "$HOME/ready"; do sleep 0.02; done; printf '\003'"#;
     let (said, code) = in_terminal(&cluster, &format!("exec -it box -- sh -c '{script}' || stty -a"), typist);
@@ -80,7 +80,7 @@ fn a_terminal_is_a_real_one_of_the_size_of_ours() {
 }
 
 #[test]
-fn a_session_ends_with_who_asked_and_with_its_container() {
+fn session_ends_with_its_client_and_its_container() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("box", "Never", 1, "exec sleep 1000"));
@@ -94,11 +94,11 @@ fn a_session_ends_with_who_asked_and_with_its_container() {
         cluster.processes().iter().filter(|pid| is_it(pid)).count()
     };
     let asker = cluster.background(&["exec", "box", "--", "sh", "-c", "sleep 2001; true", "2001"]);
-    cluster.until("it runs", || count("2001") > 0);
+    cluster.until("the command runs", || count("2001") > 0);
     asker.end("KILL");
-    cluster.until("it has ended with who asked", || count("2001") == 0);
+    cluster.until("the command ended with its client", || count("2001") == 0);
     let asker = cluster.background(&["exec", "box", "--", "sleep", "2002"]);
-    cluster.until("it runs", || count("2002") > 0);
+    cluster.until("the command runs", || count("2002") > 0);
     cluster.ok("delete pod box --grace-period=1");
     assert_eq!(asker.ended(), 137);
     cluster.nothing_is_left();
@@ -112,7 +112,7 @@ fn files_are_copied_both_ways_as_the_container_sees_them() {
         let plane = cluster.watch();
         let private = pod("box", "Never", 1, "mkdir -p /tmp/of/it; echo theirs > /tmp/of/it/file; exec sleep 1000");
         cluster.apply(&private);
-        cluster.until("it has written", || cluster.kloop("exec box -- cat /tmp/of/it/file").out == "theirs\n");
+        cluster.until("the file exists", || cluster.kloop("exec box -- cat /tmp/of/it/file").out == "theirs\n");
         assert_eq!(plane.end("TERM"), 0);
         let home = cluster.home();
         let (got, mine) = (home.join("got"), home.join("mine"));
@@ -122,7 +122,7 @@ fn files_are_copied_both_ways_as_the_container_sees_them() {
         let name = format!("kloop-cp-{}", std::process::id());
         cluster.ok(&format!("cp {} default/box:/tmp/{name} -c main", mine.display()));
         assert_eq!(cluster.ok(&format!("exec box -- cat /tmp/{name}")), "mine\n");
-        assert!(!std::path::Path::new("/tmp").join(name).exists(), "the machine's files are as they were");
+        assert!(!std::path::Path::new("/tmp").join(name).exists(), "the machine's files are unchanged");
         let refusals = [
             ("cp a b".to_owned(), "error: one of src or dest must be a remote file specification\n"),
             ("cp box:a box:b".to_owned(), "error: one of src or dest must be a local file specification\n"),
@@ -152,12 +152,12 @@ fn files_are_copied_both_ways_as_the_container_sees_them() {
 }
 
 #[test]
-fn attach_shows_what_is_written_from_now_on() {
+fn attach_shows_output_from_now_on() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let script = "echo before; until test -e $HOME/go; do sleep 0.02; done; echo after; exit 2";
     cluster.apply(&on_host_files(&pod("talker", "Never", 1, script)));
-    cluster.until("it has spoken", || cluster.kloop("logs talker").out == "before\n");
+    cluster.until("the log has the first line", || cluster.kloop("logs talker").out == "before\n");
     let attached = cluster.background(&["attach", "talker"]);
     attached.until_says("If you don't see a command prompt, try pressing enter.\n");
     std::fs::write(cluster.home().join("go"), "").expect("written");

@@ -1,4 +1,4 @@
-//! The file system of containers: the machine's files under a layer of their own, unless the Image says otherwise.
+//! The file system of containers: the machine's files under a private layer, unless the Image object says otherwise.
 
 use super::{ONCE, deployment, on_host_files, pod, pod_with};
 use crate::cluster::Cluster;
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-/// As whoever runs the tests, and as an ordinary user when that is root.
+/// Returns a cluster for the user of the tests and, if that is root, one for an ordinary user.
 fn clusters() -> Vec<Cluster> {
     let root = rustix::process::geteuid().is_root();
     let mut clusters = vec![Cluster::new()];
@@ -16,13 +16,13 @@ fn clusters() -> Vec<Cluster> {
     clusters
 }
 
-/// A name in `/tmp` that nobody else has.
+/// Returns a unique name in `/tmp`.
 fn mark(what: &str) -> String {
     format!("/tmp/kloop-{what}-{}", std::process::id())
 }
 
 #[test]
-fn replicas_do_not_meet_and_the_machine_does_not_change() {
+fn replicas_have_private_files_and_the_machine_is_unchanged() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let (mark, home) = (mark("meet"), cluster.home().join("note"));
@@ -36,7 +36,7 @@ fn replicas_do_not_meet_and_the_machine_does_not_change() {
         cluster.apply(&deployment("web", 2, 1).replace("[sleep, \"1\"]", &command));
         for pod in cluster.ready_pods("app=web", 2) {
             let expected = format!("the machine's\n{pod}\n{pod}\n");
-            cluster.until("it has written", || cluster.log(&pod, "main") == expected);
+            cluster.until("the pod has written", || cluster.log(&pod, "main") == expected);
             let hosts = cluster.ok(&format!("exec {pod} -- cat /etc/hosts"));
             assert!(hosts.contains("Kubernetes-managed") && hosts.contains(&format!("\t{pod}\n")), "{hosts}");
             assert_eq!(cluster.ok(&format!("exec {pod} -- cat /etc/hostname")), format!("{pod}\n"));
@@ -49,34 +49,36 @@ fn replicas_do_not_meet_and_the_machine_does_not_change() {
 }
 
 #[test]
-fn a_restart_forgets_what_was_written_anywhere() {
+fn restart_begins_with_fresh_files() {
     for cluster in clusters() {
         let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
         let mark = mark("fresh");
-        // It starts in a folder of its own.
+        // The container starts in its own folder.
         let script = format!("ls {mark} here 2>/dev/null; touch {mark} here; ls here; exit 1");
         cluster.apply(&pod("phoenix", "Always", 1, &script));
         let restarts = "{.status.containerStatuses[0].restartCount}";
-        cluster.until("it was restarted", || cluster.read("pod/phoenix", restarts).parse().is_ok_and(|n: u32| n > 1));
-        cluster.until("it finds nothing of before", || cluster.kloop("logs -p phoenix").out == "here\n");
+        cluster.until("the container was restarted", || {
+            cluster.read("pod/phoenix", restarts).parse().is_ok_and(|n: u32| n > 1)
+        });
+        cluster.until("earlier files are gone", || cluster.kloop("logs -p phoenix").out == "here\n");
         cluster.ok("delete pod phoenix");
         cluster.nothing_is_left();
     }
 }
 
 #[test]
-fn tmp_is_empty_and_each_containers_own() {
+fn tmp_is_empty_and_private_to_each_container() {
     for cluster in clusters() {
         let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
         let (machines, mark) = (mark("machines"), mark("own"));
         fs::write(&machines, "the machine's\n").expect("written");
-        // The cluster's own folder is seen, for it lies there.
+        // The cluster's own folder is visible, because it is in /tmp.
         let others = format!("ls -A /tmp | grep -v -x {}", top(&cluster.home()));
         let script = format!("stat -c %a /tmp; {others}; hostname > {mark}; cat {mark}; exec sleep 1000");
         let command = serde_json::json!(["sh", "-c", script]).to_string();
         cluster.apply(&deployment("web", 2, 1).replace("[sleep, \"1\"]", &command));
         for pod in cluster.ready_pods("app=web", 2) {
-            cluster.until("it finds and leaves its own", || cluster.log(&pod, "main") == format!("1777\n{pod}\n"));
+            cluster.until("the pod has its own file", || cluster.log(&pod, "main") == format!("1777\n{pod}\n"));
             assert_eq!(cluster.ok(&format!("exec {pod} -- cat {mark}")), format!("{pod}\n"));
             assert_ne!(cluster.kloop(&format!("exec {pod} -- cat {machines}")).code, 0);
         }
@@ -84,19 +86,21 @@ fn tmp_is_empty_and_each_containers_own() {
         let again = format!("{others}; touch {mark}; exit 1");
         cluster.apply(&pod("again", "Always", 1, &again));
         let restarts = "{.status.containerStatuses[0].restartCount}";
-        cluster.until("it was restarted", || cluster.read("pod/again", restarts).parse().is_ok_and(|n: u32| n > 1));
+        cluster.until("the container was restarted", || {
+            cluster.read("pod/again", restarts).parse().is_ok_and(|n: u32| n > 1)
+        });
         assert_eq!(cluster.kloop("logs -p again").out, "");
         let host = on_host_files(&pod("host", "Never", 1, &format!("cat {machines}")));
         cluster.apply(&host);
         cluster.until_reads("pod/host", "{.status.phase}", "Succeeded");
-        fs::remove_file(&machines).expect("the machine's is as it was");
+        fs::remove_file(&machines).expect("the machine's file is unchanged");
         cluster.ok("delete deployment web");
         cluster.ok("delete pod again host");
         cluster.nothing_is_left();
     }
 }
 
-/// The name in `/tmp` of what a folder lies in.
+/// Returns the name in `/tmp` that a folder is in.
 fn top(folder: &Path) -> String {
     let rest = folder.strip_prefix("/tmp").expect("temporary folders are in /tmp");
     rest.components().next().expect("a name").as_os_str().to_string_lossy().into_owned()
@@ -137,7 +141,7 @@ fn path_in_tmp_that_a_command_names_is_there_and_unchanged() {
     }
 }
 
-/// A tmpfs of the machine's; gone with this.
+/// A tmpfs mounted on the machine; unmounted when dropped.
 struct Mount(tempfile::TempDir);
 
 impl Mount {
@@ -155,8 +159,8 @@ impl Drop for Mount {
 }
 
 #[test]
-fn hidden_paths_are_not_laid_out() {
-    // A folder with something mounted in it is made anew by an ordinary user, entry by entry.
+fn hidden_paths_are_not_mounted() {
+    // For an ordinary user, a folder with a mount in it is built entry by entry.
     let Some(_mount) = Mount::in_tmp() else { return skip!("nothing can be mounted in /tmp here") };
     let _hidden = tempfile::Builder::new().prefix("kloop-hidden-").tempfile_in("/tmp").expect("a file");
     for cluster in clusters() {
@@ -169,7 +173,7 @@ fn hidden_paths_are_not_laid_out() {
 }
 
 #[test]
-fn a_pod_or_an_image_may_ask_for_the_machines_files() {
+fn pod_or_image_can_request_the_machines_files() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         cluster.apply("{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: dev}, spec: {patterns: [dev], filesystem: host}}");
@@ -195,7 +199,7 @@ fn a_pod_or_an_image_may_ask_for_the_machines_files() {
 }
 
 #[test]
-fn pod_without_an_overlay_is_told_so_once() {
+fn missing_overlay_is_reported_once_per_pod() {
     let cluster = Cluster::new();
     let deny = "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_mnt_namespaces";
     let tried = Command::new("unshare").args(["-Ur", "sh", "-c", deny]).output();
@@ -210,14 +214,14 @@ fn pod_without_an_overlay_is_told_so_once() {
     let script = format!("echo run >> {0}; test $(wc -l < {0}) -ge 2", path.display());
     cluster.apply(&pod("plain", "OnFailure", 1, &script));
     cluster.until_reads("pod/plain", "{.status.phase}", "Succeeded");
-    assert_eq!(fs::read_to_string(path).expect("written"), "run\nrun\n", "it sees the machine's files");
+    assert_eq!(fs::read_to_string(path).expect("written"), "run\nrun\n", "the pod sees the machine's files");
     let told = cluster.ok("get events -o jsonpath={range.items[*]}{.reason}:{.count}:{.message};{end}");
     assert_eq!(told.matches("FilesShared").count(), 1, "{told}");
     assert!(told.contains("FilesShared:1:this machine lets no process have mounts of its own"), "{told}");
 }
 
 #[test]
-fn services_of_the_machine_answer_and_what_is_written_beside_them_stays_inside() {
+fn services_of_the_machine_answer_and_writes_beside_them_are_private() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root can have a service in /run");
     }
@@ -241,7 +245,7 @@ fn services_of_the_machine_answer_and_what_is_written_beside_them_stays_inside()
 }
 
 #[test]
-fn a_working_folder_that_is_missing_is_made_inside() {
+fn missing_working_folder_is_created_in_the_view() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let folder = mark("work/deep");
@@ -253,7 +257,7 @@ fn a_working_folder_that_is_missing_is_made_inside() {
 }
 
 #[test]
-fn a_working_folder_that_is_missing_is_made_in_a_volume_that_can_be_written() {
+fn missing_working_folder_is_created_in_a_writable_volume() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let spec = format!("{ONCE}, volumes: [{{name: data, emptyDir: {{}}}}]");
@@ -265,7 +269,7 @@ fn a_working_folder_that_is_missing_is_made_in_a_volume_that_can_be_written() {
         cluster.until_reads("pod/maker", "{.status.phase}", "Succeeded");
         assert_eq!(cluster.log("maker", "main"), "/kloop-data/app/deep\nhere\n");
         cluster.apply(&pod_with("closed", &spec, &within(true), "pwd"));
-        cluster.until("it is told", || {
+        cluster.until("the error is reported", || {
             let state = cluster.read("pod/closed", "{.status.containerStatuses[0].state}");
             state.contains("chdir to cwd") && state.contains("no such file or directory")
         });
@@ -275,21 +279,21 @@ fn a_working_folder_that_is_missing_is_made_in_a_volume_that_can_be_written() {
 }
 
 #[test]
-fn volumes_lie_within_volumes_and_above_the_cluster() {
+fn volumes_can_be_nested_and_cover_the_cluster_folder() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: outer}, data: {word: one}}");
-        // The cluster's own folder lies in /tmp, and with it that of a container that names none.
+        // The cluster's folder is in /tmp, and so is the default working folder of a container.
         let script =
             "echo kept > /outer/inner/file; while :; do cat /outer/word /outer/inner/file; echo; sleep 0.2; done";
         let volumes = "volumes: [{name: outer, configMap: {name: outer}}, {name: inner, emptyDir: {}}, {name: tmp, emptyDir: {}}]";
         let mounts = "volumeMounts: [{name: inner, mountPath: /outer/inner}, {name: outer, mountPath: /outer}, {name: tmp, mountPath: /tmp}]";
         cluster.apply(&pod_with("nested", &format!("{ONCE}, {volumes}"), mounts, script));
         let says = |word: &str| cluster.log("nested", "main").contains(word);
-        cluster.until("both are there", || says("onekept\n"));
+        cluster.until("both volumes have their files", || says("onekept\n"));
         assert!(cluster.kloop("exec nested -- touch /outer/new").err.contains("Read-only file system"));
         cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: outer}, data: {word: two}}");
-        cluster.until("the outer one has changed, and not the inner one", || says("twokept\n"));
+        cluster.until("only the outer volume has changed", || says("twokept\n"));
         cluster.ok("delete pod nested");
         cluster.nothing_is_left();
     }

@@ -1,4 +1,4 @@
-//! The gateway: names and the ways in from outside go on while no control plane runs; ports of the machine; datagrams.
+//! The gateway: DNS and access from outside continue without a control plane; host ports; datagrams.
 
 use super::{server, service};
 use crate::cluster::{Cluster, signal};
@@ -7,14 +7,14 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A server, with these ports of its container, and a Service of both protocols in front of it.
+/// A server with these container ports, and a Service with both protocols.
 fn web(name: &str, ports: &str, fields: &str) -> String {
     server(name, &format!("ports: [{ports}], ")) + &service(name, fields)
 }
 
 const PORTS: &str = "ports: [{name: http, port: 8000, targetPort: 8080}, {name: udp, port: 5300, protocol: UDP}]";
 
-/// The answer of the server on a connection.
+/// Sends a request on an open connection; returns the response.
 fn ask(stream: &TcpStream) -> Option<String> {
     let mut writer = stream;
     writer.write_all(b"GET / HTTP/1.1\r\nHost: any\r\n\r\n").ok()?;
@@ -27,25 +27,25 @@ fn fetch(place: &str) -> Option<String> {
     ask(&TcpStream::connect(place).ok()?)
 }
 
-/// The output of a script in a pod.
+/// Returns the output of a script in a pod.
 fn run(cluster: &Cluster, pod: &str, script: &str) -> String {
     cluster.run(&["exec", pod, "--", "python3", "-c", script], "").out
 }
 
 #[test]
 fn services_and_names_outlive_the_control_plane() {
-    outlive(&Cluster::new());
+    check_services_outlive(&Cluster::new());
 }
 
 #[test]
-fn for_an_ordinary_user_as_well() {
-    // An ordinary user has tried this in the test before.
+fn gateway_works_for_an_ordinary_user() {
+    // An ordinary user has already run this in the test above.
     if rustix::process::geteuid().is_root() {
-        outlive(&Cluster::of_user(65_534));
+        check_services_outlive(&Cluster::of_user(65_534));
     }
 }
 
-fn outlive(cluster: &Cluster) {
+fn check_services_outlive(cluster: &Cluster) {
     let plane = cluster.watch();
     cluster.apply(&web("web", "", PORTS));
     cluster.ready_pods("app=web", 1);
@@ -54,70 +54,70 @@ fn outlive(cluster: &Cluster) {
     let name = "import socket; print(socket.gethostbyname('web.default'))";
     let address = cluster.read("service/web", "{.spec.clusterIP}") + "\n";
     answers("it answers");
-    cluster.until("its name is known", || run(cluster, "web", name) == address);
+    cluster.until("the name resolves", || run(cluster, "web", name) == address);
     let open = TcpStream::connect(&place).unwrap();
     assert_eq!(ask(&open).as_deref(), Some("web"));
     let gateway = cluster.gateways();
     assert_eq!(gateway.len(), 1);
     plane.end("KILL");
-    assert_eq!(ask(&open).as_deref(), Some("web"), "what is connected stays connected");
+    assert_eq!(ask(&open).as_deref(), Some("web"), "the open connection stays");
     assert_eq!(fetch(&place).as_deref(), Some("web"), "without a control plane");
-    assert_eq!(run(cluster, "web", name), address, "its name is known without a control plane");
-    // Services that are deleted meanwhile are gone with the next control plane, which takes the gateway over.
+    assert_eq!(run(cluster, "web", name), address, "the name resolves without a control plane");
+    // Services that are deleted meanwhile are removed by the next control plane, which takes over the gateway.
     cluster.apply(&web("other", "", &PORTS.replace("8000", "8001")));
     cluster.ok("delete service web");
     let plane = cluster.watch();
     let other = cluster.read("service/other", "{.spec.clusterIP}:8001");
-    cluster.until("the other one answers", || fetch(&other).as_deref() == Some("other"));
-    cluster.until("nobody listens any more", || TcpStream::connect(&place).is_err());
-    assert_eq!(cluster.gateways(), gateway, "taken over");
-    assert_eq!(ask(&open).as_deref(), Some("web"), "what is connected still is");
+    cluster.until("the other server answers", || fetch(&other).as_deref() == Some("other"));
+    cluster.until("the port is closed", || TcpStream::connect(&place).is_err());
+    assert_eq!(cluster.gateways(), gateway, "the gateway was taken over");
+    assert_eq!(ask(&open).as_deref(), Some("web"), "the open connection stays");
     // A gateway that dies is replaced.
     std::process::Command::new("kill").args(["-9", &gateway[0].to_string()]).status().unwrap();
-    cluster.until("a new one answers", || fetch(&other).as_deref() == Some("other"));
-    cluster.until("and knows names", || {
+    cluster.until("a new gateway answers", || fetch(&other).as_deref() == Some("other"));
+    cluster.until("the new gateway resolves names", || {
         run(cluster, "web", "import socket; print(socket.gethostbyname('other'))").len() > 1
     });
     cluster.ok("delete pod,service --all");
     cluster.nothing_is_left();
-    assert_eq!(cluster.gateways().len(), 1, "it stays while somebody leads");
+    assert_eq!(cluster.gateways().len(), 1, "the gateway stays while there is a leader");
     plane.end("TERM");
-    cluster.until("nothing is left to stay for", || cluster.gateways().is_empty());
+    cluster.until("the gateway has ended", || cluster.gateways().is_empty());
 }
 
-/// A port that nobody has at this moment.
+/// Returns a free port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]
-fn ports_of_the_machine_lead_to_pods() {
+fn host_ports_lead_to_pods() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let port = free_port();
     let said = cluster.apply(&web("web", &format!("{{containerPort: 8080, hostPort: {port}}}"), PORTS));
     assert!(!said.contains("Warning"), "{said}");
     let place = format!("127.0.0.1:{port}");
-    cluster.until("it answers", || fetch(&place).as_deref() == Some("web"));
-    // The scheduler gives a port of the machine away once; and one that another program has is told.
+    cluster.until("the server answers", || fetch(&place).as_deref() == Some("web"));
+    // The scheduler assigns a host port once; a port that another program uses is reported.
     cluster.apply(&web("late", &format!("{{containerPort: 8080, hostPort: {port}}}"), PORTS));
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = taken.local_addr().unwrap();
     cluster.apply(&web("other", &format!("{{containerPort: 8080, hostPort: {}}}", there.port()), PORTS));
     let told = format!("hostPort {there}/TCP does not lead to the pod: address already in use: ");
-    cluster.until("it is told", || cluster.ok("describe pod other").contains(&told));
-    cluster.until("it is refused", || {
+    cluster.until("the port is reported", || cluster.ok("describe pod other").contains(&told));
+    cluster.until("the pod is unschedulable", || {
         let why = cluster.run(&["why", "pod/late"], "").out;
         why.contains("didn't have free ports for the requested pod ports")
     });
     drop(taken);
-    cluster.until("it answers once the port is free", || fetch(&there.to_string()).as_deref() == Some("other"));
+    cluster.until("the server answers once the port is free", || fetch(&there.to_string()).as_deref() == Some("other"));
     cluster.ok("delete pod web other late");
-    cluster.until("nobody listens any more", || TcpStream::connect(&place).is_err());
+    cluster.until("the port is closed", || TcpStream::connect(&place).is_err());
 }
 
 #[test]
-fn a_node_port_that_is_taken_is_told() {
+fn used_node_port_is_reported() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let (port, taken) =
@@ -126,27 +126,27 @@ fn a_node_port_that_is_taken_is_told() {
     cluster.apply(&web("web", "", &ports));
     let told = format!("the rest of the machine does not reach it at 127.0.0.1:{port}/TCP: address already in use: ");
     let holder = format!("(pid {}) listens there; pods with the pod network do", std::process::id());
-    cluster.until("an event tells", || cluster.ok("describe service web").contains(&told));
+    cluster.until("an event reports it", || cluster.ok("describe service web").contains(&told));
     let why = || cluster.run(&["why", "service/web"], "").out;
     assert!(why().contains(&told) && why().contains(&holder), "{}", why());
-    // That nobody is behind it for a while changes nothing.
+    // A Service without endpoints for a while changes nothing.
     cluster.ok("delete pod web");
-    cluster.until("nobody is behind it", || cluster.read("endpoints/web", "{.subsets}").is_empty());
+    cluster.until("the Service has no endpoint", || cluster.read("endpoints/web", "{.subsets}").is_empty());
     cluster.apply(&web("web", "", &ports));
     cluster.ready_pods("app=web", 1);
     drop(taken);
     let place = format!("127.0.0.1:{port}");
-    cluster.until("it answers once the port is free", || fetch(&place).as_deref() == Some("web"));
-    cluster.until("nobody says otherwise any more", || !why().contains("does not reach it"));
+    cluster.until("the server answers once the port is free", || fetch(&place).as_deref() == Some("web"));
+    cluster.until("the warning is gone", || !why().contains("does not reach it"));
     for reason in ["PortUnavailable", "PortAvailable"] {
         let counts =
             cluster.ok(&format!("get events --field-selector reason={reason} -o jsonpath={{.items[*].count}}"));
-        assert_eq!(counts, "1", "{reason} is told once");
+        assert_eq!(counts, "1", "{reason} is reported once");
     }
 }
 
 #[test]
-fn a_port_that_was_freed_while_no_gateway_lived_is_told() {
+fn port_freed_without_a_gateway_is_reported() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     let (port, taken) =
@@ -154,17 +154,17 @@ fn a_port_that_was_freed_while_no_gateway_lived_is_told() {
     let ports = format!("type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {port}}}]");
     cluster.apply(&web("web", "", &ports));
     let told = || cluster.ok("describe service web");
-    cluster.until("an event tells", || told().contains("PortUnavailable"));
+    cluster.until("an event reports it", || told().contains("PortUnavailable"));
     signal(plane.pid(), "STOP");
     cluster.gateways().into_iter().for_each(|pid| signal(pid, "KILL"));
     drop(taken);
     signal(plane.pid(), "CONT");
-    cluster.until("the end of it is told", || told().contains("PortAvailable"));
+    cluster.until("an event reports the recovery", || told().contains("PortAvailable"));
     let place = format!("127.0.0.1:{port}");
-    cluster.until("it answers", || fetch(&place).as_deref() == Some("web"));
+    cluster.until("the server answers", || fetch(&place).as_deref() == Some("web"));
 }
 
-/// The answer of the server to a datagram.
+/// Returns the reply of the server to a datagram.
 fn send(place: &str) -> Option<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
     socket.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
@@ -176,14 +176,14 @@ fn send(place: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_node_port_answers_while_the_port_of_its_service_changes() {
+fn node_port_answers_while_the_service_port_changes() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&web("web", "", &format!("type: NodePort, {PORTS}")));
     cluster.ready_pods("app=web", 1);
     let node_ports = cluster.read("service/web", "{.spec.ports[*].nodePort}");
     let [tcp, udp] = [0, 1].map(|at| format!("127.0.0.1:{}", node_ports.split(' ').nth(at).unwrap()));
-    cluster.until("it answers", || fetch(&tcp).as_deref() == Some("web"));
+    cluster.until("the server answers", || fetch(&tcp).as_deref() == Some("web"));
     let is_over = AtomicBool::new(false);
     let keep = |ask: &dyn Fn() -> bool| {
         let answers = std::iter::from_fn(|| (!is_over.load(Ordering::Relaxed)).then(ask));
@@ -201,7 +201,9 @@ fn a_node_port_answers_while_the_port_of_its_service_changes() {
         for port in [8001, 8002, 8003] {
             change(0, port);
             change(1, port - 2000);
-            cluster.until("it answers at the new port", || fetch(&format!("{ip}:{port}")).as_deref() == Some("web"));
+            cluster.until("the server answers at the new port", || {
+                fetch(&format!("{ip}:{port}")).as_deref() == Some("web")
+            });
         }
         is_over.store(true, Ordering::Relaxed);
         for (what, asked) in [("requests", streams), ("datagrams", datagrams)] {
@@ -209,14 +211,14 @@ fn a_node_port_answers_while_the_port_of_its_service_changes() {
             assert!(good > 0 && bad == 0, "{bad} {what} failed, {good} did not");
         }
     });
-    // Another Service may have it as soon as this one is gone.
+    // Another Service may have the port as soon as this one is deleted.
     cluster.ok("delete service web");
     let ports = format!(
         "type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {}}}]",
         tcp.split_once(':').unwrap().1
     );
     cluster.apply(&service("web", &ports).replace("{name: web}", "{name: another}"));
-    cluster.until("the other one answers", || fetch(&tcp).as_deref() == Some("web"));
+    cluster.until("the other server answers", || fetch(&tcp).as_deref() == Some("web"));
     let events = cluster.ok("get events");
     assert!(!events.contains("Unavailable"), "{events}");
     let why = cluster.run(&["why", "service/another"], "");
@@ -224,7 +226,7 @@ fn a_node_port_answers_while_the_port_of_its_service_changes() {
 }
 
 #[test]
-fn datagrams_come_in_and_answers_leave_from_where_was_asked() {
+fn datagrams_are_answered_from_the_queried_address() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&web("web", "", &format!("type: NodePort, {PORTS}")));
@@ -238,7 +240,7 @@ fn datagrams_come_in_and_answers_leave_from_where_was_asked() {
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         socket.connect(place).unwrap();
         let mut bytes = [0; 100];
-        cluster.until("it answers the machine", || {
+        cluster.until("the server answers the machine", || {
             let length = socket.send(b"hello").and_then(|_| socket.recv(&mut bytes.clone()));
             length.is_ok()
         });
@@ -258,7 +260,7 @@ fn datagrams_come_in_and_answers_leave_from_where_was_asked() {
 
 #[test]
 fn client_that_checks_the_source_is_answered_by_the_service_address() {
-    // Port 53 is for root, and so are the files that name the resolver there.
+    // Port 53 requires root, and so do the files that name the resolver at that port.
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root may listen at port 53");
     }
@@ -266,7 +268,7 @@ fn client_that_checks_the_source_is_answered_by_the_service_address() {
     let _plane = cluster.watch();
     cluster.apply(&web("web", "", PORTS));
     cluster.ready_pods("app=web", 1);
-    // A question as the C library of Alpine asks it, which believes only the server that it asked.
+    // A query like that of Alpine's C library, which accepts replies only from the queried server.
     let script = r#"
 import socket
 config = dict(line.split(" ", 1) for line in open("/etc/resolv.conf").read().splitlines())
@@ -287,43 +289,46 @@ print(server == (config["nameserver"], 53), socket.inet_ntoa(said[-4:]))
 }
 
 #[test]
-fn a_gateway_of_another_build_is_replaced() {
+fn gateway_of_another_build_is_replaced() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&web("web", "", PORTS));
     let place = cluster.read("service/web", "{.spec.clusterIP}:8000");
-    cluster.until("it answers", || fetch(&place).as_deref() == Some("web"));
+    cluster.until("the server answers", || fetch(&place).as_deref() == Some("web"));
     let (gateway, shim) = (cluster.gateways(), cluster.pid("web"));
     plane.end("KILL");
-    // The same program in another file is another build.
+    // A copy of the program is another build.
     let other = cluster.home().join("kloop");
     std::fs::copy(env!("CARGO_BIN_EXE_kloop"), &other).unwrap();
     let mut next = cluster.program(other.to_str().unwrap());
     next.args(["reconcile", "--watch"]);
     let _plane = cluster.background_program(next);
-    cluster.until("it has a gateway of its own", || cluster.gateways().iter().any(|pid| !gateway.contains(pid)));
-    cluster.until("the other one is gone", || cluster.gateways().len() == 1);
-    cluster.until("it answers again", || fetch(&place).as_deref() == Some("web"));
-    // The pod's own hosts file knows `web` alone.
+    cluster
+        .until("the new build has started a gateway", || cluster.gateways().iter().any(|pid| !gateway.contains(pid)));
+    cluster.until("the old gateway has ended", || cluster.gateways().len() == 1);
+    cluster.until("the server answers again", || fetch(&place).as_deref() == Some("web"));
+    // The pod's own hosts file only has `web`.
     let name = "import socket; print(socket.gethostbyname('web.default'))";
-    cluster.until("and knows names", || run(&cluster, "web", name).trim() == place.split_once(':').unwrap().0);
-    assert_eq!(cluster.pid("web"), shim, "the pod goes on");
+    cluster.until("the new gateway resolves names", || {
+        run(&cluster, "web", name).trim() == place.split_once(':').unwrap().0
+    });
+    assert_eq!(cluster.pid("web"), shim, "the pod still runs");
 }
 
 #[test]
-fn clusters_have_addresses_of_their_own_and_it_is_told_where_they_do_not() {
+fn clusters_have_separate_addresses_and_conflicts_are_reported() {
     let (one, other) = (Cluster::new(), Cluster::new());
     let _plane = one.watch();
     one.apply(&web("web", "", PORTS));
     let place = one.read("service/web", "{.spec.clusterIP}:8000");
-    one.until("it answers", || fetch(&place).as_deref() == Some("web"));
+    one.until("the server answers", || fetch(&place).as_deref() == Some("web"));
     other.ok("create configmap first");
     let of = |cluster: &Cluster| {
         let store = rusqlite::Connection::open(cluster.home().join("state.db")).unwrap();
         store.query_row("SELECT value FROM meta WHERE name = 'network'", [], |row| row.get::<_, String>(0)).unwrap()
     };
     assert_ne!(of(&one), of(&other));
-    // Two that were made while neither ran may have the same.
+    // Two clusters that were created while neither ran may have the same addresses.
     let same = Cluster::new();
     same.ok("create configmap first");
     let store = rusqlite::Connection::open(same.home().join("state.db")).unwrap();
@@ -334,11 +339,11 @@ fn clusters_have_addresses_of_their_own_and_it_is_told_where_they_do_not() {
         "addresses 127.{}.0.0/16: another cluster that runs on this machine has them as well",
         of(&one)
     ));
-    assert_eq!(fetch(&place).as_deref(), Some("web"), "the first one is not disturbed");
+    assert_eq!(fetch(&place).as_deref(), Some("web"), "the first cluster still works");
 }
 
 #[test]
-fn node_ports_are_opened_to_the_network_where_that_is_asked_for() {
+fn node_ports_open_to_the_network_on_request() {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     let address = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()).map(|address| address.ip());
     let Some(address) = address.ok().filter(|address| !address.is_loopback()) else {
@@ -349,12 +354,12 @@ fn node_ports_are_opened_to_the_network_where_that_is_asked_for() {
     cluster.apply(&web("web", "", &format!("type: NodePort, {PORTS}")));
     let port = cluster.read("service/web", "{.spec.ports[0].nodePort}");
     let (here, there) = (format!("127.0.0.1:{port}"), format!("{address}:{port}"));
-    cluster.until("it answers here", || fetch(&here).as_deref() == Some("web"));
-    assert_eq!(fetch(&there), None, "and nowhere else");
+    cluster.until("the server answers on localhost", || fetch(&here).as_deref() == Some("web"));
+    assert_eq!(fetch(&there), None, "only on localhost");
     plane.end("TERM");
     let said = cluster.kloop("reconcile --nodeport-addresses everywhere");
     assert!(said.err.contains("write a block of IPv4 addresses"), "{}", said.err);
     let _plane = cluster.watch_with(&["--nodeport-addresses", &format!("{address}/32")]);
-    cluster.until("it answers there too", || fetch(&there).as_deref() == Some("web"));
+    cluster.until("the server answers at the other address too", || fetch(&there).as_deref() == Some("web"));
     assert_eq!(fetch(&here).as_deref(), Some("web"));
 }

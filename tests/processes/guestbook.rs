@@ -12,7 +12,7 @@ fn page(url: &str) -> Option<String> {
 }
 
 #[test]
-fn from_apply_to_a_page_and_to_nothing() {
+fn guestbook_serves_a_page_until_it_is_deleted() {
     let cluster = Cluster::new();
     let fixture = fixture();
     let applied = cluster.ok(&format!("apply -f {fixture}"));
@@ -24,7 +24,7 @@ fn from_apply_to_a_page_and_to_nothing() {
     let seed = cluster.pods("tier=seed").remove(0);
     assert_eq!(cluster.log(&seed, "seed"), "first entry, signed with a token of 6 letters\n");
 
-    // Each frontend asks the backend by its name, whoever asks the frontend by its address.
+    // Each frontend connects to the backend by name; the test connects to each frontend by address.
     for pod in cluster.ready_pods("tier=frontend", 3) {
         let address = cluster.read(&format!("pod/{pod}"), "{.status.podIP}");
         let page = page(&format!("http://{address}:8080/")).expect("an answer");
@@ -39,24 +39,24 @@ fn from_apply_to_a_page_and_to_nothing() {
     let page = page(&format!("http://{frontend}:8080/")).expect("an answer");
     assert!(page.starts_with("Welcome to the guestbook\n- first entry\n- hello\nserved by "), "{page}");
 
-    cluster.until("the Service knows its pods", || {
+    cluster.until("the Service has its endpoints", || {
         let ready = cluster
             .read("endpointslices -l kubernetes.io/service-name=frontend", "{.items[*].endpoints[*].conditions.ready}");
         ready == "true true true"
     });
     let again = cluster.ok(&format!("apply -f {fixture}"));
-    // `stringData` is never stored, so that kubectl too calls such a Secret configured each time.
+    // `stringData` is never stored, so that kubectl also prints "configured" for such a Secret each time.
     let changed: Vec<&str> = again.lines().filter(|line| !line.ends_with(" unchanged")).collect();
     assert_eq!(changed, ["secret/guestbook configured"]);
 
     cluster.ok(&format!("delete -f {fixture}"));
     cluster.nothing_is_left();
-    cluster.until("the state is as empty", || cluster.ok("get pods,rs,deploy,jobs,endpointslices -o name").is_empty());
+    cluster.until("the state is empty too", || cluster.ok("get pods,rs,deploy,jobs,endpointslices -o name").is_empty());
     assert_eq!(plane.end("INT"), 0);
 }
 
 #[test]
-fn one_shot_leaves_it_running_and_the_next_takes_the_rest_away() {
+fn one_shot_runs_leave_pods_running_and_remove_deleted_ones() {
     let cluster = Cluster::new();
     let fixture = fixture();
     cluster.ok(&format!("apply -f {fixture}"));
@@ -68,7 +68,7 @@ fn one_shot_leaves_it_running_and_the_next_takes_the_rest_away() {
 
     let deleted = cluster.kloop(&format!("delete -f {fixture}"));
     assert_eq!(deleted.code, 0, "{}", deleted.err);
-    assert!(!cluster.processes().is_empty(), "nobody runs who would end them");
+    assert!(!cluster.processes().is_empty(), "no control plane ends them");
     assert!(cluster.ok("reconcile").ends_with("converged\n"));
     cluster.nothing_is_left();
 }

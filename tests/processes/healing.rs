@@ -1,4 +1,4 @@
-//! Processes that die are started again.
+//! Restarts of dead processes.
 
 use super::{deployment, pod};
 use crate::cluster::{Cluster, is_alive, signal};
@@ -7,7 +7,7 @@ const RESTARTS: &str = "{.status.containerStatuses[0].restartCount}";
 const WAITING: &str = "{.status.containerStatuses[0].state.waiting.reason}";
 
 #[test]
-fn a_killed_process_is_restarted_in_its_pod() {
+fn killed_process_is_restarted_in_its_pod() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&deployment("web", 1, 1000));
@@ -28,13 +28,15 @@ fn a_killed_process_is_restarted_in_its_pod() {
 }
 
 #[test]
-fn a_crash_loop_backs_off_longer_each_time() {
+fn crash_loop_backs_off_longer_each_time() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
     cluster.apply(&pod("crash", "Always", 5, "echo oops; exit 3"));
-    cluster.until("it is restarted", || cluster.read("pod/crash", RESTARTS).parse().is_ok_and(|count: u32| count >= 3));
+    cluster.until("the container was restarted", || {
+        cluster.read("pod/crash", RESTARTS).parse().is_ok_and(|count: u32| count >= 3)
+    });
     cluster.until_reads("pod/crash", WAITING, "CrashLoopBackOff");
-    let message = cluster.wait_for("it says how long", || {
+    let message = cluster.wait_for("the status has a message", || {
         Some(cluster.read("pod/crash", "{.status.containerStatuses[0].state.waiting.message}"))
             .filter(|text| !text.is_empty())
     });
@@ -42,7 +44,7 @@ fn a_crash_loop_backs_off_longer_each_time() {
     let last = "{.status.containerStatuses[0].lastState.terminated.exitCode}";
     assert_eq!(cluster.read("pod/crash", last), "3");
     assert!(cluster.log("crash", "main").starts_with("oops\noops\n"));
-    cluster.until("an event tells", || {
+    cluster.until("an event reports it", || {
         cluster.ok("get events").contains("Back-off restarting failed container main in pod crash_default(")
     });
     let table = cluster.ok("get pods");
@@ -50,7 +52,7 @@ fn a_crash_loop_backs_off_longer_each_time() {
 }
 
 #[test]
-fn a_deleted_pod_is_replaced() {
+fn deleted_pod_is_replaced() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&deployment("web", 2, 1000));
@@ -64,7 +66,7 @@ fn a_deleted_pod_is_replaced() {
 }
 
 #[test]
-fn a_pod_that_is_never_restarted_keeps_its_exit_code() {
+fn pod_without_restarts_keeps_its_exit_code() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("once", "Never", 5, "exit 7"));
@@ -79,7 +81,7 @@ fn a_pod_that_is_never_restarted_keeps_its_exit_code() {
 }
 
 #[test]
-fn a_failing_liveness_probe_restarts_and_a_failing_readiness_probe_only_hides() {
+fn failing_liveness_probe_restarts_and_failing_readiness_probe_only_stops_traffic() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(
@@ -115,19 +117,19 @@ spec:
 }
 
 #[test]
-fn a_crash_loop_waits_its_time_whoever_counts() {
+fn crash_loop_delay_survives_a_new_control_plane() {
     let cluster = Cluster::new();
     let plane = cluster.watch_with(&["--restart-backoff", "4s"]);
     let starts = cluster.home().join("starts");
     let script = format!("date +%s.%N >> {}; exit 1", starts.display());
     let host = "annotations: {kloop.dev/filesystem: host}, labels: {";
     cluster.apply(&pod("crash", "Always", 5, &script).replace("labels: {", host));
-    // The first restart comes at once, the next one has to wait: meanwhile the control plane dies, and another one takes over.
+    // The first restart is immediate, the next one has to wait; meanwhile another control plane takes over.
     cluster.until_reads("pod/crash", RESTARTS, "1");
     cluster.until_reads("pod/crash", WAITING, "CrashLoopBackOff");
     assert_ne!(plane.end("KILL"), 0);
     let _plane = cluster.watch_with(&["--restart-backoff", "4s"]);
-    cluster.until("it has begun three times", || {
+    cluster.until("the container has started three times", || {
         let count: u32 = cluster.read("pod/crash", RESTARTS).parse().expect("a number");
         assert!((1..=2).contains(&count), "restartCount {count}");
         std::fs::read_to_string(&starts).expect("written").lines().count() == 3

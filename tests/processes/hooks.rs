@@ -17,7 +17,7 @@ fn hooks_run_in_the_container_after_its_start_and_before_its_end() {
     let script = format!("trap '{}; exit 0' TERM; while :; do sleep 0.05; done", note("term"));
     let post_start = format!("until test -e $HOME/go; do sleep 0.02; done; {}", note("started"));
     cluster.apply(&pod("hooked", &script, &post_start, &note("stopping")));
-    cluster.until("it has a process", || !cluster.pids("hooked").is_empty());
+    cluster.until("the pod has a process", || !cluster.pids("hooked").is_empty());
     cluster.until_reads("pod/hooked", "{.status.containerStatuses[0].state.waiting.reason}", "ContainerCreating");
     std::fs::write(cluster.home().join("go"), "").expect("written");
     cluster.until_reads("pod/hooked", "{.status.phase}", "Running");
@@ -28,7 +28,7 @@ fn hooks_run_in_the_container_after_its_start_and_before_its_end() {
 }
 
 #[test]
-fn a_failed_hook_is_told() {
+fn failed_hook_is_reported() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("hooked", "exec sleep 1000", "echo no luck; exit 3", "true"));

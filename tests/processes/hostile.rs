@@ -1,4 +1,4 @@
-//! Workloads and machines at their worst: what they do stays theirs, and nobody else is touched.
+//! Hostile workloads and broken machines: the damage stays in their pod.
 
 use super::{ONCE, on_host_files, pod, pod_with};
 use crate::cluster::{Cluster, Said, is_alive, signal};
@@ -9,21 +9,21 @@ use std::path::Path;
 fn ten_thousand_orphans_are_reaped() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    // A hundred parents that leave a hundred each: a shell forks in a tenth of the time that a larger program takes for it.
+    // A hundred parents that leave a hundred children each, because a small shell forks ten times faster than a large program.
     let script = "i=0; while [ $i -lt 100 ]; do (j=0; while [ $j -lt 100 ]; do : & j=$((j+1)); done); i=$((i+1)); done; \
                   echo done; exec sleep 1000";
-    // The shim is to reap them, and not the container's own first process, which is a `sleep`.
+    // The shim has to reap them, not the container's first process, which is a `sleep`.
     cluster.apply(&on_host_files(&pod("orphans", "Always", 1, script)));
-    cluster.until("all were born", || cluster.log("orphans", "main") == "done\n");
+    cluster.until("all orphans were started", || cluster.log("orphans", "main") == "done\n");
     let main = cluster.pid("orphans");
     let shim = stat(main)[1];
-    cluster.until("none is left as a zombie", || children(shim).iter().all(|child| is_alive(*child)));
+    cluster.until("no zombie is left", || children(shim).iter().all(|child| is_alive(*child)));
     assert_eq!(cluster.read("pod/orphans", "{.status.containerStatuses[0].restartCount}"), "0");
     cluster.ok("delete pod orphans");
     cluster.nothing_is_left();
 }
 
-/// Parent and others of `/proc/PID/stat`, from the state on.
+/// Returns the numeric fields of `/proc/PID/stat` after the state, beginning with the parent.
 pub fn stat(pid: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let rest = text.rsplit(") ").next().unwrap_or_default();
@@ -37,20 +37,22 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 #[test]
-fn stopped_process_ends_all_the_same() {
+fn stopped_process_is_ended() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("still", "Always", 1, "sleep 1000 & wait"));
     let main = cluster.pid("still");
     signal(main, "STOP");
-    cluster.until("it has stopped", || fs::read_to_string(format!("/proc/{main}/stat")).unwrap().contains(") T "));
+    cluster.until("the process has stopped", || {
+        fs::read_to_string(format!("/proc/{main}/stat")).unwrap().contains(") T ")
+    });
     cluster.ok("delete pod still");
     assert!(!is_alive(main));
     cluster.nothing_is_left();
 }
 
 #[test]
-fn frozen_pod_holds_up_no_other() {
+fn frozen_pod_does_not_block_others() {
     let cluster = Cluster::new();
     let Some(freezer) = Freezer::new(&cluster) else {
         return skip!("no control group can be made here, so nothing is frozen");
@@ -63,14 +65,14 @@ fn frozen_pod_holds_up_no_other() {
     cluster.apply(&pod("warm", "Always", 1, "exec sleep 1000"));
     cluster.ready_pods("app=warm", 1);
     cluster.ok("delete pod warm");
-    cluster.until("the frozen one was asked to go", || {
+    cluster.until("the frozen pod is terminating", || {
         !cluster.read("pod/cold", "{.metadata.deletionTimestamp}").is_empty() || !is_alive(main)
     });
     freezer.thaw();
     cluster.nothing_is_left();
 }
 
-/// A control group of somebody else's, in which processes stand still.
+/// A control group of another owner, in which processes are frozen.
 struct Freezer {
     folder: std::path::PathBuf,
     file: &'static str,
@@ -116,7 +118,7 @@ impl Drop for Freezer {
 }
 
 #[test]
-fn a_flood_without_line_ends_fills_neither_disk_nor_memory() {
+fn endless_output_without_newlines_fills_neither_disk_nor_memory() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("flood", "Always", 1, "head -c 200000000 /dev/zero; echo; echo dry; exec sleep 1000"));
@@ -132,12 +134,12 @@ fn a_flood_without_line_ends_fills_neither_disk_nor_memory() {
         let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("its memory");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     };
-    // Without the pages of the binary itself, which are most of an idle shim.
+    // Excludes pages of the binary itself, which are most of an idle shim.
     let taken = kilobytes("VmHWM:").saturating_sub(kilobytes("RssFile:"));
     assert!(taken < 16 << 10, "the shim took {taken} kB");
 }
 
-/// Runs a script of Python as the first process of namespaces of its own, with the binary's path as its argument.
+/// Runs a Python script as the first process of new namespaces, with the binary's path as its argument.
 fn in_namespaces(cluster: &Cluster, flags: &[&str], script: &str) -> Option<Said> {
     let mut unshare = cluster.program("unshare");
     if !rustix::process::geteuid().is_root() {
@@ -155,10 +157,10 @@ fn in_namespaces(cluster: &Cluster, flags: &[&str], script: &str) -> Option<Said
 }
 
 #[test]
-fn a_bystander_with_the_number_of_a_dead_workload_lives() {
+fn process_with_the_reused_pid_of_a_workload_is_not_killed() {
     let cluster = Cluster::new();
     fs::write(cluster.home().join("pod.yaml"), pod("web", "Always", 1, "exec sleep 1000")).expect("written");
-    // The first process of the namespace buries everybody, so that numbers become free.
+    // The namespace's first process reaps all orphans, so that their pids become free.
     let script = r#"
 import os, signal, subprocess, sys, time
 kloop, home = sys.argv[1], os.environ["HOME"]
@@ -209,7 +211,7 @@ os.kill(-1, signal.SIGKILL)
 }
 
 #[test]
-fn a_pod_waits_for_a_process_namespace_while_others_have_them_all() {
+fn pod_waits_while_no_pid_namespace_is_available() {
     let cluster = Cluster::new();
     fs::write(cluster.home().join("pod.yaml"), pod("web", "Always", 0, "exec sleep 1000")).expect("written");
     let script = r#"
@@ -250,7 +252,7 @@ plane.wait()
 }
 
 #[test]
-fn after_a_reboot_nothing_is_signalled_and_everything_goes_on() {
+fn reboot_signals_no_process_and_pods_restart() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&pod("always", "Always", 1, "exec sleep 1000"));
@@ -258,7 +260,7 @@ fn after_a_reboot_nothing_is_signalled_and_everything_goes_on() {
     cluster.until_reads("pod/always", "{.status.phase}", "Running");
     cluster.until_reads("pod/never", "{.status.phase}", "Running");
     plane.end("KILL");
-    cluster.until("nobody lives", || {
+    cluster.until("no process runs", || {
         cluster.processes().into_iter().for_each(|pid| signal(pid, "KILL"));
         cluster.processes().is_empty()
     });
@@ -309,15 +311,15 @@ spec:
 const DEEP: &str = "import os\nos.chdir('/data')\nfor _ in range(8000):\n  os.mkdir('d')\n  os.chdir('d')";
 
 #[test]
-fn a_deep_folder_is_removed_and_ends_no_control_plane() {
+fn deep_folder_is_removed_without_a_stack_overflow() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&digger("deep", DEEP));
     cluster.apply(&digger("deserted", DEEP));
     let is_done = |pod: &str| cluster.log(pod, "main") == "done\n";
-    cluster.until("the folders are there", || is_done("deep") && is_done("deserted"));
+    cluster.until("the folders exist", || is_done("deep") && is_done("deserted"));
     cluster.ok("delete pod deep");
-    // Without its shim it is for the control plane to remove it.
+    // Without its shim the control plane has to remove it.
     let shim = stat(cluster.pid("deserted"))[1];
     cluster.ok("delete pod deserted --wait=false");
     signal(shim, "KILL");
@@ -326,26 +328,26 @@ fn a_deep_folder_is_removed_and_ends_no_control_plane() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_removed_is_told_and_removed_later() {
+fn unremovable_folder_is_reported_and_removed_later() {
     let cluster = Cluster::new();
     if !rustix::process::geteuid().is_root() {
         return skip!("only root can mount something in the way");
     }
     let _plane = cluster.watch();
     cluster.apply(&digger("stuck", "import os\nos.mkdir('/data/way')"));
-    cluster.until("the folder is there", || cluster.log("stuck", "main") == "done\n");
+    cluster.until("the folder exists", || cluster.log("stuck", "main") == "done\n");
     let pod = cluster.pods_folder().join(cluster.read("pod/stuck", "{.metadata.uid}"));
     let way = Mounted::below(&pod, "volumes.d/data/way");
     cluster.ok("delete pod stuck --wait=false");
-    cluster.until("it is told", || {
+    cluster.until("the error is reported", || {
         cluster.read("events", "{.items[*].message}").contains("error killing pod: cannot remove \"way\"")
     });
-    assert!(!cluster.read("pod/stuck", "{.metadata.deletionTimestamp}").is_empty(), "it is not gone");
+    assert!(!cluster.read("pod/stuck", "{.metadata.deletionTimestamp}").is_empty(), "the pod is not deleted yet");
     drop(way);
     cluster.nothing_is_left();
 }
 
-/// A file system of memory somewhere below a folder; it goes with this, wherever it was moved to.
+/// A tmpfs below a folder; unmounted when dropped, wherever it was moved to.
 struct Mounted(std::path::PathBuf);
 
 impl Mounted {
@@ -366,7 +368,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A stopped process, which goes on when this is dropped.
+/// A stopped process, which continues when this is dropped.
 struct Stopped(u32);
 
 impl Stopped {
@@ -383,7 +385,7 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn commands_for_a_stopped_shim_are_refused_and_end_the_shells_that_read_them() {
+fn commands_for_a_stopped_shim_fail_and_close_their_outputs() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("calm", "Always", 0, "exec sleep 1000"));
@@ -392,7 +394,7 @@ fn commands_for_a_stopped_shim_are_refused_and_end_the_shells_that_read_them() {
     let lines = ["exec calm -- true", "attach calm"];
     let shells = lines.map(|line| {
         let mut shell = cluster.program("sh");
-        // A descriptor that the stopped shim was sent and has not read would hold the substitution's pipe open.
+        // A descriptor that the stopped shim has not received yet would keep the substitution's pipe open.
         shell.args(["-c", &format!("x=$(\"$KLOOP\" {line} 2>&1); echo \"code $? $x\"")]);
         shell.env("KLOOP", env!("CARGO_BIN_EXE_kloop"));
         cluster.background_program(shell)
@@ -408,7 +410,7 @@ fn commands_for_a_stopped_shim_are_refused_and_end_the_shells_that_read_them() {
 }
 
 #[test]
-fn processes_that_a_probe_leaves_behind_end_with_it() {
+fn processes_left_by_a_probe_are_ended() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let probe = "setsid sleep 86421 >/dev/null 2>&1 & echo >> /tmp/probes";
@@ -417,18 +419,18 @@ fn processes_that_a_probe_leaves_behind_end_with_it() {
     cluster.apply(&pod_with("probed", ONCE, &probe, "exec sleep 1000"));
     cluster.ready_pods("app=probed", 1);
     let count = || cluster.kloop("exec probed -- wc -l /tmp/probes").out;
-    cluster.until("it was probed some times", || count().starts_with('3'));
+    cluster.until("the pod was probed three times", || count().starts_with('3'));
     let main = cluster.pid("probed");
     let shim = stat(main)[1];
     let is_left = |pid: &u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\086421\0");
     let below = |top: u32| children(top).into_iter().flat_map(|pid| [vec![pid], children(pid)].concat());
-    cluster.until("nothing is left of the probes", || !below(shim).chain(below(main)).any(|pid| is_left(&pid)));
+    cluster.until("no process of the probes is left", || !below(shim).chain(below(main)).any(|pid| is_left(&pid)));
     cluster.ok("delete pod probed");
     cluster.nothing_is_left();
 }
 
 #[test]
-fn small_limits_of_the_shell_end_no_command_by_a_signal() {
+fn small_shell_limits_end_no_command_by_a_signal() {
     let cluster = Cluster::new();
     fs::write(cluster.home().join("pod.yaml"), pod("small", "Always", 0, "exec sleep 1000")).expect("written");
     let kloop = env!("CARGO_BIN_EXE_kloop");
@@ -446,7 +448,7 @@ fn small_limits_of_the_shell_end_no_command_by_a_signal() {
     let said = limited("-n 20", "reconcile");
     let reason = "error: this process may open 20 files, and reconcile needs 48: raise the limit (ulimit -n 48)\n";
     assert_eq!((said.code, &*said.err), (1, reason));
-    // The control plane, shims and all, where stacks are small.
+    // The control plane and its shims with a small stack limit.
     let mut plane = cluster.program("sh");
     plane.args(["-c", &format!("ulimit -s 256; exec {kloop} reconcile --watch")]);
     let _plane = cluster.background_program(plane);
@@ -457,7 +459,7 @@ fn small_limits_of_the_shell_end_no_command_by_a_signal() {
 }
 
 #[test]
-fn nothing_is_open_to_others_under_a_umask_of_zero() {
+fn files_are_private_under_a_umask_of_zero() {
     use std::os::unix::fs::PermissionsExt;
     let cluster = Cluster::new();
     let mut plane = cluster.program("sh");
@@ -478,12 +480,13 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
     cluster.apply(&(pod("web", "Always", 0, "umask > /tmp/umask; exec sleep 1000") + policy));
     cluster.ready_pods("app=web", 1);
     cluster.until("the routes are written", || cluster.home().join("routes").exists());
-    cluster.until("its mask is the usual one", || cluster.kloop("exec web -- cat /tmp/umask").out == "0022\n");
+    cluster
+        .until("the container has the default umask", || cluster.kloop("exec web -- cat /tmp/umask").out == "0022\n");
     let mut folders = vec![cluster.home()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("readable").flatten() {
             let Ok(found) = entry.metadata() else { continue };
-            // Files that the test itself made for the output of a command.
+            // Files that the test itself created for a command's output.
             if entry.file_name().to_string_lossy().starts_with("background-") || found.is_symlink() {
                 continue;
             }

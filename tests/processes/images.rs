@@ -1,4 +1,4 @@
-//! Images without images: Image objects come first, a missing image waits for one, programs are built once and follow their sources.
+//! Images as local programs: Image objects come first, a missing image waits for one, programs are built once and rebuilt after changes.
 
 use super::pod;
 use crate::cluster::{Cluster, signal};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const IMAGE_ID: &str = "{.status.containerStatuses[0].imageID}";
 const RESTARTS: &str = "{.status.containerStatuses[0].restartCount}";
 
-/// Writes a manifest into a folder of the cluster and applies it from there, so that relative paths mean something.
+/// Writes a manifest into a folder of the cluster and applies it from there, so that relative paths work.
 fn apply_file(cluster: &Cluster, name: &str, text: &str) {
     let path = folder(cluster).join(name);
     fs::write(&path, text).expect("written");
@@ -23,14 +23,14 @@ fn folder(cluster: &Cluster) -> PathBuf {
 
 fn script(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
-    // Renamed into place: whoever starts it meanwhile finds the old one or the new one.
+    // Renamed into place, so that a process that starts it sees the old or the new one.
     let fresh = path.with_extension("fresh");
     fs::write(&fresh, text).expect("written");
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).expect("set");
     fs::rename(fresh, path).expect("renamed");
 }
 
-/// A Pod that says nothing but its image.
+/// A Pod with only an image.
 fn plain(name: &str, image: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}}}, \
@@ -39,14 +39,14 @@ fn plain(name: &str, image: &str) -> String {
 }
 
 #[test]
-fn a_missing_image_waits_for_its_object_and_starts_at_once_when_it_comes() {
+fn missing_image_starts_as_soon_as_its_object_exists() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&plain("web", "ghcr.io/kloop-test/web:1"));
     let waiting = "{.status.containerStatuses[0].state.waiting";
     cluster.until_reads("pod/web", &format!("{waiting}.reason}}"), "ImagePullBackOff");
     let message = cluster.read("pod/web", &format!("{waiting}.message}}"));
-    // The message holds the object that is missing, ready to be completed and applied.
+    // The message contains the missing object, ready to be completed and applied.
     let object = message.split_once(", which is ").expect("an object").1;
     cluster.apply(&object.replace("[PROGRAM]", "[sleep, \"600\"]"));
     cluster.until_reads("pod/web", "{.status.phase}", "Running");
@@ -93,7 +93,7 @@ fn image_object_decides_the_program() {
 }
 
 #[test]
-fn a_program_is_built_once_and_its_output_is_in_the_logs() {
+fn program_is_built_once_and_its_output_is_logged() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let folder = folder(&cluster);
@@ -105,7 +105,7 @@ fn a_program_is_built_once_and_its_output_is_in_the_logs() {
     apply_file(&cluster, "made.yaml", &format!("{image}{deployment}"));
     let builds = || fs::read_to_string(folder.join("builds")).unwrap_or_default().lines().count();
     let reasons = "{.items[*].status.containerStatuses[0].state.waiting.reason}";
-    cluster.until("all three wait", || {
+    cluster.until("all three pods wait", || {
         cluster.read("pods -l app=made", reasons) == "ErrImageBuild ErrImageBuild ErrImageBuild"
     });
     let pod = cluster.pods("app=made").remove(0);
@@ -113,7 +113,7 @@ fn a_program_is_built_once_and_its_output_is_in_the_logs() {
     assert!(message.ends_with("\"./build.sh\" exited with code 7:\ncannot do it"), "{message}");
     assert_eq!(cluster.ok(&format!("logs {pod}")), "cannot do it\n");
     let failed = builds();
-    // The script is a watched file: once it is right, nobody waits for the end of the pause.
+    // The script is a watched file: once it is corrected, the back-off ends.
     script(
         &folder.join("build.sh"),
         "#!/bin/sh\necho building >> builds; echo all is well\nprintf '#!/bin/sh\\necho made runs; exec sleep 600\\n' > made.sh; chmod +x made.sh\n",
@@ -122,19 +122,19 @@ fn a_program_is_built_once_and_its_output_is_in_the_logs() {
     assert_eq!(builds(), failed + 1, "one build for three pods");
     assert!(
         !cluster.read("pods", "{.items[*].status.containerStatuses[*].restartCount}").contains('1'),
-        "none began twice"
+        "no pod was started twice"
     );
     for pod in &pods {
-        cluster.until("it runs", || cluster.log(pod, "main").ends_with("made runs\n"));
+        cluster.until("the pod runs", || cluster.log(pod, "main").ends_with("made runs\n"));
         assert_eq!(cluster.log(pod, "main"), "all is well\nmade runs\n");
     }
     cluster.ok("scale deployment made --replicas 4");
     cluster.ready_pods("app=made", 4);
-    assert_eq!(builds(), failed + 1, "what is built stays built");
+    assert_eq!(builds(), failed + 1, "the program is not built again");
 }
 
 #[test]
-fn a_program_is_built_where_it_starts() {
+fn program_is_built_in_its_working_folder() {
     let cluster = Cluster::new();
     let folder = folder(&cluster);
     fs::create_dir_all(folder.join("part")).expect("a folder");
@@ -154,11 +154,13 @@ fn a_program_is_built_where_it_starts() {
     assert_eq!((last("Working Dir"), last("Watch")), (part.display().to_string(), "part/*.c".to_owned()), "{told}");
     let _plane = cluster.watch();
     cluster.apply(&plain("made", "kloop-test/made"));
-    cluster.until("it was built and runs", || cluster.log("made", "main") == format!("runs in {}\n", part.display()));
+    cluster.until("the program was built and runs", || {
+        cluster.log("made", "main") == format!("runs in {}\n", part.display())
+    });
 }
 
 #[test]
-fn a_change_of_the_sources_restarts_those_who_use_them_once() {
+fn changed_sources_restart_their_containers_once() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     let folder = folder(&cluster);
@@ -173,8 +175,8 @@ fn a_change_of_the_sources_restarts_those_who_use_them_once() {
     cluster.until_reads("pod/other", "{.status.phase}", "Running");
     let other = cluster.pid("other");
     assert!(cluster.read("pod/say", IMAGE_ID).starts_with("./say.sh@sources:"));
-    // A burst of changes is one restart, and no crash: it comes at once and without a pause. However slowly they are written here,
-    // they are one burst to whoever looks after the last one.
+    // A burst of changes causes one immediate restart and is no crash. The control plane is stopped meanwhile, so that it sees them as one
+    // burst however slowly they are written.
     signal(plane.pid(), "STOP");
     for word in ["a", "b", "two"] {
         say(word);
@@ -185,8 +187,8 @@ fn a_change_of_the_sources_restarts_those_who_use_them_once() {
     let event = "Container main: watched files of Image say have changed, will be restarted";
     assert!(cluster.ok("describe pod say").contains(event));
     assert_eq!(cluster.read("pod/say", "{.status.containerStatuses[0].lastState.terminated.exitCode}"), "143");
-    assert_eq!(cluster.pid("other"), other, "who does not use them goes on");
-    // A file that has not changed while no control plane ran restarts nothing; the next control plane sees one that has.
+    assert_eq!(cluster.pid("other"), other, "the other pod still runs");
+    // A file that is unchanged since the last control plane restarts nothing; the next control plane notices a changed one.
     let (running, pid) = (cluster.read("pod/say", IMAGE_ID), cluster.pid("say"));
     plane.end("KILL");
     let plane = cluster.watch();
@@ -197,19 +199,19 @@ fn a_change_of_the_sources_restarts_those_who_use_them_once() {
     say("three");
     let _plane = cluster.watch();
     for (name, restarts) in [("say", "2"), ("new", "1")] {
-        // The log of the attempt before is kept, older ones are not.
-        cluster.until("it says three", || cluster.log(name, "main") == "two\nthree\n");
+        // The previous attempt's log is kept, older ones are not.
+        cluster.until("the new attempt has printed", || cluster.log(name, "main") == "two\nthree\n");
         cluster.until_reads(&format!("pod/{name}"), RESTARTS, restarts);
     }
 }
 
 #[test]
-fn running_container_goes_on_until_its_successor_is_built() {
+fn running_container_continues_until_the_build_succeeds() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let folder = folder(&cluster);
     let source = |text: &str| script(&folder.join("source"), text);
-    // The build waits for a word, so that it can be looked at meanwhile.
+    // The build waits for a file, so that the test can look at it meanwhile.
     let build = "#!/bin/sh\necho building $(cat source)\nuntil [ -e go ]; do sleep 0.02; done\ngrep -q bad source && exit 3\n\
                  printf '#!/bin/sh\\necho %s; exec sleep 600\\n' \"$(cat source)\" > made.new; chmod +x made.new; mv made.new made.sh\n";
     script(&folder.join("build.sh"), build);
@@ -223,13 +225,13 @@ fn running_container_goes_on_until_its_successor_is_built() {
     });
     let state = |wanted: &str| cluster.until_reads("image/made", "{.status.build.state}", wanted);
     fs::write(folder.join("go"), "").expect("written");
-    cluster.until("it runs", || cluster.log("made", "main") == "building one\none\n");
+    cluster.until("the program runs", || cluster.log("made", "main") == "building one\none\n");
     state("Succeeded");
     let pid = cluster.pid("made");
-    // A build that fails leaves what runs alone, and says so.
+    // A failed build leaves the running container alone, and is reported.
     source("bad\n");
     state("Failed");
-    cluster.until("it is told", || cluster.ok("events --for pod/made").contains("ErrImageBuild"));
+    cluster.until("the failure is reported", || cluster.ok("events --for pod/made").contains("ErrImageBuild"));
     let described = cluster.ok("describe image made");
     for text in ["State:        Failed", "\"./build.sh\" exited with code 3", "Output:       building bad"] {
         assert!(described.contains(text), "{text}: {described}");
@@ -242,18 +244,18 @@ fn running_container_goes_on_until_its_successor_is_built() {
             "{what}: {why}"
         );
     }
-    // One that goes on does so before anything is stopped.
+    // The next build also finishes before the container is stopped.
     fs::remove_file(folder.join("go")).expect("removed");
     source("two\n");
     state("Building");
     assert_eq!((cluster.pid("made"), cluster.read("pod/made", RESTARTS)), (pid, "0".to_owned()));
     fs::write(folder.join("go"), "").expect("written");
     cluster.until_reads("pod/made", RESTARTS, "1");
-    cluster.until("the new one runs", || cluster.ok("logs made") == "building two\ntwo\n");
-    // It was built once: who restarts for another reason says nothing of that.
+    cluster.until("the new program runs", || cluster.ok("logs made") == "building two\ntwo\n");
+    // A restart for another reason does not repeat the build's output.
     signal(cluster.pid("made"), "KILL");
     cluster.until_reads("pod/made", RESTARTS, "2");
-    cluster.until("it runs again", || cluster.ok("logs made") == "two\n");
+    cluster.until("the program runs again", || cluster.ok("logs made") == "two\n");
     state("Succeeded");
     let told = cluster.ok("events --for pod/made");
     for text in [
@@ -264,11 +266,11 @@ fn running_container_goes_on_until_its_successor_is_built() {
         assert!(told.contains(text), "{text}: {told}");
     }
     assert_eq!(cluster.kloop("image set kloop-test/other").code, 1);
-    assert_eq!(cluster.kloop("get image other").code, 1, "nothing was made");
+    assert_eq!(cluster.kloop("get image other").code, 1, "no object was created");
 }
 
 #[test]
-fn words_typed_in_a_folder_mean_the_files_of_that_folder() {
+fn relative_paths_of_commands_refer_to_the_current_folder() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let folder = folder(&cluster);
@@ -283,37 +285,41 @@ fn words_typed_in_a_folder_mean_the_files_of_that_folder() {
     let here = fs::canonicalize(&folder).expect("there").display().to_string();
     typed(&["image", "set", "acme/api", "--entrypoint", "sh api.sh", "--command", "one"]);
     cluster.apply(&plain("api", "acme/api:1"));
-    cluster.until("it runs where the script is", || cluster.log("api", "main") == format!("api one in {here}\ndata\n"));
+    cluster.until("the program runs in the script's folder", || {
+        cluster.log("api", "main") == format!("api one in {here}\ndata\n")
+    });
     typed(&["run", "mine", "--image=./api.sh", "--", "two"]);
-    cluster.until("it runs beside the script", || cluster.log("mine", "mine") == format!("api two in {here}\ndata\n"));
+    cluster.until("the program runs in the script's folder", || {
+        cluster.log("mine", "mine") == format!("api two in {here}\ndata\n")
+    });
     typed(&["create", "deployment", "web", "--image=./api.sh"]);
     cluster.ready_pods("app=web", 1);
-    // Without a command of its own: with one, the image's program is not needed.
+    // Without a command; with one, the image's program is not needed.
     cluster.ok("create deployment other --image=busybox");
     typed(&["set", "image", "deployment/other", "busybox=./nosuch.sh"]);
     let missing = format!("there is no file {here}/./nosuch.sh");
-    cluster.until("it is looked for there", || cluster.ok("get events").contains(&missing));
+    cluster.until("the program is searched there", || cluster.ok("get events").contains(&missing));
 }
 
 #[test]
-fn repair_of_an_image_ends_its_pauses() {
+fn corrected_image_ends_the_back_off() {
     let cluster = Cluster::new();
     let bin = cluster.home().join("bin");
     fs::create_dir_all(&bin).expect("made");
     let path = format!("PATH={}:/usr/bin:/bin", bin.display());
     let _plane = cluster.watch_with(&["--env", &path, "--restart-backoff", "1h", "--restart-backoff-max", "1h"]);
     let reason = "{.status.containerStatuses[0].state.waiting.reason}";
-    // A program that is installed is found, though the next try was an hour away.
+    // An installed program is found even if the next retry is an hour away.
     cluster.apply(&plain("late", "kloop-test-late:1"));
     cluster.until_reads("pod/late", reason, "ImagePullBackOff");
     script(&bin.join("kloop-test-late"), "#!/bin/sh\nexec sleep 600\n");
     cluster.until_reads("pod/late", "{.status.phase}", "Running");
-    // A corrected Image object ends the pauses of containers that crash.
+    // A corrected Image object ends the back-off of crashing containers.
     cluster.ok("image set kloop-test/crash --entrypoint false");
     cluster.apply(&plain("crash", "kloop-test/crash"));
     cluster.until_reads("pod/crash", reason, "CrashLoopBackOff");
     let said = cluster.run(&["image", "set", "kloop-test/crash", "--entrypoint", "sleep 600"], "");
     assert_eq!(said.code, 0, "{}", said.err);
     let running = "{.status.containerStatuses[0].state.running.startedAt}";
-    cluster.until("it runs", || !cluster.read("pod/crash", running).is_empty());
+    cluster.until("the container runs", || !cluster.read("pod/crash", running).is_empty());
 }

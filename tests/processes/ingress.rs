@@ -1,4 +1,4 @@
-//! Ingresses: HTTP comes in by hosts and paths, over TLS too, and goes to whoever is ready at that moment.
+//! Ingresses: HTTP and TLS requests reach ready endpoints by host and path.
 
 use super::{server, service};
 use crate::cluster::Cluster;
@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A server, and a Service with a named port in front of it.
+/// A server and a Service with a named port.
 fn web(name: &str) -> String {
     server(name, "") + &service(name, "ports: [{name: http, port: 80, targetPort: 8080}]")
 }
@@ -23,9 +23,9 @@ fn ingress(name: &str, spec: &str) -> String {
     format!("apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: {name}}}\nspec: {spec}\n")
 }
 
-/// The addresses at which an Ingress answers: over HTTP, and over HTTPS when it has certificates.
+/// Returns the addresses of an Ingress: for HTTP, and for HTTPS when it has certificates.
 fn places(cluster: &Cluster, name: &str, count: usize) -> Vec<String> {
-    cluster.wait_for("the Ingress tells where it answers", || {
+    cluster.wait_for("the Ingress has its addresses", || {
         let status = "{.status.loadBalancer.ingress[0].ip} {.status.loadBalancer.ingress[0].ports[*].port}";
         let said = cluster.run(&["get", "ingress", name, "-o", &format!("jsonpath={status}")], "").out;
         let words: Vec<&str> = said.split_whitespace().collect();
@@ -34,7 +34,7 @@ fn places(cluster: &Cluster, name: &str, count: usize) -> Vec<String> {
     })
 }
 
-/// The code and the body of an answer to a GET; none when nobody answers.
+/// Returns the code and the body of a GET; `None` without an answer.
 fn get(place: &str, host: &str, path: &str) -> Option<(u16, String)> {
     ask(TcpStream::connect(place).ok()?, host, path)
 }
@@ -49,15 +49,15 @@ fn ask(mut stream: impl Read + Write, host: &str, path: &str) -> Option<(u16, St
 
 #[test]
 fn hosts_and_paths_lead_to_services() {
-    lead(&Cluster::new());
+    check_routing(&Cluster::new());
 }
 
 #[test]
-fn for_an_ordinary_user_as_well() {
-    // An ordinary user has tried this in the test before.
+fn ingress_works_for_an_ordinary_user() {
+    // An ordinary user has already run this in the test above.
     if rustix::process::geteuid().is_root() {
         let cluster = Cluster::of_user(65_534);
-        lead(&cluster);
+        check_routing(&cluster);
         let lowest = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
         if lowest.trim().parse::<u16>().unwrap() > 80 {
             let place = places(&cluster, "shop", 1).remove(0);
@@ -72,7 +72,7 @@ fn for_an_ordinary_user_as_well() {
     }
 }
 
-fn lead(cluster: &Cluster) {
+fn check_routing(cluster: &Cluster) {
     let _plane = cluster.watch();
     let rules = format!(
         "{{defaultBackend: {{service: {{name: other, port: {{number: 80}}}}}}, rules: [{{host: shop.example, http: {{paths: [{}, {}]}}}}, \
@@ -101,7 +101,7 @@ fn lead(cluster: &Cluster) {
             get(&place, host, path).as_ref() == Some(&wanted)
         });
     }
-    // Pods come in at the usual port, wherever the door is.
+    // Pods use the usual port, wherever the proxy listens.
     let ip = place.split_once(':').unwrap().0;
     let client = format!(
         "import urllib.request\nasked = urllib.request.Request('http://{ip}/api', headers={{'Host': 'shop.example'}})\n\
@@ -117,7 +117,7 @@ fn lead(cluster: &Cluster) {
 }
 
 #[test]
-fn only_who_is_ready_is_asked_and_nobody_after_the_end() {
+fn ingress_uses_ready_endpoints_and_closes_after_deletion() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&web("web"));
@@ -128,34 +128,34 @@ fn only_who_is_ready_is_asked_and_nobody_after_the_end() {
     cluster.apply(&ingress("gone", &rule("gone.example", "gone")));
     let place = places(&cluster, "web", 1).remove(0);
     let code = |host: &str, path: &str| get(&place, host, path).map(|(code, _)| code);
-    cluster.until("it answers", || code("web.example", "/") == Some(200));
+    cluster.until("the server answers", || code("web.example", "/") == Some(200));
     let body =
         |host: &str| get(&place, host, "/").map(|(code, body)| (code, body.lines().last().unwrap_or("").to_owned()));
     let refusal = |text: &str| Some((503, text.to_owned()));
     assert_eq!(body("gone.example"), refusal("gone.example/: there is no Service \"gone\""));
     cluster.apply(&service("gone", "ports: [{name: other, port: 80}]"));
     let unknown = refusal("gone.example/: Service \"gone\" has no port \"http\"");
-    cluster.until("the Service is there, without the port", || body("gone.example") == unknown);
+    cluster.until("the Service exists without the port", || body("gone.example") == unknown);
     cluster.apply(&service("gone", "ports: [{name: http, port: 80}]"));
     let empty = refusal("gone.example/: Service \"gone\" has no ready endpoint");
-    cluster.until("the port is there, and nobody behind it", || body("gone.example") == empty);
+    cluster.until("the port exists without an endpoint", || body("gone.example") == empty);
     assert_eq!(code("nobody.example", "/"), Some(404));
     assert_eq!(code("web.example", "/sick"), Some(200));
-    cluster.until("nobody is ready", || code("web.example", "/") == Some(503));
+    cluster.until("no endpoint is ready", || code("web.example", "/") == Some(503));
     cluster.ok("delete ingress web");
-    cluster.until("its rule is gone", || code("web.example", "/") == Some(404));
+    cluster.until("the rule is gone", || code("web.example", "/") == Some(404));
     cluster.ok("delete ingress gone");
-    cluster.until("nobody listens", || TcpStream::connect(&place).is_err());
+    cluster.until("the proxy has closed its port", || TcpStream::connect(&place).is_err());
 }
 
 #[test]
-fn bodies_stream_and_protocols_are_gone_over_to() {
+fn bodies_are_streamed_and_protocols_upgraded() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&web("web"));
     cluster.apply(&ingress("web", "{defaultBackend: {service: {name: web, port: {number: 80}}}}"));
     let place = places(&cluster, "web", 1).remove(0);
-    cluster.until("it answers", || get(&place, "any", "/").is_some_and(|(code, _)| code == 200));
+    cluster.until("the server answers", || get(&place, "any", "/").is_some_and(|(code, _)| code == 200));
     let start = |head: &str| {
         let mut stream = TcpStream::connect(&place).unwrap();
         stream.write_all(head.as_bytes()).unwrap();
@@ -203,8 +203,8 @@ fn connection_outlives_its_pods_removal_from_the_service() {
     cluster.apply(&ingress("web", "{defaultBackend: {service: {name: web, port: {number: 80}}}}"));
     let door = places(&cluster, "web", 1).remove(0);
     let code = || get(&door, "any", "/").map(|(code, _)| code);
-    cluster.until("it answers", || code() == Some(200));
-    // Only root opens port 80 of a Service's address to the machine.
+    cluster.until("the server answers", || code() == Some(200));
+    // Only root opens port 80 of a Service's address on the machine.
     let service = rustix::process::geteuid().is_root().then(|| cluster.read("service/web", "{.spec.clusterIP}:80"));
     let mut talks: Vec<BufReader<TcpStream>> = std::iter::once(&door)
         .chain(&service)
@@ -219,7 +219,7 @@ fn connection_outlives_its_pods_removal_from_the_service() {
         })
         .collect();
     cluster.ok("label pod web app=other --overwrite");
-    cluster.until("nobody new is led there", || code() == Some(503));
+    cluster.until("new requests are refused", || code() == Some(503));
     for talk in &mut talks {
         talk.get_mut().write_all(b"still here\n").unwrap();
         let mut line = String::new();
@@ -259,15 +259,19 @@ fn certificates_are_shown_by_name() {
     let place = places(&cluster, "web", 2).remove(1);
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
     for (name, trusted) in [("one.example", 0), ("eu.two.example", 1)] {
-        // The pod is ready; that the proxy knows it takes a moment.
+        // The pod is ready, but the proxy learns that a moment later.
         let answer = || secure(&place, name, made[trusted].cert.der()).filter(|(code, _)| *code != 503);
-        let said = cluster.wait_for("it answers over TLS", answer);
+        let said = cluster.wait_for("the server answers over TLS", answer);
         assert_eq!(said, (200, format!("web\n127.0.0.1\n/ {name} {name} 127.0.0.1 https -\n")));
-        assert_eq!(secure(&place, name, made[1 - trusted].cert.der()), None, "the other certificate is another's");
-        let said = second(&place, name, made[trusted].cert.der());
+        assert_eq!(
+            secure(&place, name, made[1 - trusted].cert.der()),
+            None,
+            "the other certificate is for another host"
+        );
+        let said = get_http2(&place, name, made[trusted].cert.der());
         assert_eq!(said, Some((200, format!("web\n127.0.0.1\n/ {name} {name} 127.0.0.1 https a=1; b=2\n"))), "HTTP/2");
     }
-    assert_eq!(secure(&place, "three.example", made[0].cert.der()), None, "nobody has a certificate for it");
+    assert_eq!(secure(&place, "three.example", made[0].cert.der()), None, "there is no certificate for it");
 }
 
 fn trusting(trusted: &CertificateDer<'static>) -> ClientConfig {
@@ -278,7 +282,7 @@ fn trusting(trusted: &CertificateDer<'static>) -> ClientConfig {
     config.with_root_certificates(roots).with_no_client_auth()
 }
 
-/// A GET over TLS of a client that trusts this certificate only.
+/// Sends a GET over TLS that trusts only this certificate.
 fn secure(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<(u16, String)> {
     let config = trusting(trusted);
     let name_to_ask = ServerName::try_from(name.to_owned()).unwrap();
@@ -287,26 +291,26 @@ fn secure(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<
 }
 
 #[test]
-fn the_shop_answers() {
-    sell(&Cluster::new());
+fn shop_is_served() {
+    check_shop(&Cluster::new());
 }
 
 #[test]
-fn the_shop_answers_for_an_ordinary_user_as_well() {
-    // An ordinary user has tried this in the test before.
+fn shop_is_served_for_an_ordinary_user() {
+    // An ordinary user has already run this in the test above.
     if rustix::process::geteuid().is_root() {
-        sell(&Cluster::of_user(65_534));
+        check_shop(&Cluster::of_user(65_534));
     }
 }
 
-fn sell(cluster: &Cluster) {
+fn check_shop(cluster: &Cluster) {
     let _plane = cluster.watch();
     let fixture = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/shop").display().to_string();
     cluster.ok(&format!("apply -f {fixture}"));
     let place = places(cluster, "shop", 1).remove(0);
     let page = || get(&place, "shop.example", "/").filter(|(code, _)| *code == 200).map(|(_, body)| body);
     let empty = "The corner shop\nseen at http://shop.example\n";
-    cluster.until("the page is there", || page().as_deref() == Some(empty));
+    cluster.until("the page is served", || page().as_deref() == Some(empty));
     let direct = "import urllib.request; print(urllib.request.urlopen('http://front/').read().decode(), end='')";
     let said = cluster.run(&["exec", "deployment/front", "--", "python3", "-c", direct], "");
     assert_eq!(said.out, "The corner shop\nseen at http://front\n", "{}", said.err);
@@ -315,13 +319,16 @@ fn sell(cluster: &Cluster) {
     let full = "The corner shop\ntea: shipped\nseen at http://shop.example\n";
     cluster.until("the worker has shipped the order", || page().as_deref() == Some(full));
     assert_eq!(get(&place, "shop.example", "/api/orders").unwrap().1, r#"[{"what": "tea", "state": "shipped"}]"#);
-    assert!(get(&place, "shop.example", "/queue").unwrap().1.starts_with("The corner shop"), "the queue is inside");
+    assert!(
+        get(&place, "shop.example", "/queue").unwrap().1.starts_with("The corner shop"),
+        "the queue is not exposed"
+    );
     cluster.ok(&format!("delete -f {fixture}"));
     cluster.nothing_is_left();
 }
 
-/// The result of a client of HTTP/2 that trusts this certificate only and sends two cookies; none when the proxy does not speak HTTP/2.
-fn second(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<(u16, String)> {
+/// Sends an HTTP/2 request that trusts only this certificate, with two cookies; `None` when the proxy does not support HTTP/2.
+fn get_http2(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<(u16, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut config = trusting(trusted);
@@ -333,7 +340,7 @@ fn second(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<
         let (mut sender, connection) = h2::client::handshake(stream).await.ok()?;
         tokio::spawn(connection);
         let mut said = Vec::new();
-        // Two requests at a time over one connection.
+        // Two concurrent requests over one connection.
         let ask = |sender: &mut h2::client::SendRequest<hyper::body::Bytes>| {
             let request =
                 hyper::Request::get(format!("https://{name}/")).header("cookie", "a=1").header("cookie", "b=2");
@@ -353,8 +360,8 @@ fn second(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<
     })
 }
 
-/// A server as those of gRPC are: HTTP/2 from the first byte on, and how it went is told after the body. It says what it was asked.
-async fn serve_second(listener: tokio::net::TcpListener) {
+/// A server like those of gRPC: HTTP/2 with prior knowledge, and a status in the trailers. It answers with the request's line.
+async fn serve_http2(listener: tokio::net::TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
         tokio::spawn(async move {
             let mut connection = h2::server::handshake(stream).await.unwrap();
@@ -376,7 +383,7 @@ async fn serve_second(listener: tokio::net::TcpListener) {
     }
 }
 
-/// The answer to a client of gRPC at an address, and the status after it.
+/// Returns the answer to a gRPC client at an address, and its status.
 async fn call(place: &str, host: &str) -> Option<(String, String)> {
     let stream = tokio::net::TcpStream::connect(place).await.ok()?;
     let (mut sender, connection) = h2::client::handshake(stream).await.ok()?;
@@ -394,13 +401,13 @@ async fn call(place: &str, host: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn servers_of_grpc_are_spoken_to_in_http_2() {
+fn grpc_servers_get_http2() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let port = listener.local_addr().unwrap().port();
-    runtime.spawn(serve_second(listener));
+    runtime.spawn(serve_http2(listener));
     let ports = "ports: [{name: grpc, port: 50051, appProtocol: kubernetes.io/h2c}]";
     let labels = "labels: {kubernetes.io/service-name: cart}";
     cluster.apply(&format!(
@@ -412,10 +419,10 @@ fn servers_of_grpc_are_spoken_to_in_http_2() {
     cluster.apply(&ingress("cart", &format!("{{rules: [{{host: cart.example, http: {{paths: [{rule}]}}}}]}}")));
     let place = places(&cluster, "cart", 1).remove(0);
     let wanted = ("POST http://cart.example/shop.Cart/Add trailers".to_owned(), "0".to_owned());
-    cluster.until("the call is answered, with its status", || {
+    cluster.until("the call has an answer and a status", || {
         runtime.block_on(call(&place, "cart.example")).as_ref() == Some(&wanted)
     });
-    // Clients of the older protocol are answered as well.
+    // HTTP/1 clients are answered as well.
     let (code, said) = runtime.block_on(async {
         let place = place.clone();
         tokio::task::spawn_blocking(move || get(&place, "cart.example", "/plain")).await.unwrap().unwrap()
@@ -424,7 +431,7 @@ fn servers_of_grpc_are_spoken_to_in_http_2() {
 }
 
 #[test]
-fn names_of_elsewhere_are_led_to() {
+fn external_names_are_routed() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let host = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -447,7 +454,7 @@ fn names_of_elsewhere_are_led_to() {
     cluster.ready_pods("app=web", 1);
     let place = places(&cluster, "web", 1).remove(0);
     let wanted = (200, "web\n127.0.0.1\n/inside any any 127.0.0.1 http -\n".to_owned());
-    cluster.until("a name of the cluster is led to", || get(&place, "any", "/inside").as_ref() == Some(&wanted));
+    cluster.until("a cluster-internal name is resolved", || get(&place, "any", "/inside").as_ref() == Some(&wanted));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut client = host.accept().unwrap().0;
@@ -460,7 +467,7 @@ fn names_of_elsewhere_are_led_to() {
 }
 
 #[test]
-fn why_tells_what_is_not_served() {
+fn why_reports_unserved_routes() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&ingress(
@@ -486,7 +493,7 @@ fn why_tells_what_is_not_served() {
     cluster.ok("patch ingress web --type=merge -p {\"spec\":{\"tls\":null}}");
     cluster.ready_pods("app=web", 1);
     cluster.ready_pods("app=api", 1);
-    cluster.until("all is well", || why().code == 0);
+    cluster.until("the cluster has converged", || why().code == 0);
     let place = places(&cluster, "web", 1).remove(0);
     assert!(why().out.contains(&format!("at {place}")), "{}", why().out);
 }

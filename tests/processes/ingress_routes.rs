@@ -1,4 +1,4 @@
-//! Access to the pods' network from the rest of the machine: Services' addresses, node ports and forwarded ports, and who has which port.
+//! Access to the pod network from outside of pods: Service addresses, node ports, forwarded ports, and port conflicts.
 
 use super::{fetch, servers, service, web};
 use crate::cluster::Cluster;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{TcpListener, TcpStream};
 
 #[test]
-fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
+fn services_and_forwarded_ports_are_reachable_from_the_machine() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&web(2).replace("ports: [{port: 80,", "type: LoadBalancer, ports: [{port: 8000,"));
@@ -15,17 +15,17 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     let address = cluster.read("service/web", "{.spec.clusterIP}:{.spec.ports[0].port}");
     let node_port = cluster.read("service/web", "127.0.0.1:{.spec.ports[0].nodePort}");
     let ip = "{.status.loadBalancer.ingress[0].ip}";
-    cluster.until("it has an address outside", || !cluster.read("service/web", ip).is_empty());
+    cluster.until("the Service has an external address", || !cluster.read("service/web", ip).is_empty());
     let balancer = format!("{}:8000", cluster.read("service/web", ip));
     for place in [address, node_port, balancer] {
         let seen = RefCell::new(BTreeSet::new());
-        cluster.until("both have answered", || {
+        cluster.until("both pods have answered", || {
             seen.borrow_mut().extend(fetch(&place).and_then(|said| Some(said.split_once('\n')?.0.to_owned())));
             *seen.borrow() == servers
         });
     }
     let nobody = format!("{}:443", cluster.read("service/kubernetes", "{.spec.clusterIP}"));
-    assert!(TcpStream::connect(nobody).is_err(), "nobody is behind it");
+    assert!(TcpStream::connect(nobody).is_err(), "the Service has no endpoint");
     let forward = cluster.background(&["port-forward", "deployment/web", ":8080"]);
     forward.until_says("Forwarding from 127.0.0.1:");
     let said = forward.said();
@@ -43,7 +43,7 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     assert!(forward.said().contains("error: lost connection to pod"), "{}", forward.said());
 }
 
-/// A server that answers once and ends.
+/// A server that answers once and exits.
 const ONCE: &str = r#"
 import http.server, os, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ http.server.HTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
 "#;
 
 #[test]
-fn a_forwarded_port_outlives_a_crash_loop() {
+fn forwarded_port_outlives_a_crash_loop() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--restart-backoff", "3s"]);
     let program = serde_json::Value::from(ONCE);
@@ -71,19 +71,19 @@ fn a_forwarded_port_outlives_a_crash_loop() {
     let place = forward.said().split_whitespace().nth(2).unwrap().to_owned();
     let port = place.rsplit_once(':').unwrap().1.to_owned();
     let waiting = "{.status.containerStatuses[0].state.waiting.reason}";
-    cluster.until("it ends until it has to wait", || {
+    cluster.until("the pod is in back-off", || {
         fetch(&place);
         cluster.read("pod/brief", waiting) == "CrashLoopBackOff"
     });
     assert_eq!(fetch(&place), None);
     forward.until_says(&format!("an error occurred forwarding {port} -> 8080: "));
     forward.until_says("connect: connection refused");
-    cluster.until("it answers again", || fetch(&place).as_deref() == Some("answer"));
+    cluster.until("the pod answers again", || fetch(&place).as_deref() == Some("answer"));
     forward.end("TERM");
 }
 
 #[test]
-fn a_port_that_cannot_be_forwarded_is_told_as_kubectl_does() {
+fn port_forward_errors_are_kubectls() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&web(1));
@@ -97,7 +97,7 @@ fn a_port_that_cannot_be_forwarded_is_told_as_kubectl_does() {
          [{{{port} 8080}}]\n"
     );
     assert_eq!((said.code, said.err), (1, expected));
-    // One that can be had is enough.
+    // One usable address is enough.
     let forward =
         cluster.background(&["port-forward", "service/web", "--address", "127.0.0.1", &format!("{port}:80"), ":80"]);
     forward.until_says("Forwarding from 127.0.0.1:");
@@ -105,7 +105,7 @@ fn a_port_that_cannot_be_forwarded_is_told_as_kubectl_does() {
     let line = said.lines().find(|line| line.starts_with("Forwarding")).unwrap();
     assert!(line.ends_with(" -> 8080"), "{said}");
     assert!(fetch(line.split_whitespace().nth(2).unwrap()).is_some(), "{said}");
-    assert_eq!(forward.end("INT"), 0, "who types Ctrl-C has what was wanted");
+    assert_eq!(forward.end("INT"), 0, "Ctrl-C is a success");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn port_forward_reads_its_target_like_kubectl() {
         let said = cluster.kloop(&format!("port-forward {line}"));
         assert_eq!((said.code, said.err), (1, format!("error: {expected}\n")), "{line}");
     }
-    // The one number is the Service's here, and the pod's there.
+    // The number is a port of the Service in one case, and of the pod in the other.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     cluster.apply(&web(1).replace("{port: 80,", &format!("{{port: {port},")));
@@ -151,15 +151,15 @@ fn port_forward_reads_its_target_like_kubectl() {
 }
 
 #[test]
-fn the_service_of_the_api_server_comes_back() {
+fn deleted_kubernetes_service_is_recreated() {
     let cluster = Cluster::new();
-    // Before there is a cluster, whoever looks for one sees what a new one would have.
+    // Before the cluster exists, reads show the addresses of a new one.
     cluster.ok("create configmap first");
     let _plane = cluster.watch();
     let (uid, ip) = ("{.metadata.uid}", "{.spec.clusterIP}");
     let before = [uid, ip].map(|path| cluster.read("service/kubernetes", path));
     cluster.ok("delete service kubernetes");
-    cluster.until("there is another", || {
+    cluster.until("another Service exists", || {
         let now = cluster.run(&["get", "service/kubernetes", "-o", &format!("jsonpath={uid}")], "");
         now.code == 0 && now.out != before[0]
     });
@@ -167,12 +167,12 @@ fn the_service_of_the_api_server_comes_back() {
 }
 
 #[test]
-fn a_pod_on_the_machines_network_meets_a_node_port() {
+fn host_network_pod_conflicts_with_a_node_port() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&web(1).replace("ports: [{port: 80,", "type: NodePort, ports: [{port: 8000,"));
     let port = cluster.read("service/web", "{.spec.ports[0].nodePort}");
-    cluster.until("it answers", || fetch(&format!("127.0.0.1:{port}")).is_some());
+    cluster.until("the server answers", || fetch(&format!("127.0.0.1:{port}")).is_some());
     let script = serde_json::Value::from(format!("import socket; socket.create_server((\"\", {port}))"));
     cluster.apply(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: late}}, spec: {{hostNetwork: true, containers: [{{name: main, image: python3, \
@@ -187,7 +187,7 @@ fn a_pod_on_the_machines_network_meets_a_node_port() {
 }
 
 #[test]
-fn a_pod_on_the_machines_network_has_its_services_port_to_itself() {
+fn host_network_pod_can_use_its_services_port() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
     let port = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
@@ -199,8 +199,8 @@ fn a_pod_on_the_machines_network_has_its_services_port_to_itself() {
     ));
     let place = cluster.read("service/near", &format!("{{.spec.clusterIP}}:{port}"));
     for restarts in 0..3 {
-        cluster.until("it answers", || fetch(&place).as_deref() == Some("answer"));
-        cluster.until("it is there again", || {
+        cluster.until("the server answers", || fetch(&place).as_deref() == Some("answer"));
+        cluster.until("the Service's listener is open again", || {
             let count = cluster.read("pod/near", "{.status.containerStatuses[0].restartCount}");
             count.parse::<u32>().is_ok_and(|count| count > restarts)
         });
@@ -211,7 +211,7 @@ fn a_pod_on_the_machines_network_has_its_services_port_to_itself() {
 }
 
 #[test]
-fn a_port_that_the_machine_has_is_explained() {
+fn port_used_by_the_machine_is_explained() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -222,13 +222,13 @@ fn a_port_that_the_machine_has_is_explained() {
          ports: [{{containerPort: {port}}}]}}]}}}}"
     ));
     let told = format!("(pid {}) listens there on every address of this machine", std::process::id());
-    cluster.until("it is explained", || {
+    cluster.until("why explains it", || {
         let why = cluster.run(&["why", "pod/late"], "").out;
         why.contains(&format!("port {port}: ")) && why.contains(&told)
     });
-    // The message names the container of the pod that has it; a pod of one container has no others.
+    // The message names the container that uses the port; a pod with one container has no others.
     let twice = serde_json::Value::from("import socket; [socket.create_server(('', 9191)) for _ in range(2)]");
-    // Its message names no port.
+    // This program's message names no port.
     let silent = serde_json::Value::from("import socket, time; time.sleep(1); socket.socket().bind(('', 9191))");
     let once =
         serde_json::Value::from("import socket, time; server = socket.create_server(('', 9191)); time.sleep(1000)");
@@ -247,16 +247,16 @@ fn a_port_that_the_machine_has_is_explained() {
         ("alone", "the program itself may bind it twice"),
         ("both", " of container first of pod default/both listens there at 127."),
     ] {
-        cluster.until("it is explained", || cluster.run(&["why", &format!("pod/{name}")], "").out.contains(told));
+        cluster.until("why explains it", || cluster.run(&["why", &format!("pod/{name}")], "").out.contains(told));
     }
-    // One that does not say what it will bind learns it from an event.
+    // For a pod that does not declare its ports, an event reports the conflict.
     cluster.apply(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: silent}}, spec: {{containers: [{{name: main, image: python3, command: [python3, -c, {script}]}}]}}}}"
     ));
     let told = format!("A program could not bind port {port}/TCP: ");
-    cluster.until("an event tells", || {
+    cluster.until("an event reports it", || {
         let said = cluster.ok("describe pod silent");
-        // The shim of an ordinary user cannot see who has the port; `why` can, as above.
+        // The shim of an ordinary user cannot see which process uses the port; `why` can, as above.
         let is_named = said.contains(&format!("(pid {}) listens there", std::process::id()));
         said.contains(&told) && (is_named || !rustix::process::geteuid().is_root())
     });

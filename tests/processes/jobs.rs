@@ -1,4 +1,4 @@
-//! Jobs: run to the end, tell when they fail.
+//! Jobs: completion and failure.
 
 use crate::cluster::Cluster;
 
@@ -21,7 +21,7 @@ spec:
 }
 
 #[test]
-fn a_job_completes() {
+fn job_completes() {
     let cluster = Cluster::new();
     cluster.apply(&job("four", "completions: 4\n  parallelism: 2", "echo \"$HOSTNAME works\""));
     cluster.ok("reconcile");
@@ -37,9 +37,9 @@ fn a_job_completes() {
 }
 
 #[test]
-fn a_job_that_fails_for_good_makes_one_shot_fail_with_the_reason() {
+fn failed_job_fails_a_one_shot_run_with_the_reason() {
     let cluster = Cluster::new();
-    // It runs as asked for a moment, and that moment is not taken for the end.
+    // The Job runs for a moment, which must not be taken for convergence.
     cluster.apply(&job("broken", "backoffLimit: 0", "sleep 1; echo no; exit 4"));
     let said = cluster.kloop("reconcile --timeout 1h");
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
@@ -53,7 +53,7 @@ fn a_job_that_fails_for_good_makes_one_shot_fail_with_the_reason() {
 }
 
 #[test]
-fn an_indexed_job_tells_each_pod_its_number() {
+fn indexed_job_passes_each_pod_its_index() {
     let cluster = Cluster::new();
     cluster.apply(&job(
         "numbers",
@@ -68,7 +68,7 @@ fn an_indexed_job_tells_each_pod_its_number() {
 }
 
 #[test]
-fn a_deleted_job_takes_its_pods_along() {
+fn deleted_job_deletes_its_pods() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&job("long", "backoffLimit: 0", "exec sleep 1000"));

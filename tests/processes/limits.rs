@@ -9,8 +9,8 @@ fn pod(name: &str, resources: &str, script: &str) -> String {
     pod_with(name, ONCE, &format!("resources: {resources}"), script)
 }
 
-/// Whether this machine bounds pods, by what a pod is told; said when it does not.
-fn bounds(cluster: &Cluster) -> bool {
+/// Whether this machine enforces limits, by the status of a pod; prints that the test is skipped otherwise.
+fn enforces_limits(cluster: &Cluster) -> bool {
     let probe = pod("probe", "{limits: {cpu: 1, memory: 1Gi}}", "exec sleep 1000");
     cluster.apply(&probe);
     cluster.until_reads("pod/probe", "{.status.phase}", "Running");
@@ -24,13 +24,13 @@ fn bounds(cluster: &Cluster) -> bool {
     is_bounded
 }
 
-/// The control groups of kloop's that a process is in.
+/// Returns the control groups of kloop that a process is in.
 fn groups(pid: u32) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     text.lines().filter(|line| line.contains("/kloop-")).map(str::to_owned).collect()
 }
 
-/// Folders of a pod's control groups, wherever they are mounted.
+/// Returns the folders of a pod's control groups in all hierarchies.
 fn folders(uid: &str) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mounted = mounts.lines().filter(|line| line.contains(" - cgroup")).filter_map(|line| line.split(' ').nth(4));
@@ -48,10 +48,10 @@ fn below(folder: &std::path::Path, depth: u32) -> Vec<String> {
 }
 
 #[test]
-fn container_over_its_memory_limit_is_ended_and_told_so() {
+fn container_over_its_memory_limit_is_oom_killed() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    if !bounds(&cluster) {
+    if !enforces_limits(&cluster) {
         return;
     }
     cluster.apply(&pod("hog", "{limits: {memory: 32Mi}}", "exec tail /dev/zero"));
@@ -61,12 +61,12 @@ fn container_over_its_memory_limit_is_ended_and_told_so() {
     assert!(cluster.ok("describe pod hog").contains("OOMKilled"));
     assert!(cluster.ok("get pod hog").contains("OOMKilled"));
     let uid = cluster.read("pod/hog", "{.metadata.uid}");
-    assert_eq!(folders(&uid), [""; 0], "the groups went with the container");
+    assert_eq!(folders(&uid), [""; 0], "the groups were removed");
     cluster.ok("delete pod hog");
     cluster.nothing_is_left();
 }
 
-/// One whom no control group bounds: an ordinary user.
+/// A cluster without control groups: that of an ordinary user.
 fn of_ordinary_user() -> Cluster {
     if rustix::process::geteuid().is_root() { Cluster::of_user(65_534) } else { Cluster::new() }
 }
@@ -75,7 +75,7 @@ fn of_ordinary_user() -> Cluster {
 fn without_control_groups_memory_is_watched() {
     let cluster = of_ordinary_user();
     let _plane = cluster.watch();
-    // Child processes count, and a container within its limit is left alone.
+    // Child processes count, and a container within its limit is not killed.
     cluster.apply(&pod("hog", "{limits: {memory: 32Mi}}", "sleep 1000 & tail /dev/zero; echo on"));
     cluster.apply(&pod("calm", "{limits: {memory: 32Mi}}", "exec sleep 1000"));
     cluster.until_reads("pod/hog", "{.status.phase}", "Failed");
@@ -92,7 +92,7 @@ fn without_control_groups_processes_are_bounded_by_a_namespace_or_watched() {
     let _plane = cluster.watch_with(&["--pod-max-pids", "40"]);
     let bomb = "i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done; echo all of them; exec sleep 1000";
     cluster.apply(&pod("bomb", "{}", bomb));
-    // With the machine's files it has no namespace of its own.
+    // With the machine's files it has no user namespace.
     cluster.apply(&on_host_files(&pod("plain", "{}", bomb)));
     cluster.until_reads("pod/plain", "{.status.phase}", "Failed");
     let ended = cluster.read("pod/plain", "{.status.containerStatuses[0].state.terminated}");
@@ -106,13 +106,13 @@ fn without_control_groups_processes_are_bounded_by_a_namespace_or_watched() {
 }
 
 #[test]
-fn a_fork_bomb_dies_under_its_cap() {
+fn fork_bomb_is_stopped_by_the_process_limit() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--pod-max-pids", "50"]);
-    if !bounds(&cluster) {
+    if !enforces_limits(&cluster) {
         return;
     }
-    // Bounded by itself too, should the cap not hold.
+    // The script itself is also bounded, in case the limit fails.
     let bomb = "i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i+1)); done; echo all of them; wait";
     cluster.apply(&pod("bomb", "{}", bomb));
     cluster.until_reads("pod/bomb", "{.status.phase}", "Failed");
@@ -122,17 +122,17 @@ fn a_fork_bomb_dies_under_its_cap() {
     cluster.until_reads("pod/calm", "{.status.phase}", "Running");
     let uid = cluster.read("pod/calm", "{.metadata.uid}");
     let group = folders(&uid).into_iter().find(|path| fs::read_to_string(format!("{path}/pids.max")).is_ok());
-    let cap = fs::read_to_string(format!("{}/pids.max", group.expect("a group of its own"))).unwrap();
+    let cap = fs::read_to_string(format!("{}/pids.max", group.expect("a group for the pod"))).unwrap();
     assert_eq!(cap.trim(), "50");
     cluster.ok("delete pod bomb calm");
     cluster.nothing_is_left();
 }
 
 #[test]
-fn commands_beside_a_container_share_its_bounds_and_nothing_stays_of_a_killed_shim() {
+fn exec_shares_the_limits_and_groups_of_a_killed_shim_are_removed() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    if !bounds(&cluster) {
+    if !enforces_limits(&cluster) {
         return;
     }
     let limits = "{requests: {cpu: 100m}, limits: {cpu: 500m, memory: 64Mi}}";
@@ -148,15 +148,15 @@ fn commands_beside_a_container_share_its_bounds_and_nothing_stays_of_a_killed_sh
     crate::cluster::signal(shim, "KILL");
     cluster.until_reads("pod/web", "{.status.phase}", "Failed");
     cluster.ok("delete pod web");
-    cluster.until("its groups are gone", || folders(&uid).is_empty());
+    cluster.until("the groups are removed", || folders(&uid).is_empty());
     cluster.nothing_is_left();
 }
 
 #[test]
-fn a_cpu_limit_that_holds_a_container_back_is_told() {
+fn cpu_throttling_is_reported() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    if !bounds(&cluster) {
+    if !enforces_limits(&cluster) {
         return;
     }
     let probed = |name: &str, limits: &str| {
@@ -165,12 +165,12 @@ fn a_cpu_limit_that_holds_a_container_back_is_told() {
     };
     cluster.apply(&probed("slow", "{limits: {cpu: 50m}}"));
     cluster.apply(&probed("free", "{}"));
-    // `describe` shows it; an event tells of it once a probe has failed.
-    cluster.until("it is described", || cluster.ok("describe pod slow").contains("    Throttled:      in "));
-    cluster.until("an event tells", || cluster.ok("events --for pod/slow").contains("CPUThrottling"));
+    // `describe` shows it; an event reports it once a probe has failed.
+    cluster.until("describe shows it", || cluster.ok("describe pod slow").contains("    Throttled:      in "));
+    cluster.until("an event reports it", || cluster.ok("events --for pod/slow").contains("CPUThrottling"));
     let why = cluster.kloop("why pod/slow").out;
     assert!(why.contains("throttled: its CPU limit (50m) held it back in "), "{why}");
-    cluster.until("the other one is probed", || cluster.ok("events --for pod/free").contains("Unhealthy"));
+    cluster.until("the other pod was probed", || cluster.ok("events --for pod/free").contains("Unhealthy"));
     for line in ["describe pod free", "why pod/free", "events --for pod/free"] {
         let said = cluster.kloop(line).out;
         assert!(!said.to_lowercase().contains("throttl"), "{said}");
@@ -180,7 +180,7 @@ fn a_cpu_limit_that_holds_a_container_back_is_told() {
 }
 
 #[test]
-fn top_tells_what_runs() {
+fn top_shows_the_usage_of_pods_and_nodes() {
     let cluster = Cluster::new();
     assert_eq!(cluster.kloop("top pod").err, "No resources found in default namespace.\n");
     let _plane = cluster.watch();
@@ -203,7 +203,7 @@ fn top_tells_what_runs() {
     assert_eq!((said.code, &*said.err), (1, missing));
     let node = cluster.ok("top node --no-headers");
     assert!(node.contains('%') && !node.contains("<unknown>"), "{node}");
-    // For a node that was added beside this machine it is the usage of its own pods.
+    // An added node on this machine shows the usage of its own pods.
     cluster.ok("node add small --cpu 10m --memory 1Mi");
     let node = cluster.ok("top node small --no-headers");
     assert_eq!(node.split_whitespace().collect::<Vec<_>>(), ["small", "0m", "0%", "0Mi", "0%"]);
@@ -242,7 +242,7 @@ spec:
 }
 
 #[test]
-fn volumes_in_memory_are_shared_by_the_pod_and_gone_with_it() {
+fn memory_volumes_are_shared_by_the_pod_and_removed_with_it() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(
@@ -269,7 +269,7 @@ spec:
     if cluster.ok("get events").contains("VolumesNotInMemory") {
         return eprintln!("skipped: only root can mount a tmpfs that the containers of a pod share");
     }
-    cluster.until("it has tried", || cluster.log("ram", "reads").contains("tmpfs"));
+    cluster.until("the container has written", || cluster.log("ram", "reads").contains("tmpfs"));
     let said = cluster.log("ram", "reads");
     assert!(said.contains("here") && said.contains("full"), "{said}");
     cluster.ok("delete pod ram");
@@ -277,7 +277,7 @@ spec:
 }
 
 #[test]
-fn a_running_container_is_resized_in_place() {
+fn running_container_is_resized_in_place() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("web", "{limits: {cpu: 500m, memory: 64Mi}}", "exec sleep 1000"));
@@ -286,12 +286,12 @@ fn a_running_container_is_resized_in_place() {
     let change = r#"{"spec":{"containers":[{"name":"main","resources":{"requests":{"memory":"96Mi"},"limits":{"memory":"96Mi"}}}]}}"#;
     let refused = cluster.run(&["patch", "pod", "web", "-p", change], "");
     assert!(refused.err.contains("pod updates may not change fields other than"), "{}", refused.err);
-    // A reader that looks into it meanwhile blocks nothing.
+    // A process that reads its groups meanwhile does not block the change.
     cluster.ok("debug web --image busybox -c peek -- sleep 1000");
     let said = cluster.run(&["patch", "pod", "web", "--subresource", "resize", "-p", change], "");
     assert_eq!((said.code, &*said.out), (0, "pod/web patched\n"), "{}", said.err);
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].resources.limits.memory}", "96Mi");
-    assert_eq!(cluster.pid("web"), pid, "it was not started anew");
+    assert_eq!(cluster.pid("web"), pid, "the container was not restarted");
     assert_eq!(cluster.read("pod/web", "{.status.conditions[?(@.type==\"PodResizeInProgress\")].status}"), "");
     if groups(pid).is_empty() {
         return eprintln!("skipped in part: limits are not enforced here");
@@ -307,7 +307,7 @@ fn a_running_container_is_resized_in_place() {
 }
 
 #[test]
-fn resources_are_edited_and_wait_for_what_others_have() {
+fn resize_waits_for_resources_of_other_pods() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let requests = |name: &str, cpu: &str| pod(name, &format!("{{requests: {{cpu: {cpu}}}}}"), "exec sleep 1000");
@@ -331,25 +331,21 @@ fn resources_are_edited_and_wait_for_what_others_have() {
     let condition = |field: &str| {
         cluster.read("pod/web", &format!("{{.status.conditions[?(@.type==\"PodResizePending\")].{field}}}"))
     };
-    // More than there is at all, then more than the other pod leaves, then what fits.
+    // More than the node has, then more than the other pod leaves, then an amount that fits.
     edit("10m", &format!("{}m", cores * 1000 + 1));
-    cluster.until("it never fits", || condition("reason") == "Infeasible");
+    cluster.until("the resize is infeasible", || condition("reason") == "Infeasible");
     let allocated = "{.status.containerStatuses[0].allocatedResources.cpu}";
-    assert_eq!(cluster.read("pod/web", allocated), "10m", "what is refused is not allocated");
+    assert_eq!(cluster.read("pod/web", allocated), "10m", "a refused resize is not allocated");
     edit(&format!("{}m", cores * 1000 + 1), &more);
-    cluster.until("it waits", || condition("reason") == "Deferred");
+    cluster.until("the resize is deferred", || condition("reason") == "Deferred");
     let why = format!("Node didn't have enough resource: cpu, requested: {}", more.trim_end_matches('m'));
     assert!(condition("message").starts_with(&why), "{}", condition("message"));
     let actual = "{.status.containerStatuses[0].resources.requests.cpu}";
     assert_eq!(cluster.read("pod/web", actual), "10m");
     cluster.ok("delete pod big");
     cluster.until_reads("pod/web", actual, &more);
-    assert_eq!(
-        (condition("reason"), cluster.pid("web")),
-        (String::new(), pid),
-        "it is done, and nothing was started anew"
-    );
-    // A resource whose policy wants it is changed by a restart, which is told once.
+    assert_eq!((condition("reason"), cluster.pid("web")), (String::new(), pid), "the resize is done without a restart");
+    // A resource with a restart policy is changed by a restart, which is reported once.
     let restarts = requests("anew", "10m")
         .replace("resources:", "resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}], resources:");
     cluster.apply(&restarts.replace("restartPolicy: Never", "restartPolicy: Always"));
@@ -368,18 +364,18 @@ fn resources_are_edited_and_wait_for_what_others_have() {
 }
 
 #[test]
-fn a_node_without_memory_ends_pods_by_what_they_use_and_takes_no_more_in() {
+fn memory_pressure_evicts_pods_by_usage_and_rejects_new_ones() {
     let cluster = Cluster::new();
-    // Met by any machine.
+    // A threshold that every machine exceeds.
     let _plane = cluster.watch_with(&["--eviction-hard", "memory.available<1000Ti"]);
     cluster.until("the machine is a node", || !cluster.ok("get nodes -o name").is_empty());
     let node = cluster.ok("get nodes -o name").trim().to_owned();
     let pressed = "{.status.conditions[?(@.type==\"MemoryPressure\")].reason}";
     cluster.until_reads(&node, pressed, "KubeletHasInsufficientMemory");
-    cluster.until("new pods are kept away", || {
+    cluster.until("the node is tainted", || {
         cluster.read(&node, "{.spec.taints[*].key}").contains("node.kubernetes.io/memory-pressure")
     });
-    // Both are bound by hand, past the scheduler, which heeds the taint.
+    // Both are bound directly, because the scheduler respects the taint.
     let bound = |name: &str, resources: &str| {
         let place = format!("nodeName: {}\n  restartPolicy", node.trim_start_matches("node/"));
         pod(name, resources, "exec sleep 1000").replacen("restartPolicy", &place, 1)

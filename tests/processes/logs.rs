@@ -1,11 +1,11 @@
-//! Logs while they are written, over restarts, and over the files they are cut into.
+//! Logs while they are written, across restarts and rotations.
 
 use super::{on_host_files, pod};
 use crate::cluster::Cluster;
 
 const RESTARTS: &str = "{.status.containerStatuses[0].restartCount}";
 
-/// A line of a shell script that waits until a file is in the cluster's folder.
+/// Returns a shell line that waits until a file exists in the cluster's folder.
 fn wait_for(file: &str) -> String {
     format!("while ! test -e \"$HOME/{file}\"; do sleep 0.02; done")
 }
@@ -15,7 +15,7 @@ fn touch(cluster: &Cluster, file: &str) {
 }
 
 #[test]
-fn following_goes_on_across_restarts_and_ends_with_the_pod() {
+fn following_continues_across_restarts_and_ends_with_the_pod() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
     let again = r#"if test -e "$HOME/again"; then echo second; exec sleep 1000; fi"#;
@@ -33,10 +33,10 @@ fn following_goes_on_across_restarts_and_ends_with_the_pod() {
     last_line.until_says("second\n");
     assert!(!last_line.said().contains("one"), "{}", last_line.said());
     cluster.until_reads("pod/talker", RESTARTS, "1");
-    cluster.until("the next attempt speaks", || cluster.kloop("logs talker").out == "second\n");
+    cluster.until("the next attempt has printed", || cluster.kloop("logs talker").out == "second\n");
     assert_eq!(cluster.ok("logs -p talker"), "one\ntwo\nthree\n");
     assert_eq!(cluster.ok("logs -p talker --tail=1"), "three\n");
-    // A client that begins now follows the attempt that runs.
+    // A client that connects now follows the running attempt.
     let later = cluster.background(&["logs", "-f", "talker"]);
     later.until_says("second\n");
     cluster.ok("delete pod talker");
@@ -48,7 +48,7 @@ fn following_goes_on_across_restarts_and_ends_with_the_pod() {
 fn following_ends_with_the_last_attempt() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
-    // Fails once, then is done.
+    // Fails once, then succeeds.
     let life = r#"echo x >> "$HOME/lives"; echo life $(wc -l < "$HOME/lives")"#;
     let script = format!(r#"{life}; {}; test $(wc -l < "$HOME/lives") = 2"#, wait_for("go"));
     cluster.apply(&on_host_files(&pod("twice", "OnFailure", 1, &script)));
@@ -57,7 +57,7 @@ fn following_ends_with_the_last_attempt() {
     follower.until_says("life 1\n");
     touch(&cluster, "go");
     assert_eq!((follower.ended(), follower.said().as_str()), (0, "life 1\nlife 2\n"));
-    // The only attempt of a pod that is never restarted is the last.
+    // The only attempt of a pod without restarts is the last.
     cluster.apply(&pod("once", "Never", 1, "echo once; exit 3"));
     cluster.until_reads("pod/once", "{.status.phase}", "Failed");
     assert_eq!(cluster.ok("logs -f once"), "once\n");
@@ -71,7 +71,7 @@ fn previous_log_of_a_waiting_container_is_its_last_attempts() {
     cluster.apply(&on_host_files(&pod("looper", "Always", 1, script)));
     cluster.until_reads("pod/looper", "{.status.containerStatuses[0].state.waiting.reason}", "CrashLoopBackOff");
     assert_eq!(cluster.ok("logs looper"), "life 2\n");
-    assert_eq!(cluster.run(&["logs", "looper", "-c", ""], "").out, "life 2\n", "no name is as good as none");
+    assert_eq!(cluster.run(&["logs", "looper", "-c", ""], "").out, "life 2\n", "an empty name selects the default");
     assert_eq!(cluster.ok("logs -p looper"), "life 2\n");
 }
 
@@ -96,17 +96,17 @@ fn several_containers_and_pods_are_followed_together() {
 }
 
 #[test]
-fn a_log_that_was_cut_into_files_reads_as_one() {
+fn rotated_log_reads_as_one() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    // 28 MB: two files that are full and one that is begun.
+    // 28 MB: two full files and a third.
     let count = 280_000;
     let write =
         format!(r#"awk 'BEGIN {{ for (n = 1; n <= {count}; n++) printf "%07d %s\n", n, "{}" }}'"#, "x".repeat(50));
     let script = format!("{write}; {}; echo last; exit 1", wait_for("go"));
     cluster.apply(&on_host_files(&pod("wordy", "OnFailure", 1, &script)));
     let number = |line: &str| line.split(' ').next().and_then(|number| number.parse::<u32>().ok());
-    cluster.until("it has written everything", || {
+    cluster.until("the container has written all lines", || {
         cluster.kloop("logs wordy --tail=1").out.lines().next().and_then(number) == Some(count)
     });
     let uid = cluster.read("pod/wordy", "{.metadata.uid}");
@@ -117,7 +117,7 @@ fn a_log_that_was_cut_into_files_reads_as_one() {
     let whole = cluster.ok("logs wordy");
     assert!(whole.lines().filter_map(number).eq(1..=count), "every line, once, in order");
     let tail = cluster.ok("logs wordy --tail=150000");
-    assert!(tail.lines().filter_map(number).eq(count - 149_999..=count), "the last ones, over the edge of files");
+    assert!(tail.lines().filter_map(number).eq(count - 149_999..=count), "the last lines, from two files");
     let timed = cluster.ok("logs wordy --timestamps --tail=100000");
     let moment = timed.split(' ').next().expect("a time").to_owned();
     let since = cluster.ok(&format!("logs wordy --since-time={moment}"));
@@ -128,7 +128,7 @@ fn a_log_that_was_cut_into_files_reads_as_one() {
     touch(&cluster, "go");
     cluster.until_reads("pod/wordy", RESTARTS, "1");
     let running = "{.status.containerStatuses[0].state.running.startedAt}";
-    cluster.until("it writes again", || !cluster.read("pod/wordy", running).is_empty());
+    cluster.until("the container writes again", || !cluster.read("pod/wordy", running).is_empty());
     let previous = cluster.ok("logs -p wordy --tail=2");
     assert_eq!(previous.lines().map(|line| number(line).is_some()).collect::<Vec<_>>(), [true, false], "{previous}");
     assert_eq!(cluster.ok("logs -p wordy").lines().count(), count as usize + 1);

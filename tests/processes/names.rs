@@ -1,11 +1,12 @@
-//! Names, as pods ask for them: answers of any length over both protocols, what CoreDNS says beside them, and whom pods ask by
-//! `dnsPolicy` and `dnsConfig`.
+//! DNS queries of pods: answers of any length over both protocols, the additional records of CoreDNS, and servers chosen by `dnsPolicy` and
+//! `dnsConfig`.
 
 use super::{server, service};
 use crate::cluster::Cluster;
 use serde_json::{Value, json};
 
-/// A client in Python's own words: `ask(server, name, kind, size, tcp)` gives the answer's flags, its records and how its end begins.
+/// A client in Python: `ask(server, name, kind, size, tcp)` returns the answer's flags, its records and the beginning of its additional
+/// section.
 const ASK: &str = r#"
 import socket, struct
 def talk(server, question, tcp):
@@ -34,7 +35,7 @@ def names(name):
         return {socket.EAI_NONAME: "no such name", socket.EAI_NODATA: "no address", socket.EAI_AGAIN: "not now"}.get(error.errno, "no answer")
 "#;
 
-/// A pod that runs such a script once, with these fields more.
+/// A pod that runs such a script once, with additional fields.
 fn asker(name: &str, spec: Value, script: &str) -> String {
     let mut spec = spec;
     spec["restartPolicy"] = "Never".into();
@@ -43,14 +44,14 @@ fn asker(name: &str, spec: Value, script: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string()
 }
 
-/// The output of the script.
+/// Returns the output of the script.
 fn said(cluster: &Cluster, name: &str, spec: Value, script: &str) -> String {
     cluster.apply(&asker(name, spec, script));
     cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Succeeded");
     cluster.log(name, "main")
 }
 
-/// A headless Service with a thousand endpoints, written by hand, and aliases.
+/// A headless Service with a thousand manually written endpoints, and aliases.
 fn domain_counts() -> String {
     let mut text =
         "{apiVersion: v1, kind: Service, metadata: {name: crowd}, spec: {clusterIP: None, ports: [{port: 80}]}}\n---\n"
@@ -73,19 +74,19 @@ fn domain_counts() -> String {
 }
 
 #[test]
-fn answers_are_whole_over_both_protocols() {
-    answers_are_whole(&Cluster::new());
+fn dns_answers_are_complete_over_both_protocols() {
+    check_answers(&Cluster::new());
 }
 
 #[test]
-fn for_an_ordinary_user_as_well() {
-    // An ordinary user has tried this in the test before.
+fn dns_answers_are_complete_for_an_ordinary_user() {
+    // An ordinary user has already run this in the test above.
     if rustix::process::geteuid().is_root() {
-        answers_are_whole(&Cluster::of_user(65_534));
+        check_answers(&Cluster::of_user(65_534));
     }
 }
 
-fn answers_are_whole(cluster: &Cluster) {
+fn check_answers(cluster: &Cluster) {
     let _plane = cluster.watch();
     cluster.apply(&domain_counts());
     let script = r#"
@@ -118,7 +119,7 @@ print(ask(server, "in.default.svc.cluster.local", 1, None, True))
 }
 
 #[test]
-fn pods_ask_whom_their_policy_says() {
+fn dns_policy_chooses_the_server() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&(server("web", "") + &service("web", "ports: [{port: 80, targetPort: 8080}]")));
@@ -127,26 +128,26 @@ fn pods_ask_whom_their_policy_says() {
     let found = "1 1\n";
     assert_eq!(said(&cluster, "first", json!({}), script), found);
     if rustix::process::geteuid().is_root() {
-        // A pod with a search path of its own gets no short names.
+        // A pod with its own search path gets no short names.
         let absolute = said(&cluster, "absolute", json!({}), "print(names('web.'))");
         assert!(!absolute.contains('1'), "{absolute}");
     }
     let outside = said(&cluster, "outside", json!({"dnsPolicy": "Default"}), script);
-    assert!(!outside.contains('1'), "the machine knows nothing of the cluster: {outside}");
-    // A server that the pod names is asked itself: nobody listens at this one.
+    assert!(!outside.contains('1'), "the machine's resolver does not know the cluster: {outside}");
+    // A server that the pod names is queried directly: none listens at this address.
     let config = json!({"nameservers": ["127.0.0.99"], "options": [{"name": "attempts", "value": "1"}, {"name": "timeout", "value": "1"}]});
     let none = said(&cluster, "none", json!({"dnsPolicy": "None", "dnsConfig": config}), script);
     assert!(!none.contains('1'), "{none}");
     let beside = said(&cluster, "beside", json!({"dnsConfig": config}), script);
-    assert_eq!(beside, found, "the cluster's resolver comes first");
+    assert_eq!(beside, found, "the cluster's resolver is first");
     // On the machine's network.
     let host =
         |name: &str, policy: &str| said(&cluster, name, json!({"hostNetwork": true, "dnsPolicy": policy}), script);
     let plain = host("plain", "ClusterFirst");
-    assert!(!plain.contains('1'), "it is as Default: {plain}");
+    assert!(!plain.contains('1'), "the policy acts as Default: {plain}");
     let told = |name: &str| cluster.ok(&format!("describe pod {name}")).contains("MissingClusterDNS");
     let with_host = host("with-host", "ClusterFirstWithHostNet");
-    // It is found where the resolver may listen at port 53, and else that is told.
+    // It works where the resolver may listen at port 53; otherwise that is reported.
     assert_eq!(with_host == found, !told("with-host"), "{with_host}");
     assert_eq!(with_host == found, rustix::process::geteuid().is_root(), "{with_host}");
     assert!(!told("plain") && !told("first"));

@@ -1,4 +1,4 @@
-//! The pod network: every pod its own address, the same ports side by side, Services that lead to whoever is ready.
+//! The pod network: one address per pod, the same ports in several pods, Services with ready endpoints.
 
 use super::{fetch, pod, server, servers, service, web};
 use crate::cluster::Cluster;
@@ -19,19 +19,19 @@ fn script(name: &str, script: &str) -> String {
 }
 
 #[test]
-fn replicas_share_a_port_and_their_service_leads_to_each() {
-    replicas_share_a_port(Cluster::new());
+fn replicas_share_a_port_and_their_service_reaches_each() {
+    check_shared_port(Cluster::new());
 }
 
 #[test]
-fn for_an_ordinary_user_as_well() {
-    // An ordinary user has tried this in the test before.
+fn replicas_share_a_port_for_an_ordinary_user() {
+    // An ordinary user has already run this in the test above.
     if rustix::process::geteuid().is_root() {
-        replicas_share_a_port(Cluster::of_user(65_534));
+        check_shared_port(Cluster::of_user(65_534));
     }
 }
 
-fn replicas_share_a_port(cluster: Cluster) {
+fn check_shared_port(cluster: Cluster) {
     let _plane = cluster.watch();
     cluster.apply(&web(3));
     let servers: BTreeSet<String> = cluster.ready_pods("app=web", 3).into_iter().collect();
@@ -53,7 +53,7 @@ print("\n".join(sorted(said)))
 }
 
 #[test]
-fn a_client_stays_with_its_endpoint() {
+fn client_keeps_its_endpoint() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let keeps = "sessionAffinity: ClientIP, ports: [{name: http, port: 8000, targetPort: 8080}]";
@@ -64,31 +64,31 @@ fn a_client_stays_with_its_endpoint() {
     let script = format!(
         "import urllib.request\nprint(*sorted({{urllib.request.urlopen('http://{place}:8000/').read().decode().split()[0] for _ in range(10)}}))"
     );
-    // Each command is a process of its own: who is remembered is the pod.
+    // Each command is a separate process: session affinity is per pod.
     let ask = || cluster.run(&["exec", "client", "--", "python3", "-c", &script], "").out.trim().to_owned();
     let from_host = || {
         let found: BTreeSet<String> =
             (0..10).filter_map(|_| fetch(&format!("{place}:8000"))?.lines().next().map(str::to_owned)).collect();
         found.into_iter().collect::<Vec<_>>().join(" ")
     };
-    cluster.until("it answers", || !ask().is_empty() && !from_host().is_empty());
+    cluster.until("the Service answers", || !ask().is_empty() && !from_host().is_empty());
     let first = (ask(), from_host());
     assert!(!first.0.contains(' ') && !first.1.contains(' '), "one server each: {first:?}");
     cluster.ok("scale deployment web --replicas=8");
     cluster.ready_pods("app=web", 8);
-    cluster.until("all are led to", || {
+    cluster.until("all endpoints get clients", || {
         let routes = std::fs::read_to_string(cluster.home().join("routes").join(&place)).unwrap_or_default();
         routes.matches(":8080").count() == 8
     });
-    assert_eq!((ask(), from_host()), first, "more servers move nobody");
+    assert_eq!((ask(), from_host()), first, "new endpoints move no client");
     cluster.ok(&format!("delete pod {}", first.0));
     let second = ask();
-    assert!(second != first.0 && !second.contains(' '), "another one, for good: {second}");
+    assert!(second != first.0 && !second.contains(' '), "another endpoint, permanently: {second}");
     assert_eq!(ask(), second);
 }
 
 #[test]
-fn localhost_is_the_pods_own_and_else_the_hosts() {
+fn localhost_is_the_pod_then_the_host() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let host = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -167,7 +167,7 @@ for connected in [False, True]:
 }
 
 #[test]
-fn service_answers_a_pod_whatever_its_socket_is_bound_to() {
+fn service_answers_pods_with_any_bound_socket() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(
@@ -207,13 +207,13 @@ for family, to in [(socket.AF_INET, place), (socket.AF_INET6, ("::ffff:" + place
 }
 
 #[test]
-fn low_ports_answer_whoever_names_them_with_each_datagram() {
+fn low_ports_answer_unconnected_datagrams() {
     low_ports_answer(&Cluster::new());
 }
 
 #[test]
-fn low_ports_answer_an_ordinary_user_as_well() {
-    // An ordinary user has tried this in the test before.
+fn low_ports_answer_for_an_ordinary_user() {
+    // An ordinary user has already run this in the test above.
     if rustix::process::geteuid().is_root() {
         low_ports_answer(&Cluster::of_user(65_534));
     }
@@ -254,7 +254,7 @@ for bound in [None, ("", 0), ("", 7777)]:
 }
 
 #[test]
-fn names_lead_to_services_and_their_members() {
+fn names_resolve_to_services_and_their_members() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&web(1));
@@ -349,21 +349,21 @@ print("all of them", flush=True)
     cluster.apply(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: twins}}, spec: {{restartPolicy: Never, containers: [{{name: main, image: python3, command: {command}}}]}}}}"
     ));
-    cluster.until("it has ended", || {
+    cluster.until("the program has ended", || {
         !["", "Pending", "Running"].contains(&&*cluster.read("pod/twins", "{.status.phase}"))
     });
     assert_eq!(cluster.ok("logs twins"), "all of them\n");
 }
 
 #[test]
-fn low_ports_of_pods_are_reached_whoever_runs_them() {
+fn low_ports_of_pods_are_reachable() {
     low_ports(&Cluster::new());
     if rustix::process::geteuid().is_root() {
         low_ports(&Cluster::of_user(65_534));
     }
 }
 
-/// A pod that listens at the ports 80 and 53, and everything of the cluster that leads there.
+/// A pod that listens at the ports 80 and 53, and the Service and forwards for them.
 fn low_ports(cluster: &Cluster) {
     let _plane = cluster.watch();
     let server = r#"
@@ -413,14 +413,14 @@ server.serve_forever()
         cluster.run(&["exec", "client", "--", "python3", "-c", &script], "").out.trim().to_owned()
     };
     let address = cluster.read("service/web", "{.spec.clusterIP}");
-    cluster.until("the Service leads there", || ask("client", &address) == "answer at 80");
-    cluster.until("and for datagrams", || resolve(&address) == "HELLO 53");
+    cluster.until("the Service answers", || ask("client", &address) == "answer at 80");
+    cluster.until("the Service answers datagrams", || resolve(&address) == "HELLO 53");
     assert_eq!((ask("client", &pod), ask("web", "localhost"), resolve(&pod)), {
         let answer = || "answer at 80".to_owned();
         (answer(), answer(), "HELLO 53".to_owned())
     });
     let forward = cluster.background(&["port-forward", "pod/web", ":80"]);
-    cluster.until("it listens", || forward.said().contains("Forwarding from"));
+    cluster.until("the forward listens", || forward.said().contains("Forwarding from"));
     let said = forward.said();
     let place = said.lines().find_map(|line| line.strip_prefix("Forwarding from ")?.split(' ').next()).unwrap();
     assert_eq!(fetch(place).as_deref(), Some("answer at 80"));

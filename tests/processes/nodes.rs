@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, is_alive};
 const ON: &str = "{.spec.nodeName}/{.status.phase}";
 
 #[test]
-fn added_nodes_run_pods_or_pretend_to() {
+fn added_nodes_run_or_simulate_pods() {
     let cluster = Cluster::new();
     cluster.ok("node add more --label pool=more");
     cluster.ok("node add sim --simulated --label pool=sim");
@@ -17,8 +17,8 @@ fn added_nodes_run_pods_or_pretend_to() {
         cluster.until_reads(&format!("pod/{pool}"), ON, &format!("{pool}/Running"));
     }
     let pid = cluster.pid("more");
-    assert!(is_alive(pid), "a real one runs a process here");
-    assert!(cluster.pids("sim").is_empty(), "a simulated one runs nothing");
+    assert!(is_alive(pid), "a real node runs a process");
+    assert!(cluster.pids("sim").is_empty(), "a simulated node runs no process");
     let said = cluster.ok("node stop more --kill");
     assert_eq!(said, "node/more stopped; killed the processes of 1 pods\n");
     cluster.until("its process is gone", || !is_alive(pid));
@@ -28,5 +28,5 @@ fn added_nodes_run_pods_or_pretend_to() {
     cluster
         .until("another process runs", || cluster.pids("more").values().any(|other| *other != pid && is_alive(*other)));
     cluster.ok("node remove sim");
-    cluster.until("its pod is collected", || cluster.kloop("get pod sim").code == 1);
+    cluster.until("the pod is deleted", || cluster.kloop("get pod sim").code == 1);
 }

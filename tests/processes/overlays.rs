@@ -1,9 +1,9 @@
-//! Kustomizations: from a base and its overlays to pages that differ, and a change of configuration that rolls out by itself.
+//! Kustomizations: different pages from a base and its overlays, and rollouts after a change of configuration.
 
 use crate::cluster::Cluster;
 use std::path::PathBuf;
 
-/// A copy of the fixture, which a test may change.
+/// Copies the fixture, so that a test can change it.
 fn copy(cluster: &Cluster) -> PathBuf {
     let fixture = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/kustomize");
     let copied = cluster.program("cp").arg("-R").arg(fixture).arg(cluster.home()).status();
@@ -18,7 +18,7 @@ fn page(cluster: &Cluster, service: &str) -> String {
 }
 
 #[test]
-fn a_base_and_its_overlays_run_side_by_side() {
+fn base_and_its_overlays_run_side_by_side() {
     let cluster = Cluster::new();
     let folder = copy(&cluster);
     let (dev, prod) = (folder.join("dev"), folder.join("prod"));
@@ -32,7 +32,7 @@ fn a_base_and_its_overlays_run_side_by_side() {
     cluster.until("dev greets", || page(&cluster, "dev-page") == "hello from dev\n");
     cluster.until("prod greets", || page(&cluster, "page -n prod") == "good day from prod\n");
 
-    // Another greeting is another ConfigMap, so that the pods are made anew.
+    // Another greeting makes another ConfigMap, so that the pods are replaced.
     let base = folder.join("base/kustomization.yaml");
     let text = std::fs::read_to_string(&base).expect("the base").replace("GREETING=hello", "GREETING=welcome");
     std::fs::write(base, text).expect("changed");
@@ -43,21 +43,21 @@ fn a_base_and_its_overlays_run_side_by_side() {
     cluster.until("dev greets otherwise", || page(&cluster, "dev-page") == "welcome from dev\n");
 
     cluster.ok(&format!("delete -k {}", dev.display()));
-    // The namespace goes first: the control plane may have deleted what is in it before the command comes to it.
+    // The namespace is deleted first: the control plane may delete its objects before the command does.
     cluster.ok(&format!("delete --ignore-not-found -k {}", prod.display()));
     cluster.nothing_is_left();
     assert_eq!(plane.end("INT"), 0);
 }
 
 #[test]
-fn an_overlay_is_followed_with_all_that_it_is_made_of() {
+fn overlay_is_watched_with_its_bases() {
     let cluster = Cluster::new();
     let folder = copy(&cluster);
     let dev = folder.join("dev").display().to_string();
     let follower = cluster.background(&["apply", "-k", &dev, "--watch", "--interval", "0s"]);
     follower.until_says("deployment.apps/dev-page created");
     let before = cluster.read("deploy/dev-page", "{.spec.template.spec.containers[0].envFrom[0].configMapRef.name}");
-    // A file of the base, which is in another folder, and one that breaks it first.
+    // Changes a file of the base in another folder, first to an invalid one.
     let base = folder.join("base/kustomization.yaml");
     let text = std::fs::read_to_string(&base).expect("the base");
     std::fs::write(&base, format!("{text}greeting: hi\n")).expect("changed");

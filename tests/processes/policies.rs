@@ -1,8 +1,8 @@
-//! NetworkPolicies: who may connect to whom, and how one is told that one may not.
+//! NetworkPolicies: allowed connections, and reports of denied ones.
 
 use crate::cluster::Cluster;
 
-/// A server at the ports 8080 and 9090, TCP and UDP, that answers "hello" to everybody.
+/// A server at the ports 8080 and 9090, TCP and UDP, that answers "hello" to every client.
 const SERVER: &str = r#"
 import socket, threading
 def answer(server):
@@ -21,7 +21,7 @@ for port in [8080, 9090]:
     threading.Thread(target=echo, args=[udp]).start()
 "#;
 
-/// Says of each place that comes in whether it can be reached.
+/// Prints for each address that it reads whether it can be reached.
 const CLIENT: &str = r#"
 import socket, sys
 for line in sys.stdin:
@@ -52,7 +52,7 @@ fn policy(name: &str, spec: &str) -> String {
     format!("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}}}\nspec: {spec}\n")
 }
 
-/// The results of a client that tries several addresses.
+/// Returns the results of a client for several addresses.
 fn tries(cluster: &Cluster, client: &str, places: &[String]) -> String {
     let asked = places.iter().map(|place| format!("{place}\n")).collect::<String>();
     let said = cluster.run(&["exec", "-i", client, "--", "python3", "-u", "-c", CLIENT], &asked);
@@ -61,18 +61,18 @@ fn tries(cluster: &Cluster, client: &str, places: &[String]) -> String {
 
 #[test]
 fn policies_decide_connections_between_pods() {
-    enforce(&Cluster::new());
+    check_policies(&Cluster::new());
 }
 
 #[test]
-fn for_an_ordinary_user_as_well() {
-    // An ordinary user has tried this in the test before.
+fn policies_work_for_an_ordinary_user() {
+    // An ordinary user has already run this in the test above.
     if rustix::process::geteuid().is_root() {
-        enforce(&Cluster::of_user(65_534));
+        check_policies(&Cluster::of_user(65_534));
     }
 }
 
-fn enforce(cluster: &Cluster) {
+fn check_policies(cluster: &Cluster) {
     let _plane = cluster.watch();
     cluster.apply(
         &[
@@ -103,34 +103,34 @@ fn enforce(cluster: &Cluster) {
     let no = "PermissionError";
     until("friend", &places, &format!("{no} {no} {no} {no}"));
     until("server", &places[..1], "hello");
-    // By a port's name, from who has a label; a range for UDP.
+    // By a port's name, for clients with a label; a range for UDP.
     let from = "from: [{podSelector: {matchLabels: {app: friend}}}]";
     let named = format!("{{{from}, ports: [{{port: web}}, {{protocol: UDP, port: 9000, endPort: 9100}}]}}");
     cluster.apply(&policy("open", &format!("{{podSelector: {{matchLabels: {{app: server}}}}, ingress: [{named}]}}")));
     until("friend", &places, &format!("hello {no} {no} hello"));
     until("friend", &[format!("tcp {service} 80")], "hello");
-    // Resolvers look for their own address so: that is no connection.
+    // Resolvers find their own address like this, which is no connection.
     let look = format!("import socket; socket.socket(type=socket.SOCK_DGRAM).connect_ex(('{ip}', 65535))");
     assert_eq!(cluster.run(&["exec", "stranger", "--", "python3", "-c", &look], "").code, 0);
     until("stranger", &places[..1], no);
     until("stranger", &[format!("tcp {service} 80")], no);
-    // A label more is a friend more.
+    // The label makes the stranger an allowed client.
     cluster.ok("label pod stranger app=friend --overwrite");
     until("stranger", &places[..1], "hello");
     let told =
         format!("TCP to {ip}:8080 (pod default/server) was denied: no ingress rule of NetworkPolicy default/closed");
-    cluster.until("an event tells", || cluster.ok("describe pod stranger").contains(&told));
+    cluster.until("an event reports it", || cluster.ok("describe pod stranger").contains(&told));
     assert!(!cluster.ok("describe pod stranger").contains(":65535"));
     let why = cluster.run(&["why", "pod/stranger"], "").out;
     assert!(why.contains("was denied: no ingress rule"), "{why}");
-    // The traffic that may go out; the server still answers datagrams.
+    // An egress policy; the server still replies to datagrams.
     cluster.apply(&policy(
         "inside",
         "{podSelector: {}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: server}}}]}]}",
     ));
     let world = ["tcp 192.0.2.1 80".to_owned(), "tcp 127.0.0.1 1".to_owned()];
     until("friend", &world, &format!("{no} {no}"));
-    // A program of the machine that listens everywhere does so at the pod's address, too, and is no part of the pod.
+    // A program of the machine that listens on every address is reachable at the pod's address, but is no part of the pod.
     let machine = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let port = machine.local_addr().unwrap().port();
     let own = cluster.read("pod/friend", "{.status.podIP}");
@@ -141,7 +141,7 @@ fn enforce(cluster: &Cluster) {
     let around = ["127.0.0.1", "0.0.0.0", &own].map(|place| format!("udp {place} {port}"));
     until("friend", &around, &format!("{no} {no} {no}"));
     until("server", &["tcp", "udp"].map(|protocol| format!("{protocol} 127.0.0.1 8080")), "hello hello");
-    // A client from any address is answered there.
+    // A client bound to any address gets its reply.
     let bound = "import socket; client = socket.socket(type=socket.SOCK_DGRAM); client.bind(('', 0)); client.settimeout(60); client.sendto(b'hello', \
                  ('127.0.0.1', 8080)); print(client.recv(9).decode())";
     let said = cluster.run(&["exec", "server", "--", "python3", "-c", bound], "");

@@ -20,7 +20,7 @@ server.serve_forever()
 "#;
 
 #[test]
-fn a_server_is_probed_over_tls_whoever_signed_its_certificate() {
+fn tls_probe_accepts_any_certificate() {
     let cluster = Cluster::new();
     let home = cluster.home();
     let (key, certificate, server) = (home.join("key.pem"), home.join("cert.pem"), home.join("server.py"));
@@ -57,13 +57,13 @@ spec:
     let ready = r#"{.status.conditions[?(@.type=="Ready")].status}"#;
     cluster.until_reads("pod/open", ready, "True");
     let unhealthy = "Readiness probe failed: HTTP probe failed with statuscode: 403";
-    cluster.until("the other is refused", || {
+    cluster.until("the other probe fails", || {
         cluster.kloop("get events -o jsonpath={range.items[*]}{.message};{end}").out.contains(unhealthy)
     });
     assert_eq!(cluster.read("pod/closed", ready), "False");
 }
 
-/// As much of HTTP/2 and gRPC as the health service (grpc.health.v1) needs; what it answers stands in a file.
+/// A minimal HTTP/2 and gRPC server with the health service (grpc.health.v1); its status is in a file.
 const HEALTH: &str = r#"
 import socket, sys, threading
 
@@ -114,7 +114,7 @@ while True:
 "#;
 
 #[test]
-fn a_grpc_server_is_asked_for_the_health_of_a_service() {
+fn grpc_probe_queries_the_health_of_a_service() {
     if !Command::new("python3").args(["-c", "import socket"]).output().is_ok_and(|python| python.status.success()) {
         return eprintln!("skipped: python3 is needed");
     }

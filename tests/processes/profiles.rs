@@ -1,4 +1,4 @@
-//! Profiles of the scheduler, by the configuration of Kubernetes' own.
+//! Profiles of the scheduler, from a Kubernetes scheduler configuration.
 
 use super::pod;
 use crate::cluster::Cluster;
@@ -35,7 +35,7 @@ fn pods_are_placed_by_the_profile_that_they_ask_for() {
         cluster.apply(&named(name, "in-b"));
         cluster.until_reads(&format!("pod/{name}"), "{.spec.nodeName}", "b");
     }
-    cluster.until("the profile told of it", || {
+    cluster.until("the profile's event exists", || {
         let told =
             cluster.ok("get events --field-selector reason=Scheduled -o jsonpath={.items[*].reportingComponent}");
         told.contains("in-b")

@@ -1,4 +1,4 @@
-//! Recipes of common images: they are listed and written down, and those whose program this machine has run what the image promises.
+//! Recipes of common images: they are listed, and those whose program this machine has behave like the image.
 
 use crate::cluster::{Cluster, signal};
 use std::fs;
@@ -14,7 +14,7 @@ fn has(program: &str) -> bool {
         || versions.any(|version| version.path().join("bin").join(program).is_file())
 }
 
-/// A cluster that runs, when one of these programs is there; said loudly when none is.
+/// Makes a cluster with a control plane when one of these programs exists; prints that the test is skipped otherwise.
 fn cluster_for(image: &str, programs: &[&str]) -> Option<Cluster> {
     if programs.iter().any(|program| has(program)) {
         return Some(Cluster::new());
@@ -23,7 +23,7 @@ fn cluster_for(image: &str, programs: &[&str]) -> Option<Cluster> {
     None
 }
 
-/// Runs a pod of this image to its end; what it said.
+/// Runs a pod of this image to completion; returns its output.
 fn run(cluster: &Cluster, name: &str, image: &str, args: &str) -> String {
     cluster.apply(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, \
@@ -33,7 +33,7 @@ fn run(cluster: &Cluster, name: &str, image: &str, args: &str) -> String {
     cluster.log(name, "main")
 }
 
-/// A StatefulSet `db` of one pod of this image, which has a claim at this path and is ready when this command says so.
+/// A StatefulSet `db` with one pod of this image, a claim at this path, and this command as its readiness probe.
 fn database(image: &str, env: &str, path: &str, ready: &str) -> String {
     format!(
         "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: db}}, spec: {{serviceName: db, selector: {{matchLabels: {{app: db}}}}, \
@@ -44,22 +44,22 @@ fn database(image: &str, env: &str, path: &str, ready: &str) -> String {
     )
 }
 
-/// Writes something into the database, and finds it again after its process was killed, its pod deleted and its template changed.
+/// Writes data into the database, and reads it after its process was killed, its pod deleted and its template changed.
 fn data_survives(cluster: &Cluster, write: &[&str], read: &[&str], found: &str) {
     let said = |command: &[&str]| cluster.run(&[&["exec", "db-0", "--"], command].concat(), "");
     cluster.ready_pods("app=db", 1);
-    cluster.until("it is written", || said(write).code == 0);
+    cluster.until("the data is written", || said(write).code == 0);
     let is_there = |when: &str| cluster.until(when, || said(read).out.trim() == found);
     is_there("it is read");
     let restarts = || cluster.read("pod/db-0", "{.status.containerStatuses[0].restartCount}");
     signal(cluster.pid("db-0"), "KILL");
-    cluster.until("it was started again", || restarts() == "1");
+    cluster.until("the container was restarted", || restarts() == "1");
     cluster.ready_pods("app=db", 1);
     is_there("it is there after a restart");
     let uid = || cluster.read("pod/db-0", "{.metadata.uid}");
     let first = uid();
     cluster.ok("delete pod db-0");
-    cluster.until("another pod came", || !uid().is_empty() && uid() != first);
+    cluster.until("another pod exists", || !uid().is_empty() && uid() != first);
     cluster.ready_pods("app=db", 1);
     is_there("it is there in another pod");
     let second = uid();
@@ -70,7 +70,7 @@ fn data_survives(cluster: &Cluster, write: &[&str], read: &[&str], found: &str) 
 }
 
 #[test]
-fn recipes_are_listed_with_their_programs_and_begin_image_objects() {
+fn recipes_are_listed_and_create_image_objects() {
     let cluster = Cluster::new();
     let folder = format!("{}/fixtures/images", env!("CARGO_MANIFEST_DIR"));
     let listed = cluster.ok("image list --no-headers");
@@ -151,7 +151,7 @@ fn postgres_keeps_its_data_in_a_claim() {
     cluster.apply(&set);
     let psql = |query: &'static str| ["psql", "-U", "shop", "goods", "-Atc", query];
     data_survives(&cluster, &psql("insert into t values (37)"), &psql("select sum(a) from t"), "42");
-    // Others have to know the password.
+    // Other pods need the password.
     let address = cluster.read("pod/db-0", "{.status.podIP}");
     let ask = |password: &str| {
         let line = format!("PGPASSWORD={password} psql -h {address} -U shop goods -Atc 'select 6*7'");
@@ -173,7 +173,7 @@ fn postgres_keeps_its_data_in_a_claim() {
 }
 
 #[test]
-fn postgres_without_a_claim_or_a_password_does_as_the_image_does() {
+fn postgres_without_a_claim_or_a_password_behaves_like_the_image() {
     let Some(cluster) = cluster_for("postgres", &["postgres"]) else { return };
     let _plane = cluster.watch();
     let pod = |name: &str, env: &str| {
@@ -184,7 +184,7 @@ fn postgres_without_a_claim_or_a_password_does_as_the_image_does() {
         )
     };
     cluster.apply(&pod("mute", "[]"));
-    cluster.until("it says what is missing", || {
+    cluster.until("the log says what is missing", || {
         cluster
             .log("mute", "main")
             .contains("Error: Database is uninitialized and superuser password is not specified.")
@@ -198,14 +198,14 @@ fn postgres_without_a_claim_or_a_password_does_as_the_image_does() {
     cluster.ready_pods("app=open", 1);
     assert!(
         psql("select * from t").err.contains("relation \"t\" does not exist"),
-        "its data have gone with the container"
+        "the data is gone with the container"
     );
     cluster.ok("delete pod mute open");
     cluster.nothing_is_left();
 }
 
 #[test]
-fn redis_keeps_its_data_in_a_claim_and_lets_other_pods_in() {
+fn redis_keeps_its_data_in_a_claim_and_accepts_other_pods() {
     let Some(cluster) = cluster_for("redis", &["redis-server"]) else { return };
     let _plane = cluster.watch();
     let set = database("'redis:7'", "[]", "/data", "[redis-cli, -p, '6390', ping]")
@@ -266,7 +266,7 @@ fn nginx_serves_the_pages_and_sites_of_its_image() {
         answer.ok().and_then(|mut answer| answer.body_mut().read_to_string().ok()).unwrap_or_default()
     };
     assert_eq!((page("/index.html"), page("/own")), ("hello".to_owned(), "yes".to_owned()));
-    cluster.until("its log tells of it", || cluster.log("web", "main").contains("GET /own"));
+    cluster.until("the request is in the log", || cluster.log("web", "main").contains("GET /own"));
     cluster.ok("delete pod web");
     cluster.nothing_is_left();
 }
@@ -324,11 +324,11 @@ fn mariadb_has_the_health_check_of_its_image() {
     cluster.ready_pods("app=db", 1);
     let said = cluster.kloop("exec db-0 -- healthcheck.sh --connect --nonsense");
     assert_eq!(said.err.lines().next(), Some("healthcheck.sh: unknown check --nonsense"), "{}", said.err);
-    // The login is kept with the data.
+    // The login is stored with the data.
     signal(cluster.pid("db-0"), "KILL");
     cluster.until_reads("pod/db-0", "{.status.containerStatuses[0].restartCount}", "1");
     cluster.ready_pods("app=db", 1);
-    assert!(!Path::new("/usr/local/bin/healthcheck.sh").exists(), "it is the container's own");
+    assert!(!Path::new("/usr/local/bin/healthcheck.sh").exists(), "the file is in the container only");
     cluster.ok("delete statefulset db");
     cluster.nothing_is_left();
 }

@@ -1,4 +1,4 @@
-//! Deployments change: by number, by template, forth and back.
+//! Changes of Deployments: scaling, rollouts, history and undo.
 
 use super::{deployment, servers, service};
 use crate::cluster::{Cluster, is_alive};
@@ -8,8 +8,8 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Watches a Deployment through a change until the new template is complete: available pods may never be fewer than allowed,
-/// pods never more. Every look is one moment of the store.
+/// Watches a Deployment until the new template is complete: checks the minimum of available pods and the maximum of all pods. Each look is
+/// one revision of the store.
 fn watch_rollout(cluster: &Cluster, name: &str, least: usize, most: usize) {
     cluster.until("the rollout is complete", || {
         let list: serde_json::Value =
@@ -22,7 +22,7 @@ fn watch_rollout(cluster: &Cluster, name: &str, least: usize, most: usize) {
             conditions(pod).iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
         };
         let ready = live.iter().filter(|pod| is_ready(pod)).count();
-        assert!(ready >= least, "{ready} pods are ready, {least} are promised");
+        assert!(ready >= least, "{ready} pods are ready, at least {least} are required");
         assert!(live.len() <= most, "{} pods, {most} are allowed", live.len());
         let deployment = items.iter().find(|item| item["kind"] == "Deployment").expect("the Deployment");
         let wanted = &deployment["spec"]["replicas"];
@@ -32,7 +32,7 @@ fn watch_rollout(cluster: &Cluster, name: &str, least: usize, most: usize) {
     });
 }
 
-/// The same Deployment with its labels, so that it and its pods are found by one selector.
+/// Returns the Deployment with labels, so that one selector finds it and its pods.
 fn labelled(name: &str, replicas: u32, seconds: u32) -> String {
     deployment(name, replicas, seconds).replacen(
         &format!("{{name: {name}}}"),
@@ -46,7 +46,7 @@ fn seconds(cluster: &Cluster, pods: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn it_scales_up_and_down() {
+fn deployment_scales_up_and_down() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&labelled("web", 2, 1000));
@@ -66,13 +66,13 @@ fn it_scales_up_and_down() {
 }
 
 #[test]
-fn a_changed_manifest_rolls_without_falling_below_what_is_allowed() {
+fn changed_manifest_rolls_out_within_its_bounds() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&labelled("web", 4, 1000));
     let before = cluster.ready_pods("app=web", 4);
     assert_eq!(cluster.apply(&labelled("web", 4, 2000)), "deployment.apps/web configured\n");
-    // 25 % of four each way.
+    // 25 % of four in both directions.
     watch_rollout(&cluster, "web", 3, 5);
     let after = cluster.ready_pods("app=web", 4);
     assert!(!after.iter().any(|pod| before.contains(pod)), "{before:?} {after:?}");
@@ -80,7 +80,7 @@ fn a_changed_manifest_rolls_without_falling_below_what_is_allowed() {
     let mut sizes: Vec<String> =
         cluster.read("rs -l app=web", "{.items[*].spec.replicas}").split(' ').map(str::to_owned).collect();
     sizes.sort();
-    assert_eq!(sizes, ["0", "4"], "the old ReplicaSet stays, empty, to go back to");
+    assert_eq!(sizes, ["0", "4"], "the old ReplicaSet stays with 0 pods for a rollback");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn recreate_never_runs_old_and_new_together() {
 }
 
 #[test]
-fn history_undo_pause_resume_restart() {
+fn rollout_commands_work() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&labelled("web", 2, 1000));
@@ -125,7 +125,7 @@ fn history_undo_pause_resume_restart() {
         cluster.read("deploy/web", "{.status.observedGeneration}")
             == cluster.read("deploy/web", "{.metadata.generation}")
     });
-    assert_eq!(cluster.ready_pods("app=web", 2), before, "nothing rolls while it is paused");
+    assert_eq!(cluster.ready_pods("app=web", 2), before, "a paused rollout changes no pod");
     assert_eq!(cluster.ok("rollout resume deploy/web"), "deployment.apps/web resumed\n");
     cluster.ok("rollout status deploy/web");
     let images = cluster.read("pods -l app=web", "{.items[*].spec.containers[0].image}");
@@ -138,7 +138,7 @@ fn history_undo_pause_resume_restart() {
 }
 
 #[test]
-fn a_rollout_that_cannot_succeed_leaves_the_old_pods_and_can_be_undone() {
+fn stuck_rollout_keeps_the_old_pods_and_can_be_undone() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&labelled("web", 4, 1000));
@@ -159,11 +159,11 @@ fn a_rollout_that_cannot_succeed_leaves_the_old_pods_and_can_be_undone() {
     cluster.ok("rollout undo deploy/web");
     cluster.ok("rollout status deploy/web");
     let after = cluster.ready_pods("app=web", 4);
-    assert!(after.iter().filter(|pod| before.contains(pod)).count() >= 3, "the old ones were never disturbed");
+    assert!(after.iter().filter(|pod| before.contains(pod)).count() >= 3, "the old pods were kept");
 }
 
 #[test]
-fn wait_waits() {
+fn wait_returns_when_the_condition_is_met() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&labelled("web", 2, 1000));
@@ -179,7 +179,7 @@ fn wait_waits() {
 }
 
 #[test]
-fn a_rollout_that_makes_no_progress_is_given_up_on() {
+fn rollout_without_progress_exceeds_its_deadline() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     let stuck = labelled("web", 1, 1000)
@@ -197,15 +197,14 @@ fn a_rollout_that_makes_no_progress_is_given_up_on() {
     assert_eq!(cluster.read("deploy/web", progress), "True/NewReplicaSetAvailable");
 }
 
-/// Servers that say which version they are, to be reached in all ways. Who is asked to end lets a moment pass, as everywhere where
-/// nothing may be lost.
+/// Servers that answer with their version, reachable in all ways. They wait a moment after SIGTERM, as servers must that lose no request.
 fn versions(replicas: usize) -> String {
     let more = "env: [{name: VERSION, value: one}], lifecycle: {preStop: {sleep: {seconds: 1}}}, ";
     let ingress = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web}, spec: {defaultBackend: {service: {name: web, port: {number: 8080}}}}}";
     servers("web", replicas, more) + &service("web", "type: NodePort, ports: [{port: 8080}]") + ingress
 }
 
-/// The result of a client: the version that answered, or the error.
+/// Returns the version that answered, or the error.
 fn visit(place: &str) -> Result<String, String> {
     let mut stream = TcpStream::connect(place).map_err(|error| format!("connect: {error}"))?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").map_err(|error| format!("write: {error}"))?;
@@ -217,7 +216,7 @@ fn visit(place: &str) -> Result<String, String> {
 }
 
 #[test]
-fn no_request_is_lost_while_ten_replicas_are_replaced_under_load() {
+fn rollout_of_ten_replicas_loses_no_request() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&versions(10));
@@ -226,7 +225,7 @@ fn no_request_is_lost_while_ten_replicas_are_replaced_under_load() {
     let places = [
         read("service/web", "{.spec.clusterIP}:8080"),
         read("service/web", "127.0.0.1:{.spec.ports[0].nodePort}"),
-        cluster.wait_for("the Ingress tells where it answers", || {
+        cluster.wait_for("the Ingress has its address", || {
             let door = "{.status.loadBalancer.ingress[0].ip}:{.status.loadBalancer.ingress[0].ports[0].port}";
             Some(read("ingress/web", door)).filter(|door| door.len() > 1)
         }),
@@ -235,7 +234,7 @@ fn no_request_is_lost_while_ten_replicas_are_replaced_under_load() {
     let is_over = AtomicBool::new(false);
     let client = |place: &String| {
         let mut results = Vec::new();
-        // Constant load, and an end in any case.
+        // Constant load, with an upper bound.
         while !is_over.load(Ordering::Relaxed) && results.len() < 400 {
             results.push((place.clone(), visit(place)));
             std::thread::sleep(Duration::from_millis(100));

@@ -1,5 +1,5 @@
-//! Sandboxes around kloop, and kernels that know less: calls that are refused cost what was to be made of them and nothing else. Pods
-//! run, restart and are deleted, and what is not to be had is told once.
+//! Sandboxes and old kernels: a refused system call disables only the feature that needs it. Pods run, restart and are deleted, and each
+//! missing feature is reported once.
 
 use super::hostile::stat;
 use super::spaces::clusters;
@@ -9,7 +9,7 @@ use std::net::TcpListener;
 
 #[test]
 fn pods_use_the_machines_network_without_a_filter() {
-    // A process can have one filter of this kind: those of a pod have the pod's, so that a cluster within a pod gets none.
+    // A process can have one filter of this kind: those in a pod have the pod's, so a cluster within a pod has none.
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let state = cluster.home().join("inner.db").display().to_string();
@@ -20,9 +20,9 @@ fn pods_use_the_machines_network_without_a_filter() {
     ));
     let inner = |words: &[&str], input: &str| cluster.run(&[&["--state", &state], words].concat(), input);
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: inner}, spec: {containers: [{name: main, image: busybox, command: [sleep, '1000']}]}}";
-    cluster.until("it is applied", || inner(&["apply", "-f", "-"], pod).code == 0);
+    cluster.until("the pod is applied", || inner(&["apply", "-f", "-"], pod).code == 0);
     let reads = |object: &str, path: &str| inner(&["get", object, "-o", &format!("jsonpath={path}")], "").out;
-    cluster.until("it runs", || reads("pod/inner", "{.status.phase}") == "Running");
+    cluster.until("the pod runs", || reads("pod/inner", "{.status.phase}") == "Running");
     assert_eq!(reads("pod/inner", "{.status.podIP}"), "127.0.0.1");
     let condition = "{.items[0].status.conditions[?(@.type==\"PodNetwork\")].reason}";
     assert_eq!(reads("nodes", condition), "NoFilter");
@@ -32,7 +32,7 @@ fn pods_use_the_machines_network_without_a_filter() {
     cluster.nothing_is_left();
 }
 
-/// Runs what follows it where calls are refused: `NUMBER:ERROR,NUMBER:ERROR`.
+/// Runs a program while these calls are refused: `NUMBER:ERROR,NUMBER:ERROR`.
 const SANDBOX: &str = r#"
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None)
@@ -48,15 +48,15 @@ assert libc.prctl(22, 2, struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addre
 os.execv(sys.argv[2], sys.argv[2:])
 "#;
 
-/// The events of a machine whose pods are on its own network, and of one where no process can be held.
+/// Events of a machine whose pods use its own network, and of one without pidfds.
 const NO_NETWORK: &str = "pods are on the machine's network";
 const NOT_HELD: &str = "kloop hold no process";
 
-/// Those that make namespaces and what is in them.
+/// Calls that make namespaces and mounts.
 const NO_SPACES: [(libc::c_long, i32); 2] = [(libc::SYS_mount, libc::EPERM), (libc::SYS_unshare, libc::EPERM)];
 
 #[test]
-fn in_a_sandbox_pods_have_the_ports_that_they_ask_for_on_the_machines_network() {
+fn pods_in_a_sandbox_use_their_ports_on_the_machines_network() {
     without(&[(libc::SYS_pidfd_getfd, libc::EPERM)], &[NO_NETWORK]);
 }
 
@@ -99,7 +99,7 @@ fn containers_end_with_their_shim_where_only_parents_can_signal() {
         let main = cluster.pid("sleeper");
         signal(stat(main)[1], "KILL");
         cluster.until_reads("pod/sleeper", "{.status.containerStatuses[0].restartCount}", "1");
-        assert!(!is_alive(main), "it runs once");
+        assert!(!is_alive(main), "the old process has ended");
         cluster.ok("delete pod sleeper");
         cluster.nothing_is_left();
     }
@@ -111,7 +111,7 @@ fn without(refused: &[(libc::c_long, i32)], told: &[&str]) {
     }
 }
 
-/// A control plane where these calls are refused.
+/// Starts a control plane for which these calls are refused.
 fn watch<'a>(cluster: &'a Cluster, refused: &[(libc::c_long, i32)]) -> Plane<'a> {
     let refused: Vec<String> = refused.iter().map(|(call, error)| format!("{call}:{error}")).collect();
     let mut plane = cluster.program("python3");
@@ -139,13 +139,13 @@ fn runs_without(cluster: &Cluster, refused: &[(libc::c_long, i32)], told: &[&str
         assert_eq!(plane.said().matches(one).count(), times, "{one}: {}", plane.said());
         let node = cluster.ok("get nodes -o name");
         assert_eq!(cluster.run(&["why", node.trim()], "").out.matches(one).count(), times);
-        cluster.until("an event tells", || cluster.ok("get events -A").matches(one).count() == times);
+        cluster.until("an event reports it", || cluster.ok("get events -A").matches(one).count() == times);
     }
     let address = cluster.read("service/web", "{.spec.clusterIP}");
     let answers = || fetch(&format!("{address}:{port}")).is_some();
     cluster.until("the Service answers", answers);
     assert_eq!(cluster.ok("exec web -- echo in"), "in\n");
-    // Nobody has taken its port meanwhile.
+    // Its port is still free.
     signal(cluster.pid("web"), "KILL");
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].restartCount}", "1");
     cluster.ready_pods("app=web", 1);

@@ -3,7 +3,7 @@
 use super::{ONCE, on_host_files, pod_with};
 use crate::cluster::Cluster;
 
-/// A pod of one container; `spec` and `container` are what it says beyond that.
+/// A pod with one container; `spec` and `container` are additional fields.
 fn pod(name: &str, spec: &str, container: &str, script: &str) -> String {
     let spec = if spec.is_empty() { ONCE.to_owned() } else { format!("{ONCE}, {spec}") };
     pod_with(name, &spec, container, script)
@@ -13,7 +13,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// One cluster of whoever runs the tests, and one of an ordinary user.
+/// Returns a cluster for the user of the tests, and one for an ordinary user.
 fn clusters() -> Vec<Cluster> {
     if is_root() { vec![Cluster::new(), Cluster::of_user(65534)] } else { vec![Cluster::new()] }
 }
@@ -21,7 +21,7 @@ fn clusters() -> Vec<Cluster> {
 const RIGHTS: &str = "grep -E 'CapBnd|CapEff|NoNew' /proc/self/status";
 
 #[test]
-fn a_container_keeps_the_capabilities_that_its_manifest_leaves_to_it() {
+fn container_has_the_capabilities_of_its_manifest() {
     if !is_root() {
         return eprintln!("skipped: only root has capabilities to leave");
     }
@@ -32,17 +32,17 @@ fn a_container_keeps_the_capabilities_that_its_manifest_leaves_to_it() {
     cluster.apply(&pod("dropping", "", dropping, &format!("{RIGHTS}; exec sleep 1000")));
     cluster.apply(&pod("plain", "", "", &format!("{RIGHTS}; exec sleep 1000")));
     let expected = "CapEff:\t0000000000000400\nCapBnd:\t0000000000000400\nNoNewPrivs:\t1\n";
-    cluster.until("it has spoken", || cluster.kloop("logs dropping").out.lines().count() == 3);
+    cluster.until("the log is complete", || cluster.kloop("logs dropping").out.lines().count() == 3);
     assert_eq!(cluster.ok("logs dropping"), expected);
     assert_eq!(cluster.run(&["exec", "dropping", "--", "sh", "-c", RIGHTS], "").out, expected);
     let own = std::fs::read_to_string("/proc/self/status").expect("read");
     let own = own.lines().find(|line| line.starts_with("CapBnd")).expect("told");
-    cluster.until("it has spoken", || cluster.kloop("logs plain").out.lines().count() == 3);
-    assert!(cluster.ok("logs plain").contains(own), "who says nothing keeps everything");
+    cluster.until("the log is complete", || cluster.kloop("logs plain").out.lines().count() == 3);
+    assert!(cluster.ok("logs plain").contains(own), "the default keeps all capabilities");
 }
 
 #[test]
-fn ordinary_user_is_told_that_capabilities_need_root() {
+fn ordinary_user_gets_an_event_that_capabilities_need_root() {
     let cluster = clusters().pop().expect("one");
     let _plane = cluster.watch();
     let adding = "securityContext: {capabilities: {add: [SYS_TIME]}}";
@@ -53,7 +53,7 @@ fn ordinary_user_is_told_that_capabilities_need_root() {
 }
 
 #[test]
-fn a_read_only_root_takes_writes_in_volumes_alone() {
+fn read_only_root_permits_writes_in_volumes_only() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let volume = "volumes: [{name: data, emptyDir: {}}]";
@@ -74,7 +74,7 @@ fn a_read_only_root_takes_writes_in_volumes_alone() {
 }
 
 #[test]
-fn a_pod_has_its_own_name() {
+fn pod_has_its_own_host_name() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let script = "uname -n; echo $HOSTNAME; exec sleep 1000";
@@ -84,7 +84,7 @@ fn a_pod_has_its_own_name() {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let full = "db.shop.default.svc.cluster.local";
         for name in ["named", "shared", "outside"] {
-            cluster.until("it has spoken", || cluster.kloop(&format!("logs {name}")).out.lines().count() == 2);
+            cluster.until("the log is complete", || cluster.kloop(&format!("logs {name}")).out.lines().count() == 2);
         }
         let events = cluster.ok("get events -o jsonpath={range.items[*]}{.reason};{end}");
         let views = !events.contains("FilesShared");
@@ -93,7 +93,7 @@ fn a_pod_has_its_own_name() {
         let named = called(root || views, full);
         assert_eq!(cluster.ok("logs named"), format!("{named}\n{full}\n"));
         assert_eq!(cluster.ok("exec named -- uname -n"), format!("{named}\n"));
-        // Without a private layer nobody but root can be called otherwise.
+        // Without a private layer only root can set the host name.
         let shared = called(root, "shared");
         assert_eq!(cluster.ok("logs shared"), format!("{shared}\nshared\n"));
         assert_eq!(cluster.ok("exec shared -- uname -n"), format!("{shared}\n"));
@@ -104,7 +104,7 @@ fn a_pod_has_its_own_name() {
 }
 
 #[test]
-fn last_words_are_found_among_the_machines_files_too() {
+fn termination_message_is_read_from_the_machines_files_too() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let path = cluster.home().join("why");
@@ -121,26 +121,26 @@ fn last_words_are_found_among_the_machines_files_too() {
 }
 
 #[test]
-fn another_user_has_another_home_and_everybody_what_is_given_to_all() {
+fn other_users_have_their_home_and_inherited_variables() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--env", "COLOR=blue", "--env", "KLOOP_NO_SUCH"]);
     let script = "echo $HOME $COLOR ${KLOOP_NO_SUCH-none}; exec sleep 1000";
     cluster.apply(&pod("own", "", "", script));
-    cluster.until("it has spoken", || !cluster.kloop("logs own").out.is_empty());
+    cluster.until("the log is complete", || !cluster.kloop("logs own").out.is_empty());
     assert_eq!(cluster.ok("logs own"), format!("{} blue none\n", cluster.home().display()));
     if is_root() {
         cluster.apply(&pod("other", "securityContext: {runAsUser: 4321}", "", script));
-        cluster.until("it has spoken", || !cluster.kloop("logs other").out.is_empty());
+        cluster.until("the log is complete", || !cluster.kloop("logs other").out.is_empty());
         assert_eq!(cluster.ok("logs other"), "/ blue none\n");
     }
 }
 
-/// The content of every file below a folder that contains a word; links and sockets are not read.
-fn tells(folder: &std::path::Path, word: &[u8], found: &mut Vec<String>) {
+/// Collects the files below a folder that contain a word; links and sockets are skipped.
+fn files_containing(folder: &std::path::Path, word: &[u8], found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() => tells(&path, word, found),
+            Ok(kind) if kind.is_dir() => files_containing(&path, word, found),
             Ok(kind) if kind.is_file() => {
                 let bytes = std::fs::read(&path).unwrap_or_default();
                 if bytes.windows(word.len()).any(|window| window == word) {
@@ -153,7 +153,7 @@ fn tells(folder: &std::path::Path, word: &[u8], found: &mut Vec<String>) {
 }
 
 #[test]
-fn a_secret_is_told_to_its_pod_alone() {
+fn secret_is_visible_to_its_pod_only() {
     let cluster = Cluster::new();
     let plane = cluster.watch_with(&["--verbose"]);
     let word = format!("canary-{}", std::process::id());
@@ -175,7 +175,7 @@ spec:
     readinessProbe: {periodSeconds: 1, tcpSocket: {port: 1}}
 "#,
     );
-    cluster.until("it is probed", || cluster.ok("events --for pod/knows").contains("Unhealthy"));
+    cluster.until("the pod was probed", || cluster.ok("events --for pod/knows").contains("Unhealthy"));
     let own = cluster.pid("knows");
     for line in
         ["describe secret word", "describe pod knows", "get events -o yaml", "get pod knows -o yaml", "why pod/knows"]
@@ -184,7 +184,7 @@ spec:
         assert!(!(said.out + &said.err).contains(&word), "{line}");
     }
     assert!(!plane.said().contains(&word), "{}", plane.said());
-    // Nobody else has it on a command line or among its variables.
+    // No other process has it in its command line or environment.
     for pid in cluster.processes().into_iter().chain([plane.pid()]) {
         for file in ["cmdline", "environ"] {
             let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -193,14 +193,14 @@ spec:
         }
     }
     let mut found = Vec::new();
-    tells(&cluster.home(), word.as_bytes(), &mut found);
-    // The store keeps it in base64; what the pod sees lies in its volume, and nowhere else.
+    files_containing(&cluster.home(), word.as_bytes(), &mut found);
+    // The store has it in base64; the pod reads it from its volume. No other file contains it.
     found.retain(|path| !path.contains("/volumes"));
     assert_eq!(found, [""; 0]);
 }
 
 #[test]
-fn another_user_gets_nowhere() {
+fn other_users_of_the_machine_have_no_access() {
     use std::os::unix::process::CommandExt;
     if !is_root() {
         return skip!("only root can be somebody else, too");
@@ -221,13 +221,13 @@ fn another_user_gets_nowhere() {
     }
     let home = cluster.home().display().to_string();
     let seen = stranger("find", &home).out;
-    assert!(!seen.contains("/pods/"), "no socket, no log, no record is to be found: {seen}");
+    assert!(!seen.contains("/pods/"), "sockets, logs and records are not readable: {seen}");
     assert_ne!(stranger("cat", &format!("{home}/state.db")).code, 0);
     assert_eq!((cluster.pid("web"), cluster.read("pod/web", "{.status.phase}")), (pid, "Running".to_owned()));
 }
 
 #[test]
-fn a_pod_gets_what_its_runtime_class_says_and_none_without_one() {
+fn pod_gets_the_fields_of_its_runtime_class() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let of_class =

@@ -1,4 +1,4 @@
-//! The processes that containers see, and their end when the first one ends.
+//! PID namespaces of containers, and the end of their processes with the first one.
 
 use super::{on_host_files, pod_with};
 use crate::cluster::{Cluster, is_alive, signal};
@@ -6,24 +6,24 @@ use std::fs;
 
 const STAYS: &str = "exec sleep 1000";
 
-/// One cluster of whoever runs the tests, and one of an ordinary user.
+/// Returns a cluster for the user of the tests, and one for an ordinary user.
 pub fn clusters() -> Vec<Cluster> {
     let is_root = rustix::process::geteuid().is_root();
     if is_root { vec![Cluster::new(), Cluster::of_user(65534)] } else { vec![Cluster::new()] }
 }
 
-/// A pod of two containers, `main` and `beside`.
+/// A pod with the containers `main` and `beside`.
 fn pod(name: &str, spec: &str) -> String {
     let beside = "  - {name: beside, image: busybox, command: [sleep, '1000']}\n";
     pod_with(name, &format!("terminationGracePeriodSeconds: 5{spec}"), "", STAYS) + beside
 }
 
-/// The process namespace of a container, as it tells it itself.
+/// Returns the PID namespace of a container, as seen inside.
 fn space(cluster: &Cluster, pod: &str, container: &str) -> String {
     cluster.ok(&format!("exec {pod} -c {container} -- readlink /proc/self/ns/pid"))
 }
 
-/// The output of a shell that runs a script after these words.
+/// Runs a script in a shell with this command; returns its output.
 fn shell(cluster: &Cluster, words: &[&str], script: &str) -> String {
     let said = cluster.run(&[words, &["--", "sh", "-c", script]].concat(), "");
     assert_eq!(said.code, 0, "{words:?}: {}", said.err);
@@ -31,7 +31,7 @@ fn shell(cluster: &Cluster, words: &[&str], script: &str) -> String {
 }
 
 #[test]
-fn a_container_sees_the_processes_that_its_pod_says() {
+fn container_sees_the_processes_of_its_pid_namespace() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let machines = pod("files", "");
@@ -51,30 +51,30 @@ fn a_container_sees_the_processes_that_its_pod_says() {
         let joining = ["debug", "own", "--image=busybox", "--target=main", "-c", "joining", "-q", "--attach=false"];
         shell(&cluster, &joining, STAYS);
         let runs = "{.status.ephemeralContainerStatuses[0].state.running.startedAt}";
-        cluster.until("it has joined", || !cluster.read("pod/own", runs).is_empty());
+        cluster.until("the ephemeral container runs", || !cluster.read("pod/own", runs).is_empty());
         assert_eq!(space(&cluster, "own", "joining"), space(&cluster, "own", "main"));
     }
 }
 
 #[test]
-fn the_first_process_is_the_program_itself() {
+fn first_process_is_the_program_itself() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let script = "trap 'echo reload' HUP; trap 'echo bye; exit 7' QUIT; touch /marker; echo begun; while :; do sleep 0.05; done";
         cluster.apply(&pod_with("own", "terminationGracePeriodSeconds: 5", "env: [{name: MINE, value: me}]", script));
-        cluster.until("it has begun", || cluster.kloop("logs own").out == "begun\n");
+        cluster.until("the program has started", || cluster.kloop("logs own").out == "begun\n");
         let inside = |script: &str| shell(&cluster, &["exec", "own"], script);
         inside("kill -0 1 && kill -HUP 1 && kill -TERM 1");
         inside("echo by hand > /proc/1/fd/1");
-        cluster.until("all of it is heard", || cluster.kloop("logs own").out.lines().count() == 3);
+        cluster.until("the log has all lines", || cluster.kloop("logs own").out.lines().count() == 3);
         let mut heard: Vec<String> = cluster.ok("logs own").lines().map(str::to_owned).collect();
         heard.sort();
-        assert_eq!(heard, ["begun", "by hand", "reload"], "SIGTERM, for which it has no trap, is kept from it");
+        assert_eq!(heard, ["begun", "by hand", "reload"], "SIGTERM without a trap is not delivered");
         assert_eq!(
             inside("ls /proc/1/root/marker; tr '\\0' '\\n' < /proc/1/environ | grep MINE"),
             "/proc/1/root/marker\nMINE=me\n"
         );
-        // It may end before the shell that asked it to, and takes that along.
+        // The program may exit before the shell that signals it, and kills that shell.
         let asked = cluster.run(&["exec", "own", "--", "sh", "-c", "kill -QUIT 1"], "");
         assert!([0, 137].contains(&asked.code), "{asked:?}");
         let ended = "{.status.containerStatuses[0].lastState.terminated.exitCode}";
@@ -85,7 +85,7 @@ fn the_first_process_is_the_program_itself() {
 }
 
 #[test]
-fn a_pods_containers_share_memory_with_each_other_and_nobody_else() {
+fn shared_memory_is_private_to_the_pod() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let own = format!("kloop-test-{}", std::process::id());
@@ -103,7 +103,7 @@ fn a_pods_containers_share_memory_with_each_other_and_nobody_else() {
         cluster.until_reads("pod/shares", "{.status.containerStatuses[?(@.name==\"main\")].ready}", "true");
         assert_eq!(cluster.log("shares", "first"), "tmpfs\n1777\n");
         let both = format!("{own}\n").repeat(2);
-        cluster.until("it has found it when it started again as well", || cluster.log("shares", "main") == both);
+        cluster.until("the restarted container has found the file too", || cluster.log("shares", "main") == both);
         let list = "ls -A /dev/shm";
         assert_eq!(shell(&cluster, &["exec", "shares", "-c", "beside"], list), format!("{own}\n"));
         assert_eq!(shell(&cluster, &["exec", "shares", "-c", "volume"], list), "");
@@ -115,7 +115,7 @@ fn a_pods_containers_share_memory_with_each_other_and_nobody_else() {
 }
 
 #[test]
-fn process_without_a_handler_ends_as_by_the_signal() {
+fn process_without_a_handler_ends_by_the_signal() {
     for cluster in clusters() {
         let plane = cluster.watch();
         cluster.apply(&pod_with("deaf", "terminationGracePeriodSeconds: 1000", "", STAYS));
@@ -127,7 +127,7 @@ fn process_without_a_handler_ends_as_by_the_signal() {
 }
 
 #[test]
-fn a_pause_has_nothing_to_look_at() {
+fn pause_process_exposes_nothing() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         cluster.apply(&pod("shared", ", shareProcessNamespace: true"));
@@ -139,8 +139,8 @@ fn a_pause_has_nothing_to_look_at() {
         );
         let (name, rest) = seen.split_once('\n').expect("lines");
         assert_eq!(name, "pause");
-        assert!(rest.ends_with("NoNewPrivs:\t1\n") && rest.starts_with("CapEff:"), "no file is there: {seen}");
-        // Orphans are its own, and gone when they end.
+        assert!(rest.ends_with("NoNewPrivs:\t1\n") && rest.starts_with("CapEff:"), "there are no files: {seen}");
+        // Orphans become its children and are reaped.
         shell(&cluster, &["exec", "shared", "-c", "beside"], "(setsid setsid true &)");
         cluster.ok("delete pod shared");
         cluster.nothing_is_left();
@@ -148,7 +148,7 @@ fn a_pause_has_nothing_to_look_at() {
 }
 
 #[test]
-fn a_shim_that_dies_takes_everything_along_though_nobody_looks() {
+fn dead_shim_ends_its_processes_without_a_control_plane() {
     for cluster in clusters() {
         let plane = cluster.watch();
         cluster.apply(&pod_with("family", "", "", "(setsid setsid sleep 1000 &) ; exec sleep 1000"));
@@ -158,8 +158,8 @@ fn a_shim_that_dies_takes_everything_along_though_nobody_looks() {
         let shim = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok()).expect("its parent");
         plane.end("KILL");
         signal(shim, "KILL");
-        cluster.until("its shim has gone", || !is_alive(shim));
-        cluster.until("all of it has gone", || cluster.processes().is_empty());
+        cluster.until("the shim is dead", || !is_alive(shim));
+        cluster.until("all processes of the pod are dead", || cluster.processes().is_empty());
     }
 }
 
@@ -172,7 +172,7 @@ fn containers_see_the_machines_processes_without_a_proc_mount() {
         return skip!("no namespaces can be had here");
     }
     let mut plane = cluster.program("unshare");
-    // In a user namespace below, from which nobody can unmount it.
+    // Runs in a nested user namespace, which cannot unmount it.
     let begin = format!("{hide} && exec unshare -r -m \"$0\" reconcile --watch");
     plane.args(["-r", "-m", "sh", "-c", &begin, env!("CARGO_BIN_EXE_kloop")]);
     cluster.apply(&pod("own", ""));

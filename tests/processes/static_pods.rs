@@ -1,4 +1,4 @@
-//! Static pods: the kubelet runs what the manifests of its folder ask for, and the API only shows it.
+//! Static pods: the kubelet runs the manifests of a folder, and the API only shows them.
 
 use super::pod;
 use crate::cluster::{Cluster, is_alive};
@@ -9,7 +9,7 @@ fn manifest(name: &str, seconds: u32) -> String {
 }
 
 #[test]
-fn a_manifest_runs_as_long_as_its_file_is_there() {
+fn manifest_runs_while_its_file_exists() {
     let cluster = Cluster::new();
     let folder = cluster.home().join("manifests");
     fs::create_dir(&folder).unwrap();
@@ -31,42 +31,42 @@ fn a_manifest_runs_as_long_as_its_file_is_there() {
     assert_eq!(cluster.ok("exec web-here -- echo hello"), "hello\n");
     assert!(cluster.ok("describe pod web-here").contains("Container started"));
 
-    // Deleting the mirror deletes nothing.
+    // Deleting the mirror pod does not affect the process.
     for how in ["", " --force --grace-period=0"] {
         let before = read("{.metadata.uid}");
         cluster.ok(&format!("delete pod web-here{how}"));
-        cluster.until("the mirror is back", || {
+        cluster.until("the mirror pod exists again", || {
             let now = read("{.metadata.uid}");
             !now.is_empty() && now != before && read("{.status.phase}") == "Running"
         });
-        assert_eq!(cluster.pid("web-here"), pid, "the process goes on");
+        assert_eq!(cluster.pid("web-here"), pid, "the process still runs");
     }
 
-    // Neither does another control plane.
+    // A new control plane does not affect it either.
     plane.end("TERM");
     assert!(is_alive(pid));
     let plane = cluster.watch_with(&flags);
     cluster.ready_pods("app=web", 1);
     assert_eq!(cluster.pid("web-here"), pid);
 
-    // A changed file replaces its pod; a broken one changes nothing; a file that goes takes its pods with it.
+    // A changed file replaces its pod; a broken one changes nothing; a removed one deletes its pods.
     fs::write(folder.join("web.yaml"), manifest("web", 2000)).unwrap();
-    cluster.until("more is gone", || cluster.pods("app=more").is_empty());
+    cluster.until("the pods of the removed file are deleted", || cluster.pods("app=more").is_empty());
     cluster.until("web is replaced", || {
         !is_alive(pid) && cluster.pids("web-here").values().any(|now| *now != pid && is_alive(*now))
     });
     assert_ne!(read("{.metadata.annotations.kubernetes\\.io/config\\.hash}"), hash);
     let pid = cluster.pid("web-here");
     fs::write(folder.join("web.yaml"), "kind: Pod\n  broken").unwrap();
-    cluster.until("it is told", || plane.said().contains("web.yaml: "));
+    cluster.until("the error is reported", || plane.said().contains("web.yaml: "));
     assert!(is_alive(pid) && cluster.pid("web-here") == pid);
     fs::write(folder.join("web.yaml"), manifest("web", 2000)).unwrap();
     fs::rename(folder.join("web.yaml"), folder.join(".web.yaml")).unwrap();
-    cluster.until("nothing is left", || cluster.pods("app=web").is_empty() && !is_alive(pid));
-    // The same file again is the same hash, and a new life.
+    cluster.until("the pod is deleted", || cluster.pods("app=web").is_empty() && !is_alive(pid));
+    // The same file again has the same hash, but is a new pod.
     fs::rename(folder.join(".web.yaml"), folder.join("web.yaml")).unwrap();
     cluster.ready_pods("app=web", 1);
     let pid = cluster.pid("web-here");
     fs::remove_file(folder.join("web.yaml")).unwrap();
-    cluster.until("nothing is left", || cluster.pods("app=web").is_empty() && !is_alive(pid));
+    cluster.until("the pod is deleted", || cluster.pods("app=web").is_empty() && !is_alive(pid));
 }

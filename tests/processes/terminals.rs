@@ -1,10 +1,10 @@
-//! Containers with somebody in front of them: attached, run in the foreground, in a terminal or at the end of a pipe.
+//! Containers with a client: attached, in the foreground, in a terminal or with a pipe.
 
 use super::pod;
 use crate::cluster::Cluster;
 use crate::screen::Screen;
 
-/// A pod whose one container reads what is typed, with these fields.
+/// A pod with one container that reads its input, with these fields.
 fn shell(name: &str, fields: &str, command: &str) -> String {
     let command = serde_json::Value::from(command);
     format!(
@@ -16,7 +16,7 @@ fn shell(name: &str, fields: &str, command: &str) -> String {
 const PROMPT: &str = "If you don't see a command prompt, try pressing enter.\n";
 
 #[test]
-fn standard_input_is_nothing_an_open_pipe_or_a_terminal() {
+fn standard_input_is_empty_a_pipe_or_a_terminal() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let look = "test -t 0 && tty; readlink /proc/self/fd/0 >&2; printenv TERM; exec sleep 1000";
@@ -26,15 +26,15 @@ fn standard_input_is_nothing_an_open_pipe_or_a_terminal() {
         shell("piped", "stdin: true", look),
         shell("tty", "stdin: true, tty: true", look)
     ));
-    cluster.until("nothing is read", || cluster.log("none", "main") == "/dev/null\n");
+    cluster.until("the input is empty", || cluster.log("none", "main") == "/dev/null\n");
     cluster.until("a pipe is open", || cluster.log("piped", "main").starts_with("pipe:["));
-    cluster.until("a terminal is told", || cluster.log("tty", "main").contains("xterm"));
+    cluster.until("TERM is set", || cluster.log("tty", "main").contains("xterm"));
     let log = cluster.log("tty", "main");
     assert!(log.starts_with("/dev/pts/"), "{log}");
 }
 
 #[test]
-fn attached_to_a_shell_in_a_terminal() {
+fn attach_to_a_shell_in_a_terminal_works() {
     let mut clusters = vec![Cluster::new()];
     clusters.extend(rustix::process::geteuid().is_root().then(|| Cluster::of_user(65_534)));
     for cluster in clusters {
@@ -49,13 +49,13 @@ fn attached_to_a_shell_in_a_terminal() {
         screen.resize(20, 40);
         screen.types("while test \"$(stty size)\" != '20 40'; do sleep 0.01; done; echo resized'!'\n");
         screen.until_shows("resized!");
-        // Control-C is the shell's, and does not end it.
+        // Control-C reaches the shell and does not end it.
         screen.types("sh -c 'echo on$((0))ce; exec sleep 1000'\n");
         screen.until_shows("on0ce");
         screen.types("\u{3}");
         screen.types("echo twi$((0))ce\n");
         screen.until_shows("twi0ce");
-        // Closing the window leaves the container alone.
+        // Closing the window does not affect the container.
         screen.close();
         let screen = Screen::run(&cluster, &["attach", "-it", "box"]);
         screen.until_raw();
@@ -65,12 +65,12 @@ fn attached_to_a_shell_in_a_terminal() {
         let resume = "Session ended, resume using 'kloop attach box -c main -i -t' command when the pod is running";
         assert!(said.contains(resume), "{said}");
         assert_eq!(code, 0);
-        assert!(cluster.log("box", "main").contains("a2b"), "what was shown is in the log, too");
+        assert!(cluster.log("box", "main").contains("a2b"), "the output is in the log too");
     }
 }
 
 #[test]
-fn a_command_in_a_terminal_of_the_containers_own_files() {
+fn exec_terminal_has_job_control() {
     let mut clusters = vec![Cluster::new()];
     clusters.extend(rustix::process::geteuid().is_root().then(|| Cluster::of_user(65_534)));
     for cluster in clusters {
@@ -85,7 +85,7 @@ fn a_command_in_a_terminal_of_the_containers_own_files() {
         screen.until_shows("31 97");
         screen.types("echo $TERM > $(tty)\n");
         screen.until_shows("xterm\r\n");
-        // Control-Z stops what runs and gives the shell back, which can go on with it.
+        // Control-Z stops the program and returns to the shell, which can continue it.
         let program = "trap 'echo c$((0))aught; exit' INT; echo go$((0)); while read word; do echo $word$((0)); done";
         screen.types(&format!("sh -c \"{}\"\n", program.replace('$', "\\$")));
         screen.until_shows("go0");
@@ -103,7 +103,7 @@ fn a_command_in_a_terminal_of_the_containers_own_files() {
 }
 
 #[test]
-fn attached_without_a_terminal() {
+fn attach_without_a_terminal_works() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let reader = "while read line; do echo \"got $line\"; done; echo over >&2";
@@ -116,15 +116,15 @@ fn attached_without_a_terminal() {
     for name in ["once", "often", "deaf"] {
         cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Running");
     }
-    // Input that is read once ends with the first client that was attached.
+    // Input with stdinOnce ends with the first attached client.
     let said = cluster.run(&["attach", "-i", "once"], "one\ntwo\n");
     assert_eq!((&*said.out, said.code), ("got one\ngot two\n", 0), "{}", said.err);
     assert!(said.err.ends_with(&format!("{PROMPT}over\n")), "{}", said.err);
     assert_eq!(cluster.run(&["attach", "-iq", "often"], "three\n").err, "");
-    cluster.until("it was read", || cluster.log("often", "main") == "got three\n");
+    cluster.until("the line was read", || cluster.log("often", "main") == "got three\n");
     assert_eq!(cluster.run(&["attach", "-iq", "often"], "four\n").code, 0);
-    cluster.until("it is still open", || cluster.log("often", "main") == "got three\ngot four\n");
-    // A container that reads no input shows its output all the same.
+    cluster.until("the input is still open", || cluster.log("often", "main") == "got three\ngot four\n");
+    // A container without input still shows its output.
     let deaf = cluster.background(&["attach", "-it", "deaf"]);
     deaf.until_says(PROMPT);
     assert_eq!(cluster.run(&["exec", "deaf", "--", "sh", "-c", "kill -TERM 1"], "").code, 0);
@@ -137,7 +137,7 @@ fn attached_without_a_terminal() {
 }
 
 #[test]
-fn client_that_does_not_read_is_dropped_and_the_container_goes_on() {
+fn client_that_does_not_read_is_disconnected_and_the_container_continues() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("box", "Never", 1, "while :; do echo 0123456789; done"));
@@ -149,14 +149,14 @@ fn client_that_does_not_read_is_dropped_and_the_container_goes_on() {
     assert_eq!(std::fs::read_to_string(cluster.home().join("code")).expect("it ended"), "141\n");
     let lines = || cluster.kloop("logs box --tail=1 --timestamps").out;
     let before = lines();
-    cluster.until("it writes on", || lines() != before);
+    cluster.until("the container continues to write", || lines() != before);
 }
 
 #[test]
-fn run_in_the_foreground_gives_the_words_and_the_exit_code() {
+fn run_in_the_foreground_returns_output_and_exit_code() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.until("it leads", || cluster.kloop("get nodes --no-headers").out.contains(" Ready "));
+    cluster.until("the node is ready", || cluster.kloop("get nodes --no-headers").out.contains(" Ready "));
     let line = ["run", "a", "--image=busybox", "-i", "--rm", "--restart=Never", "-q", "--", "cat"];
     let said = cluster.run(&line, "hi\n");
     assert_eq!((&*said.out, &*said.err, said.code), ("hi\n", "", 0));
@@ -192,7 +192,7 @@ fn run_in_the_foreground_gives_the_words_and_the_exit_code() {
 fn attach_to_an_ended_container_reads_its_log() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    // Each of these ends about when it would be attached to.
+    // Each of these ends at about the time of the attach.
     for number in 0..5 {
         let name = format!("quick-{number}");
         let line = ["run", &name, "--image=busybox", "--attach", "--restart=Never", "--", "echo", "word"];
@@ -223,7 +223,7 @@ fn run_in_the_foreground_says_when_nothing_will_start() {
 }
 
 #[test]
-fn a_container_is_added_to_a_running_pod_to_look_into_it() {
+fn debug_adds_a_container_to_a_running_pod() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("box", "Always", 1, "exec sleep 1000"));
@@ -242,7 +242,7 @@ fn a_container_is_added_to_a_running_pod_to_look_into_it() {
     assert_eq!(cluster.read("pod/box", "{.status.phase}"), "Running");
     let described = cluster.ok("describe pod box");
     assert!(described.contains("Ephemeral Containers:\n  look:\n"), "{described}");
-    // A container that was added stays as it is, and is not started again.
+    // An added container stays as it is, and is not restarted.
     let said = cluster.kloop("debug box --image=other -c look");
     let told = "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"look\" may not be changed";
     assert!(said.code == 1 && said.err.contains(told), "{}", said.err);
@@ -263,14 +263,14 @@ fn a_container_is_added_to_a_running_pod_to_look_into_it() {
 }
 
 #[test]
-fn a_copy_of_a_pod_is_debugged_and_a_node() {
+fn debug_copies_a_pod_and_debugs_a_node() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     cluster.apply(&pod("box", "Always", 1, "exit 1"));
     let line = ["debug", "box", "-iq", "--copy-to=again", "-c", "main", "--", "cat"];
     let said = cluster.run(&line, "typed\n");
     assert_eq!(said.code, 0, "{}", said.err);
-    cluster.until("the copy has read it", || cluster.log("again", "main").contains("typed"));
+    cluster.until("the copy has read the input", || cluster.log("again", "main").contains("typed"));
     assert_eq!(cluster.read("pod/again", "{.metadata.labels}"), "");
     let node = cluster.read("nodes", "{.items[0].metadata.name}");
     std::fs::write(cluster.home().join("here"), "the host's\n").expect("written");
@@ -278,11 +278,11 @@ fn a_copy_of_a_pod_is_debugged_and_a_node() {
     let said = cluster.run(&["debug", &format!("node/{node}"), "--image=busybox", "--", "cat", &file], "");
     assert!(said.out.starts_with("Creating debugging pod node-debugger-"), "{}", said.out);
     let pod = said.out.split(' ').nth(3).expect("its name");
-    cluster.until("it has read the host's file", || cluster.log(pod, "debugger") == "the host's\n");
+    cluster.until("the debugger has read the host's file", || cluster.log(pod, "debugger") == "the host's\n");
 }
 
 #[test]
-fn the_shell_of_the_fixture_answers() {
+fn shell_of_the_fixture_answers() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/shell/shell.yaml");
@@ -294,7 +294,7 @@ fn the_shell_of_the_fixture_answers() {
     screen.until_shows("hello from shell\r\n");
     screen.types("echo kept > /scratch/note; exit\n");
     screen.ended();
-    // The next shell finds what the one before has left.
+    // The next attempt finds the files of the previous one.
     cluster.until_reads("pods -l app=shell", "{.items[0].status.containerStatuses[0].restartCount}", "1");
     cluster.ready_pods("app=shell", 1);
     let screen = Screen::run(&cluster, &["attach", "-it", "deploy/shell"]);
@@ -308,15 +308,15 @@ fn the_shell_of_the_fixture_answers() {
 fn run_in_a_terminal_shows_the_output_when_standard_input_is_none() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.until("it leads", || cluster.kloop("get nodes --no-headers").out.contains(" Ready "));
+    cluster.until("the node is ready", || cluster.kloop("get nodes --no-headers").out.contains(" Ready "));
     let script = "echo first; until test -e /tmp/go; do sleep 0.05; done; echo last; exit 7";
     let line = ["run", "a", "-it", "--rm", "-q", "--image=busybox", "--restart=Never", "--", "sh", "-c", script];
     let session = cluster.background(&line);
-    cluster.until("its input has ended", || cluster.kloop("exec a -- touch /tmp/go").code == 0);
+    cluster.until("its input is at the end", || cluster.kloop("exec a -- touch /tmp/go").code == 0);
     let code = session.ended();
     let said = session.said();
     assert!(said.contains("first\r\nlast\r\n") && code == 7, "{code}: {said}");
-    // Programs read the end of a pipe, also in the middle of a line.
+    // Programs read the end of a pipe, even in the middle of a line.
     for (name, typed) in [("b", "echo a$((1+1))b\n"), ("c", "echo a$((1+1))b")] {
         let line = ["run", name, "-it", "--rm", "-q", "--image=busybox", "--restart=Never", "--", "sh"];
         let said = cluster.run(&line, typed);

@@ -1,4 +1,4 @@
-//! Containers that run as somebody else.
+//! Containers that run as another user.
 
 use super::{ONCE, pod_with};
 use crate::cluster::Cluster;
@@ -9,7 +9,7 @@ fn pod(name: &str, context: &str, script: &str) -> String {
 }
 
 #[test]
-fn root_runs_containers_as_who_they_say_and_commands_beside_them() {
+fn root_runs_containers_and_their_commands_as_their_user() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root can run processes as another user");
     }
@@ -19,11 +19,11 @@ fn root_runs_containers_as_who_they_say_and_commands_beside_them() {
                   printf last > /dev/termination-log; until test -e /data/end; do sleep 0.02; done; exit 3";
     let context = "{runAsUser: 65534, runAsGroup: 1234, supplementalGroups: [77], fsGroup: 88, runAsNonRoot: true}";
     cluster.apply(&pod("other", context, script));
-    cluster.until("it has said all", || cluster.kloop("logs other").out.contains("kept"));
+    cluster.until("the log is complete", || cluster.kloop("logs other").out.contains("kept"));
     assert_eq!(cluster.ok("logs other"), "65534\n1234\n1234 77 88\n0022\n65534:88\nkept\n");
     assert_eq!(cluster.ok("exec other -- id -u"), "65534\n");
     cluster.run(&["exec", "other", "--", "sh", "-c", "kill -0 1 && echo by hand > /proc/1/fd/1"], "");
-    cluster.until("it is in the log", || cluster.kloop("logs other").out.ends_with("kept\nby hand\n"));
+    cluster.until("the line is in the log", || cluster.kloop("logs other").out.ends_with("kept\nby hand\n"));
     cluster.ok("exec other -- touch /data/end");
     cluster.until_reads("pod/other", "{.status.phase}", "Failed");
     assert_eq!(cluster.read("pod/other", "{.status.containerStatuses[0].state.terminated.message}"), "last");
@@ -32,7 +32,7 @@ fn root_runs_containers_as_who_they_say_and_commands_beside_them() {
 }
 
 #[test]
-fn ordinary_user_cannot_run_as_another_user_and_is_told_so() {
+fn ordinary_user_cannot_run_as_another_user() {
     let is_root = rustix::process::geteuid().is_root();
     let cluster = if is_root { Cluster::of_user(65534) } else { Cluster::new() };
     let _plane = cluster.watch();

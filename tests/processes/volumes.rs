@@ -1,4 +1,4 @@
-//! The files that containers see: volumes at their paths, changes as they come, and nothing that stays behind.
+//! Volumes of containers: their paths, their updates, and their removal.
 
 use super::{ONCE, on_host_files, pod, pod_with};
 use crate::cluster::Cluster;
@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-/// As whoever runs the tests, and as an ordinary user when that is root.
+/// Returns a cluster for the user of the tests and, if that is root, one for an ordinary user.
 fn clusters() -> Vec<Cluster> {
     let root = rustix::process::geteuid().is_root();
     let mut clusters = vec![Cluster::new()];
@@ -15,7 +15,7 @@ fn clusters() -> Vec<Cluster> {
 }
 
 #[test]
-fn every_kind_of_volume_is_where_the_pod_wants_it() {
+fn every_kind_of_volume_is_mounted() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let outside = cluster.home().join("outside");
@@ -90,14 +90,14 @@ spec:
         assert_eq!(fs::read_to_string(outside.join("name")).unwrap(), "of the machine");
         cluster.ok("delete pod files");
         cluster.nothing_is_left();
-        assert!(outside.join("name").exists(), "what is of the machine stays");
+        assert!(outside.join("name").exists(), "the machine's files stay");
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(&cluster.home().display().to_string()), "{mounts}");
     }
 }
 
 #[test]
-fn the_fixture_does_what_it_says() {
+fn fixture_prints_its_expected_output() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/volumes/");
@@ -105,7 +105,7 @@ fn the_fixture_does_what_it_says() {
     cluster.ready_pods("app=reader", 1);
     assert_eq!(cluster.log("reader", "main"), "prepared by reader\napp=\"reader\"\nthe color is green\n");
     cluster.ok(r#"patch configmap settings -p {"data":{"color":"blue"}}"#);
-    cluster.until("it follows", || cluster.log("reader", "main").ends_with("the color is blue\n"));
+    cluster.until("the container sees the change", || cluster.log("reader", "main").ends_with("the color is blue\n"));
 }
 
 const ROTATING: &str = r#"
@@ -139,13 +139,14 @@ fn changes_reach_running_pods_and_later_control_planes() {
     for cluster in clusters() {
         let plane = cluster.watch();
         cluster.apply(&(settings("red", "one") + ROTATING));
-        cluster.until("it reads", || cluster.log("watcher", "main") == "redred one red\n");
+        cluster.until("the container has read the files", || cluster.log("watcher", "main") == "redred one red\n");
         cluster.apply(&settings("blue", "one"));
-        cluster.until("it sees the change", || cluster.log("watcher", "main").contains("blueblue one red\n"));
+        cluster
+            .until("the container sees the change", || cluster.log("watcher", "main").contains("blueblue one red\n"));
         plane.end("KILL");
         cluster.apply(&settings("blue", "two"));
         let _plane = cluster.watch();
-        cluster.until("it sees what changed while nobody ran", || {
+        cluster.until("the container sees changes made without a control plane", || {
             cluster.log("watcher", "main").contains("blueblue two red\n")
         });
         assert_eq!(cluster.read("pod/watcher", "{.status.containerStatuses[0].restartCount}"), "0");
@@ -155,7 +156,7 @@ fn changes_reach_running_pods_and_later_control_planes() {
 }
 
 #[test]
-fn a_restart_starts_fresh_but_keeps_volumes() {
+fn restart_starts_fresh_but_keeps_volumes() {
     for cluster in clusters() {
         let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
         cluster.apply(
@@ -181,7 +182,7 @@ spec:
 }
 
 #[test]
-fn probes_see_what_their_container_sees_and_replicas_do_not_meet() {
+fn probes_use_the_files_of_their_own_container() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let probed = |name: &str, script: &str| {
@@ -193,7 +194,7 @@ fn probes_see_what_their_container_sees_and_replicas_do_not_meet() {
         cluster.apply(&probed("well", "touch /tmp/kloop-healthy; exec sleep 1000"));
         cluster.apply(&probed("ill", "exec sleep 1000"));
         cluster.ready_pods("app=well", 1);
-        cluster.until("the other one was probed", || cluster.ok("get events").contains("/tmp/kloop-healthy"));
+        cluster.until("the other pod was probed", || cluster.ok("get events").contains("/tmp/kloop-healthy"));
         assert_eq!(cluster.read("pod/ill", "{.status.containerStatuses[0].ready}"), "false");
         assert!(!Path::new("/tmp/kloop-healthy").exists());
         cluster.ok("delete pod well ill");
@@ -202,7 +203,7 @@ fn probes_see_what_their_container_sees_and_replicas_do_not_meet() {
 }
 
 #[test]
-fn a_volume_that_cannot_be_set_up_says_so_until_it_can() {
+fn volume_that_cannot_be_set_up_is_reported_until_it_can() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
     let place = cluster.home().join("late");
@@ -224,7 +225,7 @@ fn a_volume_that_cannot_be_set_up_says_so_until_it_can() {
 }
 
 #[test]
-fn a_part_of_a_volume_is_as_open_as_the_volume() {
+fn sub_path_gets_the_mode_of_its_volume() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let own = cluster.home().join("own");
@@ -261,7 +262,7 @@ fn host_ipc_shares_memory_with_the_machine() {
 }
 
 #[test]
-fn no_sub_path_leads_out_of_its_volume() {
+fn sub_path_cannot_leave_its_volume() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let shared = cluster.home().join("shared");
@@ -284,21 +285,23 @@ fn no_sub_path_leads_out_of_its_volume() {
 }
 
 #[test]
-fn the_machines_files_are_there_for_who_wants_them() {
+fn machines_files_are_visible_on_request() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let script = "echo data > $KLOOP_VOLUME_MY_DATA/x; cat $KLOOP_VOLUME_MY_DATA/x; touch $HOME/here; ls /nowhere 2>&1";
     let spec = format!("{ONCE}, volumes: [{{name: my-data, emptyDir: {{}}}}]");
     let mount = "volumeMounts: [{name: my-data, mountPath: /nowhere}]";
     cluster.apply(&on_host_files(&pod_with("plain", &spec, mount, script)));
-    cluster.until("it has ended", || ["Succeeded", "Failed"].contains(&&*cluster.read("pod/plain", "{.status.phase}")));
+    cluster.until("the pod has ended", || {
+        ["Succeeded", "Failed"].contains(&&*cluster.read("pod/plain", "{.status.phase}"))
+    });
     let log = cluster.log("plain", "main");
     assert!(log.starts_with("data\n") && log.contains("/nowhere"), "{log}");
     assert!(cluster.home().join("here").exists());
 }
 
 #[test]
-fn devices_and_the_last_words_are_the_containers_own() {
+fn devices_and_termination_message_are_private() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let script = "head -c 4 /dev/urandom | wc -c; echo x > /dev/null; touch /dev/shm/kloop-mark; ls /dev/shm; \
@@ -313,13 +316,13 @@ fn devices_and_the_last_words_are_the_containers_own() {
 }
 
 #[test]
-fn a_cluster_may_live_in_shared_memory() {
+fn cluster_folder_can_be_in_shared_memory() {
     let is_root = rustix::process::geteuid().is_root();
     for user in [None, Some(65534)].into_iter().filter(|user| user.is_none() || is_root) {
         let Ok(cluster) = Cluster::within(Path::new("/dev/shm")) else {
             return skip!("/dev/shm is not to be written to here");
         };
-        let cluster = user.into_iter().fold(cluster, Cluster::given_to);
+        let cluster = user.into_iter().fold(cluster, Cluster::owned_by);
         let _plane = cluster.watch();
         let page = cluster.home().join("page");
         fs::write(&page, "the page\n").expect("written");
@@ -337,7 +340,7 @@ fn a_cluster_may_live_in_shared_memory() {
         assert_eq!(cluster.log("shared", "main"), format!("read\nthe page\nchanged\n{entry}\nx\n"));
         assert_eq!(fs::read_to_string(&page).expect("there"), "the page\n");
         assert!(!Path::new("/dev/shm/own").exists());
-        // A volume may take the place, too.
+        // A volume can be mounted there, too.
         let spec = format!("{ONCE}, volumes: [{{name: m, emptyDir: {{medium: Memory}}}}]");
         let mounts = "volumeMounts: [{name: m, mountPath: /dev/shm}]";
         cluster.apply(&pod_with("volume", &spec, mounts, "touch /dev/shm/own; ls /dev/shm"));
@@ -349,7 +352,7 @@ fn a_cluster_may_live_in_shared_memory() {
 }
 
 #[test]
-fn a_program_beside_its_manifest_works_in_its_own_folder() {
+fn program_beside_its_manifest_runs_in_that_folder() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let folder = cluster.home().join("project");
@@ -375,12 +378,12 @@ spec:
         cluster.ok(&format!("apply -f {}", folder.join("app.yaml").display()));
         cluster.until_reads("pod/project", "{.status.phase}", "Succeeded");
         assert_eq!(cluster.log("project", "main"), format!("{}\nread\n", folder.display()));
-        assert_eq!(fs::read_to_string(folder.join("made")).unwrap(), "built\n", "the folder is seen as it is");
+        assert_eq!(fs::read_to_string(folder.join("made")).unwrap(), "built\n", "the folder is the machine's");
     }
 }
 
 #[test]
-fn a_claim_keeps_what_pods_pass_on_until_it_is_deleted() {
+fn claim_keeps_its_data_until_it_is_deleted() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         cluster.apply(
@@ -403,8 +406,8 @@ fn a_claim_keeps_what_pods_pass_on_until_it_is_deleted() {
         assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
         cluster.ok("delete pod second");
         cluster.ok("delete pvc data");
-        cluster.until("the volume goes", || cluster.ok("get pv -o name").is_empty());
-        cluster.until("and what was in it", || fs::read_dir(&kept).unwrap().count() == 0);
+        cluster.until("the volume is deleted", || cluster.ok("get pv -o name").is_empty());
+        cluster.until("its files are removed", || fs::read_dir(&kept).unwrap().count() == 0);
         cluster.nothing_is_left();
     }
 }

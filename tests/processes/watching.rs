@@ -4,7 +4,7 @@ use super::{deployment, on_host_files, pod};
 use crate::cluster::Cluster;
 
 #[test]
-fn a_watch_shows_each_change_as_a_row() {
+fn watch_shows_each_change_as_a_row() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let rows = cluster.background(&["get", "pods", "-w"]);
@@ -42,7 +42,7 @@ fn a_watch_shows_each_change_as_a_row() {
 }
 
 #[test]
-fn living_things_are_described() {
+fn running_objects_are_described() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--node-name", "here"]);
     cluster.apply(&deployment("web", 2, 1000));
@@ -106,7 +106,7 @@ fn living_things_are_described() {
 }
 
 #[test]
-fn a_port_that_opens_makes_a_pod_ready() {
+fn tcp_probe_makes_a_pod_ready() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let serve = r#"exec python3 -c "
@@ -127,7 +127,7 @@ time.sleep(1000)""#;
     let ready = "{.status.containerStatuses[0].ready}";
     let endpoints = "{.items[0].endpoints[*].conditions.ready}";
     let slices = "endpointslices -l kubernetes.io/service-name=door";
-    cluster.until("an event tells", || cluster.ok("get events").contains("Readiness probe failed: dial tcp "));
+    cluster.until("an event reports it", || cluster.ok("get events").contains("Readiness probe failed: dial tcp "));
     assert_eq!(cluster.read("pod/door", ready), "false");
     std::fs::write(cluster.home().join("open"), "").unwrap();
     cluster.until_reads("pod/door", ready, "true");
@@ -139,7 +139,7 @@ time.sleep(1000)""#;
 }
 
 #[test]
-fn the_cluster_follows_its_manifests() {
+fn apply_watch_follows_its_manifests() {
     let cluster = Cluster::new();
     let folder = cluster.home().join("deploy");
     std::fs::create_dir_all(folder.join("below")).unwrap();
@@ -155,10 +155,10 @@ fn the_cluster_follows_its_manifests() {
     follower.until_says("configmap/b created");
     config("a", "two");
     cluster.until_reads("configmap/a", "{.data.k}", "two");
-    // A change by hand is undone.
+    // A manual change is undone.
     cluster.ok("patch configmap b -p {\"data\":{\"k\":\"mine\"}}");
     cluster.until_reads("configmap/b", "{.data.k}", "one");
-    // A broken manifest is reported, and nothing is pruned as long as it is broken.
+    // A broken manifest is reported, and nothing is pruned while it is broken.
     std::fs::write(folder.join("below/c.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: 7}")
         .unwrap();
     std::fs::remove_file(folder.join("b.yaml")).unwrap();
@@ -168,14 +168,14 @@ fn the_cluster_follows_its_manifests() {
     follower.until_says("configmap/b pruned");
     follower.until_says("configmap/c created");
     assert!(!follower.said().contains("unchanged"), "{}", follower.said());
-    // An object that was taken out is deleted, of any kind and in any namespace.
+    // An object that was removed from the files is deleted, of any kind and in any namespace.
     let team = "{apiVersion: v1, kind: Namespace, metadata: {name: team}}";
     let account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: team}}";
     std::fs::write(folder.join("team.yaml"), format!("{team}\n---\n{account}")).unwrap();
     follower.until_says("serviceaccount/robot created");
     std::fs::write(folder.join("team.yaml"), team).unwrap();
     follower.until_says("serviceaccount/robot pruned");
-    // It does not go on with a state that is not there any more.
+    // It ends when the state file is removed.
     std::fs::rename(cluster.home().join("state.db"), cluster.home().join("away.db")).unwrap();
     assert_eq!(follower.ended(), 66, "{}", follower.said());
     let said = cluster.run(&["apply", "-f", &at, "--watch", "--prune"], "");

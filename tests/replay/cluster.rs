@@ -1,4 +1,4 @@
-//! A cluster of its own for one conversation: a state, a running control plane, a shell whose `kubectl` is kloop.
+//! A cluster for one conversation: a state file, a running control plane, and a shell whose `kubectl` is kloop.
 
 use kloop::store::{OpenMode, Store, StoreRead};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -17,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest time for one command.
 const LONGEST: &str = "60";
 
-/// Work of a loop that is due sooner than this is waited for, in milliseconds.
+/// Work of a loop that is due within this time is waited for, in milliseconds.
 const SOON: i64 = 3000;
-/// The control plane of a busy machine gets this long to see a write before the next command.
+/// Maximum time for a busy machine's control plane to see a write before the next command.
 const LATEST: Duration = Duration::from_secs(2);
 
 /// The result of a command.
@@ -29,10 +29,10 @@ pub struct Answer {
     pub code: i32,
 }
 
-/// The control plane's last notice that nothing is left to do: at which revision, until when, and the time of the notice.
+/// The control plane's last report that it is idle: the revision, the time of the next work, and the time of the report.
 type Idle = Arc<Mutex<Option<(u64, i64, Instant)>>>;
 
-/// A cluster; dropped, nothing of it is left.
+/// A cluster; dropping it removes everything.
 pub struct Cluster {
     dir: tempfile::TempDir,
     control: Child,
@@ -46,7 +46,7 @@ impl Cluster {
     pub fn start(scenario: &Path) -> Cluster {
         let dir = tempfile::Builder::new().prefix("kloop-replay-").tempdir().expect("temporary folder");
         copy(scenario, &dir.path().join("files"));
-        // A context is named as the folder of its cluster; the recordings' was called `c`.
+        // A context has the name of its cluster's folder; the recordings' was called `c`.
         for folder in ["c", "bin"].map(|name| dir.path().join(name)) {
             std::fs::create_dir(&folder).expect("folder");
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).expect("permissions");
@@ -57,7 +57,7 @@ impl Cluster {
         // The recordings' `default` was an empty namespace of another name.
         let emptied = run(dir.path(), "kubectl delete service kubernetes", "");
         assert_eq!(emptied.code, 0, "{}", emptied.stderr);
-        // Nobody provisioned volumes there.
+        // The recorded cluster did not provision volumes.
         let unclassed = run(dir.path(), "kubectl delete storageclass standard", "");
         assert_eq!(unclassed.code, 0, "{}", unclassed.stderr);
         let mut control = command(dir.path(), env!("CARGO_BIN_EXE_kloop"))
@@ -73,7 +73,7 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until the control plane has looked at everything and nothing is due soon. False when that takes too long.
+    /// Waits until the control plane is idle and no work is due soon. Returns false when that takes too long.
     pub fn settle(&self) -> bool {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -90,8 +90,8 @@ impl Cluster {
         false
     }
 
-    /// Waits until the control plane has looked at what was written so far. The recorded commands took so long that it always had; kloop's
-    /// take milliseconds, and a busy machine may be slower than that.
+    /// Waits until the control plane has seen all writes. The recorded commands took so long that it always had; kloop's take milliseconds,
+    /// and a busy machine may be slower than that.
     pub fn catch_up(&self) {
         let start = Instant::now();
         let head = self.store.read().and_then(|snapshot| snapshot.revision()).expect("revision");
@@ -101,7 +101,7 @@ impl Cluster {
         }
     }
 
-    /// Starts the REST API; its address, and the token that it asks for.
+    /// Starts the REST API; returns its address and its token.
     pub fn serve(&self) -> (String, String) {
         let mut server = command(self.dir.path(), env!("CARGO_BIN_EXE_kloop"));
         let mut server = server.args(["serve", "--port=0"]).stderr(Stdio::null()).spawn().expect("a server");
@@ -119,7 +119,7 @@ impl Cluster {
         run(self.dir.path(), command, stdin)
     }
 
-    /// The standard error of the control plane, when it has ended.
+    /// Returns the standard error of the control plane, if it has ended.
     pub fn died(&mut self) -> Option<String> {
         self.control.try_wait().ok().flatten()?;
         let mut said = String::new();
@@ -140,7 +140,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A program in the cluster's surroundings, in a process group of its own.
+/// Prepares a program with the cluster's environment, in its own process group.
 fn command(dir: &Path, program: &str) -> Command {
     let path = format!("{}:{}", dir.join("bin").display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new(program);
@@ -154,7 +154,7 @@ fn run(dir: &Path, line: &str, stdin: &str) -> Answer {
     let mut child =
         command(dir, "timeout").args(["--signal=KILL", LONGEST, "bash", "-c", line]).spawn().expect("a shell");
     let mut input = child.stdin.take().expect("piped");
-    // A command that does not read closes its end.
+    // A command may exit without reading its input.
     input.write_all(stdin.as_bytes()).ok();
     drop(input);
     let group = Pid::from_raw(child.id() as i32);
@@ -166,7 +166,7 @@ fn run(dir: &Path, line: &str, stdin: &str) -> Answer {
     Answer { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
 }
 
-/// Remembers the last `idle REVISION MILLISECONDS`.
+/// Keeps the last `idle REVISION MILLISECONDS`.
 fn listen(out: ChildStdout) -> Idle {
     let idle = Idle::default();
     let told = idle.clone();
@@ -181,7 +181,7 @@ fn listen(out: ChildStdout) -> Idle {
     idle
 }
 
-/// Copies a folder that may be read-only into one that is not.
+/// Copies a folder that may be read-only into a writable one.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).expect("folder");
     for entry in std::fs::read_dir(from).expect("folder").map(|entry| entry.expect("entry").path()) {

@@ -12,7 +12,7 @@ static SAID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<r:\w+>").expect("p
 pub enum Match {
     /// Different.
     None,
-    /// Equal but for white space and the order of lines.
+    /// Equal except for white space and the order of lines.
     Soft,
     /// Equal.
     Exact,
@@ -23,14 +23,14 @@ pub enum Match {
 pub struct Letters(HashMap<String, String>);
 
 impl Letters {
-    /// Compares texts that are masked already. `unordered`: the order of the lines means nothing.
+    /// Compares masked texts. `unordered`: the order of the lines is irrelevant.
     pub fn compare(&mut self, recorded: &str, said: &str, unordered: bool) -> Match {
-        // Empty lines at the end were not recorded.
+        // The recordings omit empty lines at the end.
         let (recorded, said) = (recorded.trim_end_matches('\n'), said.trim_end_matches('\n'));
         let hashed = recorded.contains("<hash>") && said.contains("<hash>");
         let (first, second) = match (hashed, unordered) {
             (false, false) => (lines(recorded), lines(said)),
-            // Hashes have other lengths, and other places in the order.
+            // Hashes differ in length and in sort order.
             (true, _) => (even(recorded, unordered), even(said, unordered)),
             (false, true) => (sorted(recorded), sorted(said)),
         };
@@ -49,7 +49,7 @@ impl Letters {
         if loose(recorded, &RECORDED) == loose(said, &SAID) { Match::Soft } else { Match::None }
     }
 
-    /// Whether the same letters stand for the same letters everywhere; new ones are learned.
+    /// Whether the same letters correspond everywhere; new ones are recorded.
     fn agree(&mut self, recorded: &str, said: &str) -> bool {
         let pairs = RECORDED.find_iter(recorded).zip(SAID.find_iter(said));
         let pairs: Vec<(&str, &str)> = pairs.map(|(one, other)| (one.as_str(), other.as_str())).collect();
@@ -71,7 +71,7 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
-/// Lines with two blanks between cells, whatever the padding was.
+/// Splits into lines with two blanks between cells, whatever the padding was.
 fn even(text: &str, unordered: bool) -> Vec<String> {
     let even = |line: &str| {
         let inner = line.trim_start();

@@ -1,9 +1,9 @@
-//! The number of steps of each conversation that have to be exact, and the conversations that are left out.
+//! The minimum number of exact steps of each conversation, and the conversations that are left out.
 
-/// Conversations that are not replayed, and why.
+/// Conversations that are not replayed, with the reason.
 pub const OUT_OF_SCOPE: &[(&str, &str)] = &[("auth-can-i", "authorization")];
 
-/// Steps that were exact; raise a number when more are.
+/// Number of exact steps; raise it when more are exact.
 const FLOORS: &[(&str, usize)] = &[
     ("apply-annotations-errors", 19),
     ("apply-basics", 20),
@@ -53,7 +53,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("preemption", 13),
     ("quota-limits", 18),
     ("raw-crud", 41),
-    // Not here: hashes of storage versions, and a few resources.
+    // Different: hashes of storage versions, and a few resources.
     ("raw-discovery", 14),
     ("raw-lists-watch", 18),
     ("raw-subresources", 17),
@@ -68,18 +68,18 @@ const FLOORS: &[(&str, usize)] = &[
     ("services-endpoints", 14),
     ("set-commands", 28),
     ("storage-binding", 15),
-    // One more when the random names of two pods in different zones happen to sort as they did there.
+    // One more is exact when the random names of two pods in different zones sort as in the recording.
     ("tables-workloads", 23),
     ("wait-forms", 23),
     ("yaml-quirks", 15),
 ];
 
-/// Why a conversation is not replayed.
+/// Returns why a conversation is not replayed, if it is not.
 pub fn out_of_scope(scenario: &str) -> Option<&'static str> {
     OUT_OF_SCOPE.iter().find(|(name, _)| *name == scenario).map(|(_, why)| *why)
 }
 
-/// The number of steps of a conversation that have to be exact.
+/// Returns the minimum number of exact steps of a conversation.
 pub fn of(scenario: &str) -> usize {
     FLOORS.iter().find(|(name, _)| *name == scenario).map_or(0, |(_, floor)| *floor)
 }

@@ -1,4 +1,4 @@
-//! Requests of a conversation that were made over plain HTTP, made to a server of kloop's own.
+//! Plain HTTP requests of a conversation, sent to kloop's own server.
 
 use super::cluster::Cluster;
 use crate::golden::Exchange;
@@ -24,7 +24,7 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Actions of the recording that it does not show.
+/// Performs actions that the recording does not show.
 pub fn prepare(scenario: &str, exchange: &Exchange, cluster: &Cluster) {
     if scenario != "raw-lists-watch" {
         return;
@@ -53,7 +53,7 @@ impl Client {
         Client { address, token, revision: None, token_of_list: None }
     }
 
-    /// Makes a request, as an administrator unless it says otherwise.
+    /// Sends a request, as an administrator unless it says otherwise.
     pub fn ask(&mut self, exchange: &Exchange) -> Answer {
         let known = |known: &Option<String>| known.clone().unwrap_or_default();
         let path =
@@ -70,7 +70,7 @@ impl Client {
         }
         let agent = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true).build();
         let agent = ureq::Agent::new_with_config(agent);
-        // The first mark of a body is a line of its own.
+        // The first mark of a body is a separate line.
         let body = exchange.body.strip_prefix('\n').map(|body| body.strip_suffix('\n').unwrap_or(body).to_owned());
         let answer = match body {
             Some(body) => agent.run(request.body(body).expect("a request")),
@@ -98,7 +98,7 @@ impl Client {
 }
 
 impl Exchange {
-    /// The first line of the answer, and its headers.
+    /// Returns the status line of the answer and its headers.
     pub fn head(&self) -> String {
         let code = self.status.split(' ').next().unwrap_or_default();
         let headers = self.answer_headers.iter().map(|(name, value)| format!("\n{name}: {value}"));
@@ -107,7 +107,7 @@ impl Exchange {
 }
 
 impl Answer {
-    /// The same of this answer, with the headers that were recorded.
+    /// Returns the status line and those headers that were recorded.
     pub fn head(&self, recorded: &Exchange) -> String {
         let find = |name: &str| self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         let headers =
@@ -116,8 +116,8 @@ impl Answer {
     }
 }
 
-/// JSON with its keys in one order, one document after the other, without what kloop does not have (`managedFields`, the words about
-/// columns), with ages masked; other text as it is. `only`: the part that is compared.
+/// Returns JSON with sorted keys, one document after the other, without fields that kloop does not have (`managedFields`, descriptions of
+/// columns), with masked ages; other text unchanged. `only`: the compared part.
 pub fn plain(text: &str, only: &str) -> String {
     let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
     let Ok(documents) = documents else { return text.to_owned() };

@@ -3,16 +3,16 @@
 use regex::{Captures, Regex};
 use std::sync::LazyLock;
 
-/// Letters that Kubernetes' random names and hashes are made of.
+/// Letters in Kubernetes' random names and hashes.
 const SAFE: &str = "bcdfghjklmnpqrstvwxz2456789";
 
 /// Columns whose ages are masked.
 const AGES: [&str; 5] = ["AGE", "LAST SEEN", "FIRST SEEN", "DURATION", "LAST SCHEDULE"];
 
-/// A column of kloop's own, which kubectl does not have.
+/// A column that only kloop has.
 const OWN_COLUMN: &str = "PID";
 
-/// Columns whose padding is masked beside those of [`AGES`].
+/// Columns whose padding is masked, besides those of [`AGES`].
 const RAGGED: [&str; 5] = ["IP", "CLUSTER-IP", "EXTERNAL-IP", "ENDPOINTS", "PORT(S)"];
 
 macro_rules! pattern {
@@ -54,9 +54,9 @@ impl Masks {
         Masks { own }
     }
 
-    /// The answer of kloop. Random letters become `<r:LETTERS>`.
+    /// Masks kloop's answer. Random letters become `<r:LETTERS>`.
     pub fn said(&self, text: &str) -> String {
-        // Lines of kloop's own that kubectl does not print.
+        // Lines of kloop that kubectl does not print.
         let own = |line: &str| line.starts_with("hint: ") || line.contains(": not supported by kloop yet: ");
         let lines = text.lines().filter(|line| !own(line));
         let text: String = lines.map(|line| format!("{line}\n")).collect();
@@ -73,7 +73,7 @@ impl Masks {
             Ok(128..) => "<cluster-ip>".into(),
         });
         let text = self.unless_own(&NODE_PORT, &text, |found| match &found[0] {
-            // The range itself.
+            // The limits of the range itself.
             "30000" | "32767" => found[0].to_owned(),
             _ => "<node-port>".into(),
         });
@@ -84,9 +84,9 @@ impl Masks {
         self.recorded(&text)
     }
 
-    /// The recorded answer: only hashes are left to mask.
+    /// Masks the recorded answer, in which only hashes are left to mask.
     pub fn recorded(&self, text: &str) -> String {
-        // A hash of digits alone is quoted in YAML.
+        // A hash of digits is quoted in YAML.
         let text = LOG.replace_all(text, "W ");
         self.unless_own(&HASH, &text, |found| format!("{}<hash>", &found[1])).replace("\"<hash>\"", "<hash>")
     }
@@ -118,7 +118,7 @@ fn tables(text: &str) -> String {
     out
 }
 
-/// The starts of a table's columns, their names, and the least number of blanks between them.
+/// The column starts of a table, their names, and the minimum number of blanks between them.
 struct Table {
     columns: Vec<(usize, String)>,
     gap: &'static str,
@@ -139,7 +139,7 @@ impl Table {
         (names == events).then_some(Table { columns, gap: "  " })
     }
 
-    /// The line with its masks; none where it does not fit the columns.
+    /// Returns the masked line; `None` where it does not fit the columns.
     fn row(&self, line: &str) -> Option<String> {
         let chars: Vec<char> = line.chars().collect();
         let mut out: String = chars.iter().take(self.columns[0].0).collect();
@@ -177,7 +177,7 @@ fn age(cell: &str) -> String {
     }
 }
 
-/// The cells of a header, which stand two blanks or more apart, and where they start.
+/// Returns the cells of a header, which are separated by at least two blanks, with their positions.
 fn columns(line: &str) -> Vec<(usize, String)> {
     let mut columns: Vec<(usize, String)> = Vec::new();
     let mut blanks = 2;

@@ -1,15 +1,15 @@
-//! The nodes that the recordings were made on, as nodes that only pretend to run pods.
+//! The nodes of the recordings, as simulated nodes.
 
 use serde_json::{Value, json};
 
-/// Their manifests, one List.
+/// Returns their manifests as one List.
 pub fn manifests() -> String {
     let nodes = [node("node-a", "4", "8Gi", "z1", true), node("node-b", "4", "8Gi", "z1", false)];
     let nodes: Vec<Value> = nodes.into_iter().chain([node("node-c", "2", "4Gi", "z2", false)]).collect();
     json!({"apiVersion": "v1", "kind": "List", "items": nodes}).to_string()
 }
 
-/// Two recordings gave the nodes that they made a Ready condition, 2 cpu, 4Gi and 10 pods, and took the taints away.
+/// Prepares the nodes of two recordings, which set a Ready condition, 2 cpu, 4Gi and 10 pods, and removed the taints.
 pub fn prepare(cluster: &super::cluster::Cluster, said: &str) {
     let offers = json!({"cpu": "2", "memory": "4Gi", "pods": "10"});
     let since = "2026-01-01T00:00:00Z";
@@ -18,7 +18,7 @@ pub fn prepare(cluster: &super::cluster::Cluster, said: &str) {
     let status = json!({"status": {"capacity": offers, "allocatable": offers, "conditions": [ready]}});
     for name in said.lines().filter_map(|line| line.strip_prefix("node/")?.strip_suffix(" created")) {
         cluster.run(&format!("kubectl patch node {name} --subresource=status -p '{status}'"), "");
-        // A simulated node that has reported nothing would report by itself.
+        // A simulated node without a status would set its own.
         cluster.run(&format!("kubectl annotate node {name} kloop.dev/runtime=simulated"), "");
         cluster.run(&format!("kubectl taint node {name} node.kubernetes.io/not-ready-"), "");
     }

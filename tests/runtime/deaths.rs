@@ -1,9 +1,9 @@
-//! Control planes, nurseries and shims die, or are not what they seem to be.
+//! Deaths of control planes, zygotes and shims, and impostors.
 
 use super::*;
 
 #[test]
-fn a_new_control_plane_finds_everything_as_it_is() {
+fn new_control_plane_adopts_running_pods() {
     let mut rig = Rig::new();
     rig.start(script("stays", 0, "exec sleep 1000"));
     rig.start(Start {
@@ -26,14 +26,14 @@ fn a_new_control_plane_finds_everything_as_it_is() {
     assert!(matches!(state("ends", "goes"), ContainerState::Ended(end) if end.code == 9));
     assert_eq!(inventory["ends"].containers["goes"].attempt, 4);
     assert_eq!((&*inventory["stays"].namespace, &*inventory["stays"].name), ("default", "p"));
-    // And it is in charge: reports come to it.
+    // The new control plane gets the reports.
     rig.stop("stays", "c", 0, 30);
     assert_eq!(rig.ended("stays", 0).code, 143);
 }
 
-/// The other half of the next test: a control plane that starts a pod and is then killed.
+/// Helper of the next test: a control plane that starts a pod and is then killed.
 #[test]
-fn a_control_plane_to_be_killed() {
+fn control_plane_to_be_killed() {
     let Some(state) = std::env::var_os("KLOOP_TEST_STATE") else { return };
     let (mut machine, reports) = open(Path::new(&state), 1);
     machine.carry_out(
@@ -48,12 +48,12 @@ fn a_control_plane_to_be_killed() {
 }
 
 #[test]
-fn killing_the_control_plane_disturbs_nothing() {
+fn killed_control_plane_disturbs_no_process() {
     let mut rig = Rig::new();
     rig.machine = None;
     let test = std::env::current_exe().expect("this test");
     let mut leader = std::process::Command::new(test)
-        .args(["--exact", "runtime::deaths::a_control_plane_to_be_killed"])
+        .args(["--exact", "runtime::deaths::control_plane_to_be_killed"])
         .env("KLOOP_TEST_STATE", rig.folder.path())
         .stdout(std::process::Stdio::null())
         .spawn()
@@ -73,7 +73,7 @@ fn killing_the_control_plane_disturbs_nothing() {
 }
 
 #[test]
-fn a_leader_of_the_past_can_do_nothing() {
+fn requests_of_an_old_leader_are_refused() {
     let mut rig = Rig::new();
     rig.start(script("led", 0, "exec sleep 1000"));
     let pid = rig.running("led", 0);
@@ -89,23 +89,26 @@ fn a_leader_of_the_past_can_do_nothing() {
     order(&mut old, Effect::Start(Box::new(script("fresh", 0, "exec sleep 1000"))));
     order(&mut old, Effect::Remove { pod_uid: "led".into() });
     drop(old);
-    // The new leader's words come after the old one's on every shim that there is.
+    // Every shim prefers the new leader's requests.
     rig.start(Start { container: "e".into(), ..script("led", 0, "exec sleep 1000") });
     let names = || folder::read_record(&rig.pod("led")).map(|record| record.containers.into_keys().collect::<Vec<_>>());
     eventually("the new leader's container starts", || names().is_some_and(|names| names.contains(&"e".to_owned())));
     assert_eq!(names().expect("a record"), ["c", "e"]);
     assert!(lives(pid));
-    assert_eq!(marked(rig.folder.path()).len(), 2, "nothing else was started");
-    assert!(Machine::open(rig.folder.path(), 1, Box::new(|_| ())).is_err(), "and it cannot open the folder again");
+    assert_eq!(marked(rig.folder.path()).len(), 2, "no other process was started");
+    assert!(
+        Machine::open(rig.folder.path(), 1, Box::new(|_| ())).is_err(),
+        "an old leader cannot open the folder again"
+    );
 }
 
-/// The shim of a pod.
+/// Returns the shim of a pod.
 fn shim_of(pid: u32) -> i32 {
     process::stat(pid as i32).expect("it runs").parent
 }
 
 #[test]
-fn when_a_shim_dies_its_tree_is_killed_before_anything_replaces_it() {
+fn tree_of_a_dead_shim_is_killed_before_its_replacement() {
     let mut rig = Rig::new();
     rig.start(script(
         "shot",
@@ -121,7 +124,7 @@ fn when_a_shim_dies_its_tree_is_killed_before_anything_replaces_it() {
     assert!(marked(rig.folder.path()).is_empty());
     rig.start(script("shot", 1, "exec sleep 1000"));
     let second = rig.running("shot", 1);
-    // The same while nobody watches.
+    // The same without a control plane.
     rig.machine = None;
     kill(shim_of(second));
     let inventory = rig.replace();
@@ -131,7 +134,7 @@ fn when_a_shim_dies_its_tree_is_killed_before_anything_replaces_it() {
 }
 
 #[test]
-fn a_dead_nursery_is_replaced_and_its_shims_live_on() {
+fn dead_zygote_is_replaced_and_its_shims_continue() {
     let mut rig = Rig::new();
     for number in 0..4 {
         rig.start(script(&format!("first-{number}"), 0, "exec sleep 1000"));
@@ -141,7 +144,7 @@ fn a_dead_nursery_is_replaced_and_its_shims_live_on() {
     let nurseries: BTreeSet<i32> = pids.iter().filter_map(nursery_of).collect();
     for zygote in nurseries {
         let stat = process::stat(zygote).expect("it runs");
-        assert_eq!(stat.parent, std::process::id() as i32, "a child of ours and nobody else");
+        assert_eq!(stat.parent, std::process::id() as i32, "the zygote is our child");
         assert!(stat.identity.kill());
     }
     for number in 0..4 {
@@ -151,7 +154,7 @@ fn a_dead_nursery_is_replaced_and_its_shims_live_on() {
     assert!(pids.iter().all(|pid| lives(*pid)));
 }
 
-/// Pretends that a program with another language on the wire has left this shim: its record is rewritten, its processes are real.
+/// Rewrites a record as if a shim of another protocol version had left it; its processes are real.
 fn make_foreign(pod: &Path, version: Option<u32>) {
     let path = pod.join(folder::RECORD);
     let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("read")).expect("JSON");
@@ -161,7 +164,7 @@ fn make_foreign(pod: &Path, version: Option<u32>) {
 }
 
 #[test]
-fn a_shim_of_another_version_is_ended_with_its_tree_and_the_pod_goes_on() {
+fn shim_of_another_version_is_ended_and_the_pod_restarts() {
     let mut rig = Rig::new();
     for (at, version) in [None, Some(0), Some(4_000_000)].into_iter().enumerate() {
         let uid = format!("old-{at}");
@@ -176,7 +179,7 @@ fn a_shim_of_another_version_is_ended_with_its_tree_and_the_pod_goes_on() {
         let ContainerState::Ended(end) = &inventory[&*uid].containers["c"].state else { panic!("{inventory:?}") };
         assert_eq!((end.code, end.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
         assert!(end.message.contains("another version of kloop"), "{}", end.message);
-        assert!(tree.iter().all(|stat| !stat.identity.lives()), "nothing of it is left");
+        assert!(tree.iter().all(|stat| !stat.identity.lives()), "all its processes are dead");
         rig.start(script(&uid, 1, "exec sleep 1000"));
         assert!(lives(rig.running(&uid, 1)));
         rig.stop(&uid, "c", 1, 0);
@@ -184,7 +187,7 @@ fn a_shim_of_another_version_is_ended_with_its_tree_and_the_pod_goes_on() {
     }
 }
 
-/// Holds a pod's folder as a shim does and serves its socket so; the process is to be killed.
+/// Locks a pod's folder as a shim does and answers on its socket; the process has to be killed.
 fn pretended_shim(pod: &Path, answer: &str) -> std::process::Child {
     let script = r#"
 import fcntl, os, socket, sys
@@ -225,7 +228,7 @@ fn impostor_on_a_shims_socket_is_ended() {
 }
 
 #[test]
-fn shim_that_hangs_up_is_called_less_often_and_then_ended() {
+fn shim_that_closes_connections_is_retried_then_ended() {
     let mut rig = Rig::new();
     let mut child = pretended_shim(&rig.pod("rude"), "hang up");
     rig.stop("rude", "c", 0, 0);
@@ -236,7 +239,7 @@ fn shim_that_hangs_up_is_called_less_often_and_then_ended() {
 }
 
 #[test]
-fn records_of_another_boot_or_of_a_recycled_pid_harm_nobody() {
+fn records_of_another_boot_or_a_reused_pid_kill_no_process() {
     let mut rig = Rig::new();
     let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().expect("started");
     let identity = process::ProcessIdentity::from_pid(bystander.id() as i32).expect("it runs");
@@ -260,14 +263,14 @@ fn records_of_another_boot_or_of_a_recycled_pid_harm_nobody() {
         assert_eq!(known.attempt, 2);
     }
     rig.start(script("rebooted", 3, "exit 0"));
-    assert_eq!(rig.ended("rebooted", 3).code, 0, "life goes on with the next attempt");
-    assert!(identity.lives(), "the bystander lives");
+    assert_eq!(rig.ended("rebooted", 3).code, 0, "the next attempt runs");
+    assert!(identity.lives(), "the other process still runs");
     bystander.kill().expect("killed");
     bystander.wait().expect("reaped");
 }
 
 #[test]
-fn an_attempt_that_may_have_run_unrecorded_is_not_run_again() {
+fn attempt_that_may_have_run_unrecorded_is_not_repeated() {
     let mut rig = Rig::new();
     rig.machine = None;
     for (uid, container, attempt) in [("first", "c", 0), ("later", "d", 4)] {

@@ -1,4 +1,4 @@
-//! A process that waits to become the next attempt, and when it does not.
+//! Standby processes: when they become the next attempt, and when they are ended.
 
 use super::*;
 use kloop::world::RestartDecision;
@@ -6,7 +6,7 @@ use kloop::world::limits::Limits;
 use kloop::world::volume::{Volume, VolumeContent, VolumeFile};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A container that would be started again, and notes each of its lives in a file.
+/// A container that restarts, and appends a line to a file for each attempt.
 fn noting(rig: &Rig, attempt: u32, word: &str) -> Start {
     let text = format!("echo {word} >> {}; exec sleep 1000", truth(rig).display());
     Start { again: RestartDecision::Always, ..script("again", attempt, &text) }
@@ -16,8 +16,8 @@ fn truth(rig: &Rig) -> PathBuf {
     rig.folder.path().join("truth")
 }
 
-/// The containers that have run, as text.
-fn lives_noted(rig: &Rig) -> Vec<String> {
+/// Returns the lines of the attempts that ran.
+fn recorded_attempts(rig: &Rig) -> Vec<String> {
     fs::read_to_string(truth(rig)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
@@ -29,59 +29,59 @@ fn shim(rig: &Rig) -> i32 {
     folder::holder(&rig.pod("again")).expect("a shim").pid
 }
 
-/// Runs the first attempt and kills it. Gives the process that then waits.
+/// Runs the first attempt and kills it. Returns the standby process.
 fn crash(rig: &mut Rig) -> i32 {
     rig.start(noting(rig, 0, "first"));
     let pid = rig.running("again", 0);
-    eventually("it notes its life", || lives_noted(rig).len() == 1);
+    eventually("it notes its life", || recorded_attempts(rig).len() == 1);
     kill(pid as i32);
     rig.ended("again", 0);
     let waiting = process::children(shim(rig));
-    assert_eq!(waiting.len(), 1, "one waits before anybody asks for it");
+    assert_eq!(waiting.len(), 1, "a standby exists before the next start");
     waiting[0]
 }
 
-/// The start that was expected comes late.
+/// Sends the expected start late.
 fn starts_again(rig: &mut Rig) {
     rig.start(noting(rig, 1, "first"));
     rig.running("again", 1);
-    eventually("the second life", || lives_noted(rig) == ["first", "first"]);
+    eventually("the second life", || recorded_attempts(rig) == ["first", "first"]);
 }
 
 #[test]
-fn it_becomes_the_start_that_was_expected_and_runs_nothing_before() {
+fn standby_becomes_the_expected_start() {
     let mut rig = Rig::new();
     let waiting = crash(&mut rig);
-    assert_eq!(lives_noted(&rig), ["first"]);
+    assert_eq!(recorded_attempts(&rig), ["first"]);
     rig.start(noting(&rig, 1, "first"));
     assert_eq!(rig.running("again", 1), waiting as u32);
-    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+    eventually("the second life", || recorded_attempts(&rig) == ["first", "first"]);
 }
 
 #[test]
-fn while_it_waits_it_holds_nothing_open_that_others_wait_to_see_closed() {
+fn standby_keeps_no_other_descriptor_open() {
     let mut rig = Rig::new();
     let waiting = crash(&mut rig);
     let open = || fs::read_dir(format!("/proc/{waiting}/fd")).map_or(0, |open| open.count());
-    // Its three streams, the door, and what it would say if it failed.
-    eventually("nothing else is open", || open() == 5);
+    // Its three streams, the start pipe, and the error pipe.
+    eventually("no other descriptor is open", || open() == 5);
 }
 
 #[test]
-fn another_start_than_the_expected_one_ends_it() {
+fn standby_is_ended_by_an_unexpected_start() {
     let mut rig = Rig::new();
     let waiting = crash(&mut rig);
     rig.start(noting(&rig, 1, "other"));
     assert_ne!(rig.running("again", 1), waiting as u32);
-    eventually("the other life", || lives_noted(&rig) == ["first", "other"]);
+    eventually("the other life", || recorded_attempts(&rig) == ["first", "other"]);
     eventually("it has ended", || !lives(waiting as u32));
 }
 
 #[test]
-fn one_that_is_killed_while_it_waits_has_not_lived() {
+fn killed_standby_counts_as_no_attempt() {
     let mut rig = Rig::new();
     let waiting = crash(&mut rig);
-    // The shim hears of the start and of the death at once.
+    // The stopped shim gets the start and the exit at once.
     send(shim(&rig), Signal::STOP);
     kill(waiting);
     rig.start(noting(&rig, 1, "first"));
@@ -89,11 +89,11 @@ fn one_that_is_killed_while_it_waits_has_not_lived() {
     send(shim(&rig), Signal::CONT);
     let report = rig.until("again", 1, |state| Some(state.clone()));
     assert!(matches!(report, ContainerState::Running { pid, .. } if pid != waiting as u32), "{report:?}");
-    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+    eventually("the second life", || recorded_attempts(&rig) == ["first", "first"]);
 }
 
 #[test]
-fn nobody_waits_for_a_start_that_will_be_another_one() {
+fn standby_is_not_made_for_a_changed_start() {
     let volumes = [Volume {
         name: "v".into(),
         source: VolumeContent::Files(vec![VolumeFile {
@@ -122,26 +122,26 @@ fn nobody_waits_for_a_start_that_will_be_another_one() {
 }
 
 #[test]
-fn it_does_not_wait_for_ever_and_a_late_start_is_a_start_all_the_same() {
+fn standby_expires_and_a_late_start_still_works() {
     let mut rig = Rig::new();
     let waiting = crash(&mut rig);
     eventually("it has ended", || !lives(waiting as u32));
-    assert_eq!(lives_noted(&rig), ["first"]);
+    assert_eq!(recorded_attempts(&rig), ["first"]);
     starts_again(&mut rig);
 }
 
 #[test]
-fn it_ends_with_its_shim_and_nobody_takes_it_for_a_life() {
+fn standby_ends_with_its_shim_and_counts_as_no_attempt() {
     let mut rig = Rig::new();
     let waiting = crash(&mut rig);
     kill(shim(&rig));
     eventually("it has ended", || !lives(waiting as u32));
-    assert_eq!(lives_noted(&rig), ["first"]);
+    assert_eq!(recorded_attempts(&rig), ["first"]);
     starts_again(&mut rig);
 }
 
 #[test]
-fn nobody_waits_for_what_was_stopped_or_is_not_started_again() {
+fn standby_is_not_made_for_stopped_or_final_attempts() {
     let table = [
         (RestartDecision::Never, 1, false),
         (RestartDecision::OnFailure, 0, false),
@@ -160,14 +160,14 @@ fn nobody_waits_for_what_was_stopped_or_is_not_started_again() {
     rig.running("again", 0);
     rig.stop("again", "c", 0, 0);
     rig.ended("again", 0);
-    assert!(process::children(shim(&rig)).is_empty(), "it was stopped");
+    assert!(process::children(shim(&rig)).is_empty(), "the container was stopped");
 }
 
-/// Waits for the process that is to follow one which still runs.
+/// Waits for the standby of a running process.
 fn prepared_beside(rig: &Rig, pid: u32) -> i32 {
     let beside = || process::children(shim(rig)).into_iter().find(|child| *child != pid as i32);
-    eventually("one waits while the first one runs", || beside().is_some());
-    beside().expect("it waits")
+    eventually("a standby exists while the container runs", || beside().is_some());
+    beside().expect("the standby exists")
 }
 
 #[test]
@@ -176,16 +176,16 @@ fn container_that_has_run_for_a_while_has_a_standby() {
     rig.start(noting(&rig, 0, "first"));
     let pid = rig.running("again", 0);
     let waiting = prepared_beside(&rig, pid);
-    assert_eq!(lives_noted(&rig), ["first"]);
+    assert_eq!(recorded_attempts(&rig), ["first"]);
     kill(pid as i32);
     rig.ended("again", 0);
     rig.start(noting(&rig, 1, "first"));
     assert_eq!(rig.running("again", 1), waiting as u32);
-    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+    eventually("the second life", || recorded_attempts(&rig) == ["first", "first"]);
 }
 
 #[test]
-fn a_program_that_was_built_anew_is_what_starts_again() {
+fn rebuilt_program_replaces_the_standby() {
     let mut rig = Rig::new();
     let (program, truth) = (rig.folder.path().join("program"), truth(&rig));
     let build = |word: &str| {
@@ -207,11 +207,11 @@ fn a_program_that_was_built_anew_is_what_starts_again() {
     rig.ended("again", 0);
     rig.start(start(1));
     assert_ne!(rig.running("again", 1), waiting as u32);
-    eventually("the new one", || lives_noted(&rig) == ["old", "new"]);
+    eventually("the new one", || recorded_attempts(&rig) == ["old", "new"]);
 }
 
 #[test]
-fn one_that_waits_beside_what_is_stopped_goes_with_it() {
+fn standby_ends_with_its_stopped_container() {
     let mut rig = Rig::new();
     rig.start(noting(&rig, 0, "first"));
     let pid = rig.running("again", 0);
@@ -219,5 +219,5 @@ fn one_that_waits_beside_what_is_stopped_goes_with_it() {
     rig.stop("again", "c", 0, 0);
     rig.ended("again", 0);
     eventually("it has ended", || !lives(waiting as u32));
-    assert_eq!(lives_noted(&rig), ["first"]);
+    assert_eq!(recorded_attempts(&rig), ["first"]);
 }

@@ -1,4 +1,4 @@
-//! Everything around the objects: health, measurements, ids of requests, compressed answers, warnings, HTTP/2.
+//! Endpoints and features around objects: health, metrics, audit ids, compression, warnings, HTTP/2.
 
 use super::{JSON, MAPS, Server, map};
 use crate::cluster::Cluster;
@@ -14,23 +14,23 @@ pub struct Reply {
     /// The status.
     pub code: u16,
     headers: ureq::http::HeaderMap,
-    /// The body as it came.
+    /// The raw body.
     pub body: Vec<u8>,
 }
 
 impl Reply {
-    /// A header, or empty.
+    /// Returns a header, or an empty text.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
-/// Asks with these headers and no others.
+/// Sends a request with only these headers.
 pub fn ask(server: &Server<'_>, path: &str, headers: &[(&str, &str)]) -> Reply {
     let mut request = ureq::http::Request::builder().method("GET").uri(format!("http://{}{path}", server.address));
     for (name, value) in headers {
@@ -42,7 +42,7 @@ pub fn ask(server: &Server<'_>, path: &str, headers: &[(&str, &str)]) -> Reply {
     Reply { code: answer.status().as_u16(), headers: answer.headers().clone(), body }
 }
 
-/// The header with the token.
+/// Returns the header value with the token.
 pub fn bearer(server: &Server<'_>) -> String {
     format!("Bearer {}", server.token)
 }
@@ -152,7 +152,7 @@ fn tls_clients_can_speak_http_2() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (first, second) = runtime.block_on(async {
         let mut client = connect(&server, &pem).await;
-        // Both are under way at once on one connection.
+        // Both requests are active at once on one connection.
         let watch = get(&mut client, &server, &format!("{MAPS}?watch=1&timeoutSeconds=60")).await;
         let (code, mut body) = watch;
         assert_eq!(code, 200);

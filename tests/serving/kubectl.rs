@@ -1,4 +1,4 @@
-//! kubectl as it is, where it is installed.
+//! The real kubectl, where it is installed.
 
 use super::Server;
 use crate::cluster::{Cluster, Said};
@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 const KUBECTL: &str = "/usr/bin/kubectl";
 
-/// A pod with a web server, and one that reads lines.
+/// A pod with a web server, and a pod that reads lines.
 const MANIFESTS: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -48,7 +48,7 @@ fn kubectl_streams_into_pods() {
     assert_eq!((said.code, said.err.trim_end()), (1, "command terminated with exit code 1"));
     let said = kubectl(&cluster, "exec -i web -- cat", "through");
     assert_eq!((said.code, said.out.as_str()), (0, "through"), "{}", said.err);
-    // There and back again.
+    // Copies a file into the pod and back.
     let (from, back) = (cluster.home().join("from"), cluster.home().join("back"));
     let content = "0123456789abcdef\n".repeat(100_000);
     fs::write(&from, &content).expect("written");

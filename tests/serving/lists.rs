@@ -1,4 +1,4 @@
-//! Long lists, which are written piece by piece.
+//! Long lists, which are written in pieces.
 
 use super::endpoints::{ask, bearer};
 use super::{JSON, MAPS, Server, map};
@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// So many objects of this length are more than what sockets and a server keep for a client that does not read.
+/// This many objects of this length exceed the buffers of sockets and server for a client that does not read.
 const COUNT: usize = 80;
 const LENGTH: usize = 200_000;
 
@@ -30,7 +30,7 @@ fn expected() -> Vec<String> {
 }
 
 #[test]
-fn long_list_is_the_same_in_every_form() {
+fn long_list_is_equal_in_every_form() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     fill(&server, 30_000);
@@ -67,7 +67,7 @@ fn long_list_is_the_same_in_every_form() {
 }
 
 #[test]
-fn long_list_shows_one_moment_to_a_slow_client() {
+fn long_list_shows_one_revision_to_a_slow_client() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     fill(&server, LENGTH);
@@ -77,7 +77,7 @@ fn long_list_shows_one_moment_to_a_slow_client() {
     stream.write_all(head.as_bytes()).expect("asked");
     let mut first = [0; 1000];
     stream.read_exact(&mut first).expect("a beginning");
-    // While it does not read, others write.
+    // Other clients write while this one does not read.
     assert_eq!(server.ask("DELETE", &format!("{MAPS}/m-79"), JSON, "").0, 200);
     assert_eq!(server.ask("POST", MAPS, JSON, &map("m-775", "new")).0, 201);
     assert_eq!(server.ask("PUT", &format!("{MAPS}/m-78"), JSON, &map("m-78", "changed")).0, 200);

@@ -1,4 +1,4 @@
-//! The OpenAPI documents: complete, consistent, and told again only when they have changed.
+//! The OpenAPI documents: complete, consistent, and sent again only after changes.
 
 use super::endpoints::{ask, bearer};
 use super::{JSON, Server};
@@ -7,7 +7,7 @@ use kloop::serve::protobuf::wire::{WireReader, WireType};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The form of version 2 that kubectl asks for.
+/// The media type of version 2 that kubectl requests.
 const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 fn documents(server: &Server<'_>) -> Vec<(String, Value)> {
@@ -17,7 +17,7 @@ fn documents(server: &Server<'_>) -> Vec<(String, Value)> {
     paths.iter().map(|(path, entry)| (path.clone(), server.get(&url(entry)))).collect()
 }
 
-/// The references in a document, without what comes before their names.
+/// Collects the names of the references in a document.
 fn references(document: &Value, found: &mut BTreeSet<String>) {
     match document {
         Value::Object(map) => {
@@ -32,7 +32,7 @@ fn references(document: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[track_caller]
-fn assert_references_lead_somewhere(document: &Value, schemas: &Value) {
+fn assert_references_exist(document: &Value, schemas: &Value) {
     let mut found = BTreeSet::new();
     references(document, &mut found);
     let lost: Vec<&String> = found.iter().filter(|name| schemas.get(name).is_none()).collect();
@@ -45,7 +45,7 @@ fn version_3_documents_describe_every_operation() {
     let server = Server::start(&cluster, &[]);
     let mut ids = BTreeSet::new();
     for (path, document) in documents(&server) {
-        assert_references_lead_somewhere(&document, &document["components"]["schemas"]);
+        assert_references_exist(&document, &document["components"]["schemas"]);
         for (place, item) in document["paths"].as_object().expect("paths") {
             assert!(place.starts_with(&format!("/{path}/")), "{place}");
             for (method, operation) in item.as_object().expect("operations") {
@@ -92,7 +92,7 @@ fn schemas_have_the_keys_by_which_clients_merge() {
 }
 
 #[test]
-fn documents_are_told_again_only_when_they_have_changed() {
+fn documents_are_sent_again_only_after_changes() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     let token = bearer(&server);
@@ -108,7 +108,7 @@ fn documents_are_told_again_only_when_they_have_changed() {
     let current = get(moved.header("location"), "");
     assert_eq!((current.code, current.header("cache-control")), (200, "public, immutable"));
     let before = get("/openapi/v3", "").header("etag").to_owned();
-    // A definition changes the index and version 2, and its schema is in both.
+    // A definition changes the index and version 2, and both contain its schema.
     cluster.apply(include_str!("boats.yaml"));
     assert_eq!(get("/openapi/v3", &before).code, 200);
     let newer = server.get("/openapi/v3/apis/example.com/v1");
@@ -123,7 +123,7 @@ fn version_2_is_one_document_in_json_and_protobuf() {
     let server = Server::start(&cluster, &[]);
     let document = server.get("/openapi/v2");
     assert_eq!(document["swagger"], "2.0");
-    assert_references_lead_somewhere(&document, &document["definitions"]);
+    assert_references_exist(&document, &document["definitions"]);
     let create = &document["paths"]["/api/v1/namespaces/{namespace}/pods"]["post"];
     assert_eq!(create["parameters"][0]["schema"]["$ref"], "#/definitions/io.k8s.api.core.v1.Pod");
 
@@ -143,7 +143,7 @@ fn version_2_is_one_document_in_json_and_protobuf() {
     assert_eq!(server.ask("POST", "/openapi/v2", JSON, "").0, 405);
 }
 
-/// The fields of a message that have a length.
+/// Returns the length-delimited fields of a message.
 fn fields(message: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut reader = WireReader::new(message, "OpenAPI");
     let mut found = Vec::new();

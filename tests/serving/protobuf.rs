@@ -1,4 +1,4 @@
-//! Bodies and answers in Kubernetes' protobuf, as generated clients send and ask for them.
+//! Requests and answers in Kubernetes' protobuf, as generated clients use them.
 
 use super::{JSON, MAPS, Server};
 use crate::cluster::Cluster;
@@ -20,7 +20,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The document, which is protobuf.
+    /// Decodes the protobuf document.
     #[track_caller]
     fn document(&self) -> Value {
         assert_eq!(self.media, PROTOBUF, "{}", String::from_utf8_lossy(&self.body));
@@ -92,7 +92,7 @@ fn protobuf_writes_and_reads_objects() {
 }
 
 #[test]
-fn protobuf_of_subresources_and_reviews() {
+fn subresources_and_reviews_accept_protobuf() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     cluster.ok("create deployment web --image=sleep --replicas=0");
@@ -134,7 +134,7 @@ fn protobuf_of_subresources_and_reviews() {
 }
 
 #[test]
-fn protobuf_that_is_wrong_is_refused() {
+fn malformed_protobuf_is_refused() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     let send = |path: &str, body: &[u8]| {
@@ -159,7 +159,7 @@ fn protobuf_that_is_wrong_is_refused() {
     assert_eq!(server.read(boats, PROTOBUF).code, 406);
     let fallback = server.read(boats, TYPED);
     assert_eq!((fallback.code, fallback.media.as_str()), (200, JSON));
-    // Metadata has an encoding for every kind: this is what informers of metadata ask for.
+    // Metadata has an encoding for every kind, which metadata informers request.
     let accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     assert_eq!(server.read(boats, accept).document()["items"][0]["metadata"]["name"], "b");
 }
@@ -170,7 +170,7 @@ struct Frames(TcpStream);
 impl Frames {
     fn open(server: &Server<'_>, path: &str) -> Frames {
         let mut stream = TcpStream::connect(&server.address).expect("connected");
-        // Only a test that fails waits so long.
+        // Only a failing test waits so long.
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
         let (address, token) = (&server.address, &server.token);
         let head = format!(
@@ -188,7 +188,7 @@ impl Frames {
         Frames(stream)
     }
 
-    /// The next event, and the object that it is about.
+    /// Returns the next event, and its object.
     fn next(&mut self) -> (String, Value) {
         let mut length = [0; 4];
         self.0.read_exact(&mut length).expect("a length");
@@ -223,7 +223,7 @@ fn protobuf_watches_have_frames() {
 }
 
 #[test]
-fn protobuf_keeps_a_lease_as_an_elected_leader_does() {
+fn protobuf_lease_can_be_created_and_renewed() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     let lease = format!("{LEASES}/leader");

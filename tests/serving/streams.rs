@@ -1,4 +1,4 @@
-//! Streams into pods and proxies, as clients other than kubectl ask for them.
+//! Streams into pods and proxies, as clients other than kubectl use them.
 
 use super::{JSON, Server};
 use crate::cluster::{Cluster, is_alive};
@@ -41,10 +41,10 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
 struct Socket(TcpStream);
 
 impl Socket {
-    /// Changes protocols; the head of the answer, whatever it is.
+    /// Requests an upgrade; returns the connection and the headers of the answer.
     fn ask(server: &Server, path: &str, protocol: &str) -> (TcpStream, String) {
         let mut stream = TcpStream::connect(&server.address).expect("connected");
-        // Only a test that fails waits so long.
+        // Only a failing test waits so long.
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
         let protocol =
             if protocol.is_empty() { String::new() } else { format!("Sec-WebSocket-Protocol: {protocol}\r\n") };
@@ -73,7 +73,7 @@ impl Socket {
         Socket(stream)
     }
 
-    /// Sends a binary message, with a mask that changes nothing.
+    /// Sends a binary message, with a zero mask.
     fn send(&mut self, payload: &[u8]) {
         let mut frame = vec![0x80 | BINARY];
         match payload.len() {
@@ -88,7 +88,7 @@ impl Socket {
         self.0.write_all(&frame).expect("sent");
     }
 
-    /// The next message that is no sign of life; none when the server closes.
+    /// Returns the next message that is no ping; `None` when the server closes.
     fn receive(&mut self) -> Option<Vec<u8>> {
         loop {
             let mut head = [0; 2];
@@ -112,7 +112,7 @@ impl Socket {
         }
     }
 
-    /// Everything until the end, by channel: standard output, standard error, and the status.
+    /// Returns everything until the end, by channel: standard output, standard error, and the status.
     fn finish(&mut self) -> (String, String, Value) {
         let mut channels = [const { Vec::new() }; 4];
         while let Some(message) = self.receive() {
@@ -123,7 +123,7 @@ impl Socket {
     }
 }
 
-/// The same cluster with its pods running.
+/// Starts a server for a cluster with running pods.
 fn running<'a>(cluster: &'a Cluster) -> Server<'a> {
     cluster.apply(MANIFESTS);
     cluster.until_reads("pod/main", "{.status.phase}", "Running");
@@ -144,13 +144,13 @@ fn commands_run_over_websocket() {
         assert_eq!(status["reason"], "NonZeroExitCode");
         assert_eq!(status["details"]["causes"], json!([{"reason": "ExitCode", "message": "3"}]));
     }
-    // Half-closed: the command reads the end of its input, and answers.
+    // Half-closed: the command reads the end of its input, and still answers.
     let mut socket = Socket::open(&server, &exec("command=cat&stdin=true&stdout=true"), V5);
     socket.send(b"\0typed");
     socket.send(&[255, 0]);
     let (out, _, status) = socket.finish();
     assert_eq!((out.as_str(), &status), ("typed", &json!({"metadata": {}, "status": "Success"})));
-    // In a terminal, which has the size of the client's.
+    // In a terminal with the client's size.
     let mut socket = Socket::open(&server, &exec("command=sh&stdin=true&stdout=true&tty=true"), V5);
     socket.send(b"\x04{\"Width\":90,\"Height\":30}");
     socket.send(b"\0stty size; exit 4\n");
@@ -207,7 +207,7 @@ fn session_ends_when_its_client_goes() {
     cluster.until("the first session ended", || cluster.processes().len() <= processes);
     let before = descriptors();
     let sessions: Vec<_> = (0..4).map(|_| start()).collect();
-    // A message larger than any is taken ends a session, too.
+    // A message above the maximum length ends a session, too.
     let (mut large, _) = start();
     let pids: Vec<u32> = cluster.processes();
     large.0.write_all(&[0x80 | BINARY, 0x80 | 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]).expect("sent");
@@ -221,7 +221,7 @@ fn session_ends_when_its_client_goes() {
 }
 
 #[test]
-fn client_that_sends_and_never_reads_holds_up_nobody() {
+fn client_that_never_reads_does_not_block_others() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let server = running(&cluster);
@@ -263,7 +263,7 @@ fn logs_and_ports_are_served_over_websocket() {
 }
 
 #[test]
-fn requests_are_passed_on_to_pods_and_services() {
+fn requests_are_proxied_to_pods_and_services() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let server = running(&cluster);

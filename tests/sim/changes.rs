@@ -1,13 +1,13 @@
-//! The fields of an object that may change from one write to the next, and those that never do.
+//! Fields of an object that may change from one write to the next, and fields that never do.
 
 use kloop::object::{Key, Object};
 use serde_json::Value;
 
-/// Fields that may not change in an object, or only in one direction.
+/// Checks fields that may not change in an object, or only in one direction.
 pub fn compare(key: &Key, before: &Object, now: &Object) {
-    assert_eq!(before.uid(), now.uid(), "{key}: the uid changed while it lived");
+    assert_eq!(before.uid(), now.uid(), "{key}: the uid changed");
     assert_eq!(before.created(), now.created(), "{key}: the creation time changed");
-    assert!(before.deletion().is_none() || now.deletion().is_some(), "{key}: a deletion was taken back");
+    assert!(before.deletion().is_none() || now.deletion().is_some(), "{key}: a deletion was undone");
     let same_spec = before.value_at(&["spec"]) == now.value_at(&["spec"]);
     assert!(now.generation() >= before.generation(), "{key}: the generation fell");
     if before.generation() > 0 && !same_spec && key.resource != "pods" && key.resource != "namespaces" {

@@ -1,5 +1,5 @@
-//! C3: a crash after every single commit of small workloads: nothing comes of it. (Sieve: intermediate states.)
-//! C4: what was wanted on the way does not show in the end. (Acto: differential and recovery.)
+//! C3: a crash after every single commit of small workloads changes no result. (Sieve: intermediate states.)
+//! C4: intermediate manifests do not affect the final state. (Acto: differential and recovery.)
 
 use super::masked::masked;
 use super::scene::Scene;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// A user's action.
 type Act = fn(&mut Scene);
 
-/// The actions of a run, one after the other, each when the one before has settled.
+/// The actions of a run, each after the previous one has settled.
 type Script = &'static [Act];
 
 fn web(image: &str, replicas: i64) -> Value {
@@ -57,22 +57,22 @@ const SCRIPTS: &[(&str, Script)] = &[
     ),
 ];
 
-/// Runs a script with a crash after one of its commits. Gives the end, the pods made on the way, and how many commits there were.
+/// Runs a script with a crash after one of its commits. Returns the final state, the number of created pods, and the number of commits.
 fn end(script: Script, crash_at: Option<usize>) -> (Vec<String>, usize, usize) {
     let mut scene = Scene::new(1, loops::all_loops());
     scene.sim.budget.rows = 1;
     scene.crash_at = crash_at;
     for act in script {
         act(&mut scene);
-        assert!(scene.calm(90), "it does not settle");
+        assert!(scene.calm(90), "the cluster does not settle");
     }
-    scene.witness.fold(&scene.sim);
-    (masked(scene.sim.world()), scene.witness.pods_made, scene.busy_beats)
+    scene.invariants.fold(&scene.sim);
+    (masked(scene.sim.world()), scene.invariants.pods_made, scene.busy_ticks)
 }
 
 #[test]
-fn a_crash_after_any_commit_comes_to_nothing() {
-    // Every commit takes a while; each run of the tests takes another few, a long run all.
+fn crash_after_any_commit_changes_no_result() {
+    // Testing every commit takes a while; each run of the tests tries some of them, a long run all.
     let every = if super::number("KLOOP_SIM_SEEDS").is_some() { 1 } else { 7 };
     for (name, script) in SCRIPTS {
         let (whole, made, commits) = end(script, None);
@@ -84,7 +84,7 @@ fn a_crash_after_any_commit_comes_to_nothing() {
     }
 }
 
-/// The last manifest, and the one before it.
+/// The last manifest, and the actions before it.
 const PATHS: &[(&str, Act, Script)] = &[
     (
         "other images and sizes",
@@ -104,16 +104,16 @@ const PATHS: &[(&str, Act, Script)] = &[
 ];
 
 #[test]
-fn the_way_does_not_show_in_the_end() {
+fn intermediate_manifests_do_not_affect_the_final_state() {
     for (name, last, way) in PATHS {
         let end = |way: Script| {
             let mut scene = Scene::new(1, loops::all_loops());
             for act in way {
                 act(&mut scene);
-                assert!(scene.calm(90), "{name}: it does not settle");
+                assert!(scene.calm(90), "{name}: the cluster does not settle");
             }
             last(&mut scene);
-            assert!(scene.calm(900), "{name}: it does not settle");
+            assert!(scene.calm(900), "{name}: the cluster does not settle");
             masked(scene.sim.world())
         };
         assert_eq!(end(way), end(&[]), "{name}");

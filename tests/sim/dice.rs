@@ -1,6 +1,6 @@
-//! Chance of a run: everything that is left to it comes from one seed.
+//! Random numbers of a run, all from one seed.
 
-/// A sequence of numbers (splitmix64).
+/// A random number generator (splitmix64).
 pub struct Dice(u64);
 
 impl Dice {
@@ -16,27 +16,27 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to below this one.
+    /// Returns a number from 0 to below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         if end == 0 { 0 } else { (self.next() % end as u64) as usize }
     }
 
-    /// A number from one to another, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         low + self.below((high - low + 1) as usize) as i64
     }
 
-    /// Once in so many times.
+    /// Returns true with the probability 1/`times`.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// One of these.
+    /// Returns one of these.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }
 
-    /// One of these, each as likely as its weight says.
+    /// Returns one of these, with a probability proportional to its weight.
     pub fn weighted<T: Copy>(&mut self, items: &[(usize, T)]) -> T {
         let mut at = self.below(items.iter().map(|(weight, _)| weight).sum());
         for (weight, item) in items {

@@ -1,17 +1,17 @@
-//! A cluster's state without what differs from run to run: names that chance makes, uids, times, addresses, counts of restarts.
+//! A cluster's state without values that differ from run to run: random names, uids, times, addresses, restart counts.
 
 use kloop::object::Object;
 use kloop::world::{Row, World};
 use serde_json::Value;
 
-/// The state in lines, sorted.
+/// Returns the state in sorted lines.
 pub fn masked(world: &World) -> Vec<String> {
     let mut lines: Vec<String> = world.all_rows().filter_map(|row| line(world, row)).collect();
     lines.sort();
     lines
 }
 
-/// The object at the top of a row's owners: `Deployment/web`.
+/// Returns the topmost owner of a row: `Deployment/web`.
 fn top(world: &World, row: &Row) -> String {
     match row.controller() {
         None => String::from("-"),

@@ -1,19 +1,19 @@
-//! The seeded simulator: whole clusters under everything that can go wrong, and what must hold all the same.
+//! The seeded simulator: whole clusters with every kind of fault, and the invariants that hold nevertheless.
 //!
-//! `cargo test sim::` runs some dozens of seeds. `KLOOP_SIM_SEEDS=N` runs N from `KLOOP_SIM_FROM` on (default 0) and prints how fast;
-//! `KLOOP_SIM_SEED=n` replays one and prints its steps. Seeds that ever failed stand in `seeds.txt` with their cause.
-//! Start reading at [`scene`] (what happens), then [`witness`] (what must hold).
+//! `cargo test sim::` runs some dozens of seeds. `KLOOP_SIM_SEEDS=N` runs N from `KLOOP_SIM_FROM` on (default 0) and prints the rate;
+//! `KLOOP_SIM_SEED=n` replays one and prints its steps. Seeds that ever failed are in `seeds.txt` with their cause.
+//! Start reading at [`scene`] (the events), then [`invariants`] (the invariants).
 
-mod canaries;
 mod changes;
 mod crash;
 pub mod dice;
+mod event_limits;
+mod failing_objects;
+mod invariants;
+mod known_bugs;
 mod masked;
-mod poison;
 mod preempting;
 mod scene;
-mod told;
-mod witness;
 mod workloads;
 
 use kloop::diagnosis::convergence;
@@ -30,10 +30,10 @@ use std::time::Instant;
 /// Steps with faults in one run.
 const STEPS: usize = 250;
 
-/// Seconds in which a cluster has to settle once nothing goes wrong any more: more than the longest pause of a loop.
+/// Seconds in which a cluster has to settle without faults: more than the longest back-off of a loop.
 const SETTLE: i64 = 3600;
 
-/// A run of a seed: faults, then peace. Gives the hash of its history and the simulated seconds.
+/// Runs a seed: faults, then none. Returns the hash of its history and the simulated seconds.
 fn run(seed: u64, loops: Vec<&'static Loop>, story: &mut Vec<String>) -> (u64, i64) {
     let mut scene = Scene::of_seed(seed, loops);
     let done = catch_unwind(AssertUnwindSafe(|| play(&mut scene)));
@@ -43,27 +43,27 @@ fn run(seed: u64, loops: Vec<&'static Loop>, story: &mut Vec<String>) -> (u64, i
         story.extend(scene.picture());
         std::panic::resume_unwind(panic);
     }
-    (scene.witness.hash.finish(), scene.passed)
+    (scene.invariants.hash.finish(), scene.passed)
 }
 
 fn play(scene: &mut Scene) {
     for step in 0..STEPS {
         scene.step();
         if step % 50 == 0 {
-            scene.witness.fold(&scene.sim);
+            scene.invariants.fold(&scene.sim);
         }
     }
-    scene.come_to_reason();
-    assert!(scene.calm(120), "busy without an end");
-    // Objects that lost their owner only now.
-    scene.come_to_reason();
+    scene.withdraw_impossible_requests();
+    assert!(scene.calm(120), "the cluster is endlessly busy");
+    // Deletes objects that lost their owner only now.
+    scene.withdraw_impossible_requests();
     settles(scene);
 }
 
-/// C1 and C2: once nothing goes wrong any more it settles, every plan is empty, and ten resyncs write nothing.
+/// C1 and C2: without faults the cluster settles, every plan is empty, and ten resyncs write nothing.
 fn settles(scene: &mut Scene) {
-    assert!(scene.calm(SETTLE), "it does not settle: busy without an end");
-    scene.witness.fold(&scene.sim);
+    assert!(scene.calm(SETTLE), "the cluster does not settle: it is endlessly busy");
+    scene.invariants.fold(&scene.sim);
     for each in &scene.sim.plane.loops {
         let world = scene.sim.world();
         for key in world.all_rows().flat_map(|row| (each.concerns)(world, row)) {
@@ -78,19 +78,18 @@ fn settles(scene: &mut Scene) {
         .filter(|one| one.key.resource != "pods" && asked(&one.key) && !may_stay_unmet(&one.why))
         .collect();
     assert!(unmet.is_empty(), "C1: not converged: {unmet:?}");
-    scene.witness.endpoints();
-    scene.witness.tidy();
-    told::once_and_not_too_often(scene);
+    scene.invariants.endpoints();
+    scene.invariants.tidy();
+    event_limits::check_events(scene);
     let known = scene.sim.world();
     let strangers: Vec<_> = scene.sim.machine.pods().filter(|uid| known.by_uid(uid).is_none()).collect();
-    assert!(strangers.is_empty(), "processes of pods that are gone: {strangers:?}");
-    let rows = scene.witness.rows;
-    assert!(scene.calm(6000), "busy without an end");
-    assert_eq!(scene.witness.rows, rows, "C2: it does not stay settled");
+    assert!(strangers.is_empty(), "processes of deleted pods: {strangers:?}");
+    let rows = scene.invariants.rows;
+    assert!(scene.calm(6000), "the cluster is endlessly busy");
+    assert_eq!(scene.invariants.rows, rows, "C2: the cluster does not stay settled");
 }
 
-/// A Job that failed stays so, rightly, and so does a Service whose workload was deleted. (So does a pod of which one container has
-/// ended.)
+/// A failed Job correctly stays unmet, and so does a Service whose workload was deleted, or a pod with an ended container.
 fn may_stay_unmet(why: &str) -> bool {
     why.starts_with("failed: ") || why.starts_with("no pod has the labels")
 }
@@ -99,31 +98,31 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
 }
 
-/// Seeds that ever failed.
+/// Returns the seeds that ever failed.
 fn kept() -> Vec<u64> {
     let lines = include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     lines.map(|line| line.split_whitespace().next().unwrap().parse().expect("a seed")).collect()
 }
 
-/// The result of a run, and the steps to it.
-struct Fall {
+/// A failed run with its steps.
+struct FailedRun {
     seed: u64,
     what: String,
     story: Vec<String>,
 }
 
 /// Runs a seed; the panic of one that fails is caught.
-fn attempt(seed: u64, loops: Vec<&'static Loop>) -> Result<i64, Fall> {
+fn attempt(seed: u64, loops: Vec<&'static Loop>) -> Result<i64, FailedRun> {
     let mut story = Vec::new();
     let done = catch_unwind(AssertUnwindSafe(|| run(seed, loops, &mut story)));
     done.map(|(_, passed)| passed).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let what = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default();
-        Fall { seed, what, story }
+        FailedRun { seed, what, story }
     })
 }
 
-/// Runs seeds, and tells those that fail, the first with the end of its story.
+/// Runs seeds, and reports those that fail, the first with its last steps.
 fn run_all(seeds: impl Iterator<Item = u64> + Send) {
     let start = Instant::now();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -135,30 +134,30 @@ fn run_all(seeds: impl Iterator<Item = u64> + Send) {
         running.into_iter().flat_map(|worker| worker.join().expect("panics are caught")).collect()
     });
     let runs = results.len();
-    let (mut seconds, mut falls) = (0, Vec::new());
+    let (mut seconds, mut failed_runs) = (0, Vec::new());
     for result in results {
         match result {
             Ok(passed) => seconds += passed,
-            Err(fall) => falls.push(fall),
+            Err(failed_run) => failed_runs.push(failed_run),
         }
     }
-    falls.sort_by_key(|fall| fall.seed);
+    failed_runs.sort_by_key(|failed_run| failed_run.seed);
     let took = start.elapsed().as_secs_f64();
     println!("{runs} seeds in {took:.1} s, {:.1} a second, {} simulated hours", runs as f64 / took, seconds / 3600);
-    let Some(first) = falls.first() else { return };
+    let Some(first) = failed_runs.first() else { return };
     let tail = &first.story[first.story.len().saturating_sub(25)..];
     println!("the end of seed {}:\n{}", first.seed, tail.join("\n"));
-    for Fall { seed, what, .. } in &falls {
+    for FailedRun { seed, what, .. } in &failed_runs {
         println!("seed {seed} (KLOOP_SIM_SEED={seed} replays it): {what}");
     }
-    panic!("{} of {runs} seeds failed", falls.len());
+    panic!("{} of {runs} seeds failed", failed_runs.len());
 }
 
 #[test]
-fn seeds_hold() {
+fn seeds_keep_the_invariants() {
     if let Some(seed) = number("KLOOP_SIM_SEED") {
-        let fall = attempt(seed, loops::all_loops());
-        if let Err(Fall { what, story, .. }) = fall {
+        let failed_run = attempt(seed, loops::all_loops());
+        if let Err(FailedRun { what, story, .. }) = failed_run {
             println!("{}", story.join("\n"));
             panic!("{what}");
         }
@@ -169,12 +168,12 @@ fn seeds_hold() {
 }
 
 #[test]
-fn seeds_that_ever_failed_hold() {
+fn seeds_that_ever_failed_keep_the_invariants() {
     run_all(kept().into_iter());
 }
 
 #[test]
-fn a_seed_is_one_run() {
+fn seed_determines_the_run() {
     for seed in 0..5 {
         let hash = || run(seed, loops::all_loops(), &mut Vec::new());
         assert_eq!(hash(), hash(), "seed {seed}");
@@ -182,7 +181,7 @@ fn a_seed_is_one_run() {
 }
 
 #[test]
-fn a_new_cluster_settles_and_stays_so() {
+fn new_cluster_settles_and_stays_settled() {
     let mut scene = Scene::new(0, loops::all_loops());
     settles(&mut scene);
     assert!(scene.sim.store().read().unwrap().revision().unwrap() > 0);

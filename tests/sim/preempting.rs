@@ -1,5 +1,5 @@
-//! Pods that end others for their place. Where those are gone at once nobody else tells them that there is room now; where they take
-//! their time, each waits for those that leave its own node.
+//! Preemption: when victims are deleted at once, no other event reports the free room; when they take longer, each preemptor waits for the
+//! victims on its own node.
 
 use super::scene::{self, Scene};
 use kloop::reconcile::loops;
@@ -13,7 +13,7 @@ fn pod(name: &str, class: Option<&str>, grace: u32) -> Value {
 }
 
 #[test]
-fn preemptor_hears_of_the_end_of_its_victims() {
+fn preemptor_is_scheduled_after_its_victims_end() {
     for (rows, grace) in [(1, 0), (500, 0), (1, 30), (500, 30)] {
         let mut scene = Scene::new(0, loops::all_loops());
         scene.sim.budget.rows = rows;
@@ -25,13 +25,13 @@ fn preemptor_hears_of_the_end_of_its_victims() {
         for name in ["low-1", "low-2"] {
             scene.apply(pod(name, None, grace));
         }
-        assert!(scene.calm(60), "busy without an end");
+        assert!(scene.calm(60), "the cluster is endlessly busy");
         assert!(["low-1", "low-2"].iter().all(|name| runs(&scene, name)), "{:#?}", scene.picture());
         for name in ["high-1", "high-2"] {
             scene.apply(pod(name, Some("urgent"), grace));
         }
-        // Long before what was left over is looked at.
-        assert!(scene.calm(60), "busy without an end");
+        // Long before the periodic flush of unschedulable pods.
+        assert!(scene.calm(60), "the cluster is endlessly busy");
         assert!(["high-1", "high-2"].iter().all(|name| runs(&scene, name)), "{:#?}", scene.picture());
     }
 }

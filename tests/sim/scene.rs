@@ -1,7 +1,7 @@
-//! One run: a cluster, the people who use it, and what goes wrong.
+//! One run: a cluster, its users, and faults.
 
 use super::dice::Dice;
-use super::witness::Witness;
+use super::invariants::Invariants;
 use super::workloads::{self, CRASHING, DONE, MISSING, POORLY, SOUND};
 use jiff::SignedDuration;
 use kloop::apiserver::delete::{DeleteOptions, delete};
@@ -70,7 +70,7 @@ const TROUBLES: &[(usize, Chance)] = &[
 pub struct Scene {
     pub sim: Simulation,
     pub dice: Dice,
-    pub witness: Witness,
+    pub invariants: Invariants,
     /// The users' last manifests.
     pub wanted: BTreeMap<Key, Value>,
     /// Steps so far, for a replay.
@@ -80,21 +80,21 @@ pub struct Scene {
     /// The tick after which the control plane crashes, before any of its effects is carried out.
     pub crash_at: Option<usize>,
     /// Ticks so far that wrote something.
-    pub busy_beats: usize,
+    pub busy_ticks: usize,
     /// The number of times that the wall clock was set.
     pub jumps: i64,
     is_full: bool,
-    /// Every third run has workloads and troubles of its own.
+    /// Whether the run has the additional workloads and faults of every third run.
     is_harder: bool,
     nodes: usize,
 }
 
-/// When every run begins.
+/// Returns the start time of every run.
 pub fn begin() -> Time {
     "2026-03-01T00:00:00Z".parse().unwrap()
 }
 
-/// The machine of the runs.
+/// Returns the machine of the runs.
 pub fn machine() -> MachineCapacity {
     MachineCapacity {
         storage: 100 << 30,
@@ -117,7 +117,7 @@ pub fn key_of(body: &Value) -> Key {
 }
 
 impl Scene {
-    /// A quiet cluster with these loops.
+    /// Makes an idle cluster with these loops.
     pub fn new(seed: u64, loops: Vec<&'static Loop>) -> Scene {
         let plan = SimulationConfig { seed, begin: begin(), node: Some(machine()), backoff_seconds: 10, loops };
         let mut sim = Simulation::new(plan).expect("a simulation");
@@ -128,18 +128,18 @@ impl Scene {
         for kind in [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness] {
             sim.machine.knobs.failing_probes.insert((POORLY.into(), kind), "connection refused".into());
         }
-        let (dice, witness) = (Dice::new(seed), Witness::default());
+        let (dice, invariants) = (Dice::new(seed), Invariants::default());
         let (wanted, story) = (BTreeMap::new(), Vec::new());
         let (crash_at, is_full, is_harder) = (None, false, false);
         Scene {
             sim,
             dice,
-            witness,
+            invariants,
             wanted,
             story,
             passed: 0,
             crash_at,
-            busy_beats: 0,
+            busy_ticks: 0,
             jumps: 0,
             is_full,
             is_harder,
@@ -147,7 +147,7 @@ impl Scene {
         }
     }
 
-    /// A run with workloads, delays and budget of its seed.
+    /// Makes a run with the workloads, delays and faults of a seed.
     pub fn of_seed(seed: u64, loops: Vec<&'static Loop>) -> Scene {
         let mut scene = Scene::new(seed, loops);
         let milli = |dice: &mut Dice, most| SignedDuration::from_millis(dice.between(0, most));
@@ -168,7 +168,7 @@ impl Scene {
         scene
     }
 
-    /// The objects at the end, for a story.
+    /// Returns the current objects, for the log of steps.
     pub fn picture(&self) -> Vec<String> {
         let told = |resource: &str| {
             !matches!(resource, "events" | "nodes" | "configmaps" | "serviceaccounts" | "priorityclasses")
@@ -182,18 +182,18 @@ impl Scene {
         self.sim.world().all_rows().filter(|row| told(row.key.resource.plural())).map(|row| line(row)).collect()
     }
 
-    /// Tells a line of the story.
-    fn tell(&mut self, line: String) {
+    /// Logs a step.
+    fn log_step(&mut self, line: String) {
         self.story.push(format!("{} {line}", self.sim.now()));
     }
 
-    /// Applies a manifest, as a user does; it is what is wanted from now on.
+    /// Applies a manifest as a user; it becomes the wanted state.
     pub fn apply(&mut self, body: Value) {
         let object = Object(body.clone());
         let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
-        self.tell(format!("user applies {}", body));
+        self.log_step(format!("user applies {}", body));
         let done = self.sim.write(|txn| apply::apply(txn, kind, &object, true, &WriteOptions::default()));
-        // Another image, and nothing else, is what a rollout carries through without a loss.
+        // A rollout of only another image must not lose availability.
         let image = "/spec/template/spec/containers/0/image";
         let same_but_image = |mut known: Value| {
             let (Some(old), Some(new)) = (known.pointer_mut(image), body.pointer(image)) else { return false };
@@ -201,7 +201,7 @@ impl Scene {
             *new != *CRASHING && known == body
         };
         if !self.wanted.get(&key_of(&body)).cloned().is_some_and(same_but_image) {
-            self.witness.disturbed();
+            self.invariants.disturbed();
         }
         match done {
             Ok(_) => drop(self.wanted.insert(key_of(&body), body)),
@@ -209,20 +209,20 @@ impl Scene {
         }
     }
 
-    /// Deletes an object, as a user does.
+    /// Deletes an object as a user.
     pub fn delete(&mut self, key: &Key, grace: Option<i64>, propagation: Propagation) {
         let kind = kinds::by_resource(key.resource).unwrap();
-        self.tell(format!("user deletes {key} {grace:?} {propagation:?}"));
+        self.log_step(format!("user deletes {key} {grace:?} {propagation:?}"));
         let options = DeleteOptions { grace, propagation, ..DeleteOptions::default() };
-        self.witness.user_deletes(key);
+        self.invariants.user_deletes(key);
         if let Err(status) = self.sim.write(|txn| delete(txn, kind, key, &options).map(|_| ())) {
             self.refused(&status);
         }
     }
 
-    /// A refusal that a user may meet: the object went meanwhile, its namespace goes, the disk is full.
+    /// Checks that a refusal is one that a user may get: the object or its namespace is being deleted, or the disk is full.
     fn refused(&mut self, status: &Status) {
-        self.tell(format!("refused: {status}"));
+        self.log_step(format!("refused: {status}"));
         let may = [Reason::NotFound, Reason::AlreadyExists, Reason::Conflict, Reason::Forbidden];
         let full = self.is_full && status.reason == Reason::InternalError;
         let namespace = status.message.contains("because it is being terminated");
@@ -230,7 +230,7 @@ impl Scene {
         assert!(may.contains(&status.reason) || full || namespace || immutable, "{status:?}");
     }
 
-    /// One step.
+    /// Runs one step.
     pub fn step(&mut self) {
         let trouble = self.is_harder && self.dice.one_in(25);
         let chance = self.dice.weighted(if trouble { TROUBLES } else { CHANCES });
@@ -240,7 +240,7 @@ impl Scene {
 
     /// Checks every invariant.
     pub fn look(&mut self) {
-        self.witness.look(&self.sim);
+        self.invariants.look(&self.sim);
     }
 
     fn happens(&mut self, chance: Chance) {
@@ -250,12 +250,12 @@ impl Scene {
                 let is_told = self.sim.mail.is_empty() && !self.sim.has_lost();
                 if ticked == SimulatedTick::Quiet && is_told && self.sim.pause() > Some(SignedDuration::ZERO) {
                     self.look();
-                    self.witness.quiet();
+                    self.invariants.quiet();
                 }
             }
             CrashedBeat => {
                 let after = self.dice.below(4);
-                self.tell(format!("crash after {after} effects"));
+                self.log_step(format!("crash after {after} effects"));
                 self.tick(Some(after));
             }
             Deliver => self.deliver(0),
@@ -271,7 +271,7 @@ impl Scene {
             }
             Lose => {
                 let place = self.dice.below(self.sim.mail.len());
-                self.tell(format!("lost {:?}", self.sim.mail.get(place)));
+                self.log_step(format!("lost {:?}", self.sim.mail.get(place)));
                 self.sim.lose(place);
             }
             Reconnect => self.sim.reconnect(),
@@ -289,30 +289,30 @@ impl Scene {
             }
             WallClock => {
                 let seconds = *self.dice.pick(&[-600, -60, -1, 1, 60, 3600, 86_400]).unwrap();
-                self.tell(format!("the wall clock is set by {seconds} s"));
+                self.log_step(format!("the wall clock is set by {seconds} s"));
                 self.sim.set_wall_clock(SignedDuration::from_secs(seconds));
                 self.jumps += 1;
-                self.witness.disturbed();
+                self.invariants.disturbed();
             }
             EndProcess => self.end_process(),
             KillShim => {
                 let uids: Vec<String> = self.sim.machine.pods().map(|uid| uid.to_string()).collect();
                 if let Some(uid) = self.dice.pick(&uids) {
-                    self.tell(format!("the shim of {uid} is killed"));
+                    self.log_step(format!("the shim of {uid} is killed"));
                     self.sim.kill_shim(uid);
-                    self.witness.disturbed();
+                    self.invariants.disturbed();
                 }
             }
             Restart => {
-                self.tell("the control plane restarts".into());
-                // With the disk full it could not even note its epoch.
+                self.log_step("the control plane restarts".into());
+                // With a full disk the control plane could not write its epoch.
                 self.full_disk(false);
                 self.sim.restart().expect("a restart");
             }
             FullDisk => self.full_disk(!self.is_full),
             Edit => self.edit(),
             Chance::Trouble(trouble) => {
-                self.tell(format!("the store is in trouble: {trouble:?}"));
+                self.log_step(format!("the store is in trouble: {trouble:?}"));
                 self.full_disk(false);
                 self.sim.store_mut().inject_fault(Some(trouble));
                 self.tick(None);
@@ -323,7 +323,7 @@ impl Scene {
     fn full_disk(&mut self, full: bool) {
         if full != self.is_full {
             self.is_full = full;
-            self.tell(format!("the disk is {}", if full { "full" } else { "free again" }));
+            self.log_step(format!("the disk is {}", if full { "full" } else { "free again" }));
             self.sim.store().pretend_full(full).unwrap();
         }
     }
@@ -338,11 +338,11 @@ impl Scene {
             let about = line.about.as_ref().map(ToString::to_string).unwrap_or_default();
             story.push(format!("{now}   {} {about}: {}", line.by, line.text));
         });
-        let ticked = ticked.unwrap_or_else(|error| panic!("the beat failed: {error:#}"));
+        let ticked = ticked.unwrap_or_else(|error| panic!("the tick failed: {error:#}"));
         if matches!(ticked, SimulatedTick::Busy | SimulatedTick::Quiet) {
-            // C16: what was decided was decided on everything that was there, its own last write among it.
+            // C16: a decision is based on the complete current state, including its own last write.
             let head = self.sim.store().read().unwrap().revision().unwrap();
-            assert_eq!(self.sim.world().revision, head, "C16: the picture is older than the store");
+            assert_eq!(self.sim.world().revision, head, "C16: the cached state is older than the store");
         }
         ticked
     }
@@ -350,7 +350,7 @@ impl Scene {
     pub fn deliver(&mut self, place: usize) {
         if let Some(report) = self.sim.mail.get(place) {
             let line = format!("  machine: {report:?}");
-            self.tell(line);
+            self.log_step(line);
         }
         self.sim.deliver(place);
     }
@@ -365,13 +365,13 @@ impl Scene {
             self.sim.machine.running().map(|(uid, name, _)| (uid.to_string(), name.to_string())).collect();
         if let Some((uid, name)) = self.dice.pick(&running).cloned() {
             let code = *self.dice.pick(&[0, 1, 137, 143]).unwrap();
-            self.tell(format!("process {name} of {uid} ends with {code}"));
+            self.log_step(format!("process {name} of {uid} ends with {code}"));
             self.sim.end(&uid, &name, code);
-            self.witness.disturbed();
+            self.invariants.disturbed();
         }
     }
 
-    /// Somebody changes their mind.
+    /// Changes a manifest as a user.
     fn edit(&mut self) {
         let wanted: Vec<(Key, Value)> = self.wanted.iter().map(|(key, body)| (key.clone(), body.clone())).collect();
         let Some((key, mut body)) = self.dice.pick(&wanted).cloned() else { return };
@@ -408,7 +408,7 @@ impl Scene {
                 }
             }
             8 | 9 => {
-                let pods: Vec<Key> = self.witness.world.list("pods").map(|row| row.key.clone()).collect();
+                let pods: Vec<Key> = self.invariants.world.list("pods").map(|row| row.key.clone()).collect();
                 if let Some(pod) = self.dice.pick(&pods).cloned() {
                     let grace = *self.dice.pick(&[None, None, Some(0), Some(1), Some(60)]).unwrap();
                     self.delete(&pod, grace, Propagation::Background);
@@ -429,10 +429,10 @@ impl Scene {
         *self.dice.pick(&[Propagation::Background, Propagation::Foreground, Propagation::Orphan]).unwrap()
     }
 
-    /// A pod loses the label that its ReplicaSet selects it by.
+    /// Removes the label of a pod that its ReplicaSet selects by.
     fn relabel(&mut self) {
         let pods: Vec<Key> = self
-            .witness
+            .invariants
             .world
             .list("pods")
             .filter(|row| row.controller().is_some())
@@ -441,7 +441,7 @@ impl Scene {
         let Some(key) = self.dice.pick(&pods).cloned() else { return };
         let kind = kinds::by_resource(Resource("pods")).unwrap();
         let change = json!({"metadata": {"labels": {"app": "let-go"}}});
-        self.tell(format!("user relabels {key}"));
+        self.log_step(format!("user relabels {key}"));
         use kloop::apiserver::patch::{PatchType, patch};
         use kloop::apiserver::update::UpdatePart;
         let done = self
@@ -450,27 +450,27 @@ impl Scene {
         if let Err(status) = done {
             self.refused(&status);
         }
-        self.witness.disturbed();
+        self.invariants.disturbed();
     }
 
-    /// A ConfigMap that is owned by another, and maybe waited for.
+    /// Adds a ConfigMap that another object owns, and may wait for.
     fn add_child(&mut self, owner: &Key) {
-        let Some(uid) = self.witness.world.get(owner).map(|row| row.uid.to_string()) else { return };
+        let Some(uid) = self.invariants.world.get(owner).map(|row| row.uid.to_string()) else { return };
         let name = format!("child{}", self.dice.below(1000));
         let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": &*owner.name, "uid": uid,
             "blockOwnerDeletion": self.dice.one_in(2)});
         let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": &*owner.namespace,
             "ownerReferences": [reference]}});
         let kind = kinds::by_kind("v1", "ConfigMap").unwrap();
-        self.tell(format!("user creates {name} below {owner}"));
+        self.log_step(format!("user creates {name} below {owner}"));
         let done = self.sim.write(|txn| create::create(txn, kind, &Object(body.clone()), &WriteOptions::default()));
         if let Err(status) = done {
             self.refused(&status);
         }
     }
 
-    /// Everything works from now on, and people want only what can be had. Runs until `seconds` have passed; false when it was
-    /// busy without an end.
+    /// Stops all faults and reduces requests to possible ones. Runs until `seconds` have passed; returns false when the cluster was
+    /// endlessly busy.
     pub fn calm(&mut self, seconds: i64) -> bool {
         self.full_disk(false);
         let mut left = SignedDuration::from_secs(seconds);
@@ -480,12 +480,12 @@ impl Scene {
             while !self.sim.mail.is_empty() {
                 self.deliver(0);
             }
-            let rows = self.witness.rows;
-            let crash = (self.crash_at == Some(self.busy_beats)).then_some(0);
+            let rows = self.invariants.rows;
+            let crash = (self.crash_at == Some(self.busy_ticks)).then_some(0);
             let ticked = self.tick(crash);
             self.look();
-            self.busy_beats += usize::from(self.witness.rows > rows);
-            if self.busy_beats > 0 && crash.is_some() {
+            self.busy_ticks += usize::from(self.invariants.rows > rows);
+            if self.busy_ticks > 0 && crash.is_some() {
                 self.crash_at = None;
             }
             ticks += 1;
@@ -495,7 +495,7 @@ impl Scene {
             if ticked != SimulatedTick::Quiet || !self.sim.mail.is_empty() {
                 continue;
             }
-            // A machine never answers in no time at all.
+            // A machine needs at least some time to answer.
             let pause = self.sim.pause().unwrap_or(left).max(SignedDuration::from_millis(1));
             if left <= SignedDuration::ZERO {
                 return true;
@@ -506,8 +506,8 @@ impl Scene {
         }
     }
 
-    /// Users take back requests that cannot run; pauses end.
-    pub fn come_to_reason(&mut self) {
+    /// Users withdraw requests that cannot run; pauses of rollouts end.
+    pub fn withdraw_impossible_requests(&mut self) {
         self.sim.budget.rows = 500;
         self.full_disk(false);
         for (key, mut body) in self.wanted.clone() {
@@ -528,7 +528,7 @@ impl Scene {
             self.apply(body);
         }
         let rows: Vec<Key> =
-            self.witness.world.all_rows().filter(|row| row.owners.is_empty()).map(|row| row.key.clone()).collect();
+            self.invariants.world.all_rows().filter(|row| row.owners.is_empty()).map(|row| row.key.clone()).collect();
         let left = |key: &Key| ["pods", "replicasets.apps"].contains(&key.resource.0) && !self.wanted.contains_key(key);
         for key in rows.into_iter().filter(left).collect::<Vec<_>>() {
             self.delete(&key, None, Propagation::Background);

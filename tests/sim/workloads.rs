@@ -1,23 +1,23 @@
-//! The users' manifests in the runs, and their changes on the way.
+//! The users' manifests in the runs, and their changes.
 
 use super::dice::Dice;
 use serde_json::{Value, json};
 
-/// Runs and stays.
+/// Runs until it is stopped.
 pub const SOUND: [&str; 3] = ["sound:1", "sound:2", "sound:3"];
 /// Ends with an error after two seconds.
 pub const CRASHING: &str = "crash:1";
-/// Cannot be had.
+/// An image that does not exist.
 pub const MISSING: &str = "missing:1";
-/// Ends well after three seconds.
+/// Succeeds after three seconds.
 pub const DONE: &str = "done:1";
 
 /// The workloads that a run may consist of.
 pub const ALL: &[fn(&mut Dice, &str) -> Vec<Value>] =
     &[rolling, rolling, rolling, recreate, crashing, job, failing_job, service, unschedulable, pod, owners, tenant];
 
-/// The workloads of every third run: names, nodes and times of their own, and probes that fail.
-pub const HARDER: &[fn(&mut Dice, &str) -> Vec<Value>] = &[stateful, daemons, clockwork, poorly, rolling];
+/// The workloads of every third run: StatefulSets, DaemonSets, CronJobs, and failing probes.
+pub const HARDER: &[fn(&mut Dice, &str) -> Vec<Value>] = &[stateful, daemons, cron_job, poorly, rolling];
 
 /// A container whose probes always fail.
 pub const POORLY: &str = "poorly";
@@ -103,7 +103,7 @@ fn service(dice: &mut Dice, name: &str) -> Vec<Value> {
     all
 }
 
-/// More than the machine has: some pods wait until a node is added.
+/// Requests more than the machine has: some pods wait until a node is added.
 fn unschedulable(dice: &mut Dice, name: &str) -> Vec<Value> {
     let mut body = deployment(name, dice.between(2, 4), SOUND[0]);
     body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1500m");
@@ -130,14 +130,14 @@ fn pod(dice: &mut Dice, name: &str) -> Vec<Value> {
     vec![body]
 }
 
-/// A ConfigMap that others will be owned by; see the edit that adds children.
+/// A ConfigMap that will own others; see the edit that adds children.
 fn owners(_: &mut Dice, name: &str) -> Vec<Value> {
     vec![
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"a": "b"}}),
     ]
 }
 
-/// A namespace with something in it.
+/// A namespace with objects.
 fn tenant(dice: &mut Dice, name: &str) -> Vec<Value> {
     let mut all = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})];
     for mut body in rolling(dice, "inner").into_iter().chain(job(dice, "work")) {
@@ -147,7 +147,7 @@ fn tenant(dice: &mut Dice, name: &str) -> Vec<Value> {
     all
 }
 
-/// Pods with names and an order, some with storage.
+/// A StatefulSet, sometimes with storage.
 fn stateful(dice: &mut Dice, name: &str) -> Vec<Value> {
     let mut body = deployment(name, dice.between(1, 4), SOUND[0]);
     body["kind"] = json!("StatefulSet");
@@ -165,7 +165,7 @@ fn stateful(dice: &mut Dice, name: &str) -> Vec<Value> {
     vec![body]
 }
 
-/// One pod on every node.
+/// A DaemonSet.
 fn daemons(dice: &mut Dice, name: &str) -> Vec<Value> {
     let mut body = deployment(name, 0, SOUND[0]);
     body["kind"] = json!("DaemonSet");
@@ -175,8 +175,8 @@ fn daemons(dice: &mut Dice, name: &str) -> Vec<Value> {
     vec![body]
 }
 
-/// Jobs every minute.
-fn clockwork(dice: &mut Dice, name: &str) -> Vec<Value> {
+/// A CronJob with a Job every minute.
+fn cron_job(dice: &mut Dice, name: &str) -> Vec<Value> {
     let policy = *dice.pick(&["Allow", "Forbid", "Replace"]).unwrap();
     let mut work = job(dice, name).remove(0);
     vec![json!({
@@ -185,7 +185,7 @@ fn clockwork(dice: &mut Dice, name: &str) -> Vec<Value> {
     })]
 }
 
-/// Its probes fail: pods that are never ready, and are started again and again.
+/// Pods with failing probes: never ready, and restarted again and again.
 fn poorly(dice: &mut Dice, name: &str) -> Vec<Value> {
     let mut body = deployment(name, dice.between(1, 2), SOUND[0]);
     let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": dice.between(5, 30)});
@@ -195,7 +195,7 @@ fn poorly(dice: &mut Dice, name: &str) -> Vec<Value> {
     vec![body]
 }
 
-/// A node that pretends to be another machine.
+/// A node that simulates another machine.
 pub fn node(name: &str) -> Value {
     let room = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
     json!({

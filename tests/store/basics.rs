@@ -1,4 +1,4 @@
-//! One writer, one reader: what is written is read back.
+//! One writer, one reader: committed rows are read back.
 
 use super::*;
 use kloop::store::{ContainerAttempt, StoreError, StoreRead};
@@ -22,7 +22,7 @@ fn committed_rows_are_read_by_another_connection() {
 }
 
 #[test]
-fn a_dropped_transaction_never_was_and_wastes_no_revision() {
+fn dropped_transaction_changes_nothing_and_uses_no_revision() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
     let mut txn = store.write(PATIENCE).unwrap();
@@ -38,7 +38,7 @@ fn a_dropped_transaction_never_was_and_wastes_no_revision() {
 }
 
 #[test]
-fn a_snapshot_stands_still() {
+fn snapshot_does_not_change() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
     let other = Store::open(store.path(), OpenMode::Existing).unwrap();
@@ -46,13 +46,13 @@ fn a_snapshot_stands_still() {
     put(&mut store, "a", "two");
     assert_eq!(snapshot.revision().unwrap(), 1);
     assert_eq!(snapshot.get(&pod("a")).unwrap().unwrap().revision, 1);
-    assert_eq!(other.read().unwrap().revision().unwrap(), 1, "snapshots at one time share a picture");
+    assert_eq!(other.read().unwrap().revision().unwrap(), 1, "concurrent snapshots show the same revision");
     drop(snapshot);
     assert_eq!(other.read().unwrap().revision().unwrap(), 2);
 }
 
 #[test]
-fn a_living_object_keeps_its_uid_and_a_failed_change_spoils_its_transaction() {
+fn existing_object_keeps_its_uid_and_a_failed_change_aborts() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
     let mut txn = store.write(PATIENCE).unwrap();
@@ -96,7 +96,7 @@ fn side_tables_stay_outside_the_log() {
 }
 
 #[test]
-fn the_attempts_of_a_pod_go_with_it() {
+fn attempts_are_deleted_with_their_pod() {
     let (_dir, mut store) = scratch();
     let key = pod("web");
     let attempt = |uid: &str| ContainerAttempt { pod_uid: uid.into(), container: "c".into(), attempt: 1, epoch: 4 };
@@ -109,7 +109,7 @@ fn the_attempts_of_a_pod_go_with_it() {
 }
 
 #[test]
-fn memory_behaves_as_a_file_does() {
+fn memory_store_behaves_like_a_file() {
     let mut store = Store::in_memory().unwrap();
     put(&mut store, "a", "one");
     put(&mut store, "a", "two");
@@ -118,7 +118,7 @@ fn memory_behaves_as_a_file_does() {
 }
 
 #[test]
-fn pages_join_to_the_list() {
+fn pages_form_the_complete_list() {
     let mut store = Store::in_memory().unwrap();
     let mut txn = store.write(PATIENCE).unwrap();
     let resource = Resource("configmaps");

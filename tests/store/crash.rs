@@ -1,6 +1,6 @@
-//! Several processes that write, and are killed while they do.
+//! Several writing processes that are killed.
 //!
-//! The children are this test binary again: [`child`] does nothing unless it is told to by its environment.
+//! The children are this test binary again: [`child`] does nothing without its environment variables.
 
 use super::*;
 use kloop::store::{StoreError, StoreRead};
@@ -9,11 +9,11 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// `who:how many` of a child; it writes to the store in [`FILE`].
+/// `who:how many` for a child; it writes to the store in [`FILE`].
 pub const ROLE: &str = "KLOOP_TEST_STORE_CHILD";
 pub const FILE: &str = "KLOOP_TEST_STORE_FILE";
 
-/// A child's work: raises the shared count, writes an object of its own, and says so once it is committed.
+/// Work of a child: increments the shared count, writes its own object, and acknowledges the commit.
 #[test]
 fn child() {
     let (Ok(role), Some(path)) = (std::env::var(ROLE), std::env::var_os(FILE)) else { return };
@@ -40,7 +40,7 @@ struct Writer {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// A test that fails leaves no writer behind.
+/// Kills the writers of a failing test.
 impl Drop for Writer {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -68,14 +68,14 @@ impl Writer {
         Writer { child, lines }
     }
 
-    /// The next acknowledgement; none when the child is done or dead.
+    /// Returns the next acknowledgement; `None` when the child has finished or was killed.
     fn ack(&mut self) -> Option<Ack> {
         loop {
             let line = self.lines.next()?.ok()?;
-            // The harness's own words may stand before it on the line.
+            // Output of the test harness may precede it on the line.
             let Some((_, words)) = line.split_once("ack ") else { continue };
             let words: Vec<_> = words.split(' ').collect();
-            // A line that the kill has cut was not said.
+            // A line that was cut by the kill does not count.
             let [revision, count, name] = words[..] else { continue };
             return Some(Ack { revision: revision.parse().ok()?, count: count.parse().ok()?, name: name.into() });
         }
@@ -90,7 +90,7 @@ fn nothing_acknowledged_is_lost_when_writers_are_killed() {
     for round in 0..15 {
         let mut writers: Vec<_> =
             (0..3).map(|writer| Writer::start(&path, &format!("r{round}w{writer}"), 1_000_000)).collect();
-        // The first is killed in the middle of its work, the others while they fight for its place.
+        // The first writer is killed during its work, the others while they compete for the lock.
         for (place, writer) in writers.iter_mut().enumerate() {
             for _ in 0..(round * 5 + place) % 13 {
                 acks.push(writer.ack().unwrap());
@@ -118,7 +118,7 @@ fn nothing_acknowledged_is_lost_when_writers_are_killed() {
         }
     }
     let revisions: BTreeSet<_> = acks.iter().map(|ack| ack.revision).collect();
-    assert_eq!(revisions.len(), acks.len(), "no revision was given out twice");
+    assert_eq!(revisions.len(), acks.len(), "no revision was used twice");
     assert!(acks.len() > 100);
 }
 
@@ -146,7 +146,7 @@ fn no_update_is_lost_and_no_writer_starves() {
 }
 
 #[test]
-fn all_that_make_the_file_at_once_get_the_same_one() {
+fn concurrent_creators_open_the_same_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = &dir.path().join("new/folder/state.db");
     std::thread::scope(|scope| {
@@ -162,7 +162,7 @@ fn all_that_make_the_file_at_once_get_the_same_one() {
 }
 
 #[test]
-fn a_stopped_writer_is_named_after_the_deadline() {
+fn stopped_writer_is_named_after_the_deadline() {
     let (_dir, mut store) = scratch();
     let mut other = Store::open(store.path(), OpenMode::Existing).unwrap();
     let txn = other.write(PATIENCE).unwrap();
@@ -176,7 +176,7 @@ fn a_stopped_writer_is_named_after_the_deadline() {
 }
 
 #[test]
-fn a_foreign_writer_is_waited_for_too() {
+fn foreign_writer_is_waited_for_too() {
     let (_dir, mut store) = scratch();
     let foreign = rusqlite::Connection::open(store.path()).unwrap();
     foreign.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -1,4 +1,4 @@
-//! The store against a model of it: a map, a list and a few numbers.
+//! The store compared with a model: a map, a list and a few numbers.
 
 use super::*;
 use kloop::object::Str;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Each is put with its text, or removed where there is none; then all is committed, or dropped.
+    /// Puts each object with its text, or removes it without one; then commits or drops the transaction.
     Write {
         changes: Vec<(u8, Option<u8>)>,
         commit: bool,
@@ -32,7 +32,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Clone, Default)]
 struct Model {
     live: BTreeMap<Key, (u64, Str)>,
-    /// Revision, key, body, whether it lives on, body before.
+    /// Revision, key, body, whether the object still exists, previous body.
     log: Vec<(u64, Key, Str, bool, Option<Str>)>,
     floor: u64,
 }
@@ -63,7 +63,7 @@ fn write(store: &mut Store, model: &mut Model, changes: &[(u8, Option<u8>)], com
     let mut after = model.clone();
     for (name, text) in changes {
         let key = pod(&format!("p{name}"));
-        // An object's uid is that of its creation, so that a name that came back has another.
+        // An object's uid is derived from its creation, so that a recreated object has another.
         let uid = match txn.get(&key).unwrap() {
             Some(living) => living.uid,
             None if text.is_none() => continue,
@@ -105,7 +105,7 @@ fn compare(found: &impl StoreRead, model: &Model) {
             let entries = answer.unwrap().into_iter().map(|entry| {
                 let stored = entry.change.stored();
                 assert_eq!(entry.revision, stored.revision);
-                assert!(stored.body.contains(&format!("\"{}\"", entry.revision)), "the body knows its revision");
+                assert!(stored.body.contains(&format!("\"{}\"", entry.revision)), "the body contains its revision");
                 let lives = matches!(entry.change, ChangeKind::Put(_));
                 (entry.revision, stored.key.clone(), stored.body.clone(), lives, entry.previous)
             });
@@ -139,7 +139,7 @@ fn cases(cases: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases(60))]
     #[test]
-    fn memory_is_its_model(steps in steps()) {
+    fn memory_store_equals_its_model(steps in steps()) {
         run(Store::in_memory().unwrap(), &steps);
     }
 }
@@ -147,7 +147,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(8))]
     #[test]
-    fn a_file_is_its_model(steps in steps()) {
+    fn file_store_equals_its_model(steps in steps()) {
         let (_dir, store) = scratch();
         run(store, &steps);
     }

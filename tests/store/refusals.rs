@@ -1,4 +1,4 @@
-//! Files that the store refuses, and that stay as they are.
+//! Files that the store refuses and leaves unchanged.
 
 use super::*;
 use kloop::store::{OpenError, StoreRead, StoredObject};
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Every file of a folder with its bytes, but for SQLite's shared memory and our own lock files.
+/// Returns every file of a folder with its bytes, except SQLite's shared memory and our lock files.
 fn bytes(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
     let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     let files = files.filter(|entry| entry.file_type().unwrap().is_file());
@@ -18,7 +18,7 @@ fn bytes(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
         .collect()
 }
 
-/// A small cluster's file, closed.
+/// Makes a small cluster's file and closes it.
 fn example(dir: &Path) -> PathBuf {
     let path = dir.join("state.db");
     let mut store = Store::open(&path, OpenMode::Create).unwrap();
@@ -57,7 +57,7 @@ fn each_refusal_has_its_code_and_changes_nothing() {
         let path = dir.path().join("state.db");
         make(&path);
         let before = bytes(dir.path());
-        // A file that is not there may be made; everything else is refused whoever asks.
+        // A missing file may be created; every other case is refused in both modes.
         let all = [OpenMode::Existing, OpenMode::Create];
         for access in if *name == "nothing" { &all[..1] } else { &all[..] } {
             let error = match Store::open(&path, *access).map_err(|error| (error.exit_code(), error.to_string())) {
@@ -97,7 +97,7 @@ fn hard_linked(path: &Path) {
     fs::hard_link(path, path.with_file_name("second.db")).unwrap();
 }
 
-/// Copied while its program ran: what it wrote last stands only in the WAL.
+/// Copied while its program ran: its last writes are only in the WAL.
 fn foreign_in_use(path: &Path) {
     let there = tempfile::tempdir().unwrap();
     let original = there.path().join("other.db");
@@ -109,7 +109,7 @@ fn foreign_in_use(path: &Path) {
 }
 
 #[test]
-fn the_folder_must_be_ours_alone() {
+fn folder_must_be_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = example(dir.path());
     for mode in [0o770, 0o707, 0o1777] {
@@ -125,7 +125,7 @@ fn the_folder_must_be_ours_alone() {
 }
 
 #[test]
-fn another_users_file_or_folder_is_refused() {
+fn files_of_other_users_are_refused() {
     if !rustix::process::geteuid().is_root() {
         skip!("only root can give a file away");
         return;
@@ -142,7 +142,7 @@ fn another_users_file_or_folder_is_refused() {
 }
 
 #[test]
-fn everything_made_is_closed_to_others() {
+fn created_files_are_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a/b/state.db");
     let mut store = Store::open(&path, OpenMode::Create).unwrap();
@@ -160,9 +160,9 @@ fn everything_made_is_closed_to_others() {
     }
 }
 
-/// The umask belongs to the whole process, so another one is started under it.
+/// The umask belongs to the whole process, so the test starts another process.
 #[test]
-fn no_umask_opens_or_locks_the_files() {
+fn file_modes_are_independent_of_the_umask() {
     for umask in ["0", "0777", "077"] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b/state.db");
@@ -184,7 +184,7 @@ fn no_umask_opens_or_locks_the_files() {
 }
 
 #[test]
-fn a_file_left_open_to_others_is_closed() {
+fn public_file_is_made_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = example(dir.path());
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -193,7 +193,7 @@ fn a_file_left_open_to_others_is_closed() {
 }
 
 #[test]
-fn names_that_sqlite_would_read_otherwise_are_names() {
+fn special_names_of_sqlite_are_plain_file_names() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["file:x?mode=memory", ":memory:", "with space", "ünï"] {
         let path = dir.path().join(name);
@@ -219,19 +219,19 @@ fn leftovers_of_a_killed_creator_are_removed() {
 }
 
 #[test]
-fn a_flipped_bit_is_noticed_or_does_not_matter() {
+fn flipped_bit_is_detected_or_harmless() {
     let dir = tempfile::tempdir().unwrap();
     let whole = fs::read(example(dir.path())).unwrap();
     let right = everything(&dir.path().join("state.db")).unwrap();
     let path = dir.path().join("flipped.db");
     let mut noticed = 0;
-    // Every byte of the header, then one in a hundred; a prime step, so that every place in a page is met.
+    // Every byte of the header, then one in a hundred; the step is prime, so that all positions in a page are tested.
     for at in (0..100).chain((100..whole.len()).step_by(97)) {
         let mut flipped = whole.clone();
         flipped[at] ^= 1 << (at % 8);
         fs::write(&path, &flipped).unwrap();
         match everything(&path) {
-            Ok(found) => assert!(found == right, "byte {at}: wrong data, and nobody noticed"),
+            Ok(found) => assert!(found == right, "byte {at}: wrong data without an error"),
             Err(_) => noticed += 1,
         }
     }
@@ -239,23 +239,23 @@ fn a_flipped_bit_is_noticed_or_does_not_matter() {
 }
 
 #[test]
-fn a_cut_file_is_noticed() {
+fn truncated_file_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let whole = fs::read(example(dir.path())).unwrap();
     let right = everything(&dir.path().join("state.db")).unwrap();
     let path = dir.path().join("cut.db");
     for length in (0..whole.len()).step_by(9 * 512) {
         fs::write(&path, &whole[..length]).unwrap();
-        // Within the last page, of a table that is not asked for here, nothing is lost.
+        // Within the last page, of a table that is not read here, no data is lost.
         let last = length > whole.len() - 16384;
         match everything(&path) {
-            Ok(found) => assert!(last && found == right, "cut to {length} bytes, and nobody noticed"),
+            Ok(found) => assert!(last && found == right, "cut to {length} bytes, without an error"),
             Err(code) => assert!([67, 68].contains(&code), "{code}"),
         }
     }
 }
 
-/// All that a control plane reads when it starts; or the exit code.
+/// Returns everything that a control plane reads when it starts; or the exit code.
 fn everything(path: &Path) -> Result<(Vec<StoredObject>, Vec<kloop::store::LogEntry>), u8> {
     let store = Store::open(path, OpenMode::Existing).map_err(|error| error.exit_code())?;
     let snapshot = store.read().map_err(|error| error.exit_code())?;

@@ -1,4 +1,4 @@
-//! The log as a watch: ordered, unique, whole, resumable, and honest about its ends.
+//! The log as a watch: ordered, complete, without duplicates, and resumable.
 
 use super::*;
 use kloop::store::{ChangeKind, Retention, StoreError, StoreRead, WakeHint, watch_hint};
@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 const KEEP_NOTHING: Retention = Retention { at_least: 0, at_most: 0, since: Time::UNIX_EPOCH, bytes: u64::MAX };
 
 #[test]
-fn a_watcher_beside_writers_sees_each_entry_once_in_order() {
+fn watcher_sees_each_entry_once_in_order() {
     let (_dir, store) = scratch();
     let path = store.path();
     std::thread::scope(|scope| {
@@ -16,7 +16,7 @@ fn a_watcher_beside_writers_sees_each_entry_once_in_order() {
                 let mut store = Store::open(path, OpenMode::Existing).unwrap();
                 for round in 0..40 {
                     let mut txn = store.write(PATIENCE).unwrap();
-                    // Two entries a transaction, to be seen together.
+                    // Two entries per transaction, which must appear together.
                     for half in ["x", "y"] {
                         let key = pod(&format!("{writer}-{half}"));
                         txn.put(&key, "uid", body(&round.to_string()), "test", at(1)).unwrap();
@@ -30,7 +30,7 @@ fn a_watcher_beside_writers_sees_each_entry_once_in_order() {
         loop {
             let done = writers.iter().all(|writer| writer.is_finished());
             let entries = store.read().unwrap().log_after(seen, usize::MAX).unwrap();
-            assert_eq!(entries.len() % 2, 0, "half a transaction was seen");
+            assert_eq!(entries.len() % 2, 0, "a partial transaction was visible");
             for entry in entries {
                 seen += 1;
                 assert_eq!(entry.revision, seen);
@@ -45,7 +45,7 @@ fn a_watcher_beside_writers_sees_each_entry_once_in_order() {
 }
 
 #[test]
-fn any_kept_revision_resumes_the_same_tail() {
+fn every_kept_revision_can_be_resumed() {
     let (_dir, mut store) = scratch();
     for round in 0..10 {
         put(&mut store, ["a", "b", "c"][round % 3], &round.to_string());
@@ -54,7 +54,7 @@ fn any_kept_revision_resumes_the_same_tail() {
     let snapshot = store.read().unwrap();
     let tail = snapshot.log_after(4, usize::MAX).unwrap();
     assert_eq!(tail.len(), 6);
-    assert!(tail.iter().all(|entry| entry.previous.is_some()), "each can tell the body before it");
+    assert!(tail.iter().all(|entry| entry.previous.is_some()), "each entry has its previous body");
     for from in 4..=10 {
         assert_eq!(snapshot.log_after(from, usize::MAX).unwrap(), tail[from as usize - 4..]);
         assert_eq!(
@@ -67,7 +67,7 @@ fn any_kept_revision_resumes_the_same_tail() {
 }
 
 #[test]
-fn a_removal_tells_the_last_state_and_a_new_life_begins_with_no_past() {
+fn removal_has_the_last_state_and_a_new_object_has_no_previous_one() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
     let mut txn = store.write(PATIENCE).unwrap();
@@ -88,7 +88,7 @@ fn a_removal_tells_the_last_state_and_a_new_life_begins_with_no_past() {
 }
 
 #[test]
-fn revisions_go_on_after_everything_was_removed_and_compacted() {
+fn revisions_continue_after_complete_compaction() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
     let mut txn = store.write(PATIENCE).unwrap();
@@ -104,7 +104,7 @@ fn revisions_go_on_after_everything_was_removed_and_compacted() {
 }
 
 #[test]
-fn retention_keeps_the_young_and_the_last() {
+fn retention_keeps_recent_entries_and_the_last() {
     let (_dir, mut store) = scratch();
     for second in 1..=10 {
         let mut txn = store.write(PATIENCE).unwrap();
@@ -124,7 +124,7 @@ fn retention_keeps_the_young_and_the_last() {
 }
 
 #[test]
-fn retention_is_by_bytes_too() {
+fn retention_limits_bytes_too() {
     let (_dir, mut store) = scratch();
     let large = "x".repeat(1 << 20);
     for _ in 0..20 {
@@ -159,7 +159,7 @@ fn large_entries_are_read_in_small_batches_without_a_gap() {
 }
 
 #[test]
-fn a_commit_elsewhere_is_hinted_at() {
+fn commit_of_another_process_wakes_the_watcher() {
     let (_dir, store) = scratch();
     let mut other = Store::open(store.path(), OpenMode::Existing).unwrap();
     let version = store.data_version().unwrap();
@@ -177,7 +177,7 @@ fn a_commit_elsewhere_is_hinted_at() {
 }
 
 #[test]
-fn the_wal_is_short_again_after_a_reader_that_stayed() {
+fn wal_shrinks_after_a_long_reader() {
     let (_dir, mut store) = scratch();
     let wal = store.dir().join("state.db-wal");
     let length = || std::fs::metadata(&wal).unwrap().len();
@@ -199,7 +199,7 @@ fn the_wal_is_short_again_after_a_reader_that_stayed() {
 }
 
 #[test]
-fn compaction_gives_room_back() {
+fn compaction_frees_space() {
     let (_dir, mut store) = scratch();
     let big = "x".repeat(100_000);
     for round in 0..200 {
@@ -213,7 +213,7 @@ fn compaction_gives_room_back() {
 }
 
 #[test]
-fn a_backup_is_a_whole_store_and_never_overwrites() {
+fn backup_is_a_complete_store_and_never_overwrites() {
     let (dir, mut store) = scratch();
     put(&mut store, "a", "one");
     let copy = dir.path().join("copy.db");
@@ -221,7 +221,7 @@ fn a_backup_is_a_whole_store_and_never_overwrites() {
     put(&mut store, "a", "two");
     let again = store.backup(&copy).unwrap_err();
     assert!(again.to_string().contains("exists"), "{again}");
-    // It keeps a WAL already, and is one file (sqlite.org/fileformat2.html: the read and write versions).
+    // The copy uses WAL mode, and is one file (sqlite.org/fileformat2.html: the read and write versions).
     assert_eq!(std::fs::read(&copy).unwrap()[18..20], [2, 2]);
     let beside = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(beside.filter(|name| name.starts_with("copy")).collect::<Vec<_>>(), ["copy.db"]);
@@ -232,7 +232,7 @@ fn a_backup_is_a_whole_store_and_never_overwrites() {
 }
 
 #[test]
-fn a_store_can_be_sent_to_a_thread() {
+fn store_can_be_sent_to_a_thread() {
     fn sendable<T: Send>() {}
     sendable::<Store>();
     sendable::<WakeHint>();

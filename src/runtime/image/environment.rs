@@ -7,7 +7,7 @@ use super::programs;
 pub struct Environment(pub Vec<(String, String)>);
 
 impl Environment {
-    /// The same with more variables, or with other values.
+    /// Adds variables to the environment, or replaces their values.
     pub fn with_variables(mut self, more: Vec<(String, String)>) -> Environment {
         for (name, value) in more {
             self.0.retain(|(known, _)| *known != name);
@@ -16,8 +16,8 @@ impl Environment {
         self
     }
 
-    /// The part of this process's environment that is passed on. Servers are in folders that an ordinary user's PATH may lack, so those
-    /// come last in it.
+    /// Returns the part of this process's environment that containers inherit. The folders of system programs, which an ordinary user's
+    /// PATH may lack, are appended to PATH.
     pub fn of_this_process() -> Environment {
         let is_passed_on = |name: &str| matches!(name, "PATH" | "HOME" | "TZ" | "LANG") || name.starts_with("LC_");
         let vars =

@@ -1,11 +1,11 @@
-//! Folders that a container with a view of its own sees as they are on the machine, and those that its image gives it for itself.
+//! Folders of the machine that a container with a private view sees, and folders that its image declares as volumes.
 
 use super::ResolvedImage;
 use crate::runtime::view;
 use crate::world::start::Start;
 use std::path::Path;
 
-/// Folders of the machine that a container with a view of its own sees, and changes, as they are.
+/// Returns the folders of the machine that a container with a private view sees and changes as they are.
 pub fn private_folders(start: &Start, beside: Option<String>) -> Vec<String> {
     let of_image = start.requested_image.as_ref().and_then(|image| image.folder.clone());
     let within = |folder: &String| start.working_dir.as_ref().is_some_and(|dir| Path::new(dir).starts_with(folder));
@@ -14,7 +14,7 @@ pub fn private_folders(start: &Start, beside: Option<String>) -> Vec<String> {
     own
 }
 
-/// The image's volumes: folders of the container's own, unless the pod mounts something there or above.
+/// Returns the image's volumes: each is an empty folder of the container, unless the pod mounts something at or above its path.
 pub fn fresh(start: &Start) -> Vec<String> {
     let volumes = start.requested_image.iter().flat_map(|image| &image.volumes);
     let is_mounted = |path: &&String| {
@@ -24,8 +24,8 @@ pub fn fresh(start: &Start) -> Vec<String> {
     volumes.filter(|path| !is_mounted(path)).cloned().collect()
 }
 
-/// Paths in the machine's `/tmp` and `/dev/shm` that a container with a view of its own was started with: folders that belong to it,
-/// and whatever a word of its command names, also behind a `=`.
+/// Returns the paths in the machine's `/tmp` and `/dev/shm` that a container with a private view needs for its start: its folders, and
+/// paths in words of its command, also after a `=`.
 pub fn shown(start: &Start, found: &ResolvedImage, env: &[(String, String)]) -> Vec<String> {
     let value = |wanted: &str| env.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
     let of_image = start.requested_image.as_ref().and_then(|image| image.folder.as_deref());
@@ -47,7 +47,7 @@ mod tests {
     use crate::world::volume::VolumeMountPoint;
 
     #[test]
-    fn mounted_volume_takes_the_place_of_the_images_own() {
+    fn mounted_volume_replaces_the_image_volume() {
         let fresh_with = |mounts: &[&str]| {
             let mount = |path: &&str| VolumeMountPoint {
                 volume: "v".into(),

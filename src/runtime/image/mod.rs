@@ -1,8 +1,8 @@
 //! From an image to a command: images are resolved, not pulled.
 //!
-//! An Image object that says what the program is comes first, then the recipe of a common image
-//! ([`recipe`](crate::kinds::image::recipe)): kubelet brings either. `./server` is a program beside the manifest, `/usr/bin/x` one of the machine.
-//! Any other image is the program on PATH that is named like the last part of its repository.
+//! An Image object with an entrypoint comes first, then the recipe of a common image ([`recipe`](crate::kinds::image::recipe)); the kubelet
+//! passes either. `./server` is a program beside the manifest, `/usr/bin/x` a program of the machine.
+//! Any other image is the program on PATH that has the name of the last part of its repository.
 //! A container that sets `command` needs its image only to be well-formed. Start reading at [`resolve`], then [`find`]; [`programs`] looks
 //! for programs.
 
@@ -21,10 +21,10 @@ use crate::world::{ContainerUser, ProcessNamespace, volume};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// Tells the program of an image with volumes that it sees the machine's files, so that none of these folders is its own.
+/// Variable for the program of an image with volumes that sees the machine's files: its volume folders are not private then.
 const SEES_MACHINE: [&str; 2] = ["KLOOP_FILES", "host"];
 
-/// Names the variable that tells the program of an Image object which of its images the container named.
+/// Variable with the container's image, for the program of an Image object that matches several.
 const NAMED_IMAGE: &str = "KLOOP_IMAGE";
 
 /// Why an attempt cannot be started.
@@ -37,13 +37,13 @@ pub struct ImageRefusal {
 }
 
 impl ImageRefusal {
-    /// Whether nothing but a program that is not there is the reason: it may come.
+    /// Whether only a missing program is the reason, so that a later attempt may succeed.
     pub fn is_absent(&self) -> bool {
         matches!(self.reason, "ErrImagePull" | "ErrImageNeverPull")
     }
 }
 
-/// Whether the program of a start is there, which has no command of its own.
+/// Whether the program of a container without `command` can be found.
 pub fn can_be_found(start: &Start, environment: &Environment) -> bool {
     by_image(start, environment).is_ok()
 }
@@ -69,11 +69,11 @@ pub struct ResolvedImage {
     pub rule: String,
     /// The program and its arguments, those of the container included.
     pub argv: Vec<String>,
-    /// The folder that it is relative to, which the container also starts in.
+    /// The folder that the program's path is relative to; also the container's working folder.
     pub folder: Option<String>,
 }
 
-/// The rules that were asked before, and why they did not do; the last one is the one that failed when nothing was found.
+/// The rules that were tried before, each with the reason why it did not match. When no program was found, the last one is the error.
 pub type TriedRules = Vec<(&'static str, String)>;
 
 /// Returns the command for a start.
@@ -106,7 +106,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest
     if view.is_none() && start.requested_image.as_ref().is_some_and(|image| !image.volumes.is_empty()) {
         env.push(SEES_MACHINE.map(str::to_owned).into());
     }
-    // Among the machine's files `/proc` tells of the machine's processes.
+    // A container that sees the machine's files needs the machine's `/proc` to match, so it gets no PID namespace.
     let processes = if view.is_some() { start.processes.clone() } else { ProcessNamespace::Machine };
     Ok(LaunchRequest {
         container: start.container.to_string(),
@@ -152,19 +152,19 @@ fn user(start: &Start) -> Result<(Option<ContainerUser>, Option<String>), ImageR
     Ok((Some(user), home))
 }
 
-/// Whether the container says itself where its programs are.
+/// Whether the container declares PATH.
 fn declares_path(start: &Start) -> bool {
     start.env.iter().any(|(name, _)| name == "PATH")
 }
 
-/// The PATH of a container: its own if it declares one, else the folders of its image and those of the environment.
+/// Returns the PATH of a container: its own if it declares one, else the folders of its image and those of the environment.
 fn search_path(start: &Start, environment: &Environment) -> String {
     let declared = start.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let of_image = start.requested_image.as_ref().map(|image| image.path.as_slice()).unwrap_or_default();
     declared.unwrap_or_else(|| programs::search_path(of_image, environment.path()))
 }
 
-/// A container that says itself what to run needs its image only to be well-formed.
+/// Resolves a container with a `command`; its image only needs to be well-formed.
 fn by_command(start: &Start, environment: &Environment) -> Result<ResolvedImage, ImageRefusal> {
     check(&start.image)?;
     let mut argv = [start.command.clone(), start.args.clone()].concat();
@@ -176,8 +176,8 @@ fn by_command(start: &Start, environment: &Environment) -> Result<ResolvedImage,
     Ok(ResolvedImage { rule: "command".into(), argv, folder: start.manifest_dir.clone().filter(|_| beside) })
 }
 
-/// A command that begins with the program of a recipe goes through the recipe's entrypoint: what the image has built in (paths, defaults)
-/// is done there. The entrypoint itself may be named, too.
+/// Passes a command that begins with the program of a recipe to the recipe's entrypoint, which sets the paths and defaults of the image.
+/// The command may also name the entrypoint itself.
 fn through_entrypoint(image: &StartImage, argv: Vec<String>) -> Vec<String> {
     let Some([shell, flags, script, name]) = image.entrypoint.as_deref().filter(|_| image.is_recipe) else {
         return argv;
@@ -211,17 +211,17 @@ fn by_image(start: &Start, environment: &Environment) -> Result<ResolvedImage, I
     Ok(found)
 }
 
-/// Finds out what an image is. The order is: an Image object that says what the program is; the recipe of the image; the path of a
-/// program; the program on PATH that is named like the last part of the repository.
+/// Finds the program of an image. The order is: an Image object with an entrypoint; the recipe of the image; the path of a program; the
+/// program on PATH that has the name of the last part of the repository.
 pub fn find(asked: &ImageQuery) -> (Option<ResolvedImage>, TriedRules) {
     let mut tried = TriedRules::new();
     if asked.object.is_none_or(|object| object.is_recipe) {
-        tried.push(("Image objects", "none has a pattern that fits".into()));
+        tried.push(("Image objects", "no Image has a matching pattern".into()));
     }
     match asked.object.map(|object| (object, &object.entrypoint)) {
         None => {}
         Some((object, None)) => {
-            tried.push(("Image objects", format!("Image {} does not say what the entrypoint is", object.name)));
+            tried.push(("Image objects", format!("Image {} has no entrypoint", object.name)));
         }
         Some((object, Some(entrypoint))) => {
             return match of_object(asked, object, entrypoint) {
@@ -243,7 +243,7 @@ pub fn find(asked: &ImageQuery) -> (Option<ResolvedImage>, TriedRules) {
         };
     }
     let name = reference::name(asked.image);
-    tried.push(("recipes", format!("none is about {name}")));
+    tried.push(("recipes", format!("there is no recipe for {name}")));
     tried.push(("path of a program", "the image does not begin with ./ or /".into()));
     if programs::is_on_path(name, asked.path) {
         return (with("program on PATH", name.to_owned(), None), tried);
@@ -252,7 +252,7 @@ pub fn find(asked: &ImageQuery) -> (Option<ResolvedImage>, TriedRules) {
     (None, tried)
 }
 
-/// Resolves an image by its Image object or recipe; that one's entrypoint is taken as it is, or nothing.
+/// Resolves an image by its Image object or recipe. Uses the given entrypoint, which may be empty.
 fn of_object(asked: &ImageQuery, object: &StartImage, entrypoint: &[String]) -> Result<ResolvedImage, String> {
     let mut args = if asked.args.is_empty() { object.command.clone() } else { asked.args.to_vec() };
     let label = if object.is_recipe { "recipe" } else { "Image" };
@@ -276,7 +276,7 @@ fn of_object(asked: &ImageQuery, object: &StartImage, entrypoint: &[String]) -> 
     Ok(found)
 }
 
-/// The message about a program that an Image object, or a recipe, names and that is not there.
+/// Returns the error for a missing program that an Image object or a recipe names.
 fn missing(asked: &ImageQuery, object: &StartImage, program: &str) -> String {
     if object.is_recipe {
         return absent(asked.image, program, &object.package);
@@ -288,16 +288,16 @@ fn missing(asked: &ImageQuery, object: &StartImage, program: &str) -> String {
     )
 }
 
-/// The command that installs a Debian package.
+/// Returns the hint how to install a Debian package.
 fn with_apt(package: &str) -> String {
     if package.is_empty() { String::new() } else { format!(" (on Debian and Ubuntu: apt-get install {package})") }
 }
 
-/// The base first, then what is declared; a name that is declared again keeps its last value.
+/// Merges the inherited variables and the container's own; the last value of a name counts.
 fn merged(environment: &Environment, start: &Start) -> Vec<(String, String)> {
     let mut env: Vec<(String, String)> = environment.0.clone();
     env.push(("HOSTNAME".into(), start.hostname.to_string()));
-    // Thousands, where there are thousands of Services.
+    // A map, because thousands of Services make thousands of variables.
     let mut places: HashMap<String, usize> = env.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect();
     for (name, value) in &start.env {
         match places.get(name) {
@@ -312,7 +312,7 @@ fn merged(environment: &Environment, start: &Start) -> Vec<(String, String)> {
     env
 }
 
-/// Whether the image is well-formed, in Kubernetes' words for one that is not.
+/// Checks that the image is well-formed; the error has Kubernetes' wording.
 fn check(image: &str) -> Result<(), ImageRefusal> {
     let Err(why) = (if is_path(image) { Ok(()) } else { reference::parse(image).map(drop) }) else { return Ok(()) };
     let message = format!("Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {why}");
@@ -323,7 +323,7 @@ fn is_relative(program: &str) -> bool {
     program.starts_with("./") || program.starts_with("../")
 }
 
-/// The program of an image that is a path; `./server:v2` is `./server` when there is no file of that whole name.
+/// Returns the program of an image that is a path. `./server:v2` is `./server` when no file of the full name exists.
 fn program_beside_manifest(image: &str, folder: Option<&str>) -> Result<String, String> {
     let base = match (folder, image.starts_with('/')) {
         (_, true) => PathBuf::new(),
@@ -349,7 +349,7 @@ fn program_beside_manifest(image: &str, folder: Option<&str>) -> Result<String, 
     Ok(file.to_string_lossy().into_owned())
 }
 
-/// Message when nothing was found, with a complete Image object as an example.
+/// Returns the error for an image without a program, with a complete Image object as an example.
 fn absent(image: &str, program: &str, package: &str) -> String {
     let name = reference::name(image);
     let parsed = reference::parse(image);

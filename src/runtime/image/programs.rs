@@ -1,25 +1,25 @@
-//! The programs of this machine: the folders of PATH, those of system programs, and the folders that an image names.
+//! Search for programs of this machine: in the folders of PATH, of system programs, and of the image.
 
 use crate::kinds::image::pattern::{glob, is_path};
 use rustix::fs::{Access, access};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders in which Debian and others install servers; in containers they are on every PATH.
+/// Folders in which Debian and others install servers; PATH in containers includes them.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
-/// More entries of a folder than this are not compared with a name that holds a star.
+/// Maximum number of entries of a folder that are compared with a pattern.
 const MOST_ENTRIES: usize = 4096;
-/// More folders than this are not taken for one name with stars.
+/// Maximum number of folders that one pattern may match.
 const MOST_FOLDERS: usize = 16;
 
-/// A PATH with the folders of system programs at its end.
+/// Appends the folders of system programs to a PATH.
 pub fn with_system_folders(path: &str) -> String {
     let known: Vec<&str> = path.split(':').filter(|folder| !folder.is_empty()).collect();
     let missing = SYSTEM.into_iter().filter(|folder| !known.contains(folder));
     known.iter().copied().chain(missing).collect::<Vec<_>>().join(":")
 }
 
-/// A PATH with the folders that these names with stars stand for at its beginning, those that are not in it already.
+/// Prepends the folders that match these patterns to a PATH, except those that it already contains.
 pub fn search_path(names: &[String], path: &str) -> String {
     let mut folders: Vec<String> = Vec::new();
     for folder in names.iter().flat_map(|name| folders_of(name)).map(|folder| folder.to_string_lossy().into_owned()) {
@@ -33,7 +33,7 @@ pub fn search_path(names: &[String], path: &str) -> String {
     folders.join(":")
 }
 
-/// The folders that a path with stars stands for, those with the highest version first.
+/// Returns the folders that match a path with stars, highest version first.
 fn folders_of(name: &str) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::from("/")];
     for part in name.split('/').filter(|part| !part.is_empty()) {
@@ -50,21 +50,21 @@ fn folders_of(name: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The entries of a folder whose names a pattern stands for.
+/// Returns the entries of a folder whose names match a pattern.
 fn entries(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     let all = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
     let named = all.filter(|entry| entry.file_name().to_str().is_some_and(|name| glob(pattern, name)));
     named.map(|entry| entry.path()).collect()
 }
 
-/// The numbers in a path, by which 15 comes after 9.
+/// Returns the numbers in a path, so that 15 sorts after 9.
 fn version(path: &Path) -> (Vec<u64>, PathBuf) {
     let text = path.to_string_lossy();
     let numbers = text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
     (numbers.collect(), path.to_owned())
 }
 
-/// The file that a program of this name is, on this PATH.
+/// Finds the executable file of this name in the folders of a PATH.
 pub fn find(name: &str, path: &str) -> Option<PathBuf> {
     let folders = path.split(':').filter(|folder| !folder.is_empty() && !name.is_empty());
     folders.map(|folder| Path::new(folder).join(name)).find(|file| file.is_file() && may_run(file))
@@ -75,8 +75,8 @@ pub fn is_on_path(name: &str, path: &str) -> bool {
     find(name, path).is_some()
 }
 
-/// Puts the first of a program's names that is found in the place of a first word that is another one of them and is not found. False when
-/// none is found.
+/// Replaces the first word of each command when it is one of a program's alternative names and is missing on the PATH: the first name that
+/// is found takes its place. Returns false when none is found.
 pub fn stand_in<const N: usize>(names: &[String], commands: [&mut Vec<String>; N], path: &str) -> bool {
     let Some(found) = names.iter().find(|name| is_on_path(name, path)) else { return false };
     for word in commands.into_iter().filter_map(|command| command.first_mut()) {
@@ -87,12 +87,12 @@ pub fn stand_in<const N: usize>(names: &[String], commands: [&mut Vec<String>; N
     true
 }
 
-/// Whether the first word of a command is a program: one on this PATH, or a path, of which only the container can tell.
+/// Whether the first word of a command names a program on this PATH. A path counts as one, because only the container can check it.
 pub fn is_there(word: &str, path: &str) -> bool {
     is_path(word) || (!word.contains('/') && is_on_path(word, path))
 }
 
-/// Whether a file may be executed by whoever runs this process.
+/// Whether this process may execute a file.
 pub fn may_run(file: &Path) -> bool {
     access(file, Access::EXEC_OK).is_ok()
 }
@@ -102,13 +102,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn system_folders_come_last_and_once() {
+    fn system_folders_are_appended_to_path_once() {
         assert_eq!(with_system_folders("/usr/sbin:/bin"), "/usr/sbin:/bin:/usr/local/sbin:/sbin");
         assert_eq!(with_system_folders(""), "/usr/local/sbin:/usr/sbin:/sbin");
     }
 
     #[test]
-    fn names_with_stars_are_folders_with_the_highest_version_first() {
+    fn patterns_match_folders_highest_version_first() {
         let root = tempfile::tempdir().expect("a folder");
         for folder in ["pg/9.6/bin", "pg/15/bin", "pg/16", "other/17/bin"] {
             fs::create_dir_all(root.path().join(folder)).expect("made");

@@ -1,4 +1,4 @@
-//! Images and commands, and the command lines that they come to.
+//! Tests of images and commands, and the command lines that result.
 
 use super::*;
 use crate::runtime::simulated::a_start;
@@ -25,8 +25,8 @@ fn object(entrypoint: Option<&[&str]>, command: &[&str]) -> StartImage {
 }
 
 #[test]
-fn an_image_object_comes_first() {
-    /// Image, entrypoint and command of the object, arguments, and what they come to.
+fn image_object_comes_first() {
+    /// Image, entrypoint and command of the object, arguments, and the resulting command line.
     type Row =
         (&'static str, Option<&'static [&'static str]>, &'static [&'static str], &'static [&'static str], &'static str);
     let table: [Row; 8] = [
@@ -45,7 +45,7 @@ fn an_image_object_comes_first() {
         assert_eq!(launch.argv.join(" "), argv, "{image}");
     }
     let own = Start { requested_image: Some(object(Some(&["nosuch"]), &[])), ..start("a", &["true"], &[]) };
-    assert_eq!(resolve(&own, &here()).expect("the container says it").argv, ["true"]);
+    assert_eq!(resolve(&own, &here()).expect("the container's own command").argv, ["true"]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn image_object_is_applied_or_refused() {
         (Some(&[]), "CreateContainerError", "no command specified"),
     ];
     for (entrypoint, reason, part) in table {
-        // `sleep` is on the PATH: the object has the last word all the same.
+        // `sleep` is on the PATH, but the Image object takes precedence.
         let start = Start { requested_image: Some(object(entrypoint, &[])), ..start("sleep", &[], &[]) };
         let refusal = resolve(&start, &here()).expect_err(part);
         assert_eq!(refusal.reason, reason);
@@ -68,7 +68,7 @@ fn image_object_is_applied_or_refused() {
     assert!(refusal.message.ends_with(ready), "{}", refusal.message);
 }
 
-/// An image, command, arguments, and what they come to.
+/// An image, command, arguments, and the resulting command line.
 type Row = (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
 #[test]
@@ -89,14 +89,14 @@ fn images_become_commands() {
 }
 
 #[test]
-fn program_of_several_names_is_the_one_that_is_there() {
+fn program_with_several_names_resolves_to_the_installed_one() {
     let image = |entrypoint: &[&str], command: &[&str]| StartImage {
         programs: vec!["nosuchprogram".into(), "cat".into()],
         package: "coreutils-nosuch".into(),
         is_recipe: true,
         ..object(Some(entrypoint), command)
     };
-    /// Entrypoint and command of the recipe, command and arguments of the container, and what they come to.
+    /// Entrypoint and command of the recipe, command and arguments of the container, and the resulting command line.
     type Row = (
         &'static [&'static str],
         &'static [&'static str],
@@ -139,7 +139,7 @@ fn folders_of_an_image_come_first_on_path() {
         launch.env.into_iter().find(|(name, _)| name == "PATH").expect("a PATH").1
     };
     assert_eq!(path(Vec::new()), "/usr/bin:/usr/bin:/bin");
-    assert_eq!(path(vec![("PATH".into(), "/bin".into())]), "/bin", "a container that says so itself");
+    assert_eq!(path(vec![("PATH".into(), "/bin".into())]), "/bin", "a container that declares PATH");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn unresolvable_image_error_says_what_to_write() {
 }
 
 #[test]
-fn declared_environment_wins_and_the_mark_cannot_be_forged() {
+fn declared_environment_wins_and_cannot_set_the_termination_log() {
     let mut start = start("x", &["env"], &[]);
     start.env = vec![("PATH".into(), "/mine".into()), (folder::TERMINATION_LOG.into(), "/etc".into())];
     let launch = resolve(&start, &here()).expect("resolved");
@@ -194,6 +194,6 @@ fn command_that_names_the_program_of_a_recipe_goes_through_its_entrypoint() {
     assert_eq!(
         resolve(&start, &here()).expect("resolved").argv,
         ["cat"],
-        "an Image object is about containers without a command"
+        "an Image object applies to containers without a command"
     );
 }

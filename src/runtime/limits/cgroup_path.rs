@@ -1,6 +1,6 @@
 //! Finds the place for control groups, from this process's own group and the mounted hierarchies, never by a fixed path.
-//!
-//! Everything is made below this process's own group, or, in version 2, below the nearest one above it that may have groups of its own
+//! All groups are made below this process's own group. In version 2 they are made below the nearest group at or above it that can enable
+//! controllers for children, because a group that contains processes cannot. So the limits of this process also apply to its pods.
 //! (there, a group that holds processes may not hand controllers down). So whatever bounds this process bounds its pods.
 
 use super::{CgroupBranch, CgroupTree};
@@ -81,7 +81,7 @@ fn own_folder(mounted: &MountedHierarchy, own: &str, is_it: impl Fn(&str) -> boo
         is_it(parts.next()?).then(|| parts.next())?
     })?;
     let below = path.strip_prefix(mounted.root.trim_end_matches('/'))?.trim_start_matches('/');
-    // A group outside of what is mounted is told with "..".
+    // The kernel shows a group outside of the mount with "..".
     let inside = !below.split('/').any(|part| part == "..");
     inside.then(|| mounted.at.join(below))
 }
@@ -94,8 +94,7 @@ fn find_branch(mounted: &MountedHierarchy, own: &str, name: &str) -> Result<Opti
         return Err(format!("this process's {first} cgroup is not below {}", mounted.at.display()));
     };
     let base = folder.join(name);
-    create_folder(&base)
-        .map_err(|why| format!("the {first} cgroup {} is not ours to divide: {why}", folder.display()))?;
+    create_folder(&base).map_err(|why| format!("the {first} cgroup {} cannot be used: {why}", folder.display()))?;
     Ok(Some(CgroupBranch { controllers, base }))
 }
 
@@ -104,24 +103,25 @@ fn find_v2_branch(mounted: &MountedHierarchy, own: &str, name: &str) -> Result<C
         .ok_or_else(|| format!("this process's cgroup is not below {}", mounted.at.display()))?;
     let mut last = String::new();
     for folder in own.ancestors().take_while(|folder| folder.starts_with(&mounted.at)) {
-        match divide(folder) {
+        match enable_controllers(folder) {
             Ok(controllers) => {
                 let base = folder.join(name);
                 create_folder(&base).map_err(|why| format!("cannot make {}: {why}", base.display()))?;
                 let enable = format!("+{}", controllers.join(" +"));
                 fs::write(base.join("cgroup.subtree_control"), enable).map_err(|error| {
-                    format!("cannot hand controllers down in {}: {error}", base.display(), error = io_error_text(error))
+                    format!("cannot enable controllers in {}: {error}", base.display(), error = io_error_text(error))
                 })?;
                 return Ok(CgroupBranch { controllers, base });
             }
             Err(why) => last = format!("cgroup {}: {why}", folder.display()),
         }
     }
-    Err(format!("{last} (where systemd runs, `systemd-run --user --scope -p Delegate=yes kloop ...` gives it one)"))
+    Err(format!("{last} (where systemd runs, `systemd-run --user --scope -p Delegate=yes kloop ...` delegates one)"))
 }
 
-/// Has a group hand controllers down, which it may only when nothing runs in it. Gives those that it hands down.
-fn divide(folder: &Path) -> Result<Vec<&'static str>, String> {
+/// Enables controllers for the children of a group, which is allowed only when the group contains no process. Returns the enabled
+/// controllers.
+fn enable_controllers(folder: &Path) -> Result<Vec<&'static str>, String> {
     let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
     let listed =
         |text: &str, wanted: &str| text.split_ascii_whitespace().any(|one| one.trim_start_matches('+') == wanted);
@@ -137,8 +137,9 @@ fn divide(folder: &Path) -> Result<Vec<&'static str>, String> {
     let control = folder.join("cgroup.subtree_control");
     let enabled = read("cgroup.subtree_control");
     if !controllers.iter().all(|wanted| listed(&enabled, wanted)) {
-        fs::write(&control, format!("+{}", controllers.join(" +")))
-            .map_err(|error| format!("it cannot hand controllers down: {error}", error = io_error_text(error)))?;
+        fs::write(&control, format!("+{}", controllers.join(" +"))).map_err(|error| {
+            format!("it cannot enable controllers for children: {error}", error = io_error_text(error))
+        })?;
     }
     Ok(controllers)
 }
@@ -155,7 +156,7 @@ fn create_folder(folder: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A machine of nothing but files.
+    /// A fake machine: a folder with these files.
     fn machine(mountinfo: &[&str], own: &str, files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -172,7 +173,7 @@ mod tests {
     const TWO: &str = "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw,nsdelegate";
 
     #[test]
-    fn a_delegated_group_is_divided() {
+    fn delegated_group_enables_its_controllers() {
         let own = "0::/user/app/me.scope\n";
         let files = [
             ("cg/user/app/me.scope/cgroup.controllers", "memory pids"),
@@ -189,11 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn a_group_with_processes_leaves_it_to_the_one_above() {
+    fn group_with_processes_uses_its_parent() {
         let files = [
             ("cg/app/me.scope/cgroup.controllers", "cpu memory pids"),
             ("cg/app/me.scope/cgroup.procs", "7\n"),
-            // A folder stands for a file that the kernel refuses to write.
+            // A folder in place of the file makes the write fail, as the kernel would.
             ("cg/app/me.scope/cgroup.subtree_control/x", ""),
             ("cg/app/cgroup.controllers", "cpu memory pids"),
             ("cg/app/cgroup.procs", ""),
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_hierarchies_are_taken_where_the_new_one_has_no_controllers() {
+    fn version_1_is_used_when_version_2_has_no_controllers() {
         let mounts = [
             TWO,
             "32 31 0:29 / /v1/cpu rw - cgroup cgroup rw,cpu,cpuacct",
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_it_says_why() {
+    fn missing_hierarchies_are_an_error_with_the_reason() {
         let nothing = machine(&[], "0::/\n", &[]);
         assert_eq!(tree(nothing.path(), "k"), Err("no cgroup file system is mounted".into()));
         let empty = machine(&[TWO], "0::/\n", &[("cg/cgroup.controllers", "")]);

@@ -1,4 +1,4 @@
-//! One group of processes: made, entered, asked and removed by the shim of its pod.
+//! One group of processes: created, entered, read and removed by the shim of its pod.
 
 use super::super::process::{self, ProcessIdentity};
 use super::super::wire::ControlGroup;
@@ -11,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The way into groups, for a process that has one thread and is about to become a container.
+/// Open descriptors of groups, through which a single-threaded process enters them before it becomes a container.
 #[derive(Default)]
 pub struct CgroupEntry(Vec<OwnedFd>);
 
@@ -21,7 +21,7 @@ impl CgroupEntry {
         self.0.is_empty()
     }
 
-    /// Takes this process in. "0" is whoever writes it.
+    /// Moves this process into the groups. "0" means the process that writes it.
     pub fn enter(&self) -> Result<(), String> {
         for file in &self.0 {
             rustix::io::write(file, b"0").map_err(|error| {
@@ -32,33 +32,33 @@ impl CgroupEntry {
     }
 }
 
-/// Makes groups, or brings them up to date, and opens the way into them.
+/// Creates or updates groups, and opens descriptors for entering them.
 pub fn create_groups(groups: &[ControlGroup]) -> Result<CgroupEntry, String> {
-    let mut ingress_route = CgroupEntry::default();
+    let mut entry = CgroupEntry::default();
     for group in groups {
         let folder = Path::new(&group.folder);
         make_folder(folder).map_err(|error| {
             format!("cannot make the cgroup {}: {error}", folder.display(), error = io_error_text(error))
         })?;
         set(group)?;
-        if let Some(file) = &group.ingress_route {
+        if let Some(file) = &group.procs_file {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let file = openat(CWD, folder.join(file), flags, Mode::empty()).map_err(|error| {
                 format!("cannot open the cgroup {}: {error}", folder.display(), error = io_error_text(error))
             })?;
-            ingress_route.0.push(file);
+            entry.0.push(file);
         }
     }
-    Ok(ingress_route)
+    Ok(entry)
 }
 
-/// Takes a process and everything below it into a group that is new to them.
-pub fn take_in(group: &ControlGroup, top: ProcessIdentity) -> Result<(), String> {
-    if group.ingress_route.is_none() {
+/// Moves a process and its descendants into a group that they are not in yet.
+pub fn move_tree(group: &ControlGroup, top: ProcessIdentity) -> Result<(), String> {
+    if group.procs_file.is_none() {
         return Ok(());
     }
     let file = Path::new(&group.folder).join("cgroup.procs");
-    // Twice: what is started meanwhile by one that was not in it yet is met then.
+    // Two passes: the second one finds children that a process started before the first pass moved it.
     for _ in 0..2 {
         let below = process::descendants(top.pid).into_iter().map(|stat| stat.identity);
         for one in [top].into_iter().chain(below).filter(|one| one.lives()) {
@@ -77,7 +77,7 @@ pub fn take_in(group: &ControlGroup, top: ProcessIdentity) -> Result<(), String>
     Ok(())
 }
 
-/// Sets what a group bounds.
+/// Writes the limits of a group.
 pub fn set(group: &ControlGroup) -> Result<(), String> {
     for knob in &group.knobs {
         let path = Path::new(&group.folder).join(&knob.file);
@@ -102,14 +102,15 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Somebody may remove the folder above as empty while this one is made in it.
+/// Maximum attempts: another process may remove the empty parent folder at the same time.
 const TRIES: usize = 10;
 
-/// The cluster's own folder goes when its last control plane ends without pods, so it may have to be made again.
+/// Creates the folder of a group. Recreates the cluster's folder too, which is removed when the cluster's last control plane exits without
+/// pods.
 fn make_folder(folder: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
-        // A process that may write in the folder of a group may make groups in it.
+        // Mode 0755: a process that can write in the folder of a group can create groups in it.
         let mut builder = fs::DirBuilder::new();
         builder.mode(0o755);
         let made = match builder.create(folder) {
@@ -147,16 +148,16 @@ pub fn folder_of(container: &str) -> String {
     format!("c.{container}")
 }
 
-/// Removes a group in which nothing runs any more.
+/// Removes a group without processes.
 pub fn remove(group: &ControlGroup) {
     let folder = Path::new(&group.folder);
     let _ = fs::remove_dir(folder);
-    leave_cluster(folder);
+    remove_empty_cluster(folder);
 }
 
-/// The cluster's folder goes with its last pod, also when no control plane is there to see to it. In version 2 it stays: it hands
-/// controllers down, which a shim does not set up again.
-fn leave_cluster(pod: &Path) {
+/// Removes the cluster's folder with its last pod, also when no control plane runs. In version 2 the folder stays: its enabled controllers
+/// are set up by the control plane only.
+fn remove_empty_cluster(pod: &Path) {
     let cluster = pod
         .parent()
         .filter(|parent| parent.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(super::PREFIX)));
@@ -165,7 +166,7 @@ fn leave_cluster(pod: &Path) {
     }
 }
 
-/// Removes what is left of a pod's groups. What was killed a moment ago may not have left them yet: that is waited for a little.
+/// Removes the remaining groups of a pod. Waits briefly for processes that were killed a moment ago and have not left them yet.
 pub fn remove_pod(folder: &Path) {
     for _ in 0..50 {
         if try_remove_pod(folder) {
@@ -175,17 +176,17 @@ pub fn remove_pod(folder: &Path) {
     }
 }
 
-/// Removes the group of a pod if nothing runs in it, without waiting. Whether it is gone.
+/// Removes the group of a pod if it contains no process, without waiting. Returns whether it is gone.
 pub fn try_remove_pod(folder: &Path) -> bool {
     remove_tree(folder);
     if folder.exists() {
         return false;
     }
-    leave_cluster(folder);
+    remove_empty_cluster(folder);
     true
 }
 
-/// Removes a folder of groups with those below it; what still holds processes stays.
+/// Removes a folder of groups with its subfolders; groups that contain processes stay.
 fn remove_tree(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

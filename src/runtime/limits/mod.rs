@@ -1,12 +1,12 @@
 //! Resource limits of processes, enforced by the kernel's control groups.
 //!
-//! Knows: where groups can be made on this machine ([`CgroupTree::find`]), which ones a container needs ([`CgroupTree::groups`]), and how they are
-//! made, entered, asked and removed ([`group`]). The control plane chooses them; the pod's shim makes them, and the container's process
-//! enters them before it becomes the container. A group is made only for what is bounded: a pod without limits has one at most,
-//! which bounds its number of processes.
-//! The shim watches the limits that no group enforces here ([`CgroupTree::watched`]).
-//! Never: bounds memory or CPU by rlimits, which mean something else: address space or data of one process, where every thread's stack
-//! counts in full; seconds of a life. The number of processes is another matter, see [`processes`].
+//! Knows: where groups can be made on this machine ([`CgroupTree::find`]), which ones a container needs ([`CgroupTree::groups`]), and how
+//! they are created, entered, read and removed ([`group`]). The control plane chooses them; the pod's shim creates them, and the
+//! container's process enters them before exec. A group exists only for an existing limit: a pod without limits has at most one, which
+//! limits its number of processes.
+//! The shim watches the limits that no group enforces on this machine ([`CgroupTree::watched`]).
+//! Never: enforces memory or CPU limits with rlimits, which have another meaning: address space or data of one process, where each thread's
+//! stack counts in full; total seconds of CPU. Only the number of processes uses one, see [`processes`].
 
 mod cgroup_path;
 pub mod group;
@@ -18,7 +18,7 @@ use crate::world::limits::{GroupLimits, Limits};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The time that a share of CPU is measured over, in microseconds.
+/// Period of CPU quotas, in microseconds.
 const PERIOD: i64 = 100_000;
 
 /// Prefix of the clusters' folder names.
@@ -32,7 +32,7 @@ pub struct CgroupTree {
     unified: bool,
 }
 
-/// One hierarchy that a cluster has a folder in.
+/// A hierarchy in which the cluster has a folder.
 #[derive(Clone, Debug, PartialEq)]
 struct CgroupBranch {
     /// Its controllers: `cpu`, `memory`, `pids`.
@@ -42,7 +42,7 @@ struct CgroupBranch {
 }
 
 impl CgroupTree {
-    /// Finds where groups can be made, and makes the cluster's folders; else says why there are none.
+    /// Finds a place for groups, and creates the cluster's folders there; the error says why there is none.
     pub fn find(state: &Path) -> Result<CgroupTree, String> {
         cgroup_path::tree(Path::new("/"), &name(state))
     }
@@ -69,7 +69,7 @@ impl CgroupTree {
         }
     }
 
-    /// The groups of a container, those of its pod before its own.
+    /// Returns the groups of a container, those of its pod first.
     pub fn groups(&self, pod: &str, container: &str, limits: &Limits) -> Vec<ControlGroup> {
         let mut groups = Vec::new();
         for branch in &self.branches {
@@ -78,13 +78,13 @@ impl CgroupTree {
         groups
     }
 
-    /// Removes whatever groups of a pod are left, once nothing of it runs.
+    /// Removes the remaining groups of a pod that has no process.
     pub fn forget_pod(&self, pod: &str) {
         self.branches.iter().for_each(|branch| group::remove_pod(&branch.pod(pod)));
     }
 
-    /// Removes the groups of pods that are not there any more, without waiting for any. Returns those that still hold processes: of a
-    /// cluster that was at the same path, and whose folder was removed while its pods ran.
+    /// Removes the groups of deleted pods, without waiting. Returns those that still contain processes: they belong to an earlier cluster
+    /// at the same path, whose folder was removed while its pods ran.
     pub fn sweep(&self, lives: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         let left = |branch: &CgroupBranch| {
             let gone = branch.pods().into_iter().filter(|uid| !lives(uid)).map(|uid| branch.pod(&uid));
@@ -115,7 +115,7 @@ fn instead(missing: &[&str], why: &str) -> String {
     format!("{} ({why})", told.join("; "))
 }
 
-/// Removes every group of a cluster that is done with: nothing of its pods may run.
+/// Removes every group of a finished cluster, of which no pod may run.
 pub fn discard(state: &Path) {
     if let Some(tree) = fs::canonicalize(state).ok().and_then(|state| CgroupTree::find(&state).ok()) {
         let pods = |branch: &CgroupBranch| branch.pods().into_iter().map(|uid| branch.pod(&uid)).collect::<Vec<_>>();
@@ -124,7 +124,7 @@ pub fn discard(state: &Path) {
 }
 
 impl CgroupBranch {
-    /// The uids of the pods that have groups.
+    /// Returns the uids of the pods that have groups.
     fn pods(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.base).into_iter().flatten().flatten();
         entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_prefix("pod")?.to_owned())).collect()
@@ -132,7 +132,7 @@ impl CgroupBranch {
 }
 
 impl Drop for CgroupBranch {
-    /// The cluster's own folder goes with the last pod: nothing is left of a control plane that has ended with its pods.
+    /// Removes the cluster's own folder if no pod is left.
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.base);
     }
@@ -148,16 +148,16 @@ impl CgroupBranch {
     }
 
     fn groups(&self, unified: bool, pod: &str, container: &str, limits: &Limits, groups: &mut Vec<ControlGroup>) {
-        let of = |caps| if unified { self.knobs_of_two(caps) } else { self.knobs_of_one(caps) };
+        let of = |caps| if unified { self.files_of_v2(caps) } else { self.files_of_v1(caps) };
         let (of_pod, of_container) = (of(&limits.pod), of(&limits.container));
         if of_pod.is_empty() && of_container.is_empty() {
             return;
         }
-        // In the one hierarchy processes are only where no groups are below: each container has its own.
+        // In version 2 a group with child groups cannot contain processes, so each container gets its own.
         let is_split = unified || !of_container.is_empty();
         let folder = self.pod(pod);
         let own = folder.join(group::folder_of(container));
-        let ingress_route = if unified { "cgroup.procs" } else { "tasks" };
+        let procs_file = if unified { "cgroup.procs" } else { "tasks" };
         let mut knobs = of_pod;
         if unified {
             knobs.push(ControlGroupFile::must("cgroup.subtree_control", &format!("+{}", self.controllers.join(" +"))));
@@ -165,7 +165,7 @@ impl CgroupBranch {
         groups.push(ControlGroup {
             folder: folder.to_string_lossy().into_owned(),
             knobs,
-            ingress_route: (!is_split).then(|| ingress_route.to_owned()),
+            procs_file: (!is_split).then(|| procs_file.to_owned()),
             oom: None,
         });
         if is_split {
@@ -173,14 +173,14 @@ impl CgroupBranch {
             groups.push(ControlGroup {
                 folder: own.to_string_lossy().into_owned(),
                 knobs: of_container,
-                ingress_route: Some(ingress_route.to_owned()),
+                procs_file: Some(procs_file.to_owned()),
                 oom: self.has("memory").then(|| counter.to_owned()),
             });
         }
     }
 
     /// Settings for a hierarchy of version 1.
-    fn knobs_of_one(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
+    fn files_of_v1(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
         let mut knobs = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
             knobs.push(ControlGroupFile::must("cpu.shares", &shares(milli).to_string()));
@@ -190,7 +190,8 @@ impl CgroupBranch {
             knobs.push(ControlGroupFile::must("cpu.cfs_quota_us", &quota(milli).to_string()));
         }
         if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
-            // Memory and swap together may never be less than memory: which goes first depends on what was before.
+            // Memory plus swap must never be below memory. The previous limits decide which one has to be written first, so memory is
+            // written twice.
             knobs.push(ControlGroupFile::may("memory.limit_in_bytes", &bytes.to_string()));
             knobs.push(ControlGroupFile::may("memory.memsw.limit_in_bytes", &bytes.to_string()));
             knobs.push(ControlGroupFile::must("memory.limit_in_bytes", &bytes.to_string()));
@@ -202,7 +203,7 @@ impl CgroupBranch {
     }
 
     /// Settings for the hierarchy of version 2.
-    fn knobs_of_two(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
+    fn files_of_v2(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
         let mut knobs = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
             knobs.push(ControlGroupFile::must("cpu.weight", &weight(milli).to_string()));
@@ -256,13 +257,13 @@ mod tests {
     fn written_limits(tree: &CgroupTree, limits: &Limits) -> Vec<String> {
         let line = |group: ControlGroup| {
             let knobs: Vec<String> = group.knobs.iter().map(|knob| format!("{}={}", knob.file, knob.value)).collect();
-            format!("{} [{}] {}", group.folder, knobs.join(", "), group.ingress_route.unwrap_or_default())
+            format!("{} [{}] {}", group.folder, knobs.join(", "), group.procs_file.unwrap_or_default())
         };
         tree.groups("u", "c", limits).into_iter().map(line).collect()
     }
 
     #[test]
-    fn groups_are_made_for_what_is_bounded() {
+    fn groups_are_made_for_the_limits() {
         let one = CgroupTree {
             unified: false,
             branches: vec![branch(&["cpu"], "/no/cpu"), branch(&["memory"], "/no/mem"), branch(&["pids"], "/no/pids")],
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_numbers() {
+    fn cpu_conversions_match_kubernetes() {
         for (milli, expected) in [(0, 2), (1, 2), (100, 102), (1000, 1024), (4000, 4096)] {
             assert_eq!(shares(milli), expected, "{milli}");
         }

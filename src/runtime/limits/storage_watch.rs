@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Between two looks (Kubernetes: the eviction manager's monitoring interval).
+/// Pause between measurements (Kubernetes: the eviction manager's monitoring interval).
 const PAUSE: Duration = Duration::from_secs(10);
-/// Before the first look at a pod.
+/// Delay before the first measurement of a pod.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Handle of the measuring thread, which ends when this is dropped and sleeps while there are no limits.
@@ -23,11 +23,11 @@ const SOON: Duration = Duration::from_secs(1);
 pub struct StorageWatcher(Option<Sender<(Str, Vec<StorageLimit>)>>);
 
 impl StorageWatcher {
-    /// Begins; what is over its bound is told.
+    /// Starts the thread, which reports pods over their limits.
     pub fn start(&mut self, state: PathBuf, tell: impl Fn(Report) + Send + 'static) {
         let (sender, orders) = channel();
         let thread = std::thread::Builder::new().name("room".into());
-        // Without a thread nobody is told, as on a machine without quotas.
+        // Without a thread there are no reports, as on a machine without quotas.
         self.0 = thread.spawn(move || watch(&state, &orders, tell)).ok().map(|_| sender);
     }
 
@@ -64,20 +64,20 @@ fn watch(state: &Path, orders: &Receiver<(Str, Vec<StorageLimit>)>, tell: impl F
     }
 }
 
-/// Whether a pod is to be looked at again: it is there, and was not over.
+/// Whether a pod has to be measured again: it still exists and was within its limits.
 fn check_pod(state: &Path, uid: &Str, bounds: &[StorageLimit], tell: &impl Fn(Report)) -> bool {
     let pod = folder::pod(state, uid);
     if !pod.exists() {
         return false;
     }
-    let over = bounds.iter().find(|bound| taken(&pod, &bound.of) > bound.most.unsigned_abs());
+    let over = bounds.iter().find(|bound| used_bytes(&pod, &bound.of) > bound.most.unsigned_abs());
     if let Some(bound) = over {
         tell(Report::Over { pod_uid: uid.clone(), of: bound.of.clone() });
     }
     over.is_none()
 }
 
-fn taken(pod: &Path, what: &StorageKind) -> u64 {
+fn used_bytes(pod: &Path, what: &StorageKind) -> u64 {
     match what {
         StorageKind::Volume(name) => bytes_below(&pod.join(volumes::FOLDER).join(&**name)),
         StorageKind::Container(name) => bytes_below(&pod.join(&**name)) + layer(pod, name),
@@ -100,19 +100,19 @@ fn layer(pod: &Path, container: &str) -> u64 {
     used().unwrap_or(0)
 }
 
-/// Bytes on disk of the files below a folder; no link is followed, and nothing that is mounted is entered. If the walk is disturbed, the
-/// bytes that it has found count.
+/// Returns the bytes on disk of the files below a folder. Follows no links and enters no mounts. If the walk is disturbed, the bytes found
+/// so far count.
 fn bytes_below(folder: &Path) -> u64 {
     let Ok(top) = file_tree::open_folder(CWD, folder) else { return 0 };
     let bytes = |found: Stat| u64::try_from(found.st_blocks).unwrap_or(0).saturating_mul(512);
     let mut sum: u64 = 0;
     let _ = walk(top, Mounts::Skipped, &mut |found| {
-        let taken = match found {
+        let bytes = match found {
             Found::Folder { folder, .. } => fstat(folder).map_or(0, bytes),
             Found::Other { folder, name, .. } => statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, bytes),
             Found::Closed { .. } | Found::Left => 0,
         };
-        sum = sum.saturating_add(taken);
+        sum = sum.saturating_add(bytes);
         Ok(())
     });
     sum
@@ -124,7 +124,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn room_is_counted_below_a_folder_and_nowhere_else() {
+    fn disk_usage_counts_files_below_the_folder_only() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir_all(one.path().join("a/b")).unwrap();
         let before = bytes_below(one.path());

@@ -1,13 +1,13 @@
-//! The lines of a log file: the CRI format, and where the last so many begin.
+//! The lines of a log file: the CRI format, and the search for the last lines.
 
 use super::BLOCK;
 use crate::object::Time;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// The end of a file.
+/// The last lines of a file.
 pub struct FileTail {
-    /// Its offset.
+    /// Offset of the first of them.
     pub at: u64,
     /// Number of lines.
     pub lines: usize,
@@ -28,7 +28,7 @@ pub fn tail_start(file: &mut File, wanted: usize) -> io::Result<FileTail> {
         file.seek(SeekFrom::Start(from))?;
         file.read_exact(block)?;
         for at in memchr::memrchr_iter(b'\n', block) {
-            // The newline that ends the last line begins nothing.
+            // The newline at the end of the file begins no line.
             let begins = from + at as u64 + 1;
             if begins == size {
                 continue;
@@ -47,14 +47,14 @@ pub fn tail_start(file: &mut File, wanted: usize) -> io::Result<FileTail> {
 pub struct LogFileLine<'a> {
     /// The time, as text.
     pub stamp: &'a [u8],
-    /// Whether the line goes on in the next entry.
+    /// Whether the next entry continues the line.
     pub is_part: bool,
     /// Content of the line.
     pub content: &'a [u8],
 }
 
 impl<'a> LogFileLine<'a> {
-    /// `<time> <stream> <F or P> <content>`; none for a line that is damaged.
+    /// Parses `<time> <stream> <F or P> <content>`; `None` for a damaged line.
     pub fn parse(line: &'a [u8]) -> Option<LogFileLine<'a>> {
         let mut fields = line.splitn(4, |byte| *byte == b' ');
         let (stamp, _stream, kind) = (fields.next()?, fields.next()?, fields.next()?);

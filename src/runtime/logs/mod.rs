@@ -1,7 +1,7 @@
-//! Reading a container's log, straight from its files: nothing needs to run for that.
+//! Reading of a container's log, straight from its files: no process has to run for that.
 //!
-//! An attempt's log is a row of files, the one being written and up to four older ones. [`LogReader`] goes through them from the oldest,
-//! takes the marks of the CRI format off, and, when following, waits for more until the attempt has ended, or none follows it any more.
+//! An attempt's log is a series of files: the one being written and up to four older ones. [`LogReader`] reads them from the oldest and
+//! removes the marks of the CRI format. When following, it waits for more until the attempt has ended and no other attempt follows.
 
 mod lines;
 
@@ -18,33 +18,33 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Older files that are looked for.
+/// Maximum number of older files to look for.
 const OLDER: u32 = 16;
-/// Read at once.
+/// Bytes read at once.
 const BLOCK: usize = 64 * 1024;
-/// The exit code of what could not be started, as container runtimes have it.
+/// The exit code of a container that could not be started, as in container runtimes.
 const REFUSED: i32 = 128;
-/// Looked at again after this long even when nothing woke us.
+/// Longest wait before the files are checked again, in case no notification arrives.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Selection of log lines, named as in `kubectl logs` and the API.
 #[derive(Clone, Debug, Default)]
 pub struct LogOptions {
-    /// Go on until the attempt has ended.
+    /// Continue until the attempt has ended.
     pub follow: bool,
     /// The attempt before the newest.
     pub previous: bool,
-    /// Only lines from this moment on.
+    /// Only lines from this time on.
     pub since: Option<Time>,
-    /// Only the last so many lines.
+    /// Only this many lines at the end.
     pub tail: Option<usize>,
     /// Put the time before each line.
     pub timestamps: bool,
-    /// End after so many bytes.
+    /// End after this many bytes.
     pub limit_bytes: Option<u64>,
 }
 
-/// Why there is nothing to read.
+/// Reason why there is no log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LogMissing {
     /// This pod has no such container, or nothing of it has been started yet.
@@ -64,21 +64,21 @@ pub struct LogReader {
     current: Option<AttemptFiles>,
     /// A line whose end has not been read yet.
     rest: Vec<u8>,
-    /// A line was given in part: what follows belongs to it.
+    /// Whether part of a line was returned already, which the next entry continues.
     within_line: bool,
     left: u64,
     watch: Option<OwnedFd>,
     next: Option<NextAttemptCheck>,
 }
 
-/// Says, when an attempt has ended and as long as the next one has not begun, whether there will be one after this exit code.
+/// Returns, after an attempt has ended and before the next one begins, whether a next one will follow this exit code.
 pub type NextAttemptCheck = Box<dyn Fn(i32) -> bool + Send>;
 
 /// Continuation after an attempt.
 enum AttemptSequel {
-    /// This one, which has begun.
+    /// This attempt, which has begun.
     Attempt(u32),
-    /// One that has not begun.
+    /// An attempt that has not begun.
     Another,
     /// Nothing.
     Nothing,
@@ -121,7 +121,7 @@ pub fn open(state: &Path, uid: &str, container: &str, options: LogOptions) -> Re
             .ok_or(LogMissing::Previous)?,
         false => newest,
     };
-    // Watched before anything is read, so that nothing between the two is missed.
+    // The watch begins before the first read, so that no change between the two is missed.
     let watch = options.follow.then(|| watch(&pod.join(container)).ok()).flatten();
     let files = all_files(&path(&pod, container, attempt));
     let left = options.limit_bytes.unwrap_or(u64::MAX);
@@ -140,7 +140,7 @@ pub fn open(state: &Path, uid: &str, container: &str, options: LogOptions) -> Re
         next: None,
     };
     if let Some(lines) = logs.options.tail {
-        // A log that cannot be searched from behind is read from its beginning.
+        // A log in which the last lines cannot be found is read from its beginning.
         let _ = logs.skip_to_tail(lines);
     }
     Ok(logs)
@@ -150,7 +150,7 @@ fn path(pod: &Path, container: &str, attempt: u32) -> PathBuf {
     pod.join(folder::log(container, attempt))
 }
 
-/// By the record; by the files when there is none.
+/// Returns the newest attempt: by the record, or by the files when there is no record.
 fn newest(pod: &Path, container: &str) -> Option<u32> {
     let recorded = folder::read_record(pod).and_then(|record| Some(record.containers.get(container)?.attempt));
     recorded.filter(|attempt| path(pod, container, *attempt).exists()).or_else(|| {
@@ -159,7 +159,7 @@ fn newest(pod: &Path, container: &str) -> Option<u32> {
     })
 }
 
-/// Opened from the newest to the oldest, so that a rotation meanwhile shows a file twice rather than never.
+/// Opens the files from the newest to the oldest, so that a rotation meanwhile shows a file twice and never skips it.
 fn all_files(path: &Path) -> Vec<File> {
     let mut seen = Vec::new();
     let mut files = Vec::new();
@@ -213,7 +213,8 @@ enum ReadStep {
 }
 
 impl LogReader {
-    /// The next piece; an empty one when it was waited for a moment in vain, so that whoever copies it can see whether it is still wanted.
+    /// Returns the next piece; an empty one after a short wait without output, so that the caller can check whether the client is still
+    /// there.
     pub fn piece(&mut self) -> Option<io::Result<Vec<u8>>> {
         if self.left == 0 {
             return None;
@@ -232,13 +233,13 @@ impl LogReader {
         }
     }
 
-    /// Has it followed the attempts to come as well, as long as this says so.
-    pub fn across(self, next: NextAttemptCheck) -> LogReader {
+    /// Makes the reader continue with later attempts as long as `next` returns true.
+    pub fn follow_attempts(self, next: NextAttemptCheck) -> LogReader {
         LogReader { next: Some(next), ..self }
     }
 
     fn step(&mut self) -> io::Result<ReadStep> {
-        // Asked first: what is there after the end was recorded is all there will be.
+        // Checked before the read: once the end is recorded, the files are complete.
         let has_ended = !self.options.follow || self.has_ended();
         if self.current.is_none() {
             let Some(file) = self.files.pop_front().or_else(|| File::open(self.path()).ok()) else {
@@ -250,13 +251,13 @@ impl LogReader {
         let mut block = vec![0; BLOCK];
         let read = source.read(&mut block)?;
         if read > 0 {
-            return Ok(ReadStep::Text(self.digest(&block[..read])));
+            return Ok(ReadStep::Text(self.parse_block(&block[..read])));
         }
         if !self.files.is_empty() {
             self.current = None;
             return Ok(ReadStep::Text(Vec::new()));
         }
-        Ok(if self.options.follow && self.move_on()? {
+        Ok(if self.options.follow && self.open_newer_files()? {
             ReadStep::Text(Vec::new())
         } else if has_ended {
             self.end()
@@ -265,7 +266,7 @@ impl LogReader {
         })
     }
 
-    /// The attempt has been read to its end.
+    /// Handles the end of the attempt's log.
     fn end(&mut self) -> ReadStep {
         match self.next_attempt() {
             AttemptSequel::Attempt(next) => {
@@ -287,7 +288,7 @@ impl LogReader {
             return AttemptSequel::Nothing;
         };
         if known.attempt > self.attempt {
-            // The one right after this may be gone already, when they follow each other fast.
+            // The directly following attempt may be gone already, when attempts follow each other fast.
             let following = self.attempt + 1;
             let is_there = path(&self.pod, &self.container, following).exists();
             return AttemptSequel::Attempt(if is_there { following } else { known.attempt });
@@ -304,12 +305,13 @@ impl LogReader {
         path(&self.pod, &self.container, self.attempt)
     }
 
-    /// At the end of the newest file known: if it was rotated away meanwhile, those after it are next. True when there is more to read.
-    fn move_on(&mut self) -> io::Result<bool> {
+    /// Called at the end of the newest known file: if it was rotated meanwhile, continues with the files after it. Returns true when there
+    /// is more to read.
+    fn open_newer_files(&mut self) -> io::Result<bool> {
         let Some(source) = &mut self.current else { return Ok(false) };
         let files = all_files(&self.pod.join(folder::log(&self.container, self.attempt)));
         let Some(at) = files.iter().position(|file| inode(file) == source.inode) else {
-            // It is gone altogether: everything that there is came after it.
+            // The file was removed: all existing files are newer.
             self.files = files.into();
             self.current = None;
             return Ok(!self.files.is_empty());
@@ -317,7 +319,7 @@ impl LogReader {
         if at + 1 == files.len() {
             return Ok(false);
         }
-        // Its last lines may have come between the read that found its end and its rotation.
+        // The container may have written more lines between the read that found the end and the rotation.
         let position = source.file.stream_position()?;
         if source.file.metadata()?.len() > position {
             return Ok(true);
@@ -327,7 +329,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Whether nothing more will be written: the attempt has ended, another has followed, or the pod is gone.
+    /// Whether the log is complete: the attempt has ended, another one has begun, or the pod is gone.
     fn has_ended(&self) -> bool {
         let Some(record) = folder::read_record(&self.pod) else { return !self.pod.exists() };
         has_ended(&record, &self.container, self.attempt)
@@ -344,7 +346,7 @@ impl LogReader {
         }
     }
 
-    fn digest(&mut self, block: &[u8]) -> Vec<u8> {
+    fn parse_block(&mut self, block: &[u8]) -> Vec<u8> {
         let mut text = Vec::with_capacity(block.len());
         let mut from = 0;
         while let Some(end) = memchr::memchr(b'\n', &block[from..]).map(|at| from + at) {
@@ -387,7 +389,7 @@ impl LogReader {
         text
     }
 
-    /// Leaves out files and bytes so that only the last lines remain.
+    /// Skips files and bytes so that only the last lines remain.
     fn skip_to_tail(&mut self, mut wanted: usize) -> io::Result<()> {
         let mut kept = VecDeque::new();
         while let Some(mut file) = self.files.pop_back() {
@@ -416,7 +418,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A pod folder with these log files of attempt 1 (oldest first), and attempt 0's.
+    /// Makes a pod folder with these log files of attempt 1 (oldest first), and a log of attempt 0.
     fn pod(files: &[&str]) -> tempfile::TempDir {
         let state = tempfile::tempdir().expect("a folder");
         let folder = state.path().join("pods/u/c");
@@ -466,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_without_follow_ends_although_the_container_writes_on() {
+    fn reading_without_follow_ends_while_the_container_writes() {
         let state = pod(&[OLD]);
         let file = state.path().join("pods/u/c/1.log");
         let mut logs = open(state.path(), "u", "c", LogOptions::default()).expect("a log");
@@ -480,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_log_is_an_error_that_names_it() {
+    fn missing_log_is_an_error_with_the_reason() {
         let state = pod(&[]);
         let open = |uid, container, previous| {
             open(state.path(), uid, container, LogOptions { previous, ..LogOptions::default() }).err()
@@ -493,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn following_goes_on_across_rotations_until_the_end() {
+    fn following_continues_across_rotations_until_the_end() {
         let state = pod(&[OLD]);
         let file = state.path().join("pods/u/c/1.log");
         let write_record = |state: &str| {
@@ -508,7 +510,7 @@ mod tests {
         let mut logs =
             open(state.path(), "u", "c", LogOptions { follow: true, ..LogOptions::default() }).expect("a log");
         let mut seen = logs.next().expect("more").expect("readable");
-        // Two rotations while nobody reads.
+        // Two rotations between two reads.
         fs::rename(&file, aged(&file, 2)).expect("renamed");
         fs::write(aged(&file, 1), NEW).expect("written");
         fs::write(&file, "2026-01-01T00:00:09.000000000Z stdout F last\n").expect("written");

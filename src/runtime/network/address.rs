@@ -2,10 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
-/// The longest address of a kind that we look at: `sockaddr_in6`.
+/// Length of the longest address kind that is read: `sockaddr_in6`.
 pub const LONGEST: usize = 28;
 
-/// Reads a `sockaddr_in` or `sockaddr_in6`; any other kind is nobody's business here.
+/// Reads a `sockaddr_in` or `sockaddr_in6`; `None` for other kinds.
 pub fn read(bytes: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
@@ -40,7 +40,7 @@ pub fn write(address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// The address in the form that a socket of this family takes.
+/// Returns the address in the form that a socket of this family accepts.
 pub fn for_family(to: SocketAddrV4, v6: bool) -> SocketAddr {
     match v6 {
         true => (to.ip().to_ipv6_mapped(), to.port()).into(),
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_the_kernel_wrote_them() {
+    fn addresses_of_the_kernel_are_read() {
         let mut v4 = (libc::AF_INET as u16).to_ne_bytes().to_vec();
         v4.extend([0x1f, 0x90, 127, 0, 0, 1]);
         assert_eq!(read(&v4), Some("127.0.0.1:8080".parse().unwrap()));

@@ -1,18 +1,18 @@
-//! `sessionAffinity: ClientIP`, as kube-proxy has it: a client that was led to an endpoint comes to it again while it is there, until it
-//! has not come for as long as the Service says. Endpoints that are added move nobody.
+//! `sessionAffinity: ClientIP`, as in kube-proxy: a client keeps its endpoint while that is ready, until the client has been idle for the
+//! Service's timeout. New endpoints do not move existing clients.
 //!
-//! Each process that leads clients remembers its own: a shim those of its pod, the gateway those of the rest of the machine.
-//! Never: knows who is ready. Start reading at [`SessionAffinity::prefer`].
+//! Each process that chooses endpoints remembers its own sessions: a shim those of its pod, the gateway those of clients outside of pods.
+//! Never: decides which endpoints are ready. Start reading at [`SessionAffinity::prefer`].
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Sessions that are remembered at most; beyond that the older half is forgotten.
+/// Maximum number of remembered sessions; beyond it the older half is dropped.
 const MOST: usize = 16_384;
 
-/// A client of a port of a Service that keeps its clients.
+/// A client of a port of a Service with session affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AffinitySession {
     /// The client.
@@ -23,12 +23,12 @@ pub struct AffinitySession {
     pub lasts: Duration,
 }
 
-/// For so long a flow of datagrams goes where it went after the last one (`nf_conntrack_udp_timeout`).
+/// Time for which the datagrams of a flow keep their endpoint (`nf_conntrack_udp_timeout`).
 const FLOW: Duration = Duration::from_secs(30);
 
 impl AffinitySession {
-    /// Datagrams of one socket, by its port, to one place. kube-proxy chooses once for such a flow, whatever the Service's
-    /// `sessionAffinity`: conntrack knows where it went.
+    /// Returns the session for the datagrams of one socket, by its port, to one address. kube-proxy chooses one endpoint for such a flow
+    /// too, whatever the Service's `sessionAffinity`, because conntrack records it.
     pub fn of_flow(client: Ipv4Addr, from: u16, to: SocketAddrV4) -> AffinitySession {
         AffinitySession { client, port: format!("{from} {to}"), lasts: FLOW }
     }
@@ -41,7 +41,7 @@ pub struct SessionAffinity(Mutex<AffinitySessions>);
 type AffinitySessions = HashMap<(Ipv4Addr, String), (SocketAddrV4, Instant)>;
 
 impl SessionAffinity {
-    /// Puts the endpoint first that the client was led to, if it is among them.
+    /// Moves the client's previous endpoint to the front, if it is among them.
     pub fn prefer(&self, session: &AffinitySession, endpoints: &mut [SocketAddrV4]) {
         let before = self.sessions().get(&(session.client, session.port.clone())).copied();
         let valid = before.filter(|(_, since)| since.elapsed() < session.lasts);
@@ -50,7 +50,7 @@ impl SessionAffinity {
         }
     }
 
-    /// Notes that the client has come, and was led there.
+    /// Records the endpoint of a client and the time.
     pub fn remember(&self, session: AffinitySession, to: SocketAddrV4) {
         let mut sessions = self.sessions();
         if sessions.len() >= MOST {
@@ -85,23 +85,23 @@ mod tests {
     }
 
     #[test]
-    fn a_client_comes_to_where_it_was_led() {
+    fn client_keeps_its_endpoint() {
         let affinity = SessionAffinity::default();
         let web = session(1, "web", 100);
-        assert_eq!(order(&affinity, &web, &[4, 5, 6]), [4, 5, 6], "it was nowhere yet");
+        assert_eq!(order(&affinity, &web, &[4, 5, 6]), [4, 5, 6], "there is no session yet");
         affinity.remember(web.clone(), endpoint(5));
         assert_eq!(order(&affinity, &web, &[4, 5, 6]), [5, 4, 6]);
-        assert_eq!(order(&affinity, &web, &[9, 7, 4, 5, 6]), [5, 9, 7, 4, 6], "others move nobody");
-        assert_eq!(order(&affinity, &web, &[6, 4]), [6, 4], "it has gone");
+        assert_eq!(order(&affinity, &web, &[9, 7, 4, 5, 6]), [5, 9, 7, 4, 6], "new endpoints do not move the client");
+        assert_eq!(order(&affinity, &web, &[6, 4]), [6, 4], "the endpoint is gone");
         assert_eq!(order(&affinity, &session(2, "web", 100), &[4, 5]), [4, 5], "another client");
         assert_eq!(order(&affinity, &session(1, "sql", 100), &[4, 5]), [4, 5], "another port");
-        assert_eq!(order(&affinity, &session(1, "web", 0), &[4, 5]), [4, 5], "its time is over");
+        assert_eq!(order(&affinity, &session(1, "web", 0), &[4, 5]), [4, 5], "the session has expired");
         affinity.remember(web.clone(), endpoint(6));
         assert_eq!(order(&affinity, &web, &[4, 5, 6]), [6, 4, 5]);
     }
 
     #[test]
-    fn the_datagrams_of_a_socket_go_where_the_first_one_went() {
+    fn datagrams_of_a_socket_keep_their_endpoint() {
         let affinity = SessionAffinity::default();
         let flow = |from, to: &str| AffinitySession::of_flow(Ipv4Addr::new(127, 9, 1, 1), from, to.parse().unwrap());
         affinity.remember(flow(40_000, "127.9.128.7:53"), endpoint(5));
@@ -117,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_remembered() {
+    fn number_of_remembered_sessions_is_bounded() {
         let affinity = SessionAffinity::default();
         let count = MOST as u32 * 3;
         (0..count).for_each(|client| affinity.remember(session(client, "web", 100), endpoint(5)));
         assert!(affinity.sessions().len() <= MOST);
-        assert_eq!(order(&affinity, &session(count - 1, "web", 100), &[4, 5]), [5, 4], "the last one is");
+        assert_eq!(order(&affinity, &session(count - 1, "web", 100), &[4, 5]), [5, 4], "the newest session is kept");
     }
 }

@@ -6,7 +6,7 @@ use crate::world::ingress_routes;
 use crate::world::start::DnsTarget;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
-/// A system call that the filter tells of.
+/// A system call that the filter reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketCall {
     /// `bind`
@@ -22,23 +22,23 @@ pub enum SocketCall {
 /// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallDecision {
-    /// The kernel carries it out as it was asked.
+    /// The kernel continues the call unchanged.
     GoOn,
-    /// The pod's own address is bound instead.
+    /// Bind the pod's own address instead.
     Bind {
         /// The port; 0 for any.
         port: u16,
     },
-    /// The pod's own listener at this port, or else the host's.
+    /// Connect to the pod's own listener at this port, or else the host's.
     Within {
         /// The port.
         port: u16,
     },
-    /// Another pod: as asked, but from the pod's own address.
+    /// Connect to another pod, from the pod's own address.
     Pod(SocketAddrV4),
-    /// A Service: one of its endpoints.
+    /// Connect to an endpoint of this Service.
     Service(SocketAddrV4),
-    /// A question about a name, to whatever server.
+    /// A DNS query, to any server.
     Names,
 }
 
@@ -46,7 +46,7 @@ pub enum CallDecision {
 /// `127.N.192.1` to `127.N.254.254` for load balancers, `127.N.255.1` for Ingresses.
 const SERVICES: std::ops::RangeInclusive<u8> = 128..=255;
 
-/// An address as IPv4 knows it; none for the rest of IPv6.
+/// Returns the IPv4 form of an address; `None` for IPv6 addresses without one.
 pub fn v4(asked: SocketAddr) -> Option<SocketAddrV4> {
     let ip = match asked.ip() {
         IpAddr::V4(ip) => ip,
@@ -57,12 +57,12 @@ pub fn v4(asked: SocketAddr) -> Option<SocketAddrV4> {
     Some(SocketAddrV4::new(ip, asked.port()))
 }
 
-/// Whether this is where the cluster's own resolver is to be found.
+/// Whether this is the address of the cluster's own resolver.
 pub fn is_resolver(asked: &SocketAddrV4, own: Ipv4Addr) -> bool {
     *asked == SocketAddrV4::new(ingress_routes::resolver(own.octets()[1]), DNS_PORT)
 }
 
-/// Decides about a call of a pod that has the address `own`, whose programs mean `names` when they ask for names.
+/// Decides about a call of the pod with the address `own`, whose programs use the DNS server `names`.
 pub fn decide(call: SocketCall, asked: SocketAddr, own: Ipv4Addr, names: &DnsTarget) -> CallDecision {
     let Some(asked) = v4(asked) else { return CallDecision::GoOn };
     let (ip, port) = (*asked.ip(), asked.port());
@@ -70,7 +70,7 @@ pub fn decide(call: SocketCall, asked: SocketAddr, own: Ipv4Addr, names: &DnsTar
     let [loopback, network, third, _] = ip.octets();
     let is_ours = loopback == 127 && network == own.octets()[1];
     match call {
-        // Any port of any address meets nobody's, and a client that binds nothing else may want to go out into the world.
+        // A bind to any port of any address cannot conflict, and a client that binds this way may connect outside the cluster.
         SocketCall::Bind if ip.is_unspecified() && port == 0 => CallDecision::GoOn,
         SocketCall::Bind if is_here || ip == own => CallDecision::Bind { port },
         SocketCall::Bind | SocketCall::Name => CallDecision::GoOn,
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_and_what_is_done_about_them() {
+    fn calls_are_decided_by_address() {
         let own = Ipv4Addr::new(127, 9, 1, 4);
         let to = |text: &str| match text.parse().unwrap() {
             SocketAddr::V4(to) => to,

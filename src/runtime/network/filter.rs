@@ -1,4 +1,4 @@
-//! The filter itself: a few instructions of classic BPF that stop at three or four system calls and let all others through.
+//! The filter itself: a few instructions of classic BPF that notify for three or four system calls and allow all others.
 
 use super::super::low_ports;
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// Offsets in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
-/// The two halves of the fifth argument: of `sendto`, the address.
+/// The two halves of the fifth argument, which for `sendto` is the address.
 const FIFTH: [u32; 2] = [48, 52];
 
 #[cfg(target_arch = "x86_64")]
@@ -19,13 +19,13 @@ const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// Whether `tells_names`, `getsockname` is told of as well: where low ports of pods are kept at others.
+/// Returns the filter. `tells_names` adds `getsockname`, for machines where the low ports of pods are mapped to higher ones.
 fn program(tells_names: bool) -> [libc::sock_filter; 13] {
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
     let call = |number: libc::c_long| number as u32;
     [
         step(LOAD, ARCHITECTURE, 0, 0),
-        // Calls of another architecture (32-bit programs) have other numbers: they stay on the host's network.
+        // 32-bit programs have other call numbers: they stay on the host's network.
         step(EQUAL, OURS, 0, 9),
         step(LOAD, NUMBER, 0, 0),
         step(EQUAL, call(libc::SYS_bind), 8, 0),
@@ -41,14 +41,14 @@ fn program(tells_names: bool) -> [libc::sock_filter; 13] {
     ]
 }
 
-/// Puts this process, and all that it starts, under the filter. Gives the end at which its calls come in, for another process to
-/// serve: from now on whoever binds or connects here waits for that. Fails where the kernel, or a sandbox around us, does not allow it.
+/// Installs the filter for this process and its descendants. Returns the listener, which another process must serve: from now on calls to
+/// bind or connect wait for it. Fails where the kernel or a sandbox forbids it.
 pub fn install() -> Result<OwnedFd, Errno> {
     let mut program = program(low_ports::lowest_allowed() > 0);
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // A caller that waits for its answer is disturbed by nothing but its death: Go's runtime sends signals all the time.
+    // Only SIGKILL interrupts a waiting caller: Go's runtime sends signals all the time.
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    // SAFETY: the program is live, its length is its own; the call reads it and keeps no pointer.
+    // SAFETY: the program is live and the length is correct; the call reads it and keeps no pointer.
     let put = || unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &filter) };
     let mut fd = put();
     // A root user without all capabilities must set no_new_privs, like an ordinary user.
@@ -59,6 +59,6 @@ pub fn install() -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOSYS));
     }
-    // SAFETY: a new descriptor, that nobody else has.
+    // SAFETY: a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

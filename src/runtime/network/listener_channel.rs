@@ -17,43 +17,44 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// A way from a child to its parent.
+/// A socket pair from a child to its parent.
 pub struct ListenerChannel {
     ours: OwnedFd,
     theirs: OwnedFd,
 }
 
-/// The word after `kloop shim` by which this binary tries whether a filter can be had.
+/// The word after `kloop shim` with which this binary tries whether the filter can be installed.
 pub const TRY: &str = "try-network";
 
-/// Whether pods can have a network of their own here: not where the kernel is too old for it, nor where a sandbox around us forbids it
-/// or has a filter of this kind itself. `program` is this binary.
+/// Whether pods can have their own network on this machine. Not possible on old kernels, nor in a sandbox that forbids the filter or uses
+/// one of this kind itself. `program` is this binary.
 pub fn is_possible(program: &Path) -> bool {
     trial::is_possible(program, TRY)
 }
 
-/// The process that [`is_possible`] starts.
+/// Body of the process that [`is_possible`] starts.
 pub fn attempt() -> ExitCode {
     let filter = || {
-        // As the processes of an ordinary user have it.
+        // Like the processes of an ordinary user.
         if !rustix::process::geteuid().is_root() {
             rustix::thread::set_no_new_privs(true)?;
         }
-        seccomp_notify::look_into_another()?;
+        seccomp_notify::try_access_to_child()?;
         filter::install().map(drop)
     };
     trial::exit_code(filter().map_err(Into::into))
 }
 
 impl ListenerChannel {
-    /// One for a child that is about to be forked.
+    /// Makes a channel for a child that is about to be forked.
     pub fn new() -> rustix::io::Result<ListenerChannel> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         Ok(ListenerChannel { ours, theirs })
     }
 
-    /// In the child: from here on its calls are told of. One that fails must not go on: it would be on the machine's network.
+    /// Called in the child: installs the filter and sends its listener. After an error the child must not continue, because it would be on
+    /// the machine's network.
     pub fn enter(&self) -> Result<(), String> {
         let failed = |error: Errno| format!("cannot join the pod's network: {error}", error = io_error_text(error));
         let listener = filter::install().map_err(failed)?;
@@ -61,11 +62,12 @@ impl ListenerChannel {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let fds = [listener.as_fd()];
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-        // Into an empty queue of our own it always goes.
+        // Never blocks: the queue of a new socket is empty.
         sendmsg(&self.theirs, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL).map(drop).map_err(failed)
     }
 
-    /// In the parent, once the child runs its program: the guard of a pod of this address, in a cluster with this folder; `affinity` is the pod's. None when there is no filter.
+    /// Called in the parent once the child runs its program: returns the filter's server for the pod with this address, in the cluster with
+    /// this folder; `affinity` is the pod's. `None` when there is no filter.
     pub fn filter_connects(
         self,
         own: Ipv4Addr,

@@ -56,17 +56,17 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tables::NetworkTables;
 
-/// For so long it is believed that the gateway listens where it did.
+/// Time for which a successful check that the gateway listens stays valid.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// For so long nothing is said again of a port that cannot be bound: whoever wants it may try all the time.
+/// Time for which a port that cannot be bound is not reported again, because a program may retry all the time.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Ports at which programs only look for their own address: none at all, of Go before 1.22, of musl. (Go's is the one for names now, which
-/// means something else, too.)
+/// Ports to which programs connect only to learn their own address: 0, of Go before 1.22 (9), of musl. (Newer Go uses the DNS port, which
+/// has another meaning too.)
 const LOOKS: [u16; 3] = [0, 9, 65_535];
 
-/// The shim's end of one filter: what a container's processes ask for comes in here.
+/// The server of one filter, which receives the calls of a container's processes.
 pub struct FilterListener {
     listener: OwnedFd,
     /// The pod's address.
@@ -86,13 +86,13 @@ pub struct FilterListener {
     open: HashMap<SocketAddrV4, Instant>,
     /// The connection that policies have just denied.
     denied: Option<DeniedConnection>,
-    /// The port that could just not be bound, and those of which that was said lately.
+    /// A port that could not be bound and is not reported yet, and those reported lately.
     unbound: Option<UnboundPort>,
     said: HashMap<u16, Instant>,
 }
 
 impl FilterListener {
-    /// Takes the end of a filter that a child has installed.
+    /// Makes the server for the listener that a child has sent.
     fn new(
         listener: OwnedFd,
         own: Ipv4Addr,
@@ -100,7 +100,7 @@ impl FilterListener {
         names: DnsTarget,
         affinity: Rc<SessionAffinity>,
     ) -> FilterListener {
-        seccomp_notify::hurry(&listener);
+        seccomp_notify::enable_sync_wake_up(&listener);
         let (tables, callers, chance) = (NetworkTables::for_state(state), CallerHandles::default(), RandomState::new());
         let (open, said) = (HashMap::new(), HashMap::new());
         FilterListener {
@@ -120,13 +120,13 @@ impl FilterListener {
         }
     }
 
-    /// To wait on.
+    /// Returns the descriptor to poll.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// Answers a call, if polling has just told of one: asked for another it would wait. Waits for nothing longer than a moment. False
-    /// when nobody is left who could call.
+    /// Answers one call, if `poll` has reported one (otherwise receiving would block). Blocks for a moment at most. Returns false when no
+    /// process is under the filter any more.
     pub fn serve(&mut self, told: PollFlags) -> bool {
         if told.contains(PollFlags::IN) {
             self.answer();
@@ -134,12 +134,12 @@ impl FilterListener {
         told.contains(PollFlags::IN) || !told.intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// The connection that policies have denied since this was last asked.
+    /// Returns the connection that policies have denied since the last call.
     pub fn denied(&mut self) -> Option<DeniedConnection> {
         self.denied.take()
     }
 
-    /// The port that could not be bound since this was last asked.
+    /// Returns the port that could not be bound since the last call.
     pub fn unbound(&mut self) -> Option<UnboundPort> {
         self.unbound.take()
     }
@@ -152,7 +152,7 @@ impl FilterListener {
         }
     }
 
-    /// None: the kernel is to carry it out as it was asked.
+    /// Carries out a call; `None` makes the kernel continue it unchanged.
     fn carry_out(&mut self, notice: &SeccompNotice) -> CallResult {
         if notice.call == SocketCall::Name {
             let socket = notice.socket(&self.listener, &mut self.callers).ok()?;
@@ -170,13 +170,13 @@ impl FilterListener {
         }
         let socket = match notice.socket(&self.listener, &mut self.callers) {
             Ok(socket) => CallerSocket::new(socket, notice.call, asked),
-            // Out of descriptors: nobody could say what policies deny, so the kernel is not to go on.
+            // Without free descriptors the policies cannot be checked, so the call fails.
             Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Some(Err(errno)),
             Err(_) => return None,
         };
         match decision {
             CallDecision::GoOn => {
-                // Blocks of IPv6 addresses are not known here: such a place is as far away as any.
+                // Blocks of IPv6 addresses are not known here, so an IPv6 address counts as outside of every block.
                 let to = decide::v4(asked).unwrap_or(SocketAddrV4::new(Ipv4Addr::BROADCAST, asked.port()));
                 let refused = self.forbid(&socket, to);
                 self.denied.iter_mut().filter(|_| refused.is_some()).for_each(|denial| denial.to = asked.to_string());
@@ -199,7 +199,7 @@ impl FilterListener {
         }
     }
 
-    /// Notes that a port could not be bound, where that is the machine's doing and not the pod's own.
+    /// Records a port that could not be bound because of the machine, and not because of the pod itself.
     fn blame(&mut self, socket: &CallerSocket, port: u16, error: Errno) {
         self.said.retain(|_, since| since.elapsed() < QUIET);
         if port == 0 || self.said.contains_key(&port) {
@@ -219,23 +219,23 @@ impl FilterListener {
         self.unbound = Some(UnboundPort { port, is_udp: !socket.is_stream, holder });
     }
 
-    /// To the pod itself; where it has no listener, to the machine.
+    /// Connects to the pod itself, or to the host where the pod has no listener.
     fn connect_within_pod(&mut self, notice: &SeccompNotice, socket: &CallerSocket, port: u16) -> CallResult {
         let host = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         if !socket.is_stream && !socket_calls::is_bound_here(self.own, port) || self.is_kept_off(socket, port) {
             return self.forbid(socket, host);
         }
-        // Servers that trust localhost see it. A datagram's answer comes only from where it was sent.
+        // Servers that trust localhost see localhost. Replies to a datagram come only from the address that it was sent to.
         let from = if socket.is_stream { Ipv4Addr::LOCALHOST } else { self.own };
         match self.reach(notice, socket, from, SocketAddrV4::new(self.own, port)) {
-            // Nobody in the pod listens there: the host's localhost, as the program asked.
+            // No listener in the pod: continue with the host's localhost, as the program asked.
             Some(Err(Errno::CONNREFUSED)) => self.forbid(socket, host),
             other => other,
         }
     }
 
-    /// Whether policies keep the pod off the machine, and nobody but the machine would answer at this port of the pod's address: a
-    /// program that is bound to every address is so to this one, too. So is a client of the pod's own that waits for its answer.
+    /// Whether policies forbid the pod to reach the machine, and only the machine could answer at this port of the pod's address. A program
+    /// bound to every address answers at this one too, and so does a client of the pod that waits for a reply.
     fn is_kept_off(&self, socket: &CallerSocket, port: u16) -> bool {
         let (here, host) = (SocketAddrV4::new(self.own, port), SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
         let protocol = if socket.is_stream { "tcp" } else { "udp" };
@@ -246,32 +246,32 @@ impl FilterListener {
             }
     }
 
-    /// To an endpoint of a Service.
+    /// Connects to an endpoint of a Service.
     fn service(&mut self, notice: &SeccompNotice, socket: &CallerSocket, to: SocketAddrV4) -> CallResult {
         let choice = self.choose(&to.ip().to_string(), to.port(), socket.is_stream);
         if !socket.is_stream && self.may_reach(&choice.endpoints) && self.is_open(to) {
-            // The answer comes from where the question went: some programs believe no other.
+            // The reply has to come from the address of the query: some programs accept no other.
             return self.as_asked(notice, socket, to);
         }
         self.route(notice, socket, to, choice)
     }
 
-    /// To who answers names.
+    /// Connects to a DNS server.
     fn names(&mut self, notice: &SeccompNotice, socket: &CallerSocket, asked: SocketAddrV4) -> CallResult {
         if !socket.is_stream && decide::is_resolver(&asked, self.own) && self.is_open(asked) {
             return self.as_asked(notice, socket, asked);
         }
         let servers = self.choose(routes::DNS, routes::DNS_PORT, socket.is_stream).endpoints;
-        // Without a control plane the machine's own resolver answers. Names may be asked for whatever policies say: the
-        // resolver is the cluster's own, and nobody's pod.
+        // Without a control plane the machine's own resolver answers. Policies do not apply to DNS queries: the resolver is part of the
+        // cluster and no pod.
         match servers.into_iter().find(|server| self.is_open(*server)) {
             Some(server) => self.carry(notice, socket, self.own, server),
             None => self.forbid(socket, asked),
         }
     }
 
-    /// The answer to what policies deny: at once, and as a firewall of the machine itself gives it (connect(2)), so that nobody
-    /// waits for a timeout or looks for a dead server. None when it may be.
+    /// Returns the error for a connection that policies deny: at once, and the same as from a local firewall (connect(2)), so that the
+    /// client does not wait for a timeout or look for a dead server. `None` when the connection is allowed.
     fn forbid(&mut self, socket: &CallerSocket, to: SocketAddrV4) -> CallResult {
         let protocol = if socket.is_stream { "tcp" } else { "udp" };
         let denial = match policies::denial(&self.tables, &PolicyFlow { from: self.own, to, protocol }) {
@@ -287,14 +287,14 @@ impl FilterListener {
         Some(Err(Errno::ACCESS))
     }
 
-    /// Whether a program only asks the kernel for its own address on the way there, as resolvers do that put addresses in order (RFC 6724):
-    /// they connect for datagrams and send none, and what they mean is a connection (glibc), or at these ports nothing at all.
+    /// Whether a program only asks the kernel for its own source address, as resolvers do that sort addresses (RFC 6724). They connect a
+    /// datagram socket without sending, before a TCP connection (glibc), or to one of these ports without any.
     fn is_look(&self, socket: &CallerSocket, to: SocketAddrV4) -> bool {
         let is_meant = || policies::allow(&self.tables, &PolicyFlow { from: self.own, to, protocol: "tcp" });
         !socket.is_stream && socket.connects && (LOOKS.contains(&to.port()) || is_meant())
     }
 
-    /// The endpoints of a Service's port, in the order in which to try them.
+    /// Returns the endpoints of a Service's port, in the order in which to try them.
     fn choose(&mut self, service: &str, port: u16, is_stream: bool) -> EndpointChoice {
         self.choices += 1;
         let chance = self.chance.hash_one(self.choices);
@@ -302,7 +302,8 @@ impl FilterListener {
         routes::choose(&text, port, is_stream, self.own, chance).preferred(&self.affinity)
     }
 
-    /// Whether the gateway takes datagrams there. Once found that is believed for a moment: to look takes longer than all the rest.
+    /// Whether the gateway receives datagrams at this address. A positive result is cached for a moment, because the check takes longer
+    /// than the rest of the call.
     fn is_open(&mut self, at: SocketAddrV4) -> bool {
         self.open.retain(|_, since| since.elapsed() < MOMENT);
         let is_open = self.open.contains_key(&at) || socket_calls::is_bound_here(*at.ip(), at.port());
@@ -312,13 +313,13 @@ impl FilterListener {
         is_open
     }
 
-    /// Whether policies let datagrams to all of these through, so that the gateway may choose.
+    /// Whether policies allow datagrams to all of these endpoints, so that the gateway may choose one.
     fn may_reach(&self, endpoints: &[SocketAddrV4]) -> bool {
         let flow = |to: &SocketAddrV4| PolicyFlow { from: self.own, to: *to, protocol: "udp" };
         !endpoints.is_empty() && endpoints.iter().all(|to| policies::allow(&self.tables, &flow(to)))
     }
 
-    /// Whether a datagram may be the answer to one that was allowed: it leaves from where its receiver may send to.
+    /// Whether a datagram may be the reply to an allowed one: its receiver may send to the address that it leaves from.
     fn is_reply(&self, socket: &CallerSocket, to: SocketAddrV4) -> bool {
         let from = socket.port().map(|port| low_ports::requested_port(self.own, port));
         let from = from.filter(|port| *port > 0 && *port < policies::EPHEMERAL);
@@ -328,7 +329,7 @@ impl FilterListener {
         })
     }
 
-    /// To one of these endpoints of a Service; the next one when that has just gone.
+    /// Connects to one of these endpoints of a Service, or to the next one when the first has just gone.
     fn route(
         &mut self,
         notice: &SeccompNotice,
@@ -337,7 +338,7 @@ impl FilterListener {
         mut choice: EndpointChoice,
     ) -> CallResult {
         let is_datagram = notice.call == SocketCall::Send && !socket.is_stream;
-        // A socket without a port has sent nothing yet.
+        // A socket without a port has not sent anything yet.
         if is_datagram && socket.port().is_some_and(|port| port != 0) {
             self.flows.prefer(&self.flow(socket, service), &mut choice.endpoints);
         }
@@ -350,7 +351,7 @@ impl FilterListener {
             if matches!(reached, None | Some(Ok(_) | Err(Errno::INPROGRESS))) {
                 choice.taken(&self.affinity, endpoint);
                 if is_datagram {
-                    // By now it has its port.
+                    // The socket has got its port by now.
                     self.flows.remember(self.flow(socket, service), endpoint);
                 }
             }
@@ -377,7 +378,7 @@ impl FilterListener {
         if low_ports::moved_address(to) != to || notice.call == SocketCall::Send && socket.is_everywhere() {
             return self.carry(notice, socket, self.own, to);
         }
-        socket_calls::leave_from(socket, self.own);
+        socket_calls::set_source(socket, self.own);
         None
     }
 

@@ -1,6 +1,5 @@
-//! NetworkPolicies as files that shims read at the moment of a connection: one for each policy, and one for each pod that any of them
-//! is about, with their names. They outlive the control plane. What they say together is [`table`]'s matter. A write that failed is to be
-//! tried again.
+//! NetworkPolicies as files that shims read for each connection: one file per policy, and one per selected pod with the names of its
+//! policies. They outlive the control plane. [`table`] evaluates them. A failed write has to be repeated by the caller.
 
 use super::super::folder;
 use super::tables::{self, NetworkTables};
@@ -17,10 +16,10 @@ use std::rc::Rc;
 /// The folder of policies in a cluster's folder.
 pub const FOLDER: &str = "policies";
 
-/// From here on ports are given to clients (`net.ipv4.ip_local_port_range`): what leaves from there is no server's answer.
+/// First port of clients (`net.ipv4.ip_local_port_range`): a datagram from a port above is no reply of a server.
 pub const EPHEMERAL: u16 = 32_768;
 
-/// Between namespace and name: no name has it.
+/// Separator between namespace and name, which neither can contain.
 const BETWEEN: char = '_';
 
 /// The written files: the policies that select each pod, and the pods that each policy selects.
@@ -28,12 +27,12 @@ const BETWEEN: char = '_';
 pub struct WrittenPolicies {
     pods: BTreeMap<Ipv4Addr, BTreeSet<String>>,
     subjects: BTreeMap<String, Vec<Ipv4Addr>>,
-    /// Pods whose file says something else than it should.
+    /// Pods whose file is out of date.
     stale: BTreeSet<Ipv4Addr>,
 }
 
 impl WrittenPolicies {
-    /// Writes, or with none removes, what a policy says.
+    /// Writes the rules of a policy, or removes them for `None`.
     pub fn write(&mut self, state: &Path, policy: &Key, rules: Option<&NetworkPolicyRules>) -> io::Result<()> {
         // Files written before a failure are in force too.
         let written = self.write_all(&state.join(FOLDER), policy, rules);
@@ -55,7 +54,7 @@ impl WrittenPolicies {
                 self.stale.insert(*address);
             }
         }
-        // Also those of a write before this one that the disk has refused.
+        // Includes pods whose earlier write failed.
         while let Some(address) = self.stale.first().copied() {
             self.index(folder, address)?;
             self.stale.remove(&address);
@@ -76,7 +75,7 @@ impl WrittenPolicies {
         folder::replace(&folder.join(address.to_string()), names.as_bytes())
     }
 
-    /// Removes what was written by an earlier control plane and is known no more: call it once all policies have been written.
+    /// Removes the files of an earlier control plane. Call it once all policies have been written.
     pub fn sweep(&self, state: &Path) {
         let is_known = |name: &str| {
             self.subjects.contains_key(name) || name.parse().is_ok_and(|address| self.pods.contains_key(&address))
@@ -95,12 +94,12 @@ fn remove(file: &Path) -> io::Result<()> {
     fs::remove_file(file).or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Whether anything is said of what leaves this pod, or may be.
+/// Whether any policy may restrict the egress of this pod.
 pub fn bind(tables: &NetworkTables, pod: Ipv4Addr) -> bool {
     tables.text(FOLDER, pod.to_string()).map_or(true, |names| !names.is_empty())
 }
 
-/// Why a connection may not be; none when it may. While that cannot be read nobody knows, and it may not.
+/// Returns why a connection is denied; `None` when it is allowed. An unreadable policy is an error, and the connection is then refused.
 pub fn denial(tables: &NetworkTables, flow: &PolicyFlow) -> io::Result<Option<DeniedConnection>> {
     if flow.from == *flow.to.ip() {
         return Ok(None);
@@ -117,15 +116,15 @@ pub fn denial(tables: &NetworkTables, flow: &PolicyFlow) -> io::Result<Option<De
     Ok(None)
 }
 
-/// Whether a connection may be.
+/// Whether a connection is allowed.
 pub fn allow(tables: &NetworkTables, flow: &PolicyFlow) -> bool {
     matches!(denial(tables, flow), Ok(None))
 }
 
-/// The policies that are about a pod, by name and text.
+/// Returns the policies that select a pod, by name and text.
 fn policies_of_pod(tables: &NetworkTables, pod: Ipv4Addr) -> io::Result<Vec<(String, Rc<str>)>> {
     let names = tables.text(FOLDER, pod.to_string())?;
-    // One that is gone already says nothing: its text is empty.
+    // A policy that was removed meanwhile has an empty text, without rules.
     names.lines().map(|name| Ok((name.to_owned(), tables.text(FOLDER, name.to_owned())?))).collect()
 }
 
@@ -147,11 +146,11 @@ mod tests {
     const OTHER: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 2);
 
     #[test]
-    fn unreadable_policy_lets_nothing_through() {
+    fn unreadable_policy_denies_connections() {
         let state = tempfile::tempdir().unwrap();
         let tables = NetworkTables::for_state(state.path());
         let flow = PolicyFlow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
-        assert!(allow(&tables, &flow) && !bind(&tables, ONE), "nothing is said of anybody");
+        assert!(allow(&tables, &flow) && !bind(&tables, ONE), "there is no policy");
         for unreadable in [ONE, OTHER] {
             let file = state.path().join(FOLDER).join(unreadable.to_string());
             fs::create_dir_all(&file).unwrap();
@@ -160,11 +159,11 @@ mod tests {
             assert_eq!(bind(&tables, ONE), unreadable == ONE);
             fs::remove_dir(&file).unwrap();
         }
-        assert!(allow(&tables, &flow), "the error was not kept");
+        assert!(allow(&tables, &flow), "the error is not cached");
     }
 
     #[test]
-    fn policies_written_before_a_failure_count() {
+    fn policies_written_before_a_failure_apply() {
         let state = tempfile::tempdir().unwrap();
         let tables = NetworkTables::for_state(state.path());
         let mut written = WrittenPolicies::default();
@@ -177,13 +176,17 @@ mod tests {
         fs::create_dir_all(state.path().join(FOLDER).join(OTHER.to_string())).unwrap();
         let open = NetworkPolicyRules { egress: Some(vec![]), ..closed(&[ONE, OTHER]) };
         assert!(written.write(state.path(), &key("p"), Some(&open)).is_err());
-        assert_ne!(text(), before, "its readers were told");
+        assert_ne!(text(), before, "the stamp has changed");
         let flow = PolicyFlow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
         fs::remove_dir(state.path().join(FOLDER).join(OTHER.to_string())).unwrap();
         written.write(state.path(), &key("p"), Some(&open)).unwrap();
         tables.refresh();
         let about = tables.text(FOLDER, OTHER.to_string()).unwrap();
-        assert_eq!((&*about, allow(&tables, &flow)), ("shop_p\n", false), "the pod's own file was owed still");
+        assert_eq!(
+            (&*about, allow(&tables, &flow)),
+            ("shop_p\n", false),
+            "the pod's file is written with the next policy"
+        );
     }
 
     #[test]
@@ -198,7 +201,7 @@ mod tests {
         let mut written = WrittenPolicies::default();
         written.write(state.path(), &key("p"), Some(&closed(&[one, other]))).unwrap();
         assert_eq!(denied(one, other), Some((false, "shop/p".into())));
-        assert_eq!(denied(one, one), None, "nobody is kept from himself");
+        assert_eq!(denied(one, one), None, "a pod can connect to itself");
         written.write(state.path(), &key("p"), Some(&closed(&[one]))).unwrap();
         assert_eq!((denied(one, other), denied(other, one)), (None, Some((false, "shop/p".into()))));
         let mut next = WrittenPolicies::default();

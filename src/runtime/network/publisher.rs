@@ -1,6 +1,6 @@
 //! Publishes network configuration in the order of the commands: to shims by the tables of routes and policies, and to the gateway.
 //!
-//! A thread repeats a write that the disk refuses until it succeeds: nobody orders it a second time. Never: decides what is said.
+//! A thread repeats failed writes until they succeed, because each command arrives only once. Never: decides the content.
 
 use super::gateway::{GatewayCommand as Telling, link::GatewayLink};
 use super::{policies, routes};
@@ -14,20 +14,20 @@ use std::time::Duration;
 /// Interval for retrying failed writes.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Something that is to be made known.
+/// A change to publish.
 pub enum PublishCommand {
     /// The route of a Service; the gateway gets it once it is written.
     Route(Key, Route),
     /// The rules of a NetworkPolicy; `None` when it is gone.
     Police(Key, Option<Arc<NetworkPolicyRules>>),
-    /// Something for the gateway alone.
+    /// A command for the gateway alone.
     Tell(Telling),
-    /// Everything was ordered once: what an earlier control plane left beside it goes.
+    /// All configuration was sent once: entries of an earlier control plane are removed.
     Settle,
 }
 
 impl PublishCommand {
-    /// Whether what the one says makes what the other says old.
+    /// Whether this command makes the other one obsolete.
     fn replaces(&self, other: &PublishCommand) -> bool {
         match (self, other) {
             (PublishCommand::Route(_, new), PublishCommand::Route(_, old)) => {
@@ -39,7 +39,7 @@ impl PublishCommand {
     }
 }
 
-/// The way to shims and to the gateway.
+/// Publishes to shims and to the gateway.
 pub struct NetworkPublisher(Arc<Mutex<PublisherState>>);
 
 struct PublisherState {
@@ -48,43 +48,49 @@ struct PublisherState {
     routes: routes::WrittenRoutes,
     policies: policies::WrittenPolicies,
     /// Failed writes, which a thread retries.
-    owed: Vec<PublishCommand>,
+    failed_writes: Vec<PublishCommand>,
 }
 
 impl NetworkPublisher {
-    /// One for the cluster with this folder.
+    /// Makes the publisher of the cluster with this folder.
     pub fn new(state: PathBuf, gateway: Option<GatewayLink>) -> NetworkPublisher {
         let (routes, policies) = (routes::WrittenRoutes::default(), policies::WrittenPolicies::default());
-        NetworkPublisher(Arc::new(Mutex::new(PublisherState { state, gateway, routes, policies, owed: Vec::new() })))
+        NetworkPublisher(Arc::new(Mutex::new(PublisherState {
+            state,
+            gateway,
+            routes,
+            policies,
+            failed_writes: Vec::new(),
+        })))
     }
 
-    /// Makes something known; it is so when this returns, unless the disk refuses.
+    /// Publishes a change; it is in effect when this returns, unless the write fails.
     pub fn order(&self, order: PublishCommand) {
-        let mut log_buffers = locked(&self.0);
-        let was_clean = log_buffers.owed.is_empty();
-        log_buffers.apply_command(order);
-        if was_clean && !log_buffers.owed.is_empty() {
-            let owing = Arc::downgrade(&self.0);
-            let _ = std::thread::Builder::new().name("tables".into()).spawn(move || try_again(&owing));
+        let mut state = locked(&self.0);
+        let was_clean = state.failed_writes.is_empty();
+        state.apply_command(order);
+        if was_clean && !state.failed_writes.is_empty() {
+            let publisher = Arc::downgrade(&self.0);
+            let _ = std::thread::Builder::new().name("tables".into()).spawn(move || retry_writes(&publisher));
         }
     }
 }
 
-/// Until nothing is owed, or nobody orders any more.
-fn try_again(owing: &Weak<Mutex<PublisherState>>) {
+/// Repeats failed writes until none is left, or the publisher was dropped.
+fn retry_writes(publisher: &Weak<Mutex<PublisherState>>) {
     loop {
         std::thread::sleep(AGAIN);
-        let Some(log_buffers) = owing.upgrade() else { return };
-        let mut log_buffers = locked(&log_buffers);
-        std::mem::take(&mut log_buffers.owed).into_iter().for_each(|order| log_buffers.apply_command(order));
-        if log_buffers.owed.is_empty() {
+        let Some(state) = publisher.upgrade() else { return };
+        let mut state = locked(&state);
+        std::mem::take(&mut state.failed_writes).into_iter().for_each(|order| state.apply_command(order));
+        if state.failed_writes.is_empty() {
             return;
         }
     }
 }
 
-fn locked(log_buffers: &Mutex<PublisherState>) -> MutexGuard<'_, PublisherState> {
-    log_buffers.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(state: &Mutex<PublisherState>) -> MutexGuard<'_, PublisherState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PublisherState {
@@ -93,7 +99,7 @@ impl PublisherState {
     }
 
     fn apply_command(&mut self, order: PublishCommand) {
-        self.owed.retain(|owed| !order.replaces(owed));
+        self.failed_writes.retain(|failed_writes| !order.replaces(failed_writes));
         let written = match &order {
             PublishCommand::Tell(telling) => return self.publish(telling.clone()),
             PublishCommand::Settle => {
@@ -109,7 +115,7 @@ impl PublisherState {
             }
         };
         if written.is_err() {
-            self.owed.push(order);
+            self.failed_writes.push(order);
         }
     }
 }
@@ -125,7 +131,7 @@ mod tests {
     fn failed_write_is_repeated_later() {
         let state = tempfile::tempdir().unwrap();
         let file = state.path().join(routes::FOLDER).join("127.9.128.7");
-        // Nothing can be put in place of a folder with something in it.
+        // A folder that is not empty cannot be replaced by a file.
         std::fs::create_dir_all(file.join("in-the-way")).unwrap();
         let network_publisher = NetworkPublisher::new(state.path().to_owned(), None);
         let port = RoutePort {
@@ -144,7 +150,7 @@ mod tests {
         std::fs::remove_dir_all(&file).unwrap();
         let start = Instant::now();
         while !file.is_file() {
-            assert!(start.elapsed() < Duration::from_secs(60), "it was tried again");
+            assert!(start.elapsed() < Duration::from_secs(60), "the write is repeated");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

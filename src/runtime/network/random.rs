@@ -1,4 +1,4 @@
-//! Random numbers, to choose an endpoint by and to mark a table as changed.
+//! Random numbers, for choosing endpoints and for marking a table as changed.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -8,7 +8,7 @@ thread_local! {
     static CHANCE: (RandomState, Cell<u64>) = (RandomState::new(), Cell::new(0));
 }
 
-/// A random number; good enough to choose by, and for nothing secret.
+/// Returns a random number for load balancing; not for secrets.
 pub fn random_number() -> u64 {
     CHANCE.with(|(chance, count)| {
         count.set(count.get().wrapping_add(1));

@@ -1,8 +1,7 @@
 //! Routes of Services, as files that shims read when a connection is made: one for each Service address, replaced as a whole.
-//! They outlive the control plane. A line is a port: `tcp 80 any 127.9.1.4:8080 127.9.1.5:8080`; the third word is `same` when a
-//! client is to come to the same endpoint again, and the next one tells for how many seconds, and what the port is called:
-//! `10800@127.9.128.7/http`. A node port has a line of its own, `tcp-node 30080 any ...`: it leads on while the Service's port becomes
-//! another.
+//! They outlive the control plane. A line is a port: `tcp 80 any 127.9.1.4:8080 127.9.1.5:8080`. With session affinity the third word is
+//! `same`, and the next one is the timeout in seconds and the port's name: `10800@127.9.128.7/http`. A node port has its own line,
+//! `tcp-node 30080 any ...`, so that it still works while the Service's port changes.
 
 use super::super::folder;
 use super::affinity::{AffinitySession, SessionAffinity};
@@ -21,17 +20,17 @@ use std::time::Duration;
 /// The folder of routes in a cluster's folder.
 pub const FOLDER: &str = "routes";
 
-/// The file of the resolver, which is reached by its port and not by its address.
+/// The file of the resolver, which is found by its port and not by an address.
 pub const DNS: &str = "dns";
-/// The port of resolvers.
+/// The port of DNS.
 pub const DNS_PORT: u16 = 53;
 
-/// The addresses that have a file.
+/// The addresses with a file.
 #[derive(Default)]
 pub struct WrittenRoutes(HashSet<Str>);
 
 impl WrittenRoutes {
-    /// Writes, or with no ports removes, the routes of a Service.
+    /// Writes the routes of a Service, or removes them when it has no ports.
     pub fn write(&mut self, state: &Path, route: &Route) -> io::Result<()> {
         match route.ports.is_empty() {
             true => route.addresses().for_each(|address| {
@@ -42,8 +41,8 @@ impl WrittenRoutes {
         write(state, route)
     }
 
-    /// Removes what an earlier control plane has written of Services that are gone: call it once all routes have been written. The
-    /// files of the resolver and of the proxy for Ingresses are theirs.
+    /// Removes files of Services that are gone, from an earlier control plane. Call it once all routes have been written. The files of the
+    /// resolver and of the Ingress proxy stay.
     pub fn sweep(&self, state: &Path) {
         let is_gone = |name: &str| {
             let address: Option<Ipv4Addr> = name.trim_end_matches(".new").parse().ok();
@@ -58,7 +57,7 @@ impl WrittenRoutes {
     }
 }
 
-/// Writes, or with no ports removes, routes: a file for each address.
+/// Writes routes, one file per address, or removes them when there are no ports.
 pub fn write(state: &Path, route: &Route) -> io::Result<()> {
     let folder = state.join(FOLDER);
     if !route.ports.is_empty() {
@@ -81,7 +80,7 @@ fn text(route: &Route) -> String {
     for port in &route.ports {
         let protocol = port.protocol.to_lowercase();
         let how = match port.sticky {
-            Some(seconds) => format!("same {seconds}@{}", called(route, port)),
+            Some(seconds) => format!("same {seconds}@{}", port_key(route, port)),
             None => "any".to_owned(),
         };
         let mut line = |kind: &str, number: u16| {
@@ -98,21 +97,21 @@ fn text(route: &Route) -> String {
 }
 
 /// Returns the name of a port among all ports of the cluster, independent of its number.
-fn called(route: &Route, port: &RoutePort) -> String {
+fn port_key(route: &Route, port: &RoutePort) -> String {
     format!("{}/{}", route.address, port.name)
 }
 
 /// The endpoint for a client.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct EndpointChoice {
-    /// The endpoints in the order in which to try them; none when there are none.
+    /// The endpoints in the order in which to try them; empty when none is ready.
     pub endpoints: Vec<SocketAddrV4>,
     /// Session to record once the client is connected, for a Service with session affinity.
     session: Option<AffinitySession>,
 }
 
 impl EndpointChoice {
-    /// One of these endpoints by chance; the rest follow.
+    /// Chooses a random endpoint; the others follow it.
     pub fn pick_endpoint(mut endpoints: Vec<SocketAddrV4>, chance: u64) -> EndpointChoice {
         if !endpoints.is_empty() {
             let first = (chance % endpoints.len() as u64) as usize;
@@ -121,39 +120,39 @@ impl EndpointChoice {
         EndpointChoice { endpoints, session: None }
     }
 
-    /// For a client of a port of a Service, which may want to keep it.
+    /// Chooses for a client of a Service's port, with session affinity if the Service has it.
     pub fn of_port(route: &Route, port: &RoutePort, endpoints: Vec<SocketAddrV4>, client: Ipv4Addr) -> EndpointChoice {
         let lasts = |seconds: u32| Duration::from_secs(seconds.into());
-        let session = |seconds| AffinitySession { client, port: called(route, port), lasts: lasts(seconds) };
+        let session = |seconds| AffinitySession { client, port: port_key(route, port), lasts: lasts(seconds) };
         EndpointChoice {
             session: port.sticky.map(session),
             ..EndpointChoice::pick_endpoint(endpoints, random_number())
         }
     }
 
-    /// First where this client was led before, if its Service keeps it there.
+    /// Moves the client's previous endpoint to the front, if the Service has session affinity.
     pub fn preferred(mut self, affinity: &SessionAffinity) -> EndpointChoice {
         self.session.iter().for_each(|session| affinity.prefer(session, &mut self.endpoints));
         self
     }
 
-    /// The client was led there.
+    /// Records the endpoint that the client was connected to.
     pub fn taken(self, affinity: &SessionAffinity, to: SocketAddrV4) {
         self.session.into_iter().for_each(|session| affinity.remember(session, to));
     }
 }
 
-/// Chooses the endpoint for a client of a Service's port, by the text of the Service's file.
+/// Chooses the endpoint for a client of a Service's port, from the text of the Service's file.
 pub fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> EndpointChoice {
     pick_from_line(text, if stream { "tcp" } else { "udp" }, port, client, chance)
 }
 
-/// The same for a node port.
+/// Chooses the endpoint for a client of a node port.
 pub fn choose_for_node(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> EndpointChoice {
     pick_from_line(text, if stream { "tcp-node" } else { "udp-node" }, port, client, chance)
 }
 
-/// The endpoints in the line that begins with these two words.
+/// Chooses from the line that begins with these two words.
 fn pick_from_line(text: &str, kind: &str, port: u16, client: Ipv4Addr, chance: u64) -> EndpointChoice {
     let mut lines = text.lines().map(|line| line.split(' '));
     let line = lines.find_map(|mut words| {
@@ -183,17 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn every_endpoint_has_its_turn() {
+    fn every_endpoint_is_chosen() {
         let firsts: BTreeSet<String> = (0..3).map(|chance| endpoints_of(80, true, 1, chance)[0].clone()).collect();
         assert_eq!(firsts.len(), 3);
         assert_eq!(endpoints_of(80, true, 1, 1), ["127.9.1.5:8080", "127.9.1.6:8080", "127.9.1.4:8080"]);
-        assert_eq!(endpoints_of(81, true, 1, 7), [""; 0], "nobody is there");
+        assert_eq!(endpoints_of(81, true, 1, 7), [""; 0], "no endpoint is ready");
         assert_eq!(endpoints_of(80, false, 1, 7), [""; 0], "another protocol");
         assert_eq!(endpoints_of(53, true, 1, 7), [""; 0]);
     }
 
     #[test]
-    fn a_node_port_leads_on_while_the_port_becomes_another() {
+    fn node_port_works_while_the_service_port_changes() {
         let node_port = |port: u16| {
             let (name, protocol, endpoints) = ("".into(), "TCP".into(), vec!["127.9.1.4:8080".into()]);
             let port = RoutePort {
@@ -212,11 +211,11 @@ mod tests {
         assert_eq!(node_port(80), ["127.9.1.4:8080".parse().unwrap()]);
         assert_eq!(node_port(80), node_port(81));
         assert_eq!(endpoints_of(80, true, 1, 0).len(), 3);
-        assert_eq!(choose_for_node(TEXT, 80, true, Ipv4Addr::LOCALHOST, 0).endpoints, [], "it is no node port");
+        assert_eq!(choose_for_node(TEXT, 80, true, Ipv4Addr::LOCALHOST, 0).endpoints, [], "80 is no node port");
     }
 
     #[test]
-    fn a_client_comes_to_the_same_endpoint_by_each_address() {
+    fn session_affinity_covers_all_addresses_of_a_service() {
         let port = |name: &str, sticky| RoutePort {
             name: name.into(),
             protocol: "TCP".into(),
@@ -233,7 +232,7 @@ mod tests {
         assert!(text.starts_with("tcp 80 same 60@127.9.128.7/http 127.9.1.4:8080 "), "{text}");
         let first = choose(&text, 80, true, Ipv4Addr::LOCALHOST, 2).preferred(&affinity);
         let to = first.endpoints[0];
-        assert_eq!(to, "127.9.1.6:8080".parse().unwrap(), "by chance");
+        assert_eq!(to, "127.9.1.6:8080".parse().unwrap(), "a random endpoint");
         first.taken(&affinity, to);
         for chance in 0..3 {
             let service = choose(&text, 80, true, Ipv4Addr::LOCALHOST, chance).preferred(&affinity);

@@ -1,4 +1,4 @@
-//! A call as the kernel tells of it: who, which, with what; and the answer.
+//! Notifications of seccomp: the caller, its call with arguments, and the answer.
 
 use super::address;
 use super::decide::SocketCall;
@@ -9,20 +9,20 @@ use rustix::process::{
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The most that is read of a message: the largest datagram.
+/// Maximum bytes read of a message: the largest datagram.
 const MESSAGE: usize = 65_535;
-/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: the caller goes on where the answer was given.
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: the caller continues on the processor of the answering thread.
 const SYNC_WAKE_UP: u64 = 1;
 
-/// Threads that are remembered.
+/// Maximum number of remembered threads.
 const CALLERS: usize = 8;
 
-/// Handles of threads that have called lately. One stays its thread's own for ever, whoever has the number after it.
+/// Handles of the latest calling threads. A handle refers to its thread for good, even when the kernel reuses the id.
 #[derive(Default)]
 pub struct CallerHandles(Vec<(i32, OwnedFd)>);
 
 impl CallerHandles {
-    /// A thread's descriptor, as one of ours.
+    /// Returns a duplicate of a thread's descriptor.
     fn descriptor(&mut self, thread: i32, number: i32) -> Result<OwnedFd, Errno> {
         let get = |handle: &OwnedFd| pidfd_getfd(handle, number, PidfdGetfdFlags::empty());
         if let Some(at) = self.0.iter().position(|(known, _)| *known == thread) {
@@ -33,7 +33,7 @@ impl CallerHandles {
         }
         let whole = Pid::from_raw(thread).ok_or(Errno::SRCH)?;
         let opened = pidfd_open(whole, PidfdFlags::empty()).or_else(|_| pidfd_open(whole, OF_THREAD));
-        let Ok(handle) = opened else { return get(&of_group(thread)?) };
+        let Ok(handle) = opened else { return get(&open_process(thread)?) };
         let found = get(&handle)?;
         if self.0.len() >= CALLERS {
             self.0.remove(0);
@@ -43,21 +43,21 @@ impl CallerHandles {
     }
 }
 
-/// `PIDFD_THREAD`: a handle of a thread that is not its process's first one (Linux 6.9).
+/// `PIDFD_THREAD`: a pidfd for a thread that is not the first of its process (Linux 6.9).
 const OF_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
 
-/// A thread's process, where kernels know handles of processes only: descriptors are the process's.
-fn of_group(thread: i32) -> Result<OwnedFd, Errno> {
+/// Opens a thread's process, for kernels that have pidfds of processes only; a process's threads usually share descriptors.
+fn open_process(thread: i32) -> Result<OwnedFd, Errno> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status"))
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::SRCH))?;
     let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")).and_then(|group| group.trim().parse().ok());
     pidfd_open(group.and_then(Pid::from_raw).ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }
 
-/// Gets at the memory and the descriptors of a child, as answers need it: a sandbox without ptrace's rights forbids it. Only
-/// for a process of one thread.
-pub fn look_into_another() -> Result<(), Errno> {
-    // The value in the child's memory.
+/// Tries to read the memory and the descriptors of a child, as answering needs it: a sandbox without ptrace permission forbids it. Only for
+/// a process with one thread.
+pub fn try_access_to_child() -> Result<(), Errno> {
+    // A value in the child's memory.
     let word = [0x6b; 4];
     // SAFETY: this process has one thread; the child only waits to be killed.
     let child = match unsafe { libc::fork() } {
@@ -76,27 +76,27 @@ pub fn look_into_another() -> Result<(), Errno> {
     if read?[..] == word { Ok(()) } else { Err(Errno::FAULT) }
 }
 
-/// A call that waits for its answer.
+/// A notification of a call that waits for its answer.
 pub struct SeccompNotice {
     id: u64,
-    /// The thread that calls.
+    /// Id of the calling thread.
     thread: i32,
     /// The call.
     pub call: SocketCall,
     arguments: [u64; 6],
 }
 
-/// Asks the kernel to switch between caller and answerer at once. Older ones do not know how.
-pub fn hurry(listener: &OwnedFd) {
+/// Makes the kernel switch directly between caller and answering thread. Older kernels ignore it.
+pub fn enable_sync_wake_up(listener: &OwnedFd) {
     // SAFETY: takes a number.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
 }
 
-/// The next call. Blocks when there is none.
+/// Receives the next notification. Blocks until there is one.
 pub fn receive(listener: &OwnedFd) -> Result<SeccompNotice, Errno> {
-    // SAFETY: all zeroes is a valid value, and what the kernel wants to be given.
+    // SAFETY: all zeroes is a valid value, and the kernel requires it.
     let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure is live and of the size that the number says.
+    // SAFETY: the structure is live and has the size that the request number contains.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &mut raw) })?;
     let call = match libc::c_long::from(raw.data.nr) {
         libc::SYS_bind => SocketCall::Bind,
@@ -107,12 +107,12 @@ pub fn receive(listener: &OwnedFd) -> Result<SeccompNotice, Errno> {
     Ok(SeccompNotice { id: raw.id, thread: raw.pid as i32, call, arguments: raw.data.args })
 }
 
-/// Lets the kernel carry the call out as it was asked.
+/// Makes the kernel continue the call unchanged.
 pub fn go_on(listener: &OwnedFd, notice: &SeccompNotice) {
     respond(listener, notice, 0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
 }
 
-/// Answers the call: what it gives, or its error.
+/// Answers the call with its value or its error.
 pub fn answer(listener: &OwnedFd, notice: &SeccompNotice, result: Result<i64, Errno>) {
     match result {
         Ok(value) => respond(listener, notice, value, 0, 0),
@@ -120,15 +120,15 @@ pub fn answer(listener: &OwnedFd, notice: &SeccompNotice, result: Result<i64, Er
     }
 }
 
-/// A caller that has died meanwhile wants no answer.
+/// Sends the response; fails harmlessly when the caller has died meanwhile.
 fn respond(listener: &OwnedFd, notice: &SeccompNotice, val: i64, error: i32, flags: u32) {
     let mut response = libc::seccomp_notif_resp { id: notice.id, val, error, flags };
-    // SAFETY: the structure is live and of the size that the number says.
+    // SAFETY: the structure is live and has the size that the request number contains.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &mut response) };
 }
 
 impl SeccompNotice {
-    /// The address of the call, if it is one of the Internet's.
+    /// Returns the address argument of the call, if it is an IPv4 or IPv6 address.
     pub fn address(&self) -> Option<SocketAddr> {
         let (at, length) = match self.call {
             SocketCall::Bind | SocketCall::Connect => (self.arguments[1], self.arguments[2]),
@@ -139,7 +139,7 @@ impl SeccompNotice {
         address::read(&memory(self.thread, at, length).ok()?)
     }
 
-    /// Gives the caller of `getsockname` this address, as the kernel gives one: what does not fit is cut off, the length says how long it is.
+    /// Writes this address for the caller of `getsockname`, as the kernel does: cut to the caller's buffer, with the full length.
     pub fn give_name(&self, name: &[u8]) -> Result<i64, Errno> {
         let (at, length_at) = (self.arguments[1], self.arguments[2]);
         let length = memory(self.thread, length_at, size_of::<u32>())?;
@@ -151,28 +151,27 @@ impl SeccompNotice {
         write_memory(self.thread, length_at, &(name.len() as u32).to_ne_bytes()).map(|()| 0)
     }
 
-    /// The bytes of a `sendto`.
+    /// Returns the bytes of a `sendto`.
     pub fn message(&self) -> Result<Vec<u8>, Errno> {
         memory(self.thread, self.arguments[1], (self.arguments[2] as usize).min(MESSAGE))
     }
 
-    /// The flags of a `sendto`.
+    /// Returns the flags of a `sendto`.
     pub fn flags(&self) -> i32 {
         self.arguments[3] as i32
     }
 
-    /// The caller's socket, as a descriptor of ours; an error when the caller is gone, or its process may not be touched, or no
-    /// descriptor is left.
+    /// Returns a duplicate of the caller's socket. Fails when the caller is gone, its process cannot be accessed, or no descriptor is free.
     pub fn socket(&self, listener: &OwnedFd, callers: &mut CallerHandles) -> Result<OwnedFd, Errno> {
         let socket = callers.descriptor(self.thread, self.arguments[0] as i32)?;
-        // The number of the thread may have been another's by now; if the call still waits, it was not.
-        // SAFETY: reads the number that it is given a pointer to.
+        // The thread id may have been reused; it was not if the call still waits.
+        // SAFETY: reads the id through a valid pointer.
         let waits = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &self.id) };
         if waits == 0 { Ok(socket) } else { Err(Errno::SRCH) }
     }
 }
 
-/// So many bytes of a thread's process, or less.
+/// Reads up to this many bytes from the memory of a thread's process.
 fn memory(thread: i32, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; length];
     let here = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: length };

@@ -1,4 +1,4 @@
-//! Binding, connecting and sending for somebody else, on a duplicate of their socket.
+//! Binding, connecting and sending for a caller, on a duplicate of its socket.
 
 use super::super::low_ports;
 use super::address::{self, for_family};
@@ -13,26 +13,26 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Time limit for a connection here. On loopback it succeeds or fails at once, unless the other side's queue is full.
-const AT_ONCE: Duration = Duration::from_millis(2);
+/// Time limit for connecting here. On loopback a connection succeeds or fails at once, unless the listener's queue is full.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// Result of a call: its value or error; `None` when the kernel should continue the call.
 pub type CallResult = Option<Result<i64, Errno>>;
 
-/// Somebody's socket, as a duplicate of our own.
+/// Duplicate of a caller's socket.
 pub struct CallerSocket {
     fd: OwnedFd,
-    /// Whether it is one for TCP.
+    /// Whether it is a TCP socket.
     pub is_stream: bool,
-    /// Whether it is to be connected, which sends nothing yet where it is one for datagrams.
+    /// Whether the call is `connect`, which sends nothing on a datagram socket.
     pub connects: bool,
     v6: bool,
 }
 
 impl CallerSocket {
-    /// One that was called with an address. Where the socket is of another family than the address the kernel refuses the call, and
-    /// so it does with ours. Datagrams of IPv6 sockets alone may go to addresses of IPv4 (`udpv6_sendmsg`, `__ip6_datagram_connect`):
-    /// the source is to be of the socket's own family all the same.
+    /// Describes a socket that was called with this address. When their families differ, the kernel refuses the call, and so does ours.
+    /// Only IPv6 datagram sockets accept IPv4 addresses (`udpv6_sendmsg`, `__ip6_datagram_connect`); their source must still be of the
+    /// socket's own family.
     pub fn new(fd: OwnedFd, call: SocketCall, asked: SocketAddr) -> CallerSocket {
         let is_stream = sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::STREAM);
         let takes_both = || {
@@ -43,17 +43,17 @@ impl CallerSocket {
         CallerSocket { fd, is_stream, connects: call == SocketCall::Connect, v6 }
     }
 
-    /// Whether it has a port at every address: a datagram says itself which of them it leaves from.
+    /// Whether it is bound to a port at every address, so that each datagram chooses its source address.
     pub fn is_everywhere(&self) -> bool {
         self.bound().is_some_and(|address| address.port() != 0 && address.ip().to_canonical().is_unspecified())
     }
 
-    /// The port that it is bound to; 0 when it is not yet.
+    /// Returns the port that it is bound to; 0 before it is bound.
     pub fn port(&self) -> Option<u16> {
         self.bound().map(|address| address.port())
     }
 
-    /// The name that it has for the program, when that is another than the kernel's: a low port of the pod at this address.
+    /// Returns the address to report for `getsockname` when it differs from the kernel's: a low port of the pod with this address.
     pub fn name(fd: &OwnedFd, own: Ipv4Addr) -> Option<Vec<u8>> {
         let bound = net::getsockname(fd).ok().and_then(|address| SocketAddr::try_from(address).ok())?;
         let place = decide::v4(bound).filter(|place| *place.ip() == own)?;
@@ -66,25 +66,25 @@ impl CallerSocket {
     }
 }
 
-/// Whether a UDP socket is bound to this place.
+/// Whether a UDP socket is bound to exactly this address.
 pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
     is_in(["/proc/self/net/udp", "/proc/self/net/udp6"], own, port, |_| true)
 }
 
-/// Whether somebody listens over TCP at this place itself: who does at every address is not meant.
+/// Whether a TCP socket listens at exactly this address; a listener on every address does not count.
 pub fn listens_here(own: Ipv4Addr, port: u16) -> bool {
     is_in(["/proc/self/net/tcp", "/proc/self/net/tcp6"], own, port, |state| state == LISTENS)
 }
 
-/// The state of a socket that listens, as the kernel's tables have it.
+/// The state of a listening socket in the kernel's tables.
 const LISTENS: &str = "0A";
 
-/// Whether the kernel's tables have a socket that is bound to this place, in such a state. Code of our own, because connections wait for
-/// it: a line of another place is passed over after its second word.
+/// Whether the kernel's tables contain a socket that is bound to this address and has this state. Parsed by hand, because connections wait
+/// for it: a line of another address is skipped after its second word.
 fn is_in(tables: [&str; 2], own: Ipv4Addr, port: u16, is_state: impl Fn(&str) -> bool) -> bool {
     let port = low_ports::moved_address(SocketAddrV4::new(own, port)).port();
     let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));
-    // Mapped addresses end as the others are.
+    // Mapped addresses end like IPv4 addresses.
     tables.into_iter().zip([0, 24]).any(|(file, at)| {
         let table = std::fs::read_to_string(file).unwrap_or_default();
         table.lines().any(|line| {
@@ -99,18 +99,18 @@ fn is_in(tables: [&str; 2], own: Ipv4Addr, port: u16, is_state: impl Fn(&str) ->
 pub fn bind(socket: &CallerSocket, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
     let (v6, socket) = (socket.v6, &socket.fd);
     if v6 && sockopt::ipv6_v6only(socket).unwrap_or(false) {
-        // A pod has no address of IPv6, as in a cluster of IPv4 alone: who asks for it alone gets a place where nobody comes, and
-        // leaves the port to its twin for IPv4.
+        // Pods have no IPv6 addresses, as in an IPv4 cluster. A bind to IPv6 alone gets an unreachable address, so that the port stays free
+        // for the IPv4 socket.
         return net::bind(socket, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0)).map(|()| 0);
     }
     net::bind(socket, &for_family(low_ports::moved_address(SocketAddrV4::new(own, port)), v6)).map(|()| 0)
 }
 
-/// Connects, from this address where it is free to choose. A connection that takes its time is under way then: the kernel, told to go on, waits for it
-/// as it waits for any, to be disturbed by signals, and looks at no address.
+/// Connects, from this source address where the socket allows it. A slow connection is left in progress: the kernel continues the call,
+/// waits as usual, can be interrupted by signals, and does not read the address again.
 pub fn connect(socket: &CallerSocket, from: Ipv4Addr, to: SocketAddrV4) -> CallResult {
     if to.ip().is_loopback() {
-        leave_from(socket, from);
+        set_source(socket, from);
     }
     let to = for_family(low_ports::moved_address(to), socket.v6);
     let (is_stream, socket) = (socket.is_stream, &socket.fd);
@@ -118,29 +118,29 @@ pub fn connect(socket: &CallerSocket, from: Ipv4Addr, to: SocketAddrV4) -> CallR
         return Some(net::connect(socket, &to).map(|()| 0));
     }
     let blocks = fcntl_getfl(socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK));
-    let connected = if blocks { patiently(socket, &to) } else { hastily(socket, &to) };
+    let connected = if blocks { connect_blocking(socket, &to) } else { connect_nonblocking(socket, &to) };
     match connected {
         Err(Errno::INPROGRESS | Errno::ALREADY | Errno::AGAIN) if blocks => None,
         connected => Some(connected.map(|()| 0)),
     }
 }
 
-/// For a caller that wants to wait: a short while is waited here.
-fn patiently(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
+/// Connects for a blocking caller: waits a short time.
+fn connect_blocking(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
     let patience = sockopt::socket_timeout(socket, sockopt::Timeout::Send).unwrap_or(None);
-    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, Some(AT_ONCE));
+    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, Some(CONNECT_TIMEOUT));
     let connected = net::connect(socket, to);
     let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, patience);
     connected
 }
 
-/// For a caller that does not: an answer that is as good as there is taken with it, a refusal above all.
-fn hastily(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
+/// Connects for a nonblocking caller: an immediate result, above all a refusal, is returned.
+fn connect_nonblocking(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
     match net::connect(socket, to) {
         Err(Errno::INPROGRESS) => {}
         other => return other,
     }
-    let timeout = Timespec { tv_sec: 0, tv_nsec: AT_ONCE.subsec_nanos().into() };
+    let timeout = Timespec { tv_sec: 0, tv_nsec: CONNECT_TIMEOUT.subsec_nanos().into() };
     let _ = poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&timeout));
     match net::connect(socket, to) {
         Err(Errno::ALREADY) => Err(Errno::INPROGRESS),
@@ -148,7 +148,7 @@ fn hastily(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
     }
 }
 
-/// Sends a datagram, from this address where the socket is free to choose.
+/// Sends a datagram, from this source address where the socket allows it.
 pub fn send(socket: &CallerSocket, from: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
     let (flags, is_near) = (flags | libc::MSG_DONTWAIT, to.ip().is_loopback());
     let to = for_family(low_ports::moved_address(to), socket.v6);
@@ -156,7 +156,7 @@ pub fn send(socket: &CallerSocket, from: Ipv4Addr, to: SocketAddrV4, message: &[
         return send_from(&socket.fd, from, &to, message, flags);
     }
     if is_near {
-        leave_from(socket, from);
+        set_source(socket, from);
     }
     let flags = SendFlags::from_bits_retain(flags as u32);
     net::sendto(&socket.fd, message, flags, &to).map(|sent| sent as i64)
@@ -170,7 +170,7 @@ struct DatagramSource {
     info: libc::in_pktinfo,
 }
 
-/// Sends one datagram from an address; the socket stays as it is.
+/// Sends one datagram from an address, without binding the socket.
 fn send_from(socket: &OwnedFd, from: Ipv4Addr, to: &SocketAddr, message: &[u8], flags: i32) -> Result<i64, Errno> {
     let none = libc::in_addr { s_addr: 0 };
     let from = libc::in_addr { s_addr: u32::from_ne_bytes(from.octets()) };
@@ -183,7 +183,7 @@ fn send_from(socket: &OwnedFd, from: Ipv4Addr, to: &SocketAddr, message: &[u8], 
     let mut bytes = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
     (whole.msg_iov, whole.msg_iovlen) = (&raw mut bytes, 1);
     (whole.msg_control, whole.msg_controllen) = ((&raw mut source).cast(), size_of::<DatagramSource>() as _);
-    // SAFETY: the address is live in there; the kernel reads it, the message and the source, which live here, and keeps nothing.
+    // SAFETY: the pointers are valid during the call; the kernel reads the address, the message and the source, and keeps no pointer.
     let sent = unsafe {
         to.with_sockaddr(|address, length| {
             (whole.msg_name, whole.msg_namelen) = (address.cast_mut().cast(), length);
@@ -196,12 +196,11 @@ fn send_from(socket: &OwnedFd, from: Ipv4Addr, to: &SocketAddr, message: &[u8], 
     Ok(sent as i64)
 }
 
-/// The source that the other side sees. A socket that is bound to an address already keeps it; one for datagrams that has no more than
-/// a port, which the kernel gave it, keeps that.
-pub fn leave_from(socket: &CallerSocket, from: Ipv4Addr) {
+/// Sets the source address. A socket that is bound to an address keeps it. A datagram socket with only a port keeps that port.
+pub fn set_source(socket: &CallerSocket, from: Ipv4Addr) {
     let port = match socket.bound() {
         Some(address) if address.port() == 0 && address.ip().to_canonical().is_unspecified() => 0,
-        // A port that the kernel chose goes when such a socket is disconnected (`__udp_disconnect`), and can be had again elsewhere.
+        // Disconnecting releases a port that the kernel chose (`__udp_disconnect`), so the socket is bound to it again.
         Some(address) if !socket.is_stream && socket.is_everywhere() => {
             let _ = net::connect_unspec(&socket.fd);
             address.port()
@@ -210,7 +209,7 @@ pub fn leave_from(socket: &CallerSocket, from: Ipv4Addr) {
     };
     let bind = |port| net::bind(&socket.fd, &for_family(Address::new(from, port), socket.v6));
     if port == 0 || bind(port).is_err() {
-        // The port is chosen when it connects, so that many connections to different places share one.
+        // The kernel chooses the port on connect, so that connections to different addresses can share one.
         let _ = no_port_yet(&socket.fd);
         let _ = bind(0);
     }
@@ -219,7 +218,7 @@ pub fn leave_from(socket: &CallerSocket, from: Ipv4Addr) {
 fn no_port_yet(socket: &OwnedFd) -> Result<(), Errno> {
     let on: libc::c_int = 1;
     let (level, name, size) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, size_of_val(&on) as libc::socklen_t);
-    // SAFETY: reads a live integer of the size that is given.
+    // SAFETY: reads a live integer of the given size.
     match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), size) } {
         0 => Ok(()),
         _ => Err(Errno::INVAL),
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_leave_from_the_pod_whatever_the_families() {
+    fn datagrams_leave_from_the_pod_in_all_families() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let SocketAddr::V4(to) = server.local_addr().unwrap() else { unreachable!() };
         let mapped = for_family(to, true);
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_at_every_address_is_no_address() {
+    fn socket_bound_to_a_port_only_gets_a_source_address() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let SocketAddr::V4(to) = server.local_addr().unwrap() else { unreachable!() };
         for (family, everywhere) in [(AddressFamily::INET, "0.0.0.0:0"), (AddressFamily::INET6, "[::]:0")] {
@@ -277,7 +276,7 @@ mod tests {
                 let port = socket.port().unwrap();
                 if call == SocketCall::Send {
                     send(&socket, OWN, to, b"hello", 0).unwrap();
-                    assert!(socket.is_everywhere(), "it goes on to hear from everywhere");
+                    assert!(socket.is_everywhere(), "it still receives from every address");
                 } else {
                     connect(&socket, OWN, to).unwrap().unwrap();
                     net::send(&socket.fd, b"hello", SendFlags::empty()).unwrap();
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn listener_on_every_address_does_not_count_as_one_here() {
+    fn listener_on_every_address_does_not_count_as_specific() {
         for (place, expected) in [("0.0.0.0:0", false), ("127.0.0.1:0", true), ("[::ffff:127.0.0.1]:0", true)] {
             let Ok(listener) = std::net::TcpListener::bind(place) else { continue };
             let port = listener.local_addr().unwrap().port();

@@ -1,8 +1,7 @@
-//! The cluster's tables (routes, policies) as a shim reads them: files, kept while nothing has changed.
+//! The cluster's tables (routes, policies) as a shim reads them: files, cached while nothing changes.
 //!
-//! A process that changes a table then puts another number into a file of its own, the stamp. A reader that finds the number as it was need
-//! not read again, so that a connection costs one small read and not some files. Nobody relies on the stamp alone: what was read
-//! is forgotten after a second.
+//! A process that changes a table then writes a new number into a separate file, the stamp. While the number is unchanged, readers use
+//! their cache, so that a connection costs one small read. A cached text is dropped after a second in any case.
 
 use super::random::random_number;
 use rustix::fs::{Mode, OFlags};
@@ -17,12 +16,12 @@ use std::time::{Duration, Instant};
 
 /// The stamp's name in a cluster's folder.
 const STAMP: &str = "tables.stamp";
-/// For so long a text is kept at most: a writer may have died between table and stamp.
+/// Maximum age of a cached text: a writer may have died between writing the table and the stamp.
 const AGE: Duration = Duration::from_secs(1);
-/// Texts that are kept.
+/// Maximum number of cached texts.
 const KEPT: usize = 1024;
 
-/// To be called after a table was changed: what anybody has read of it counts no more.
+/// Changes the stamp; call it after each change of a table, so that readers drop their caches.
 pub fn renew(state: &Path) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(state.join(STAMP), flags, Mode::RUSR | Mode::WUSR)?);
@@ -44,13 +43,13 @@ struct CachedTable {
 }
 
 impl NetworkTables {
-    /// Those of the cluster with this folder.
+    /// Opens the tables of the cluster with this folder.
     pub fn for_state(state: &Path) -> NetworkTables {
         let kept = CachedTable { stamp: None, number: None, since: Instant::now(), texts: HashMap::new() };
         NetworkTables { state: state.to_owned(), kept: RefCell::new(kept) }
     }
 
-    /// From here on texts are those of this moment or of a later one.
+    /// Checks the stamp: texts returned from now on are current.
     pub fn refresh(&self) {
         let mut kept = self.kept.borrow_mut();
         if kept.stamp.is_none() {
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_read_again_once_its_writer_says_so() {
+    fn changed_stamp_invalidates_the_cache() {
         let state = tempfile::tempdir().unwrap();
         let tables = NetworkTables::for_state(state.path());
         std::fs::create_dir(state.path().join("routes")).unwrap();
@@ -98,7 +97,7 @@ mod tests {
         };
         assert_eq!(read(), "");
         write("one");
-        assert_eq!(read(), "one", "without a stamp nothing is kept");
+        assert_eq!(read(), "one", "without a stamp nothing is cached");
         write("two");
         renew(state.path()).unwrap();
         assert_eq!(read(), "two");
@@ -117,6 +116,6 @@ mod tests {
         assert!(tables.text("routes", "a".into()).is_err());
         std::fs::remove_dir(&file).unwrap();
         std::fs::write(&file, "one").unwrap();
-        assert_eq!(&*tables.text("routes", "a".into()).unwrap(), "one", "asked again");
+        assert_eq!(&*tables.text("routes", "a".into()).unwrap(), "one", "read again");
     }
 }

@@ -1,7 +1,7 @@
-//! Threads that connections are given to: each stays with the one that has fewest when it comes. The first of them is the giver's own;
-//! the others begin when there is something for them.
+//! Worker threads for connections: each connection goes to the thread with the fewest when it arrives. The first worker is the caller's own
+//! thread; the others start when they are needed.
 //!
-//! Never: moves a connection from one to another.
+//! Never: moves a connection to another thread.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::{LocalSet, spawn_local};
 
-/// The most threads that work side by side.
+/// Maximum number of threads.
 pub const MOST: usize = 4;
-/// So many connections are no work for two: to give one away costs more.
+/// Up to this many connections stay on one thread, because handing one over costs more.
 const FEW: usize = 4;
 
 thread_local! {
@@ -26,7 +26,7 @@ thread_local! {
 /// Task for a connection, run on the worker's thread.
 type ConnectionTask = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
-/// The threads, as the one sees them that gives.
+/// The threads, as seen by the thread that accepts connections.
 pub struct WorkerPool {
     name: &'static str,
     own: Arc<AtomicUsize>,
@@ -41,7 +41,7 @@ struct PoolWorker {
     works: UnboundedSender<ConnectionTask>,
 }
 
-/// One connection more for as long as this lives.
+/// Counts one connection while it lives.
 struct ConnectionSlot(Arc<AtomicUsize>);
 
 impl ConnectionSlot {
@@ -58,18 +58,18 @@ impl Drop for ConnectionSlot {
 }
 
 impl WorkerPool {
-    /// As many as the machine has processors. Their threads carry this name.
+    /// Makes a pool with as many threads as the machine has processors. `name` is the name of the threads.
     pub fn new(name: &'static str) -> WorkerPool {
         let most = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST));
         WorkerPool { name, own: Arc::default(), others: Vec::new(), most, few: FEW }
     }
 
-    /// The number of the thread that this is called on, below [`MOST`].
+    /// Returns the index of the calling thread, below [`MOST`].
     pub fn number() -> usize {
         NUMBER.get()
     }
 
-    /// Gives a connection to one of them. Call it on a `LocalSet`.
+    /// Gives a connection to one of the threads. Call it on a `LocalSet`.
     pub fn spawn_future<F: Future<Output = ()> + 'static>(
         &mut self,
         stream: TcpStream,
@@ -95,7 +95,7 @@ impl WorkerPool {
         let _ = hand.works.send(Box::new(work));
     }
 
-    /// The one that has fewest; none for the giver's own thread.
+    /// Returns the worker with the fewest connections; `None` for the caller's own thread.
     fn fewest(&mut self) -> Option<&PoolWorker> {
         let load = |load: &AtomicUsize| load.load(Ordering::Relaxed);
         let own = load(&self.own);
@@ -136,7 +136,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[test]
-    fn connections_go_to_who_has_fewest() {
+    fn connections_go_to_the_worker_with_the_fewest() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
             let mut hands = WorkerPool { most: 3, few: 1, ..WorkerPool::new("test") };

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_all_it_takes() {
+    fn connection_is_all_it_takes() {
         let second = Duration::from_secs(1);
         let port = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound").port();
         let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");

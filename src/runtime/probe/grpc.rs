@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_judged_as_the_kubelet_judges_it() {
+    fn answer_is_judged_as_the_kubelet_judges_it() {
         let unhealthy = |status: &str| format!("service unhealthy (responded with \"{status}\")");
         let lacking = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ";
         let not_found = "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service";

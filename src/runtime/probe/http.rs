@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_tls_is_told_from_one_that_is_gone() {
+    fn server_without_tls_is_told_from_one_that_is_gone() {
         let (port, server) = serve(vec![status("200 OK")]);
         let found = probe(&action(json!({"port": port, "scheme": "HTTPS"})), "127.0.0.1", SECOND * 5);
         server.join().expect("served");

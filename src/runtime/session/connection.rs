@@ -1,4 +1,4 @@
-//! A connection to the shim of a pod, over which a session is asked for and ends.
+//! A connection to the shim of a pod, over which a session starts and ends.
 
 use super::SessionEnd;
 use crate::runtime::folder;
@@ -13,9 +13,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A shim that has not read a request after this was stopped or frozen.
+/// A shim that has not read a request within this time is stopped or frozen.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks whether it has, at most.
+/// Longest pause between checks whether it has.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to the shim of a pod.
@@ -26,7 +26,7 @@ pub struct ShimConnection {
 }
 
 impl ShimConnection {
-    /// None when the container does not run.
+    /// Connects; `None` when the container does not run.
     pub fn connect(state: &Path, uid: &str, container: &str) -> io::Result<Option<ShimConnection>> {
         let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
         let runs = |record: &ShimRecord| record.containers.get(container).and_then(|known| known.process()).is_some();
@@ -38,7 +38,7 @@ impl ShimConnection {
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
                     return Ok(None);
                 }
-                // As many wait already as may wait.
+                // The shim's accept queue is full.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
                     std::thread::sleep(LONGEST_PAUSE);
                 }
@@ -51,8 +51,8 @@ impl ShimConnection {
         }
     }
 
-    /// Waits for a sign of life: a stopped shim would hold descriptors that were sent to it open, and whoever reads their other sides
-    /// would wait for it. A shim of an older program refuses the request, which is a sign as well.
+    /// Waits until the shim answers. A stopped shim would keep the descriptors sent to it open, and readers of the other ends would wait. A
+    /// shim of an older version refuses the request, which is an answer as well.
     fn check_alive(&mut self) -> io::Result<()> {
         send(&self.socket, ShimRequest::Ping, &[])?;
         let until = Instant::now() + PATIENCE;
@@ -63,14 +63,14 @@ impl ShimConnection {
                 }
                 Some(_) => return Ok(()),
                 None if Instant::now() >= until => {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, self.silence()));
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, self.no_answer_error()));
                 }
                 None => self.wait_readable(until)?,
             }
         }
     }
 
-    /// Waits until there is something to read, or this moment has come.
+    /// Waits until there is something to read, at most until this moment.
     fn wait_readable(&self, until: Instant) -> io::Result<()> {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
@@ -80,7 +80,8 @@ impl ShimConnection {
         }
     }
 
-    /// From here on the shim alone has the descriptors: when it closes them they end. `ETIMEDOUT` when it does not take the request.
+    /// Sends a request with descriptors, which only the shim keeps open: they end when it closes them. `ETIMEDOUT` when it does not read
+    /// the request.
     pub fn send_request<const N: usize>(&mut self, request: ShimRequest, descriptors: [OwnedFd; N]) -> io::Result<()> {
         rustix::io::ioctl_fionbio(&self.socket, false)?;
         send(&self.socket, request, &descriptors.each_ref().map(|fd| fd.as_fd()))?;
@@ -88,12 +89,12 @@ impl ShimConnection {
         let mut pause = Duration::from_micros(100);
         while is_unread(&self.socket) {
             if Instant::now() >= until {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, self.silence()));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, self.no_answer_error()));
             }
             let timeout = Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
             match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => {}
-                // It has answered, or gone: that is seen where its answers are.
+                // The shim has answered or exited: reading its answers shows which.
                 found => return found.map(|_| ()).map_err(io::Error::from),
             }
             pause = LONGEST_PAUSE.min(pause * 2);
@@ -101,8 +102,8 @@ impl ShimConnection {
         Ok(())
     }
 
-    /// Says that the shim does not answer, and why if that can be seen.
-    fn silence(&self) -> String {
+    /// Returns the error that the shim does not answer, with the reason if it is known.
+    fn no_answer_error(&self) -> String {
         let pid = self.process.map_or(String::new(), |process| format!(" (pid {})", process.pid));
         let is_stopped = self.process.is_some_and(|process| process::is_stopped(process.pid));
         let help = match (is_stopped, self.process) {
@@ -112,7 +113,7 @@ impl ShimConnection {
         format!("timed out: the pod's shim{pid} has not answered for {} s{help}", PATIENCE.as_secs())
     }
 
-    /// Waits for what it says next; that it has gone is an answer, too.
+    /// Waits for the next answer of the shim; its exit counts as one.
     pub fn next_answer(&mut self) -> io::Result<ShimAnswer> {
         loop {
             if let Some(answer) = self.read_answer()? {
@@ -132,7 +133,7 @@ impl ShimConnection {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.inbox) {
                 let line: Vec<u8> = self.inbox.drain(..=end).collect();
-                return Ok(Some(serde_json::from_slice(&line).unwrap_or_else(|_| refused(FOREIGN))));
+                return Ok(Some(serde_json::from_slice(&line).unwrap_or_else(|_| refused(INCOMPATIBLE))));
             }
             match rustix::net::recv(&self.socket, &mut block[..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(Some(refused(GONE))),
@@ -144,15 +145,15 @@ impl ShimConnection {
     }
 }
 
-/// Whether the other side has not read all that was sent to it. Where that cannot be asked, it has.
+/// Whether the other side has unread data. False where the kernel cannot tell.
 fn is_unread(socket: &OwnedFd) -> bool {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one number into a live variable.
-    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    asked == 0 && bytes > 0
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    result == 0 && bytes > 0
 }
 
-/// Sends a request. It is small: a fresh socket takes it whole, or hardly less.
+/// Sends a request. It is small enough for the buffer of a new socket.
 pub fn send(socket: &OwnedFd, request: ShimRequest, descriptors: &[BorrowedFd]) -> io::Result<()> {
     let line = wire::line(&RequestEnvelope { epoch: 0, request });
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
@@ -167,14 +168,14 @@ pub fn send(socket: &OwnedFd, request: ShimRequest, descriptors: &[BorrowedFd]) 
     Ok(())
 }
 
-const GONE: &str = "the pod's shim has gone";
-const FOREIGN: &str = "its shim speaks another language: delete the pod, a new one gets a new shim";
+const GONE: &str = "the pod's shim has exited";
+const INCOMPATIBLE: &str = "its shim is of an incompatible version: delete the pod; a new pod gets a new shim";
 
 pub fn unheard() -> SessionEnd {
-    SessionEnd::Failed(FOREIGN.into())
+    SessionEnd::Failed(INCOMPATIBLE.into())
 }
 
-/// The end that an answer tells of, if it does.
+/// Returns the end of the session that an answer reports, if it does.
 pub fn ended(answer: &ShimAnswer) -> Option<SessionEnd> {
     match answer {
         ShimAnswer::ExecDone { outcome: ExecOutcome::Exited(code), .. } => Some(SessionEnd::Exited(*code)),

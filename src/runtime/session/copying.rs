@@ -1,4 +1,4 @@
-//! Bytes from one descriptor to another, never read before there is room for them.
+//! Copies bytes from one descriptor to another; reads only when the destination has taken everything before.
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, read, write};
@@ -9,26 +9,26 @@ pub struct CopyDirection {
     from: OwnedFd,
     to: OwnedFd,
     pending: Vec<u8>,
-    /// Whether it carries what the command writes.
+    /// Whether it carries output of the command.
     pub is_output: bool,
-    /// Nothing more will come, or nobody takes it.
+    /// Whether it is finished: no more data comes, or the destination is closed.
     pub over: bool,
-    /// Nobody takes it.
+    /// Whether the destination is closed.
     pub broken: bool,
-    /// It leads to a terminal: Ctrl-D is typed when nothing more comes.
+    /// Whether the destination is a terminal that gets Ctrl-D at the end of the input.
     pub types_end: bool,
-    /// Nothing more comes, and Ctrl-D is pending or typed.
+    /// Whether the source has ended; Ctrl-D is pending or written.
     has_ended: bool,
-    /// The last byte that was read does not end a line.
+    /// Whether the last byte read is not the end of a line.
     is_mid_line: bool,
 }
 
-/// Ctrl-D: a terminal passes on the line so far, and at the beginning of a line the end of the input. A shell that reads the end after a
-/// part of a line takes it for the end of that line, and goes on.
+/// Ctrl-D: a terminal passes on the line so far or, at the beginning of a line, the end of the input. A shell takes the first one after an
+/// incomplete line for the end of that line only.
 const END_OF_INPUT: u8 = 4;
 
 impl CopyDirection {
-    /// From here to there.
+    /// Makes a direction from one descriptor to the other.
     pub fn new(from: OwnedFd, to: OwnedFd, is_output: bool) -> CopyDirection {
         let [over, broken, types_end, has_ended, is_mid_line] = [false; 5];
         CopyDirection { from, to, pending: Vec::new(), is_output, over, broken, types_end, has_ended, is_mid_line }
@@ -42,12 +42,12 @@ impl CopyDirection {
         }
     }
 
-    /// Goes on by what is ready.
+    /// Reads or writes once, without blocking.
     pub fn step(&mut self) {
         if self.pending.is_empty() {
             let mut block = [0; 16 * 1024];
             match read(&self.from, &mut block[..]) {
-                // The other side of a terminal that nobody has open any more reads as an error.
+                // Reading a terminal whose other side is closed everywhere fails with EIO.
                 Ok(0) | Err(Errno::IO) => self.end(),
                 Ok(read) => {
                     self.is_mid_line = block[read - 1] != b'\n';
@@ -67,7 +67,7 @@ impl CopyDirection {
         self.over |= self.has_ended && self.pending.is_empty();
     }
 
-    /// Nothing more comes.
+    /// Handles the end of the source.
     fn end(&mut self) {
         self.has_ended = true;
         if self.types_end {
@@ -75,7 +75,7 @@ impl CopyDirection {
         }
     }
 
-    /// Reads all bytes that are there. For descriptors that do not block.
+    /// Copies all remaining bytes. The source must be nonblocking.
     pub fn drain(&mut self) {
         loop {
             let mut block = [0; 16 * 1024];

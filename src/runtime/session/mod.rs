@@ -1,9 +1,9 @@
-//! A command beside a container, or the container itself, for whoever sits in front of it: `exec`, `attach`, and what stands on them.
+//! Sessions of a client in a container: a command beside it (`exec`), or the container itself (`attach`), and commands that build on these.
 //!
-//! The pod's shim does it; nothing else needs to run. Files, pipes and sockets of ours become a command's own standard input, output
-//! and error, so that nothing of them is copied. A terminal of ours never does: with [`SessionStreams::terminal`] the command gets a new
-//! one, made where the container's files are, whose other side comes to us, and else pipes. Of a container itself the shim reads and
-//! logs the outputs, and passes them on through pipes.
+//! The pod's shim runs them; no control plane is needed. The client's files, pipes and sockets become the command's standard input, output
+//! and error directly, without copying. A terminal of the client never does: with [`SessionStreams::terminal`] the command gets a new
+//! terminal, made among the container's files, whose master side the client copies; otherwise it gets pipes. When attaching, the shim reads
+//! and logs the container's outputs, and passes them on through pipes.
 //! Start reading at [`run`] and [`attach`].
 
 mod connection;
@@ -32,25 +32,25 @@ use terminal::Terminal;
 /// The client's streams that the command gets.
 #[derive(Clone, Copy)]
 pub struct SessionStreams {
-    /// Our standard input, or nothing to read.
+    /// The client's standard input; otherwise empty input.
     pub stdin: bool,
-    /// A terminal of its own, which ours shows; ours has to be one.
+    /// A new terminal, shown on the client's, which has to be one.
     pub terminal: bool,
 }
 
 /// End of a session.
 #[derive(Debug, PartialEq)]
 pub enum SessionEnd {
-    /// The command, with this code.
+    /// The command exited with this code.
     Exited(i32),
-    /// The container that we were attached to has ended, or there is nothing more to type.
+    /// The attached container has ended, or the client's input has.
     Detached,
     /// The container does not run.
     Missing,
-    /// It was not started, or its shim has gone.
+    /// The command was not started, or the shim has exited.
     Failed(String),
-    /// We were told to end, by this signal.
-    Told(i32),
+    /// This signal ended the client.
+    Signaled(i32),
 }
 
 /// Whether our standard input is a terminal.
@@ -73,12 +73,12 @@ pub fn run(
     if !streams.terminal {
         let (stdio, copies) = on_pipes(streams.stdin)?;
         shim.send_request(session, stdio)?;
-        return attend(&mut shim, copies, None);
+        return copy_until_end(&mut shim, copies, None);
     }
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     shim.send_request(session, [theirs])?;
-    // Without one the command was not started, and the shim tells why.
-    let Ok(screen) = pty::receive(&ours) else { return attend(&mut shim, Vec::new(), None) };
+    // Without a terminal the command was not started, and the shim says why.
+    let Ok(screen) = pty::receive(&ours) else { return copy_until_end(&mut shim, Vec::new(), None) };
     rustix::io::ioctl_fionbio(&screen, true)?;
     let copies = vec![
         CopyDirection::new(duplicate(stdin())?, screen.try_clone()?, false),
@@ -87,7 +87,7 @@ pub fn run(
     let terminal = Terminal::raw()?;
     let fit = |_: &OwnedFd, size: TerminalSize| Ok(pty::resize(&screen, size)?);
     fit(&shim.socket, Terminal::size())?;
-    attend(&mut shim, copies, Some((&terminal, &fit)))
+    copy_until_end(&mut shim, copies, Some((&terminal, &fit)))
 }
 
 /// Settings for attaching to a container.
@@ -95,14 +95,14 @@ pub fn run(
 pub struct AttachMode {
     /// The attached streams.
     pub streams: SessionStreams,
-    /// Whether what it has written before comes first.
+    /// Whether the client gets earlier output first.
     pub replay: bool,
     /// For a container with a terminal: the end of our standard input is typed as Ctrl-D, and the outputs are shown until the container
     /// ends. Otherwise the session ends with our standard input.
     pub types_end: bool,
 }
 
-/// Attaches our standard input, output and error to a running container; `ready` is called when we are.
+/// Attaches our standard input, output and error to a running container. Calls `ready` once attached.
 pub fn attach(
     state: &Path,
     uid: &str,
@@ -114,7 +114,7 @@ pub fn attach(
     let AttachMode { streams, replay, types_end } = joining;
     let mut copies = Vec::new();
     let mut lay = |own: BorrowedFd, is_output: bool| -> io::Result<OwnedFd> {
-        let (theirs, copy) = laid(own, is_output)?;
+        let (theirs, copy) = stream_pipe(own, is_output)?;
         copies.push(copy);
         Ok(theirs)
     };
@@ -130,15 +130,15 @@ pub fn attach(
         other => return Ok(ended(&other).unwrap_or_else(unheard)),
     }
     if !streams.terminal {
-        return attend(&mut shim, copies, None);
+        return copy_until_end(&mut shim, copies, None);
     }
     let terminal = Terminal::raw()?;
     let fit = |socket: &OwnedFd, size| send(socket, ShimRequest::Resize(size), &[]);
     let size = Terminal::size();
-    // One line more and back again, as kubectl does it: whatever draws on the terminal draws it anew.
+    // Resizes by one line and back, as kubectl does, so that full-screen programs redraw.
     fit(&shim.socket, TerminalSize { rows: size.rows.saturating_add(1), columns: size.columns.saturating_add(1) })?;
     fit(&shim.socket, size)?;
-    attend(&mut shim, copies, Some((&terminal, &fit)))
+    copy_until_end(&mut shim, copies, Some((&terminal, &fit)))
 }
 
 fn on_pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Vec<CopyDirection>)> {
@@ -147,7 +147,7 @@ fn on_pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Vec<CopyDirection>)> 
         if !isatty(own) {
             return duplicate(own);
         }
-        let (theirs, copy) = laid(own, is_output)?;
+        let (theirs, copy) = stream_pipe(own, is_output)?;
         copies.push(copy);
         Ok(theirs)
     };
@@ -156,8 +156,8 @@ fn on_pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Vec<CopyDirection>)> 
     Ok((stdio, copies))
 }
 
-/// A pipe between one of our streams and somebody else: their end, and what is to be copied.
-fn laid(own: BorrowedFd, is_output: bool) -> io::Result<(OwnedFd, CopyDirection)> {
+/// Makes a pipe for one of our streams: returns the shim's end, and the direction to copy.
+fn stream_pipe(own: BorrowedFd, is_output: bool) -> io::Result<(OwnedFd, CopyDirection)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     let (ours, theirs) = if is_output { (read, write) } else { (write, read) };
     rustix::io::ioctl_fionbio(&ours, true)?;
@@ -172,18 +172,18 @@ fn duplicate(fd: BorrowedFd) -> io::Result<OwnedFd> {
 /// Callback that passes the size of the client's terminal.
 type ResizeCallback<'a> = &'a dyn Fn(&OwnedFd, TerminalSize) -> io::Result<()>;
 
-/// Copies what is to be copied until the shim says how it ended.
-fn attend(
+/// Copies data until the shim reports the end of the session.
+fn copy_until_end(
     shim: &mut ShimConnection,
     mut copies: Vec<CopyDirection>,
     terminal: Option<(&Terminal, ResizeCallback)>,
 ) -> io::Result<SessionEnd> {
-    // A shim ends an attachment to a terminal when its input is closed.
+    // Kept open: a shim ends an attachment to a terminal when its input is closed.
     let mut held = Vec::new();
     loop {
         while let Some(answer) = shim.read_answer()? {
             if let Some(ended) = ended(&answer) {
-                // All output is buffered by now; other processes that hold the outputs open are not waited for.
+                // All output is buffered by now; other processes that keep the outputs open are not waited for.
                 copies.iter_mut().filter(|copy| copy.is_output).for_each(CopyDirection::drain);
                 return Ok(ended);
             }
@@ -201,18 +201,18 @@ fn attend(
         for (copy, _) in copies.iter_mut().zip(&ready[first..]).filter(|(_, ready)| **ready) {
             copy.step();
         }
-        // A client whose output nobody reads any more leaves, and does not block the container.
+        // A client whose output is closed ends, so that it does not block the container.
         if copies.iter().any(|copy| copy.is_output && copy.broken) {
-            return Ok(SessionEnd::Told(SIGPIPE));
+            return Ok(SessionEnd::Signaled(SIGPIPE));
         }
         let (over, left): (Vec<_>, Vec<_>) = copies.into_iter().partition(|copy| copy.over);
         copies = left;
         held.extend(over.into_iter().filter(|copy| copy.types_end && !copy.broken));
         if let Some((terminal, fit)) = terminal.filter(|_| ready[1]) {
-            if let Some(signal) = terminal.heed() {
-                return Ok(SessionEnd::Told(signal));
+            if let Some(signal) = terminal.take_end_signal() {
+                return Ok(SessionEnd::Signaled(signal));
             }
-            // A process that has ended meanwhile reports that itshim.
+            // The shim of a container that has ended meanwhile reports the end itself.
             let _ = fit(&shim.socket, Terminal::size());
         }
     }

@@ -1,7 +1,7 @@
-//! A session for a client that is not on this machine: its streams are descriptors for an asynchronous runtime.
+//! Sessions of a client on another machine: its streams are descriptors for an asynchronous runtime.
 //!
-//! The shim gets pipes, or the command a terminal, as with the sessions of this machine. When a [`RemoteSession`] goes, the shim ends
-//! the command, or the attachment.
+//! The shim gets pipes, or makes a terminal for the command, as in local sessions. When a [`RemoteSession`] is dropped, the shim ends the
+//! command or the attachment.
 
 use super::SessionEnd;
 use super::connection::{ShimConnection, ended, send, unheard};
@@ -23,22 +23,22 @@ pub struct RequestedStreams {
     pub stdin: bool,
     /// Standard output.
     pub stdout: bool,
-    /// Standard error, which a terminal has not.
+    /// Standard error; not available with a terminal.
     pub stderr: bool,
     /// A terminal.
     pub tty: bool,
 }
 
-/// A session that was opened and is not attended yet; can be sent to another thread.
+/// A session that was opened and is not registered with a runtime yet; can be sent to another thread.
 pub struct OpenedSession {
     shim: ShimConnection,
     input: Option<OwnedFd>,
     outputs: [Option<OwnedFd>; 2],
-    /// The other side of the command's own terminal.
+    /// The master side of the command's terminal.
     screen: Option<OwnedFd>,
 }
 
-/// Starts a command beside a running container. Waits for the shim: not for a thread that others need.
+/// Starts a command beside a running container. Blocks until the shim answers, so call it on a thread that may block.
 pub fn open_command(
     state: &Path,
     uid: &str,
@@ -57,7 +57,7 @@ pub fn open_command(
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     shim.send_request(session, [theirs])?;
     let Ok(screen) = pty::receive(&ours) else {
-        // The shim tells why the command was not started.
+        // The shim says why the command was not started.
         let answer = shim.next_answer()?;
         return Ok(Err(ended(&answer).unwrap_or_else(unheard)));
     };
@@ -67,7 +67,7 @@ pub fn open_command(
     Ok(Ok(OpenedSession { shim, input, outputs: [output, None], screen: Some(screen) }))
 }
 
-/// Attaches to a running container. Waits for the shim, as [`open_command`] does.
+/// Attaches to a running container. Blocks, as [`open_command`] does.
 pub fn open_attachment(
     state: &Path,
     uid: &str,
@@ -86,7 +86,7 @@ pub fn open_attachment(
 
 type LaidPipes = ([OwnedFd; 3], Option<OwnedFd>, [Option<OwnedFd>; 2]);
 
-/// Makes pipes for the streams: the sides of the command, and ours, which do not wait.
+/// Makes pipes for the streams: the command's ends, and our nonblocking ends.
 fn lay_pipes(streams: RequestedStreams) -> io::Result<LaidPipes> {
     let make = |is_wanted: bool, is_output: bool| -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         if !is_wanted {
@@ -103,7 +103,7 @@ fn lay_pipes(streams: RequestedStreams) -> io::Result<LaidPipes> {
     Ok(([stdin, stdout, stderr], input, [output, error]))
 }
 
-/// Has the runtime of this thread wait for a descriptor.
+/// Registers a descriptor with this thread's runtime.
 fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: the descriptor belongs to the result alone, is open as long as that is, and its number does not change.
     Ok(unsafe { AsyncFd::register(fd) }?)
@@ -113,7 +113,7 @@ fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 pub struct SessionStream(AsyncFd<OwnedFd>);
 
 impl SessionStream {
-    /// Reads what comes; nothing when nothing more will.
+    /// Waits for data and reads it; 0 at the end.
     pub async fn read(&self, block: &mut [u8]) -> usize {
         loop {
             let Ok(mut ready) = self.0.readable().await else { return 0 };
@@ -121,13 +121,13 @@ impl SessionStream {
                 Ok(read) => return read,
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
-                // The other side of a terminal that nobody has open any more.
+                // Reading a terminal whose other side is closed everywhere fails.
                 Err(_) => return 0,
             }
         }
     }
 
-    /// Reads what is there; nothing when nothing is.
+    /// Reads without waiting; 0 when there is no data.
     pub fn read_available(&self, block: &mut [u8]) -> usize {
         loop {
             match rustix::io::read(&self.0, &mut *block) {
@@ -137,7 +137,7 @@ impl SessionStream {
         }
     }
 
-    /// Writes what there is room for.
+    /// Waits for room and writes as much as fits.
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.0.writable().await?;
@@ -150,17 +150,17 @@ impl SessionStream {
     }
 }
 
-/// A session whose client is elsewhere.
+/// A session of a client on another machine.
 pub struct RemoteSession {
-    /// Written to by the client; the command reads the end of its input when this is dropped.
+    /// Input of the command, which reads its end when this is dropped.
     pub input: Option<SessionStream>,
     /// Standard output and standard error.
     pub outputs: [Option<SessionStream>; 2],
-    /// The way to the shim.
+    /// Connection to the shim.
     pub control: SessionControl,
 }
 
-/// The way to the shim of a session.
+/// Connection of a session to its shim.
 pub struct SessionControl {
     shim: ShimConnection,
     answers: AsyncFd<OwnedFd>,
@@ -168,7 +168,7 @@ pub struct SessionControl {
 }
 
 impl RemoteSession {
-    /// Attends a session on this thread's runtime.
+    /// Registers a session with this thread's runtime.
     pub fn new(opened: OpenedSession) -> io::Result<RemoteSession> {
         let OpenedSession { shim, input, outputs, screen } = opened;
         let stream = |fd: Option<OwnedFd>| fd.map(|fd| register(fd).map(SessionStream)).transpose();

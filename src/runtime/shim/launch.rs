@@ -61,7 +61,7 @@ enum LaunchPlace<'a> {
     /// In a view of its own, made for it.
     Own {
         /// Namespaces to start from.
-        ground: Option<&'a view::BaseMounts>,
+        base_mounts: Option<&'a view::BaseMounts>,
         /// Shared memory of its pod.
         shm: Option<&'a view::PodShm>,
         /// The pod's folder.
@@ -121,7 +121,7 @@ pub struct PreparedAttempt {
 pub fn prepare(
     pod: &Path,
     mut launch: LaunchRequest,
-    ground: &mut view::base_mounts::BaseMountsState,
+    base_mounts: &mut view::base_mounts::BaseMountsState,
     shm: &mut Option<view::PodShm>,
     gate: Option<ListenerChannel>,
     space: Option<&PidNamespace>,
@@ -155,10 +155,10 @@ pub fn prepare(
                 .map_err(|error| format!("cannot make {}: {error}", message.display(), error = io_error_text(error)))?;
             let message = (&*message, &*launch.message_path);
             let has_volume = view.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == view::SHM);
-            let shm = if has_volume { None } else { view::PodShm::find_or_make(shm, pod, ground) };
+            let shm = if has_volume { None } else { view::PodShm::find_or_make(shm, pod, base_mounts) };
             // Only this process and what it starts see volumes in memory.
-            let ground = if launch.has_memory() { None } else { ground.current() };
-            LaunchPlace::Own { ground, shm, pod, message, view, volumes: &launch.volumes }
+            let base_mounts = if launch.has_memory() { None } else { base_mounts.current() };
+            LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes: &launch.volumes }
         }
         None => LaunchPlace::Here,
     };
@@ -290,13 +290,13 @@ fn fork(
             let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
         }
         match place {
-            LaunchPlace::Here => view::call_it(&surroundings.launch.hostname),
-            LaunchPlace::Own { ground, shm, pod, message, view, volumes } => {
+            LaunchPlace::Here => view::set_host_name(&surroundings.launch.hostname),
+            LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes } => {
                 let is_counted = surroundings.launch.watched.pids.is_some();
-                let begun = view::start_view(ground, is_counted, space.is_some(), shm)?;
+                let begun = view::start_view(base_mounts, is_counted, space.is_some(), shm)?;
                 let lives = [surroundings.cwd, Path::new(surroundings.variable("HOME").unwrap_or("/"))];
                 view::enter(begun, pod, message, lives, view, volumes)?;
-                view::call_it(&surroundings.launch.hostname);
+                view::set_host_name(&surroundings.launch.hostname);
             }
             LaunchPlace::Of(other) => view::join(&other)?,
         }
@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_working_folder_that_is_none_is_told_from_one_that_is_not_there() {
+    fn working_folder_that_is_none_is_told_from_one_that_is_not_there() {
         let table = [
             ("/", None),
             ("/no/such", Some("chdir to cwd (\"/no/such\") failed: no such file or directory")),

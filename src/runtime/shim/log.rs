@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_a_link_is_not_written() {
+    fn log_that_is_a_link_is_not_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let victim = folder.path().join("victim");
         fs::write(&victim, "precious").expect("written");
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_text_without_marks() {
+    fn tail_is_text_without_marks() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut log = AttemptLog::new(folder.path().join("0.log"));
         log.append(b"T stdout F one\nT stderr F two words\n");

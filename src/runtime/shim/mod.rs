@@ -70,11 +70,11 @@ const KILL_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(320);
 
 /// Runs the shim of the pod whose folder is the working folder, in a process of its own.
-fn serve(leader: OwnedFd, ground: BaseMountsState) -> io::Result<()> {
+fn serve(leader: OwnedFd, base_mounts: BaseMountsState) -> io::Result<()> {
     let _ = rustix::thread::set_name(c"shim");
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    let Some(mut shim) = Shim::open(leader, ground)? else { return Ok(()) };
+    let Some(mut shim) = Shim::open(leader, base_mounts)? else { return Ok(()) };
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     shim.run()
 }
@@ -148,7 +148,7 @@ struct Shim {
     /// When limits without a control group are checked next; `None` when there are none.
     next_look: Option<Instant>,
     /// Base mounts for views of files.
-    ground: BaseMountsState,
+    base_mounts: BaseMountsState,
     /// The memory that its containers share; none until one needs it.
     shm: Option<PodShm>,
     _lock: OwnedFd,
@@ -168,7 +168,7 @@ enum EventOrigin {
 
 impl Shim {
     /// None when another shim has this pod.
-    fn open(leader: OwnedFd, ground: BaseMountsState) -> io::Result<Option<Shim>> {
+    fn open(leader: OwnedFd, base_mounts: BaseMountsState) -> io::Result<Option<Shim>> {
         let pod = std::env::current_dir()?;
         let Some(lock) = folder::lock(&pod)? else { return Ok(None) };
         let mut record = folder::read_record(&pod).unwrap_or_else(ShimRecord::empty);
@@ -202,7 +202,7 @@ impl Shim {
             spent: Vec::new(),
             idle: Instant::now(),
             next_look: None,
-            ground,
+            base_mounts,
             shm: None,
             pod,
             _lock: lock,

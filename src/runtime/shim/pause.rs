@@ -69,7 +69,7 @@ impl PauseProcess {
 /// Main loop of the pause process. It must not run code of its parent: it only makes system calls.
 fn serve(say: &OwnedFd) {
     let _ = rustix::thread::set_name(c"pause");
-    view::hide();
+    view::drop_files_and_rights();
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     hold_only([say.as_fd()].iter());
     // SAFETY: the set is initialised by the call, and both calls only read it.
@@ -93,9 +93,9 @@ impl Shim {
     pub(super) fn space(&mut self, processes: &ProcessNamespace) -> Result<Option<PidNamespace>, String> {
         match processes {
             ProcessNamespace::Machine => Ok(None),
-            ProcessNamespace::Own => Ok(self.ground.enter_users()?.then_some(PidNamespace::New)),
+            ProcessNamespace::Own => Ok(self.base_mounts.enter_user_namespace()?.then_some(PidNamespace::New)),
             ProcessNamespace::Shared => {
-                if self.pause.is_none() && self.ground.enter_users()? {
+                if self.pause.is_none() && self.base_mounts.enter_user_namespace()? {
                     self.pause = PauseProcess::spawn()?;
                 }
                 self.pause.as_ref().map_or(Ok(None), |pause| PidNamespace::from_process(pause.pid()))

@@ -204,7 +204,7 @@ impl Shim {
         gate: Option<ListenerChannel>,
     ) -> Result<PreparedAttempt, LaunchRefusal> {
         let space = self.space(&launch.processes)?;
-        launch::prepare(&self.pod, launch, &mut self.ground, &mut self.shm, gate, space.as_ref())
+        launch::prepare(&self.pod, launch, &mut self.base_mounts, &mut self.shm, gate, space.as_ref())
     }
 
     fn stop(&mut self, client: u64, name: &str, attempt: u32, grace: u64) {
@@ -241,7 +241,7 @@ impl Shim {
         let live = &mut self.live[at];
         let done = group::create_groups(&groups).and_then(|_| {
             let is_new = |group: &&ControlGroup| live.launch.groups.iter().all(|known| known.folder != group.folder);
-            groups.iter().filter(is_new).try_for_each(|group| group::take_in(group, live.process))
+            groups.iter().filter(is_new).try_for_each(|group| group::move_tree(group, live.process))
         });
         if done.is_ok() {
             live.launch.groups = groups;

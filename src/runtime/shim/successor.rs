@@ -138,7 +138,7 @@ impl Shim {
 
     /// Records the inputs of a start as they are now.
     fn current_inputs(&mut self, expected: &ExpectedStart) -> (StartInputs, u64) {
-        (StartInputs::record(&self.pod, &expected.launch), self.ground.number())
+        (StartInputs::record(&self.pod, &expected.launch), self.base_mounts.number())
     }
 
     /// The prepared attempt that is just what is asked for. One that is something else ends.

@@ -30,16 +30,16 @@ pub fn main() -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         rustix::thread::set_no_new_privs(true)?;
     }
-    let mut ground = BaseMountsState::default();
-    ground.for_many();
+    let mut base_mounts = BaseMountsState::default();
+    base_mounts.prepare_for_forks();
     reap_children(false);
     while let Some((folder, leader)) = receive(&control)? {
-        ground.for_many();
+        base_mounts.prepare_for_forks();
         // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
         match unsafe { libc::fork() } {
             0 => {
                 drop(control);
-                return born(&folder, leader, ground);
+                return born(&folder, leader, base_mounts);
             }
             // The control plane sees its connection close and asks again.
             _ => drop(leader),
@@ -48,13 +48,13 @@ pub fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn born(folder: &[u8], leader: OwnedFd, mut ground: BaseMountsState) -> io::Result<()> {
+fn born(folder: &[u8], leader: OwnedFd, mut base_mounts: BaseMountsState) -> io::Result<()> {
     reap_children(true);
     setsid()?;
-    ground.inherit();
+    base_mounts.inherit();
     std::env::set_current_dir(Path::new(std::ffi::OsStr::from_bytes(folder)))?;
     // Nobody listens: what ends a shim is left where its pod's other traces are.
-    super::serve(leader, ground)
+    super::serve(leader, base_mounts)
         .inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n", error = io_error_text(error)))))
 }
 

@@ -1,13 +1,13 @@
-//! The common base of all containers' views, prepared once by the process that shims are forked from: a mount namespace (and as an
-//! ordinary user the user namespace that allows it) with a `/dev` for containers, and what is mounted where.
+//! The common base of all containers' views, prepared once by the process that shims are forked from: a mount namespace with a `/dev` for
+//! containers and the list of mounts. For an ordinary user it includes the user namespace that this requires.
 //!
-//! A container that begins with it saves more than half of what its view costs. When something is mounted or unmounted on the machine,
-//! the next one who needs a ground lays a new one.
+//! It saves more than half of the cost of a container's view. When something is mounted or unmounted on the machine, the next container
+//! prepares a new base.
 
 use super::super::pid_namespace::PidNamespace;
 use super::mounted::{self, Mounted};
 use super::shm::PodShm;
-use super::{among_own_users, describe_error, devices, separate, services, show_processes};
+use super::{describe_error, devices, enter_own_user_namespace, separate, services, show_processes};
 use crate::runtime::trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -21,10 +21,10 @@ use std::path::Path;
 
 /// First byte from a fork that failed; the reason follows.
 const FAILED: u8 = 2;
-/// Longest reason, which a pipe takes at once.
+/// Maximum length of the reason, which fits into a pipe at once.
 const REASON: usize = 1024;
-/// Exit codes of the trial of a process namespace.
-const SHOWN: i32 = 0;
+/// Exit codes of the trial of a PID namespace.
+const PROC_MOUNTED: i32 = 0;
 const REFUSED: i32 = 1;
 
 /// Namespaces to begin a view with.
@@ -32,7 +32,7 @@ pub struct BaseMounts {
     users: Option<OwnedFd>,
     mounts: OwnedFd,
     machine: MachineMounts,
-    /// Whether a process namespace can be had, and `/proc` tell of it.
+    /// Whether PID namespaces with their own `/proc` are possible.
     has_spaces: bool,
 }
 
@@ -42,44 +42,43 @@ struct MachineMounts {
     table: OwnedFd,
 }
 
-/// The base mounts, or none where views are impossible or not prepared yet.
+/// The base mounts; empty where views are impossible or not prepared yet.
 #[derive(Default)]
 pub struct BaseMountsState {
-    ground: Option<BaseMounts>,
+    base_mounts: Option<BaseMounts>,
     /// Number of times that they were prepared.
-    laid: u64,
-    /// Why that failed the last time, if it did.
+    preparations: u64,
+    /// The last error, if preparing failed.
     failure: Option<String>,
 }
 
 impl BaseMountsState {
-    /// The ground as the machine is now. Only for a process of one thread.
+    /// Returns base mounts that match the machine's current mounts. Only for a process with one thread.
     pub fn current(&mut self) -> Option<&BaseMounts> {
-        if self.ground.as_ref().is_none_or(|ground| ground.machine.has_changed()) {
-            // A start that has none makes its view from nothing, and tells what fails.
-            (self.ground, self.failure) = match BaseMounts::lay() {
-                Ok(ground) => (ground, None),
+        if self.base_mounts.as_ref().is_none_or(|base_mounts| base_mounts.machine.has_changed()) {
+            // Without them a start makes its view from scratch and reports errors.
+            (self.base_mounts, self.failure) = match BaseMounts::lay() {
+                Ok(base_mounts) => (base_mounts, None),
                 Err(why) => (None, Some(why)),
             };
-            self.laid += 1;
+            self.preparations += 1;
         }
-        self.ground.as_ref()
+        self.base_mounts.as_ref()
     }
 
-    /// The number of the ground as the machine is now: another one when something was mounted or unmounted.
+    /// Returns the number of the current base mounts, which changes when something was mounted or unmounted.
     pub fn number(&mut self) -> u64 {
         self.current();
-        self.laid
+        self.preparations
     }
 
-    /// Takes this process where it has the rights that process namespaces need. False where they can never be had; an error where that
-    /// is not known now.
-    pub fn enter_users(&mut self) -> Result<bool, String> {
-        let has_spaces = self.current().is_some_and(|ground| ground.has_spaces);
+    /// Enters the user namespace that permits PID namespaces. Returns false where they are impossible; an error when that is unknown.
+    pub fn enter_user_namespace(&mut self) -> Result<bool, String> {
+        let has_spaces = self.current().is_some_and(|base_mounts| base_mounts.has_spaces);
         if let Some(why) = &self.failure {
             return Err(format!("cannot prepare its namespaces: {why}"));
         }
-        let users = self.ground.as_mut().filter(|_| has_spaces).and_then(|ground| ground.users.take());
+        let users = self.base_mounts.as_mut().filter(|_| has_spaces).and_then(|base_mounts| base_mounts.users.take());
         if let Some(users) = users {
             move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))
                 .map_err(describe_error("enter the user namespace"))?;
@@ -87,8 +86,8 @@ impl BaseMountsState {
         Ok(has_spaces)
     }
 
-    /// As [`BaseMountsState::current`], for whoever others are forked from: what they will ask of the machine is found out once.
-    pub fn for_many(&mut self) {
+    /// Like [`BaseMountsState::current`], for a process that others are forked from: they inherit the results of checks.
+    pub fn prepare_for_forks(&mut self) {
         self.current();
         if geteuid().is_root() {
             services::read_services(Path::new(services::FOLDER));
@@ -97,15 +96,18 @@ impl BaseMountsState {
 
     /// Adapts a forked process's copy: it watches for changes itself from now on.
     pub fn inherit(&mut self) {
-        let heard = self.ground.as_mut().is_none_or(|ground| table().map(|table| ground.machine.table = table).is_ok());
+        let heard = self
+            .base_mounts
+            .as_mut()
+            .is_none_or(|base_mounts| table().map(|table| base_mounts.machine.table = table).is_ok());
         if !heard {
-            self.ground = None;
+            self.base_mounts = None;
         }
     }
 }
 
 impl BaseMounts {
-    /// None where the root of this process is no mount: namespaces would have another one.
+    /// Prepares base mounts; `None` when the root of this process is no mount, because a new namespace would have another root.
     fn lay() -> Result<Option<BaseMounts>, String> {
         let table = table()?;
         let machine = MachineMounts { all: mounted::read_mounts(), table };
@@ -133,8 +135,8 @@ impl BaseMounts {
         self.machine.all.clone()
     }
 
-    /// Takes this process there, with mounts that nobody else has; `counted`: also with a user namespace that nobody else has, where an
-    /// ordinary user needs one at all; `has_space`: it is in a process namespace other than the machine's. Gives the pod's memory.
+    /// Enters the base, with a private mount namespace. `counted`: also a private user namespace, where an ordinary user needs one;
+    /// `has_space`: this process is in its own PID namespace. Returns the pod's shared memory.
     pub fn enter(&self, counted: bool, has_space: bool, shm: Option<&PodShm>) -> Result<Option<OwnedFd>, String> {
         if let Some(users) = &self.users {
             move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))
@@ -145,32 +147,32 @@ impl BaseMounts {
             .map_err(describe_error("enter the mount namespace"))?;
         let is_counted = counted && !geteuid().is_root();
         if has_space || !is_counted {
-            // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
+            // SAFETY: the flag does not affect the descriptor table, which is the reason why this call is unsafe.
             unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(describe_error("have mounts of its own"))?;
         }
         if has_space {
-            // Before it is among its own users, who may not: the process namespace belongs to those that it began among.
+            // Mounted before entering the private user namespace, because the PID namespace belongs to the outer one.
             show_processes()?;
         }
         if is_counted {
-            among_own_users()?;
+            enter_own_user_namespace()?;
         }
         Ok(shm)
     }
 }
 
-/// Has a fork of this process, which has one thread, lay something out, and opens what there is to see of it while it is still there.
+/// Forks this process, which has one thread, runs `prepare` in the child, and opens the result while the child still exists.
 pub fn run_in_fork<T>(
     lay: impl FnOnce() -> Result<bool, String>,
     open: impl FnOnce(Pid, bool) -> Result<T, String>,
 ) -> Result<T, String> {
     let (ready, done) = pipe_with(PipeFlags::CLOEXEC).map_err(describe_error("make a pipe"))?;
     let (hold, release) = pipe_with(PipeFlags::CLOEXEC).map_err(describe_error("make a pipe"))?;
-    // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
+    // SAFETY: this process has one thread, so the child's memory is consistent.
     match unsafe { libc::fork() } {
         0 => {
             drop((ready, release));
-            // SAFETY: a disposition that runs no code: a zygote does not wait for its children, this one does.
+            // SAFETY: sets the default disposition: a zygote ignores the exit of its children, but this child waits for its own.
             unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
             rustix::process::umask(Mode::from_raw_mode(0o022));
             let word = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(lay)) {
@@ -180,7 +182,7 @@ pub fn run_in_fork<T>(
             };
             let _ = rustix::io::write(&done, &word[..word.len().min(REASON)]);
             let _ = rustix::io::read(&hold, &mut [0; 1]);
-            // SAFETY: ends the child without running anything that belongs to the parent.
+            // SAFETY: ends the child without running code of the parent.
             unsafe { libc::_exit(0) }
         }
         child => {
@@ -194,7 +196,7 @@ pub fn run_in_fork<T>(
                 [more, ..] => open(child, *more == 1),
             };
             drop(release);
-            // If children are reaped automatically, as in a zygote, this only waits for the end.
+            // When children are reaped automatically, as in a zygote, this only waits for the exit.
             let _ = waitpid(Some(child), WaitOptions::empty());
             opened
         }
@@ -214,20 +216,20 @@ fn table() -> Result<OwnedFd, String> {
         .map_err(describe_error("see the mounts"))
 }
 
-/// Whether a process namespace can be had among the mounts of this process. A sandbox may hide parts of `/proc`, and then it cannot be
-/// mounted anew. Only a refusal that will not change is a no; any other failure is an error.
+/// Whether a PID namespace with its own `/proc` is possible. A sandbox may hide parts of `/proc`, and then the kernel refuses to mount it
+/// again. Only a permanent refusal counts as false; any other failure is an error.
 fn has_spaces() -> Result<bool, String> {
     let child = match PidNamespace::New.fork() {
         Err(error) if trial::is_definite(error, &["pid"]) => return Ok(false),
         forked => forked.map_err(describe_error("make a process namespace"))?,
     };
     if child == 0 {
-        // SAFETY: ends the child without running anything that belongs to the parent.
+        // SAFETY: ends the child without running code of the parent.
         unsafe { libc::_exit(try_proc()) }
     }
     let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).map_err(describe_error("wait for a process"))?;
     match ended.and_then(|(_, status)| status.exit_status()) {
-        Some(SHOWN) => Ok(true),
+        Some(PROC_MOUNTED) => Ok(true),
         Some(REFUSED) => Ok(false),
         code => {
             let error = code.map_or(Errno::CHILD, Errno::from_raw_os_error);
@@ -236,16 +238,16 @@ fn has_spaces() -> Result<bool, String> {
     }
 }
 
-/// Mounts `/proc` in mounts of its own. The exit code that tells of it: other than two are numbers of errors that may pass.
+/// Tries to mount `/proc` in a new mount namespace. Returns the exit code: one of the two constants, or the number of a temporary error.
 fn try_proc() -> i32 {
-    let Err(failure) = separate().and_then(|()| show_processes()) else { return SHOWN };
+    let Err(failure) = separate().and_then(|()| show_processes()) else { return PROC_MOUNTED };
     match Errno::from_io_error(&failure.error) {
         Some(error) if !trial::is_definite(error, &["user", "mnt"]) => error.raw_os_error(),
         _ => REFUSED,
     }
 }
 
-/// Gives this process what a ground has: namespaces of its own, and containers' devices.
+/// Prepares this process as a base: new namespaces, and devices for containers.
 pub fn prepare() -> Result<(), String> {
     separate()?;
     devices::lay()

@@ -1,4 +1,4 @@
-//! Volumes, and folders that are seen as they are, put in their places below the new root.
+//! Bind mounts of volumes, and of folders that a container sees as they are, below the new root.
 
 use super::describe_error;
 use super::layer::RequiredPath;
@@ -14,18 +14,18 @@ use rustix::mount::{MountFlags, mount_bind_recursive, mount_remount};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-/// Something to bind.
+/// A bind mount.
 pub struct BindMount {
     source: OwnedFd,
     /// Its target: an absolute path.
     pub target: PathBuf,
     read_only: bool,
-    /// Whether its content is the cluster's own, so that mount points may be made in it.
+    /// Whether its content is managed by kloop, so that mount points may be created in it.
     is_ours: bool,
     is_folder: bool,
 }
 
-/// Whether everything that a container mounts can be had; a part of a volume is made as a folder when it is not there.
+/// Checks that all mounts of a container are possible. Creates a missing subPath as a folder.
 pub fn check(pod: &Path, view: &MountView, volumes: &[Volume]) -> Result<(), String> {
     for mount in &view.mounts {
         let root = open_volume(pod, mount, volumes)?;
@@ -42,7 +42,7 @@ fn open_volume(pod: &Path, mount: &VolumeMountPoint, volumes: &[Volume]) -> Resu
     open(&volumes::root_of(pod, &mount.volume, volumes)).map_err(failed)
 }
 
-/// Every mount of a container. Sources are opened before the old root is left.
+/// Returns all bind mounts of a container. Opens their sources while the old root is still visible.
 pub fn all_binds(pod: &Path, view: &MountView, volumes: &[Volume]) -> Result<Vec<BindMount>, String> {
     let mut binds = Vec::new();
     for mount in &view.mounts {
@@ -63,7 +63,7 @@ fn open(path: &Path) -> Result<OwnedFd, String> {
         .map_err(|error| format!("{}: {error}", path.display(), error = io_error_text(error)))
 }
 
-/// A part of a volume (`subPath`), made as a folder as open as the volume when it is not there; never anything outside the volume.
+/// Opens a part of a volume (`subPath`), never outside of the volume. Creates it as a folder with the volume's mode when it is missing.
 fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
     let failed = |error: Errno| match error {
         Errno::XDEV | Errno::INVAL => format!("subPath {path:?} not within volume path"),
@@ -85,12 +85,12 @@ impl BindMount {
         Ok(BindMount { source, target, read_only, is_ours: false, is_folder })
     }
 
-    /// A folder of the machine at its own place.
-    pub fn as_it_is(folder: &Path) -> Result<BindMount, String> {
+    /// Binds a folder of the machine at its own path.
+    pub fn same_path(folder: &Path) -> Result<BindMount, String> {
         BindMount::new(open(folder)?, folder.to_owned(), false)
     }
 
-    /// A folder that is made now, which anybody may write in, at another place; with an owner where one is said.
+    /// Binds a new folder that every user may write in, optionally with an owner.
     pub fn fresh(folder: &Path, target: &str, owner: Option<(u32, u32)>) -> Result<BindMount, String> {
         let failed = |error: Errno| format!("cannot make {target}: {error}", error = io_error_text(error));
         mkdirat(CWD, folder, Mode::from_raw_mode(0o755)).map_err(failed)?;
@@ -104,25 +104,25 @@ impl BindMount {
         BindMount::new(open(folder)?, Path::new("/").join(target), false)
     }
 
-    /// A file of the machine at another place.
+    /// Binds a file of the machine at another path.
     pub fn file_at(file: &Path, target: &str) -> Result<BindMount, String> {
         BindMount::new(open(file)?, Path::new("/").join(target), false)
     }
 
-    /// The place that it needs.
+    /// Returns the mount point that it needs.
     pub fn required_path(&self) -> RequiredPath {
         RequiredPath { path: self.target.clone(), is_folder: self.is_folder }
     }
 
-    /// Binds it below the new root.
+    /// Mounts it below the new root.
     pub fn mount(&self, root: &OwnedFd) -> Result<(), String> {
         let place = self.place(root)?;
         mount_bind_recursive(path_of(&self.source), path_of(&place)).map_err(describe_error("bind it"))?;
         if self.read_only && !self.is_ours { self.make_read_only(root) } else { Ok(()) }
     }
 
-    /// Closes it to writers once everything that is mounted within it has its mount point (Kubernetes: the kubelet makes those in the
-    /// volumes that it fills).
+    /// Makes it read-only, after all mount points within it were created (Kubernetes: the kubelet creates those in the volumes that it
+    /// fills).
     pub fn finish(&self, root: &OwnedFd) -> Result<(), String> {
         if self.read_only && self.is_ours { self.make_read_only(root) } else { Ok(()) }
     }
@@ -132,7 +132,7 @@ impl BindMount {
         close(&mounted).map_err(describe_error("make it read-only"))
     }
 
-    /// The place below the new root, made when it is not there.
+    /// Returns the mount point below the new root; creates it when it is missing.
     pub fn place(&self, root: &OwnedFd) -> Result<OwnedFd, String> {
         let found = match resolve(root, &self.target, OFlags::PATH) {
             Err(Errno::NOENT) => {
@@ -157,13 +157,13 @@ impl BindMount {
     }
 }
 
-/// Opens a path as a process with this root would.
+/// Opens a path relative to this root.
 fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let stay = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), stay)
 }
 
-/// Makes the folders of a path as a process with this root would, and opens the last one.
+/// Creates the folders of a path relative to this root, and opens the last one.
 fn make_all(root: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     let mut so_far = PathBuf::from("/");
     let mut at = resolve(root, &so_far, OFlags::PATH | OFlags::DIRECTORY)?;
@@ -180,12 +180,12 @@ fn make_all(root: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     Ok(at)
 }
 
-/// Makes a working folder that is missing, as container runtimes do. Whether it is there is seen when it is entered.
+/// Creates a missing working folder, as container runtimes do. An error shows when the folder is entered.
 pub fn make_folder(root: &OwnedFd, path: &Path) {
     let _ = make_all(root, path);
 }
 
-/// Makes a mount read-only, for those who see it here.
+/// Makes a mount read-only in this mount namespace.
 pub fn close(mounted: &OwnedFd) -> rustix::io::Result<()> {
     mount_remount(path_of(mounted), mount_flags(mounted) | MountFlags::BIND | MountFlags::RDONLY, "")
 }

@@ -1,8 +1,8 @@
-//! The machine's files below a new root, so that what is written there stays there.
+//! Builds the container's root: the machine's files under private layers.
 //!
-//! A folder without mounts below it gets an overlay; root can lay one over a folder with mounts below it too, and then lays those out
-//! on top. An ordinary user cannot (the kernel locks the mounts together), so there the folder is made anew and its entries are laid
-//! out one by one. What an overlay would break (`/proc`, sockets in `/run`) is bound as it is, and so is what this user cannot change.
+//! A folder without mounts below it gets an overlay. Root can also overlay a folder with mounts below it, and then repeats those mounts on
+//! top. An ordinary user cannot (the kernel locks the mounts together), so there a new folder gets each entry separately. Folders that do
+//! not work in an overlay (`/proc`, sockets in `/run`) and folders that this user cannot change are bind-mounted.
 
 use super::layer::{LayerFolder, RequiredPath};
 use super::mounted::{self, Mounted};
@@ -19,9 +19,9 @@ use std::path::{Component, Path, PathBuf};
 
 /// Folder of devices; every container has its own.
 const DEVICES: &str = "/dev";
-/// No places for files.
+/// Special folders, which are never overlaid.
 const AS_THEY_ARE: [&str; 4] = [DEVICES, "/proc", services::FOLDER, "/sys"];
-/// File systems that are no place for files.
+/// Special file systems, which are never overlaid.
 const SPECIAL: [&str; 14] = [
     "autofs",
     "bpf",
@@ -38,9 +38,9 @@ const SPECIAL: [&str; 14] = [
     "sysfs",
     "tracefs",
 ];
-/// Folders that an ordinary user cannot write: they are bound unless something is mounted in them.
+/// Folders that an ordinary user cannot write: bind-mounted unless something is mounted in them.
 const OTHERS: [&str; 9] = ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/lost+found", "/sbin", "/usr"];
-/// Programs that run as root in containers write here; in the layer an ordinary user can, too.
+/// Programs that run as root in containers write here; with a layer an ordinary user can do so too.
 const WRITABLE: [&str; 4] = ["/var/cache", "/var/lib", "/var/log", "/var/tmp"];
 
 /// Uid that the kernel shows for users without a mapping in a user namespace.
@@ -55,8 +55,8 @@ struct ViewComposer<'a> {
     own: &'a [PrivateDir],
 }
 
-/// Lays the machine's files, with these mounts, out below `base`, a fresh tmpfs, and opens the new root. The container `lives` in
-/// these folders, and has these of its `own`.
+/// Builds the machine's files with these mounts below `base`, a new tmpfs, and opens the new root. The container uses the folders `lives`,
+/// and has these of its `own`.
 pub fn compose(
     base: &Path,
     mounts: Vec<Mounted>,
@@ -85,13 +85,13 @@ pub fn compose(
     Ok(opened)
 }
 
-/// Whether this is root of the machine: root of a user namespace is bound by what an ordinary user is bound by.
+/// Whether this is root of the machine: root of a user namespace has the limits of an ordinary user.
 fn is_machines_root() -> bool {
     let all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     geteuid().is_root() && fs::read_to_string("/proc/self/uid_map").is_ok_and(all)
 }
 
-/// Closes everything that was laid out to writers, but for devices and what the kernel itself shows.
+/// Makes all mounts read-only, except devices and special file systems.
 pub fn close(base: &Path) -> Result<(), String> {
     let root = base.join("root");
     let open = ["dev", "proc", "sys"].map(|name| root.join(name));
@@ -106,7 +106,7 @@ pub fn close(base: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The real place of a path of which a part is missing; none when all of it is there.
+/// Returns the real path of a mount point of which a part is missing; `None` when it exists.
 fn missing(wanted: &RequiredPath) -> Option<RequiredPath> {
     let plain = wanted.path.components().filter(|part| matches!(part, Component::Normal(_)));
     let plain = Path::new("/").join(plain.collect::<PathBuf>());
@@ -117,8 +117,8 @@ fn missing(wanted: &RequiredPath) -> Option<RequiredPath> {
     Some(RequiredPath { path: real.join(plain.strip_prefix(there).ok()?), is_folder: wanted.is_folder })
 }
 
-/// The deepest folder on the way to a path, and above those of the root, that an ordinary user's layer must be given beforehand: the
-/// kernel copies no folder there whose owner or group has no name in the user namespace, so nothing could be written below it.
+/// Returns the deepest folder on the way to a path that has to be copied into an ordinary user's layer beforehand. The kernel does not copy
+/// up a folder whose owner or group is unmapped in the user namespace, so nothing could be written below it.
 fn foreign(path: &Path) -> Option<PathBuf> {
     let real = fs::canonicalize(path).ok()?;
     let mine = (geteuid().as_raw(), getegid().as_raw());
@@ -136,12 +136,12 @@ impl ViewComposer<'_> {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Lays out one folder of the machine, whose place below the new root is there.
+    /// Builds one folder of the machine; its target exists.
     fn lay(&mut self, folder: &Path) -> Result<(), String> {
         let wants = self.needs_folder(folder);
         if folder == Path::new(DEVICES) {
             if wants {
-                self.one_by_one(folder)?
+                self.build_by_entries(folder)?
             } else {
                 self.bind(folder)?
             }
@@ -159,16 +159,16 @@ impl ViewComposer<'_> {
             () if !wants && (special || self.is_closed(folder) || (others && !busy)) => self.bind(folder),
             () if self.is_root && !special && (busy || services) => self.overlay_and_mounts(folder),
             () if !special && !busy => self.overlay(folder),
-            () => self.one_by_one(folder),
+            () => self.build_by_entries(folder),
         }
     }
 
-    /// Whether what the machine has there is not seen anyway.
+    /// Whether the machine's folder is hidden in any case.
     fn hides(&self, path: &Path) -> bool {
         self.own.iter().any(|own| own.hides(path))
     }
 
-    /// Whether something is missing below a folder.
+    /// Whether a mount point is missing below a folder.
     fn needs_folder(&self, folder: &Path) -> bool {
         self.wanted.iter().any(|wanted| wanted.path != folder && wanted.path.starts_with(folder))
     }
@@ -179,7 +179,7 @@ impl ViewComposer<'_> {
         named || SPECIAL.contains(&kind) || kind.starts_with("fuse")
     }
 
-    /// Whether something is mounted there in which nobody can write.
+    /// Whether a read-only mount is there.
     fn is_closed(&self, folder: &Path) -> bool {
         folder != Path::new("/") && self.mounted(folder).is_some_and(|one| one.read_only)
     }
@@ -222,8 +222,8 @@ impl ViewComposer<'_> {
         Ok(())
     }
 
-    /// A folder made anew, with its entries laid out one by one.
-    fn one_by_one(&mut self, folder: &Path) -> Result<(), String> {
+    /// Builds a new folder and its entries one by one.
+    fn build_by_entries(&mut self, folder: &Path) -> Result<(), String> {
         let fresh = self.layers.fresh('f', folder)?;
         let target = self.target(folder);
         mount_bind(&fresh, &target)
@@ -258,14 +258,14 @@ impl ViewComposer<'_> {
         Ok(())
     }
 
-    /// An entry of a folder that was made anew. Below the top only what asks for it gets a layer, so that a folder with
-    /// thousands of entries stays cheap; below `/run` and its like even less, because of the sockets there.
+    /// Builds an entry of a new folder. Below the top level only necessary folders get a layer, so that a folder with thousands of entries
+    /// stays cheap; below `/run` and its like even fewer, because of the sockets there.
     fn lay_entry(&mut self, path: &Path) -> Result<(), String> {
         let at_top = path.parent() == Some(Path::new("/"));
         let special = path.parent().is_some_and(|parent| self.is_special(parent));
         if at_top && !self.needs_folder(path) && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
-            // Nothing is in it: it may as well be another one.
-            self.layers.alike(path, &self.target(path));
+            // An empty folder: a new one is equivalent.
+            self.layers.copy_attributes(path, &self.target(path));
             return Ok(());
         }
         let layered = at_top || self.wanted.iter().any(|wanted| wanted.path.starts_with(path)) || {
@@ -275,7 +275,7 @@ impl ViewComposer<'_> {
         if layered && access(path, Access::READ_OK | Access::EXEC_OK).is_ok() {
             return self.lay(path);
         }
-        // Not to be entered by this user, or nothing that it could change.
+        // A folder that this user cannot enter, or with nothing that it could change.
         let _ = self.bind(path);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A container's own `/dev`: the machine's devices without its terminals and disks, and terminals of its own.
+//! A container's own `/dev`: the machine's devices without terminals and disks, and new terminals.
 
 use super::{bind, create_folder, describe_error, path_of};
 use crate::object::io_error_text;
@@ -8,13 +8,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Devices to leave out, and terminals that it gets newly, by prefix.
-const LEFT_OUT: [&str; 6] = ["loop", "ram", "tty", "vcs", "zram", "pt"];
+/// Prefixes of devices that are left out or replaced.
+const OMITTED: [&str; 6] = ["loop", "ram", "tty", "vcs", "zram", "pt"];
 /// Default path of a termination message.
 const MESSAGE: &str = "/dev/termination-log";
 
-/// Puts the devices of containers in the place of the machine's, for this process. Every container sees the same, so nothing can be
-/// written there; places for what is its own are left.
+/// Mounts the devices of containers over the machine's, for this process. All containers share them, so they are read-only; mount points
+/// for private entries are included.
 pub fn lay() -> Result<(), String> {
     let entries =
         fs::read_dir("/dev").map_err(|error| format!("cannot read /dev: {error}", error = io_error_text(error)))?;
@@ -22,26 +22,27 @@ pub fn lay() -> Result<(), String> {
     let open =
         || openat(CWD, "/dev", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(describe_error("open /dev"));
     let (machine, place) = (open()?, Path::new("/dev"));
-    mount("tmpfs", place, "tmpfs", MountFlags::NOSUID, Some(c"mode=0755")).map_err(describe_error("lay out /dev"))?;
+    mount("tmpfs", place, "tmpfs", MountFlags::NOSUID, Some(c"mode=0755"))
+        .map_err(describe_error("mount a tmpfs for /dev"))?;
     for name in names {
         let text = name.to_string_lossy();
-        if text == "tty" || !(text == "shm" || LEFT_OUT.iter().any(|start| text.starts_with(start))) {
-            lay_one(&path_of(&machine).join(&name), &place.join(&name));
+        if text == "tty" || !(text == "shm" || OMITTED.iter().any(|start| text.starts_with(start))) {
+            add_entry(&path_of(&machine).join(&name), &place.join(&name));
         }
     }
     create_folder(&place.join("shm"), 0o755)?;
     if fs::symlink_metadata(path_of(&machine).join("shm")).is_ok_and(|found| found.is_dir()) {
-        // The container's own covers it; but the cluster's folder may lie in it, and what the container was started with.
-        lay_one(&path_of(&machine).join("shm"), &place.join("shm"));
+        // The container's own mount covers it, except for the cluster's folder and paths that the container was started with.
+        add_entry(&path_of(&machine).join("shm"), &place.join("shm"));
     }
     create_folder(&place.join("pts"), 0o755)?;
     let _ = symlink("pts/ptmx", place.join("ptmx"));
     let _ = fs::write(MESSAGE, "");
-    bind::close(&open()?).map_err(describe_error("close /dev to writers"))
+    bind::close(&open()?).map_err(describe_error("make /dev read-only"))
 }
 
-/// One entry; what may not be bound, or could not be opened anyway, is left out.
-fn lay_one(path: &Path, place: &Path) {
+/// Adds one entry; entries that cannot be bound or opened are left out.
+fn add_entry(path: &Path, place: &Path) {
     let Ok(found) = fs::symlink_metadata(path) else { return };
     match FileType::from_raw_mode(found.mode()) {
         FileType::Symlink => drop(fs::read_link(path).map(|to| symlink(to, place))),
@@ -58,8 +59,7 @@ fn lay_one(path: &Path, place: &Path) {
     }
 }
 
-/// Terminals of a container's own, in a `/dev` that was laid out, as container runtimes do: those of the machine can be opened by root
-/// alone through a path in `/dev/pts`.
+/// Mounts new terminals into a container's `/dev`, as container runtimes do: only root can open those of the machine through `/dev/pts`.
 pub fn add_terminals(place: &Path) -> Result<(), String> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let options = Some(c"newinstance,ptmxmode=0666,mode=0620");

@@ -1,4 +1,4 @@
-//! A layer over one folder of the machine: what is written goes into a tmpfs, what was not written is the machine's.
+//! An overlay over one folder of the machine: writes go into a tmpfs, unchanged files are the machine's.
 
 use super::{create_folder, path_of};
 use crate::object::io_error_text;
@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A path that must be there in the end.
+/// A path that has to exist in the result.
 #[derive(Debug, PartialEq)]
 pub struct RequiredPath {
     /// The path.
@@ -29,11 +29,11 @@ pub struct LayerFolder<'a> {
 }
 
 impl LayerFolder<'_> {
-    /// Lays one over a folder and mounts both at `target`. Places that are wanted in it are made in the layer, where a user who could
-    /// not make them in the folder itself can.
+    /// Overlays a folder and mounts the result at `target`. Creates wanted mount points in the upper layer, where a user can who may not
+    /// write in the folder itself.
     pub fn lay(&mut self, folder: &Path, target: &Path, wanted: &[RequiredPath]) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| {
-            format!("cannot lay a layer over {}: {error}", folder.display(), error = io_error_text(error))
+            format!("cannot mount an overlay over {}: {error}", folder.display(), error = io_error_text(error))
         };
         let (upper, work) = (self.fresh('u', folder)?, self.base.join(format!("w{}", self.count)));
         create_folder(&work, 0o700)?;
@@ -51,16 +51,16 @@ impl LayerFolder<'_> {
             .map_err(|error| failed(&error))
     }
 
-    /// An empty folder that is otherwise like this one.
+    /// Creates an empty folder with the mode and owner of another.
     pub fn fresh(&mut self, letter: char, folder: &Path) -> Result<PathBuf, String> {
         self.count += 1;
         let fresh = self.base.join(format!("{letter}{}", self.count));
         create_folder(&fresh, 0o755)?;
-        self.alike(folder, &fresh);
+        self.copy_attributes(folder, &fresh);
         Ok(fresh)
     }
 
-    /// Makes a wanted place in an upper layer; its folders are like those below them.
+    /// Creates a wanted mount point in an upper layer; its parent folders get mode and owner of those below them.
     fn make_place(&self, folder: &Path, upper: &Path, wanted: &RequiredPath) -> Result<(), String> {
         let Ok(rest) = wanted.path.strip_prefix(folder) else { return Ok(()) };
         let (mut below, mut above) = (folder.to_owned(), upper.to_owned());
@@ -70,7 +70,7 @@ impl LayerFolder<'_> {
             above.push(part);
             if parts.peek().is_some() || wanted.is_folder {
                 create_folder(&above, 0o755)?;
-                self.alike(&below, &above);
+                self.copy_attributes(&below, &above);
             } else {
                 fs::write(&above, "").map_err(|error| {
                     format!("cannot make {}: {error}", above.display(), error = io_error_text(error))
@@ -80,8 +80,8 @@ impl LayerFolder<'_> {
         Ok(())
     }
 
-    /// Gives a folder of the layer, made with mode 0755, the mode, and as far as possible the owner, of the one that it stands for.
-    pub fn alike(&self, of: &Path, folder: &Path) {
+    /// Copies mode and, as far as possible, owner from a folder to one of the layer, which was created with mode 0755.
+    pub fn copy_attributes(&self, of: &Path, folder: &Path) {
         let Ok(found) = fs::metadata(of) else { return };
         if self.is_root && (found.uid(), found.gid()) != (0, 0) {
             let (user, group) = (Uid::from_raw(found.uid()), Gid::from_raw(found.gid()));

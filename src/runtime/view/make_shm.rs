@@ -1,4 +1,4 @@
-//! Makes the memory that the containers of a pod share, in a process that has entered the mounts that all views begin with.
+//! Creates the memory that the containers of a pod share, in a process that has entered the base mounts.
 
 use super::super::folder;
 use super::base_mounts::{BaseMounts, BaseMountsState, run_in_fork};
@@ -8,23 +8,24 @@ use rustix::mount::{MountFlags, mount};
 use std::path::Path;
 
 impl PodShm {
-    /// That of a pod, made when there is none yet; none where namespaces cannot be had. Only for a process of one thread.
+    /// Returns the memory of a pod, creating it when there is none; `None` where namespaces are impossible. Only for a process with one
+    /// thread.
     pub fn find_or_make<'a>(
         known: &'a mut Option<PodShm>,
         pod: &Path,
-        ground: &mut BaseMountsState,
+        base_mounts: &mut BaseMountsState,
     ) -> Option<&'a PodShm> {
         if known.is_none() {
-            *known = ground.current().and_then(|ground| PodShm::create(pod, ground).ok());
+            *known = base_mounts.current().and_then(|base_mounts| PodShm::create(pod, base_mounts).ok());
         }
         known.as_ref()
     }
 
-    fn create(pod: &Path, ground: &BaseMounts) -> Result<PodShm, String> {
+    fn create(pod: &Path, base_mounts: &BaseMounts) -> Result<PodShm, String> {
         let at = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
         folder::private_folder(&at).map_err(|error| format!("{error:#}"))?;
         let lay = || {
-            ground.enter(false, false, None)?;
+            base_mounts.enter(false, false, None)?;
             // Shared memory is not executable (as in container runtimes).
             let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
             mount("tmpfs", &at, "tmpfs", flags, Some(c"mode=1777")).map(|()| true).map_err(failed)

@@ -1,11 +1,10 @@
-//! A container's own view of files: the machine's under a private layer that takes every write, with volumes mounted.
+//! A container's private view of files: the machine's under a private layer that receives all writes, with volumes mounted.
 //!
-//! It is made by the process that becomes the container, in a mount namespace of its own (as an ordinary user in a user namespace
-//! that maps the user to itself), so it ends with the container and nothing is left to unmount. Everything that is written lies in
-//! one tmpfs: a restart starts fresh. Never: changes a file of the machine, or a mount that anybody else sees.
-//! Start reading at [`enter`]; `base_mounts` is what all of them begin with, `compose` lays the machine's files out below the new root,
-//! `layer` takes what is written, `private_dirs` are the folders that they do not share with it (`shm` the one that a pod's containers share),
-//! `bind` puts the volumes there.
+//! The process that becomes the container makes it, in its own mount namespace (for an ordinary user in a user namespace that maps the user
+//! to itself). So it ends with the container and needs no unmounting. All writes go to one tmpfs: a restart begins without them. Never:
+//! changes a file of the machine, or a mount that other processes see.
+//! Start reading at [`enter`]; `base_mounts` is the common base, `compose` builds the new root, `layer` makes overlays, `private_dirs`
+//! makes folders that are not shared with the machine (`shm` is the one that a pod's containers share), `bind` mounts the volumes.
 
 pub mod base_mounts;
 mod bind;
@@ -21,7 +20,7 @@ mod shm;
 
 pub use base_mounts::BaseMounts;
 pub use bind::check as check_mounts;
-pub use name::call_it;
+pub use name::set_host_name;
 pub use private_dirs::{SHM, is_within as is_in_own};
 pub use shm::PodShm;
 
@@ -43,40 +42,40 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The namespaces that a container may have of its own, by their names in `/proc`, in the order in which they are entered: the first
-/// gives the right to the others.
+/// The namespaces that a container may have of its own, by their names in `/proc`, in the order of entering them: the first one permits the
+/// others.
 const SPACES: [(&str, LinkNameSpaceType); 3] = [
     ("user", LinkNameSpaceType::User),
     ("mnt", LinkNameSpaceType::Mount),
     ("uts", LinkNameSpaceType::HostNameAndNISDomainName),
 ];
-/// Uid that no other process has (Kubernetes' pause uses it, too).
+/// Uid without other processes (Kubernetes' pause uses it, too).
 const NOBODY: u32 = 65535;
-/// The hidden command that tries whether namespaces can be had.
+/// The hidden command that tries whether namespaces are possible.
 pub const TRY: &str = "try-view";
 
 /// State of a process that has entered its view.
 pub struct EnteredView {
     /// The machine's mounts.
     mounts: Vec<Mounted>,
-    /// Its pod's memory.
+    /// The pod's shared memory.
     shm: Option<OwnedFd>,
 }
 
-/// Takes this process, which has one thread and is about to become a container, among mounts of its own: those of a ground, or from
-/// nothing. `counted`: its user namespace, if it needs one, is nobody else's, so that its processes are counted apart. `has_space`: it is
-/// in a process namespace other than the machine's. `shm`: what it is to share with its pod.
+/// Moves this process, which has one thread and is about to become a container, into its own mount namespace: from base mounts, or from
+/// scratch. `counted`: its user namespace, if it needs one, is private, so that its processes are counted separately. `has_space`: it is in
+/// its own PID namespace. `shm`: the pod's shared memory.
 pub fn start_view(
-    ground: Option<&BaseMounts>,
+    base_mounts: Option<&BaseMounts>,
     counted: bool,
     has_space: bool,
     shm: Option<&PodShm>,
 ) -> Result<EnteredView, String> {
-    if let Some(ground) = ground {
-        return ground.enter(counted, has_space, shm).map(|shm| EnteredView { mounts: ground.mounts(), shm });
+    if let Some(base_mounts) = base_mounts {
+        return base_mounts.enter(counted, has_space, shm).map(|shm| EnteredView { mounts: base_mounts.mounts(), shm });
     }
     let mounts = mounted::read_mounts();
-    let shm = shm.map(take_from_here).transpose()?;
+    let shm = shm.map(clone_shm).transpose()?;
     base_mounts::prepare()?;
     if has_space {
         show_processes()?;
@@ -84,23 +83,23 @@ pub fn start_view(
     Ok(EnteredView { mounts, shm })
 }
 
-/// Takes what a pod shares, and comes back: for root, who may.
-fn take_from_here(shm: &PodShm) -> Result<OwnedFd, String> {
-    let here = space_of_ours("mnt").map_err(describe_error("open its mounts"))?;
+/// Clones the pod's shared memory and returns to the own namespace; only root may do that.
+fn clone_shm(shm: &PodShm) -> Result<OwnedFd, String> {
+    let here = space_of_ours("mnt").map_err(describe_error("open its mount namespace"))?;
     let taken = shm.clone_mount()?;
     move_into_link_name_space(here.as_fd(), Some(LinkNameSpaceType::Mount))
-        .map_err(describe_error("go back to its mounts"))?;
+        .map_err(describe_error("return to its mount namespace"))?;
     Ok(taken)
 }
 
-/// Has `/proc` tell of the processes in this process's own namespace.
+/// Mounts `/proc` for the PID namespace of this process.
 fn show_processes() -> Result<(), Failure> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(failed("mount /proc"))
 }
 
-/// Gives this process, which has begun, its view. `message` is the file in its pod's folder that it also finds where it is to leave its
-/// termination message; of the folders that it `lives` in, where it begins and its home, the first is made when it is missing.
+/// Builds the view of this process and enters it. `message` is the termination message file in the pod's folder and its path in the view.
+/// Of the folders in `lives` (working folder and home), a missing first one is created.
 pub fn enter(
     begun: EnteredView,
     pod: &Path,
@@ -111,13 +110,13 @@ pub fn enter(
 ) -> Result<(), String> {
     let [cwd, _] = lives;
     let mut binds = bind::all_binds(pod, view, volumes)?;
-    // Its last words are kept; what else it writes in its own folder is as fresh after a restart as everything is.
+    // The termination message is kept; other writes in the container's folder are gone after a restart like all others.
     let places = [&*message.0.to_string_lossy(), message.1];
     for place in places.into_iter().filter(|place| !place.is_empty()) {
         binds.push(bind::BindMount::file_at(message.0, place)?);
     }
     for folder in &view.own {
-        binds.push(bind::BindMount::as_it_is(Path::new(folder))?);
+        binds.push(bind::BindMount::same_path(Path::new(folder))?);
     }
     let base = base_of(pod)?;
     for (number, path) in view.fresh.iter().enumerate() {
@@ -143,18 +142,18 @@ pub fn enter(
             step(bind, &root).map_err(|why| format!("error mounting {:?}: {why}", bind.target))?;
         }
     }
-    // It may lie in a volume (as in runc: made after everything is mounted).
+    // The working folder may be in a volume (as in runc: created after all mounts).
     bind::make_folder(&root, cwd);
-    // Over the old root, which nobody can see from here on. To unmount that one as well (`pivot_root`) would wait for all processors.
+    // Covers the old root, which is invisible from here on. Unmounting it (`pivot_root`) would wait for all processors.
     fchdir(&root).map_err(describe_error("enter the new root"))?;
-    mount_move(".", "/").map_err(describe_error("put it in the place of the root"))?;
+    mount_move(".", "/").map_err(describe_error("move it over the old root"))?;
     chroot(".").map_err(describe_error("enter the new root"))?;
     chdir("/").map_err(describe_error("enter the new root"))
 }
 
-/// A fresh tmpfs for everything that the container writes.
+/// Mounts a new tmpfs for the container's writes.
 fn base_of(pod: &Path) -> Result<PathBuf, String> {
-    // One place for all of them, which none sees of any other.
+    // All containers use this path; none sees another's mount.
     let base = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
     folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
     mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
@@ -162,14 +161,14 @@ fn base_of(pod: &Path) -> Result<PathBuf, String> {
     Ok(base)
 }
 
-/// Keeps a process's mounts, when they are not ours: whoever lets go of mounts last has to unmount them all.
+/// Keeps a process's mount namespace open, when it is not ours: the last user of a namespace has to wait for its unmounting.
 pub fn hold_namespace(process: i32) -> Option<OwnedFd> {
     space_of(process, "mnt").ok().flatten()
 }
 
-/// Leaves this process, which has one thread, an empty folder in place of all files, and nobody's rights: for one whose `/proc` others may
-/// look into. What cannot be had is left as it is.
-pub fn hide() {
+/// Gives this process, which has one thread, an empty root and an unprivileged user, because others can read its `/proc` entry. Errors are
+/// ignored.
+pub fn drop_files_and_rights() {
     // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
     let alone = unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_ok();
     let quietly = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
@@ -183,7 +182,7 @@ pub fn hide() {
     let _ = chdir("/");
     let _ = rustix::thread::set_no_new_privs(true);
     if geteuid().is_root() {
-        // SAFETY: plain system calls of a process of one thread. First the group: who is nobody may not change it.
+        // SAFETY: plain system calls of a process with one thread. Groups come first, because the unprivileged user may not change them.
         unsafe {
             libc::setgroups(0, std::ptr::null());
             libc::setgid(NOBODY);
@@ -192,11 +191,11 @@ pub fn hide() {
     }
 }
 
-/// The namespaces of a process that are not ours. They are opened early: a process namespace of our own may not know its number.
+/// The namespaces of a process that differ from ours. They are opened early: in another PID namespace the pid is unknown.
 pub struct ForeignNamespaces(Vec<(OwnedFd, LinkNameSpaceType)>);
 
 impl ForeignNamespaces {
-    /// Those of the process of this number.
+    /// Opens those of this process.
     pub fn open(process: i32) -> Result<ForeignNamespaces, String> {
         let spaces = SPACES.into_iter().filter_map(|(name, kind)| match space_of(process, name) {
             Ok(space) => space.map(|space| Ok((space, kind))),
@@ -209,7 +208,7 @@ impl ForeignNamespaces {
     }
 }
 
-/// A namespace of a process, by its name in `/proc`; none when it is ours.
+/// Opens a namespace of a process, by its name in `/proc`; `None` when it is ours.
 fn space_of(process: i32, name: &str) -> rustix::io::Result<Option<OwnedFd>> {
     let (theirs, ours) = (open_space(&process.to_string(), name)?, space_of_ours(name)?);
     Ok((fstat(&theirs)?.st_ino != fstat(&ours)?.st_ino).then_some(theirs))
@@ -223,11 +222,11 @@ fn open_space(whose: &str, name: &str) -> rustix::io::Result<OwnedFd> {
     openat(CWD, format!("/proc/{whose}/ns/{name}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Takes this process, which has one thread, into the namespaces of another one, but for that of its processes.
+/// Moves this process, which has one thread, into the namespaces of another one, except the PID namespace.
 pub fn join(other: &ForeignNamespaces) -> Result<(), String> {
     let enter = |(space, kind): &(OwnedFd, LinkNameSpaceType)| {
         match move_into_link_name_space(space.as_fd(), Some(*kind)) {
-            // Without namespaces there are no private mounts either, and a host name is not worth an error.
+            // Without namespaces there are no private mounts either; a host name alone is not worth an error.
             Err(_) if *kind == LinkNameSpaceType::HostNameAndNISDomainName => Ok(()),
             entered => entered,
         }
@@ -235,24 +234,24 @@ pub fn join(other: &ForeignNamespaces) -> Result<(), String> {
     other.0.iter().try_for_each(enter).map_err(describe_error("enter the container's namespaces"))
 }
 
-/// Whether this machine lets us do all this. Tried in a process of its own, because namespaces are entered for good.
+/// Whether private views are possible on this machine. Tried in a separate process, because entering a namespace is irreversible.
 pub fn is_possible(program: &Path) -> bool {
     trial::is_possible(program, TRY)
 }
 
-/// The process that [`is_possible`] starts.
+/// Body of the process that [`is_possible`] starts.
 pub fn attempt() -> ExitCode {
     let _ = rustix::thread::set_no_new_privs(true);
     let overlay = || {
         separate().map_err(|failure| failure.error)?;
-        // A sandbox may let namespaces be made and none be entered.
+        // A sandbox may permit creating namespaces but not entering them.
         space_of_ours("mnt").and_then(|own| move_into_link_name_space(own.as_fd(), None))?;
         Ok(mount("tmpfs", "/proc", "tmpfs", MountFlags::empty(), None)?)
     };
     trial::exit_code(overlay())
 }
 
-/// A step that failed, and why.
+/// A failed step and its error.
 struct Failure {
     what: &'static str,
     error: io::Error,
@@ -268,18 +267,18 @@ fn failed<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Failure {
     move |error| Failure { what, error: error.into() }
 }
 
-/// Mounts of its own for this process; the machine's keep coming in and none goes out.
+/// Gives this process its own mounts: changes of the machine's still arrive, and none propagates back.
 fn separate() -> Result<(), Failure> {
     // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
     if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
-        among_own_users()?;
+        enter_own_user_namespace()?;
     }
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", quietly).map_err(failed("part from the machine's mounts"))
+    mount_change("/", quietly).map_err(failed("separate its mounts from the machine's"))
 }
 
-/// A user namespace for this process that maps the user to itself, and mounts that belong to it.
-fn among_own_users() -> Result<(), Failure> {
+/// Gives this process a user namespace that maps the user to itself, and a mount namespace that belongs to it.
+fn enter_own_user_namespace() -> Result<(), Failure> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     // SAFETY: neither flag touches the table of descriptors, which is what makes this call unsafe.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }.map_err(failed("make a user namespace"))?;
@@ -291,7 +290,7 @@ fn among_own_users() -> Result<(), Failure> {
         .map_err(failed("map the user to itself"))
 }
 
-/// Makes a folder unless it is there.
+/// Creates a folder unless it exists.
 fn create_folder(path: &Path, mode: u32) -> Result<(), String> {
     match fs::DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {

@@ -1,6 +1,6 @@
 //! Mounts of this process, from `/proc/self/mountinfo`.
 //!
-//! Code of our own: the crate `procfs` leaves blanks in paths escaped, and gives nothing when one line is odd.
+//! Parsed here because the crate `procfs` leaves blanks in paths escaped, and fails on the first odd line.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ pub struct Mounted {
     pub at: PathBuf,
     /// `ext4`, `proc` ...
     pub kind: String,
-    /// Whether nobody can write there, through this mount or any other.
+    /// Whether the mount or its file system is read-only.
     pub read_only: bool,
 }
 
-/// All mounts that this process sees, in the order in which they were made.
+/// Returns all mounts that this process sees, in the order of mounting.
 pub fn read_mounts() -> Vec<Mounted> {
     parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
 }
@@ -33,7 +33,7 @@ fn parse(text: &[u8]) -> Vec<Mounted> {
     lines.lines().filter_map(one).collect()
 }
 
-/// `\040` is a blank.
+/// Replaces octal escapes, such as `\040` for a blank.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -49,7 +49,7 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Those below a folder, each of which is below no other of them.
+/// Returns the mounts below a folder that are not below another of them.
 pub fn topmost<'a>(all: &'a [Mounted], folder: &Path) -> Vec<&'a Mounted> {
     let below: Vec<&Mounted> = all.iter().filter(|one| one.at != folder && one.at.starts_with(folder)).collect();
     let covered = |one: &Mounted| below.iter().any(|other| other.at != one.at && one.at.starts_with(&other.at));
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_found_by_place() {
+    fn mounts_are_parsed_and_found_by_folder() {
         let text = b"22 27 0:21 / / rw shared:1 - ext4 /dev/x rw\n23 22 0:5 / /var/a\\040b rw,relatime - tmpfs t rw\n\
             24 23 0:6 / /var/a\\040b/deep rw - proc proc rw\n25 22 0:7 / /vary rw - xfs x ro,x\n26 22 0:7 / /vary rw - xfs x rw\n";
         let all = parse(text);

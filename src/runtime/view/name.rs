@@ -1,14 +1,14 @@
-//! The name that the machine has for a container: its pod's.
+//! The host name of a container: that of its pod.
 
 use rustix::process::geteuid;
 use rustix::system::sethostname;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs;
 
-/// Calls the machine by this name, for this process and what it starts. Only root can, or who has a user namespace of its own, as a
-/// private view brings one; for anybody else that would cost more than it is worth (a user namespace takes setuid programs away), so
-/// there `hostname` says the machine's name, and the variable `HOSTNAME` the pod's.
-pub fn call_it(name: &str) {
+/// Sets the host name for this process and its descendants. This needs root or an own user namespace, which a private view includes.
+/// Otherwise it would cost too much (a user namespace disables setuid programs), so `hostname` then prints the machine's name, and only the
+/// variable `HOSTNAME` has the pod's.
+pub fn set_host_name(name: &str) {
     if name.is_empty() || !(geteuid().is_root() || has_own_users()) {
         return;
     }
@@ -18,7 +18,7 @@ pub fn call_it(name: &str) {
     }
 }
 
-/// Whether this process is in another user namespace than its parent, who is the shim.
+/// Whether this process is in another user namespace than its parent, the shim.
 fn has_own_users() -> bool {
     let users = |whose: String| fs::read_link(format!("/proc/{whose}/ns/user")).ok();
     users("self".into()) != users(rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get()).to_string())

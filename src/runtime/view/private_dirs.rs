@@ -1,8 +1,8 @@
-//! Folders that a container does not share with the machine: `/tmp` of its own, `/dev/shm` of its pod. They are empty at first, but for
-//! those entries of the machine's that it cannot do without.
+//! Folders that a container does not share with the machine: its own `/tmp`, and its pod's `/dev/shm`. They are empty at first, except for
+//! necessary entries of the machine's folders.
 //!
-//! An entry is what lies directly in one. It is seen when the cluster's own folder lies in it, or something that the container was
-//! started with: its working folder, the manifest's, its program, a file or folder that a word of its command names.
+//! An entry of the machine's folder is visible when it contains the cluster's folder or something that the container was started with: its
+//! working folder, the manifest's, its program, a path in a word of its command.
 
 use super::{create_folder, path_of, shm};
 use crate::object::io_error_text;
@@ -15,28 +15,28 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Memory that processes share.
+/// Folder of shared memory.
 pub const SHM: &str = "/dev/shm";
 /// Their paths.
 const PLACES: [&str; 2] = ["/tmp", SHM];
 
-/// Whether a path lies in a folder that every container has of its own.
+/// Whether a path is in a folder that every container has of its own.
 pub fn is_within(path: &str) -> bool {
     PLACES.iter().any(|at| Path::new(path).strip_prefix(at).is_ok_and(|rest| rest != Path::new("")))
 }
 
-/// One of them, as it is planned.
+/// A private folder to make.
 pub struct PrivateDir {
     at: &'static Path,
     /// Names in it.
     entries: BTreeSet<PathBuf>,
-    /// The mount that is to be there; none for a fresh folder.
+    /// The mount to put there; `None` for a new folder.
     mount: Option<OwnedFd>,
 }
 
 impl PrivateDir {
-    /// All of them, with these paths seen; where a volume takes the place of one, that is none. `shm` is what the pod's containers share;
-    /// without it each has its own.
+    /// Plans the private folders, with these paths visible. A folder that a volume replaces is left out. `shm` is the pod's shared memory;
+    /// without it each container has its own.
     pub fn plan_private_dirs(shown: &[&Path], volumes: &[&Path], mut shm: Option<OwnedFd>) -> Vec<PrivateDir> {
         let is_taken = |at: &Path| volumes.iter().any(|target| target.components().eq(at.components()));
         let own = |at: &'static Path| {
@@ -46,17 +46,17 @@ impl PrivateDir {
         PLACES.map(Path::new).into_iter().filter(|at| !is_taken(at)).map(own).collect()
     }
 
-    /// Whether this is its place.
+    /// Whether this is its path.
     pub fn is_at(&self, path: &Path) -> bool {
         self.at == path
     }
 
-    /// Whether something of the machine's is seen in it.
+    /// Whether any entry of the machine's folder is visible in it.
     pub fn shows_any(&self) -> bool {
         !self.entries.is_empty()
     }
 
-    /// Whether a path is of no concern: it lies in the machine's folder, and not in what is seen of that.
+    /// Whether it hides a path: one in the machine's folder that is not visible.
     pub fn hides(&self, path: &Path) -> bool {
         match path.strip_prefix(self.at) {
             Ok(rest) if rest.as_os_str().is_empty() => self.entries.is_empty(),
@@ -65,7 +65,7 @@ impl PrivateDir {
         }
     }
 
-    /// Puts it in the place of the machine's below a new root; `base` is where a folder can be made.
+    /// Mounts it over the machine's folder below a new root; `base` is a place for a new folder.
     pub fn cover(&self, base: &Path, root: &OwnedFd) -> Result<(), String> {
         let open = |within: &OwnedFd, path: &Path| {
             let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -73,7 +73,7 @@ impl PrivateDir {
         };
         let Ok(place) = open(root, self.at) else { return Ok(()) };
         let failed = |error: rustix::io::Errno| {
-            format!("cannot lay out {}: {error}", self.at.display(), error = io_error_text(error))
+            format!("cannot make the private folder {}: {error}", self.at.display(), error = io_error_text(error))
         };
         let seen: Vec<(&PathBuf, OwnedFd)> =
             self.entries.iter().filter_map(|name| Some((name, open(root, &self.at.join(name)).ok()?))).collect();
@@ -94,7 +94,7 @@ impl PrivateDir {
     }
 }
 
-/// One entry; what is neither a folder nor a plain file belongs to somebody else. Another container of the pod may have made its place.
+/// Adds one entry; only folders and regular files. Another container of the pod may have created its mount point.
 fn lay(own: &OwnedFd, name: &Path, source: &OwnedFd) -> rustix::io::Result<()> {
     let kind = FileType::from_raw_mode(fstat(source)?.st_mode);
     let made = match kind {
@@ -110,7 +110,7 @@ fn lay(own: &OwnedFd, name: &Path, source: &OwnedFd) -> rustix::io::Result<()> {
     mount_bind_recursive(path_of(source), path_of(&place))
 }
 
-/// The name in a folder of what a path lies in.
+/// Returns the entry of a folder that contains a path.
 fn entry(at: &Path, path: &Path) -> Option<PathBuf> {
     let is_plain = |part: &Component| matches!(part, Component::RootDir | Component::Normal(_));
     let rest = path.strip_prefix(at).ok().filter(|_| path.components().all(|part| is_plain(&part)))?;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn named_path_shows_its_neighbours_and_nothing_else() {
+    fn named_path_makes_only_its_entry_visible() {
         let shown = ["/tmp/job/a/run.sh", "/tmp", "/tmpfs/x", "/srv", "/tmp/../etc", "/dev/shm/state/db"];
         let own = private_dirs(&shown, &["/tmp/data"]);
         let table = [
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_may_take_its_place_and_without_names_all_is_hidden() {
+    fn volume_replaces_a_private_folder() {
         let at = |own: &[PrivateDir]| own.iter().map(|own| own.at).collect::<Vec<_>>();
         assert_eq!(at(&private_dirs(&["/tmp/a"], &["/data", "/tmp/"])), [Path::new(SHM)]);
         assert_eq!(at(&private_dirs(&[], &["/dev/shm"])), [Path::new("/tmp")]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_within_one_or_is_not() {
+    fn path_is_within_a_private_folder() {
         let table = [("/tmp/a", true), ("/dev/shm/a", true), ("/tmp", false), ("/tmpx/a", false), ("/dev/a", false)];
         for (path, within) in table {
             assert_eq!(is_within(path), within, "{path}");

@@ -1,7 +1,7 @@
-//! Sockets of the machine's services: a layer hides who listens there, so their folders are seen as they are.
+//! Sockets of the machine's services: a layer would hide their listeners, so their folders are bind-mounted.
 //!
-//! To look through all folders takes longer than all mounts together, and what is found seldom changes. So whoever many views are made
-//! after keeps what was found ([`read_services`]), and by which folders: as long as nothing has come or gone in any of these it holds.
+//! Searching all folders takes longer than all mounts together, and the result seldom changes. So the zygote caches it ([`read_services`])
+//! with the searched folders, and it stays valid while none of these folders changes.
 
 use std::cell::RefCell;
 use std::fs;
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 pub const FOLDER: &str = "/run";
 /// Maximum depth at which sockets are searched.
 const DEPTH: usize = 2;
-/// A folder that has changed within this time may change once more by the same stamp: the clock of file systems ticks slowly.
+/// A folder that changed within this time may change again with the same timestamp, because file system clocks are coarse.
 const UNSETTLED: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -21,7 +21,7 @@ thread_local! {
     static KNOWN: RefCell<Option<CachedServiceEntries>> = const { RefCell::new(None) };
 }
 
-/// The folders that were looked through, each with its stamp, and the entries that serve.
+/// The searched folders, each with its stamp, and the entries found.
 #[derive(Default)]
 struct CachedServiceEntries {
     folder: PathBuf,
@@ -32,7 +32,7 @@ struct CachedServiceEntries {
 /// Identity of a folder and the time of its last change.
 type FolderStamp = (u64, u64, i64, i64, i64, i64);
 
-/// The entries of a folder that are sockets or pipes, hold one, or are empty folders, which wait for a service to begin.
+/// Returns the entries of a folder that are sockets or pipes, contain one, or are empty folders, in which a service may start later.
 pub fn service_entries(folder: &Path) -> Vec<PathBuf> {
     let known = |known: &Option<CachedServiceEntries>| {
         known.as_ref().filter(|known| known.holds(folder)).map(|known| known.serving.clone())
@@ -40,7 +40,7 @@ pub fn service_entries(folder: &Path) -> Vec<PathBuf> {
     KNOWN.with_borrow(known).unwrap_or_else(|| CachedServiceEntries::read_folder(folder).serving)
 }
 
-/// Keeps what is found now for those who are forked from this process.
+/// Caches the current result for processes forked from this one.
 pub fn read_services(folder: &Path) {
     KNOWN.with_borrow_mut(|known| {
         if !known.as_ref().is_some_and(|known| known.holds(folder)) {
@@ -52,7 +52,7 @@ pub fn read_services(folder: &Path) {
 impl CachedServiceEntries {
     fn read_folder(folder: &Path) -> CachedServiceEntries {
         let mut found = CachedServiceEntries { folder: folder.to_owned(), ..CachedServiceEntries::default() };
-        // Before it is read: what comes meanwhile is then another stamp.
+        // Taken before reading, so that later changes give another stamp.
         found.looked.push((folder.to_owned(), stamp(folder)));
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let serves = match entry.file_type() {
@@ -67,7 +67,7 @@ impl CachedServiceEntries {
         found
     }
 
-    /// Whether a folder has a socket or a pipe in it; unknown when it is empty.
+    /// Whether a folder contains a socket or a pipe; `None` when it is empty.
     fn has_socket(&mut self, folder: &Path, depth: usize) -> Option<bool> {
         self.looked.push((folder.to_owned(), stamp(folder)));
         let mut entries = fs::read_dir(folder).ok()?.flatten().peekable();
@@ -79,12 +79,12 @@ impl CachedServiceEntries {
         }))
     }
 
-    /// Whether it would be found again.
+    /// Whether the cached result is still valid.
     fn holds(&self, folder: &Path) -> bool {
         self.folder == folder && self.looked.iter().all(|(folder, known)| stamp(folder) == *known)
     }
 
-    /// Whether whatever changes from now on shows in a stamp.
+    /// Whether every later change will change a stamp.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let settled = now.saturating_sub(UNSETTLED).as_secs() as i64;
@@ -103,7 +103,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn folders_of_services_are_told_from_others() {
+    fn folders_with_sockets_are_found() {
         let run = tempfile::tempdir().expect("a folder");
         let at = |path: &str| run.path().join(path);
         for folder in ["db", "bus/user", "deep/a/b/c", "idle", "files"] {
@@ -119,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn cached_services_hold_until_one_is_added_or_removed() {
+    fn cached_services_are_valid_until_one_is_added_or_removed() {
         let run = tempfile::tempdir().expect("a folder");
         let at = |path: &str| run.path().join(path);
         fs::create_dir_all(at("files/deep")).expect("made");
         fs::write(at("files/pid"), "1").expect("written");
         let found = CachedServiceEntries::read_folder(run.path());
         assert!(found.holds(run.path()) && found.serving.is_empty());
-        assert!(!found.is_settled(), "made this very moment");
+        assert!(!found.is_settled(), "just created");
         assert!(!found.holds(&at("files")));
         let _listening = UnixListener::bind(at("files/deep/s"));
         assert!(!found.holds(run.path()));

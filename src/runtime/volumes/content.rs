@@ -1,5 +1,5 @@
-//! The content of a volume of files, changed all at once: a folder `..<time>` holds it, the link `..data` names the folder, and
-//! beside it a link for each name leads through `..data`. Whoever reads sees all of the old or all of the new.
+//! The content of a volume of files, replaced atomically: a folder `..<time>` contains it, the link `..data` points to the folder, and for
+//! each name a link leads through `..data`. A reader sees either the old or the new content.
 
 use crate::runtime::{file_tree, wire};
 use crate::world::volume::VolumeFile;
@@ -12,7 +12,7 @@ const DATA: &str = "..data";
 const FRESH: &str = "..data_new";
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 
-/// Makes the content of an open volume what it should be; does nothing when it is.
+/// Replaces the content of an open volume; does nothing when it is up to date.
 pub fn replace(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     if files.iter().any(|file| !file_tree::is_plain(&file.path)) {
         return Err(Errno::INVAL);
@@ -25,7 +25,7 @@ pub fn replace(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     let fresh = fresh_name();
     mkdirat(volume, &fresh, FOLDER_MODE)?;
     let folder = file_tree::open_folder(volume, &*fresh)?;
-    // The umask of the control plane does not count.
+    // Set explicitly, whatever the umask of the control plane.
     fchmod(&folder, FOLDER_MODE)?;
     write_all(&folder, files)?;
     let _ = unlinkat(volume, FRESH, AtFlags::empty());
@@ -33,14 +33,14 @@ pub fn replace(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     renameat(volume, FRESH, volume, DATA)?;
     link_names(volume, files)?;
     if let Some(before) = before {
-        // Readers of the old content are done with; what is left of it goes with the volume.
+        // Removes the old content; files that cannot be removed go with the volume.
         let _ = file_tree::remove(volume, &before);
     }
     Ok(())
 }
 
-/// Makes the files of an open volume of kloop's own what they should be. Nobody sees the folder itself, only these files are mounted, so
-/// they need not change all at once.
+/// Replaces the files of an internal volume. Containers see only these files, which are mounted one by one, so they need not change
+/// together.
 pub fn write_files(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     if files.iter().any(|file| !file_tree::is_plain(&file.path) || file.path.contains('/')) {
         return Err(Errno::INVAL);
@@ -52,7 +52,7 @@ pub fn write_files(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     Ok(())
 }
 
-/// The time, as the kubelet has it (atomic_writer.go): `..2026_11_21_13_00_00.123456789`.
+/// Returns a name with the time, in the kubelet's format (atomic_writer.go): `..2026_11_21_13_00_00.123456789`.
 fn fresh_name() -> String {
     let now = wire::moment(wire::now_nanos());
     format!("{}.{:09}", now.strftime("..%Y_%m_%d_%H_%M_%S"), now.subsec_nanosecond())
@@ -74,33 +74,33 @@ fn write_all(folder: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     Ok(())
 }
 
-/// Names at the top of the volume.
-fn tops(files: &[VolumeFile]) -> BTreeSet<&str> {
+/// Returns the names at the top of the volume.
+fn top_names(files: &[VolumeFile]) -> BTreeSet<&str> {
     files.iter().map(|file| file.path.split('/').next().unwrap_or_default()).collect()
 }
 
 fn link_names(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
-    let tops = tops(files);
-    for top in &tops {
+    let top_names = top_names(files);
+    for top in &top_names {
         match symlinkat(format!("{DATA}/{top}"), volume, *top) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error),
         }
     }
     for name in file_tree::names(volume)? {
-        if !name.starts_with("..") && !tops.contains(name.as_str()) {
+        if !name.starts_with("..") && !top_names.contains(name.as_str()) {
             let _ = unlinkat(volume, &name, AtFlags::empty());
         }
     }
     Ok(())
 }
 
-/// Whether exactly this is there already, in a folder that was finished.
+/// Whether the volume has exactly this content, in a folder that was completed.
 fn holds(volume: &OwnedFd, before: &str, files: &[VolumeFile]) -> bool {
     let Ok(folder) = file_tree::open_folder(volume, before) else { return false };
     let Ok(names) = file_tree::names(volume) else { return false };
     let there: BTreeSet<&str> = names.iter().map(String::as_str).filter(|name| !name.starts_with("..")).collect();
-    there == tops(files)
+    there == top_names(files)
         && file_tree::count_files(&folder, files.len()) == Some(files.len())
         && files.iter().all(|file| file_tree::reads(&folder, &file.path, file.mode, &file.content))
 }

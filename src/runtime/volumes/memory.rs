@@ -1,4 +1,4 @@
-//! Volumes in memory: a tmpfs that only the pod's shim and what it starts can see, and that goes with the last of them.
+//! Volumes in memory: a tmpfs that only the pod's shim and its descendants see, and that ends with the last of them.
 
 use crate::object::io_error_text;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Mounts one, unless it is there: with room for so many bytes, or for as many as the machine lets have.
+/// Mounts a tmpfs unless it is mounted: with this size in bytes, or the kernel's default.
 pub fn mount_at(folder: &Path, most: Option<i64>) -> Result<(), String> {
     if is_mounted(folder) {
         return Ok(());
@@ -25,7 +25,7 @@ fn is_mounted(folder: &Path) -> bool {
     folder.parent().is_some_and(|parent| device(folder) != device(parent))
 }
 
-/// Mounts of this process's own, once: what is mounted on the machine later still comes in, nothing goes out.
+/// Gives this process its own mount namespace, once: later mounts of the machine still arrive, and none propagates back.
 fn separate() -> Result<(), String> {
     let space = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/mnt")).ok();
     let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
@@ -34,19 +34,20 @@ fn separate() -> Result<(), String> {
     }
     // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
-        .map_err(|error| format!("cannot have mounts of its own: {error}", error = io_error_text(error)))?;
+        .map_err(|error| format!("cannot make a mount namespace: {error}", error = io_error_text(error)))?;
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", quietly)
-        .map_err(|error| format!("cannot part from the machine's mounts: {error}", error = io_error_text(error)))
+    mount_change("/", quietly).map_err(|error| {
+        format!("cannot separate its mounts from the machine's: {error}", error = io_error_text(error))
+    })
 }
 
-/// Those below a folder.
+/// Returns the mounts below a folder.
 pub fn mounted(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| is_mounted(path))
 }
 
-/// Unmounts those below a folder.
+/// Unmounts all mounts below a folder.
 pub fn unmount_all(folder: &Path) {
     for volume in mounted(folder) {
         let _ = unmount(volume, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);

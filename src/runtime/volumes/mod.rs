@@ -1,7 +1,7 @@
-//! Volumes on disk: folders below a pod's own, with what should be in them.
+//! Volumes on disk: subfolders of a pod's folder, with their content.
 //!
-//! Knows: how each kind of volume becomes a folder, and how content changes under its readers. It works in the pod's shim.
-//! Never: follows a link out of a pod's folder. Paths of the machine that a pod names (`hostPath`) are taken as they are, links included.
+//! Knows: how each kind of volume becomes a folder, and how content is replaced while it is read. It runs in the pod's shim.
+//! Never: follows a link out of a pod's folder. Only `hostPath` paths are used as they are, links included.
 
 mod content;
 mod memory;
@@ -25,7 +25,7 @@ pub const KEPT: &str = "volumes";
 /// The folder of persistent volumes that were deleted, until their files are removed.
 const DISCARDED: &str = "volumes.gone";
 
-/// Makes a pod's volumes what they should be. The error says which one cannot, as the kubelet says it.
+/// Creates or updates a pod's volumes. The error names the failed one in the kubelet's wording.
 pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
     if volumes.is_empty() {
         return Ok(());
@@ -60,18 +60,18 @@ fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String
     }
 }
 
-/// A folder that anybody may write in, as an emptyDir is; one that is there stays as it is.
+/// Creates a folder that every user may write in, for an emptyDir; an existing one is unchanged.
 fn empty(root: &OwnedFd, name: &str) -> rustix::io::Result<()> {
     make_folder(root, name, 0o777).map(drop)
 }
 
-/// Whether a volume of a pod that is in memory holds anything.
+/// Whether a volume of a pod in memory contains any file.
 pub fn hold_in_memory(pod: &Path) -> bool {
     memory::mounted(&pod.join(FOLDER))
         .any(|volume| fs::read_dir(volume).is_ok_and(|mut entries| entries.next().is_some()))
 }
 
-/// Removes a pod's folder with everything in it. The error says what is left, and why; the removal can be repeated.
+/// Removes a pod's folder with all files. The error names the files left, and why; the removal can be repeated.
 pub fn remove(pod: &Path) -> Result<(), String> {
     memory::unmount_all(&pod.join(FOLDER));
     let (Some(parent), Some(name)) = (pod.parent(), pod.file_name().and_then(|name| name.to_str())) else {
@@ -80,7 +80,7 @@ pub fn remove(pod: &Path) -> Result<(), String> {
     remove_below(parent, name)
 }
 
-/// Takes the folder of a persistent volume away from the others; [`clear_discarded`] removes what is in it. One that is not there is gone.
+/// Moves the folder of a persistent volume away; [`clear_discarded`] removes its files. Succeeds when it does not exist.
 pub fn discard(state: &Path, volume: &str) -> Result<(), String> {
     if !super::folder::is_plain_name(volume) {
         return Err(format!("{volume:?} cannot be a volume's folder"));
@@ -98,7 +98,7 @@ pub fn discard(state: &Path, volume: &str) -> Result<(), String> {
     }
 }
 
-/// Removes what is left of persistent volumes that were [discarded](discard). The error tells of the first that cannot be removed.
+/// Removes the files of [discarded](discard) persistent volumes. The error names the first that cannot be removed.
 pub fn clear_discarded(state: &Path) -> Result<(), String> {
     let away = match open_folder(CWD, state.join(DISCARDED)) {
         Err(Errno::NOENT) => return Ok(()),
@@ -109,7 +109,7 @@ pub fn clear_discarded(state: &Path) -> Result<(), String> {
     let failed = |name: &String| {
         file_tree::remove(&away, name).err().map(|why| format!("volume {name:?} was deleted, its files are not: {why}"))
     };
-    // Every one of them, whatever becomes of the others.
+    // Tries all of them, even if one fails.
     let errors: Vec<String> = names.iter().filter_map(failed).collect();
     errors.into_iter().next().map_or(Ok(()), Err)
 }
@@ -137,11 +137,11 @@ pub fn root_of(pod: &Path, name: &str, volumes: &[Volume]) -> PathBuf {
     }
 }
 
-/// Whether a path of the machine is of the type that it has to have; the types that end in `OrCreate` make it.
+/// Checks that a path of the machine has the required type; the types that end in `OrCreate` create it.
 fn check_host(path: &Path, kind: &str) -> Result<(), String> {
     let shown = path.display();
     if !path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir) {
-        return Err(format!("hostPath {shown} has to be an absolute path without \"..\""));
+        return Err(format!("hostPath {shown} must be an absolute path without \"..\""));
     }
     let made = match kind {
         "DirectoryOrCreate" if !path.exists() => fs::create_dir_all(path),
@@ -157,7 +157,7 @@ fn check_host(path: &Path, kind: &str) -> Result<(), String> {
         "Socket" => (is(FileTypeExt::is_socket), "socket file"),
         "CharDevice" => (is(FileTypeExt::is_char_device), "character device"),
         "BlockDevice" => (is(FileTypeExt::is_block_device), "block device"),
-        // Docker made a folder of what is not there, and so do the runtimes after it.
+        // A missing path becomes a folder, as in Docker and the later runtimes.
         _ if found.is_err() => {
             return fs::create_dir_all(path)
                 .map_err(|error| format!("cannot make {shown}: {error}", error = io_error_text(error)));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn content_changes_all_at_once() {
+    fn content_is_replaced_atomically() {
         let pod = tempfile::tempdir().unwrap();
         let volume = pod.path().join(FOLDER).join("v");
         lay_out(pod.path(), &files(&[("a", 0o644, "1"), ("x/y", 0o400, "2")])).unwrap();
@@ -208,13 +208,13 @@ mod tests {
         lay_out(pod.path(), &files(&[("a", 0o644, "new"), ("b", 0o644, "3")])).unwrap();
         assert_eq!(listed(&volume), ["..data", "a", "b"]);
         assert_eq!(fs::read_to_string(volume.join("a")).unwrap(), "new");
-        assert!(!volume.join(before).exists(), "what was before is gone");
+        assert!(!volume.join(before).exists(), "the old content is removed");
         lay_out(pod.path(), &files(&[])).unwrap();
         assert_eq!(listed(&volume), ["..data"]);
     }
 
     #[test]
-    fn files_of_our_own_lie_side_by_side() {
+    fn files_of_internal_volumes_are_plain() {
         let pod = tempfile::tempdir().unwrap();
         let own = |text: &str| {
             let files = files(&[("hosts", 0o644, text), ("resolv.conf", 0o644, "same")]);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_leads_out_of_a_volume() {
+    fn file_names_cannot_leave_the_volume() {
         for path in ["..", "../x", "/x", "a/../../x", "..data/x", "", "a//b", "..x"] {
             let pod = tempfile::tempdir().unwrap();
             assert!(lay_out(pod.path(), &files(&[(path, 0o644, "no")])).is_err(), "{path:?}");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_the_machine_have_types() {
+    fn host_path_types_are_checked() {
         let base = tempfile::tempdir().unwrap();
         let path = |name: &str| base.path().join(name);
         fs::write(path("file"), "").unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_folder_keeps_what_was_written() {
+    fn empty_dir_keeps_its_files() {
         let pod = tempfile::tempdir().unwrap();
         let volume = [Volume { name: "e".into(), source: VolumeContent::Empty }];
         lay_out(pod.path(), &volume).unwrap();

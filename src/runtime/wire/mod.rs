@@ -15,8 +15,9 @@ use crate::world::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecisi
 pub use record::{ContainerRecord, RecordedEnd, RecordedState, RecordedStop, ShimRecord};
 use serde::{Deserialize, Serialize};
 
-/// The version of what stands on this page. Shims outlive the program that started them: raise it when a shim or a control plane of
-/// before could no longer make sense of the other. A shim of another version is ended with its pod's processes, which start again.
+/// The version of the types in this module. Shims outlive the program that started them: raise it when a shim and a control plane of
+/// different versions could no longer understand each other. A shim of another version is ended with its pod's processes, which start
+/// again.
 pub const VERSION: u32 = 1;
 
 /// A request and the epoch of the leader that makes it. A shim refuses an epoch below the highest it has seen.
@@ -45,13 +46,13 @@ pub enum ShimRequest {
         /// Milliseconds until SIGKILL.
         grace: u64,
     },
-    /// Changes what a running container may use.
+    /// Changes the limits of a running container.
     Limit {
         /// The container.
         container: String,
         /// The attempt.
         attempt: u32,
-        /// The groups that it and its pod are to be in.
+        /// The groups of the container and its pod.
         groups: Vec<ControlGroup>,
         /// Limits that the groups do not enforce.
         #[serde(default)]
@@ -61,27 +62,27 @@ pub enum ShimRequest {
     },
     /// Runs a command beside a running container, in its environment.
     Exec(Box<ExecRequest>),
-    /// Runs a command beside a running container for whoever asks, a leader or not. Its standard input, output and error come as
-    /// descriptors with this request, or else a socket to which the other side of its terminal is sent; it is killed when the asker
-    /// goes. Answered by [`ShimAnswer::ExecDone`].
+    /// Runs a command beside a running container, for any client. Its standard input, output and error are passed as descriptors with this
+    /// request, or else a socket to which the master side of its terminal is sent. It is killed when the client disconnects. Answered by
+    /// [`ShimAnswer::ExecDone`].
     Session(SessionRequest),
-    /// Joins what a running container reads and writes, for whoever asks. Three pipes come as descriptors with this request: one to
-    /// read its input from, two to write its outputs to. Answered by [`ShimAnswer::Attached`], and in the end by [`ShimAnswer::Detached`].
+    /// Attaches to a running container's streams, for any client. Three pipes are passed as descriptors with this request: one for the
+    /// container's input, two for its outputs. Answered by [`ShimAnswer::Attached`], and in the end by [`ShimAnswer::Detached`].
     Attach(AttachRequest),
-    /// The size of a container's terminal, from one who is attached to it.
+    /// Sets the size of a container's terminal; from an attached client.
     Resize(TerminalSize),
-    /// Asks for a sign of life before descriptors are sent, for whoever asks. Answered by [`ShimAnswer::Pong`].
+    /// Checks that the shim is alive before descriptors are sent, for any client. Answered by [`ShimAnswer::Pong`].
     Ping,
     /// Brings the content of volumes up to date.
     Refresh(Vec<Volume>),
-    /// Ends the reports on this connection, so that the control plane can close it and save a descriptor. Answered by
-    /// [`ShimAnswer::Parked`]. From then on, until the next [`ShimRequest::Hello`], the shim announces each change by a datagram with
-    /// its pod's uid to the socket of this name in the state folder.
+    /// Ends the reports on this connection, so that the control plane can close it to save a descriptor. Answered by
+    /// [`ShimAnswer::Parked`]. Until the next [`ShimRequest::Hello`] the shim announces each change by a datagram with its pod's uid, to
+    /// the socket of this name in the state folder.
     Park {
         /// The name of the socket.
         socket: String,
     },
-    /// Kills everything, deletes the pod's folder and ends the shim.
+    /// Kills all processes, deletes the pod's folder and ends the shim.
     Remove,
 }
 
@@ -101,35 +102,35 @@ pub struct PodName {
     pub ip: String,
 }
 
-/// One attempt to start, ready to be executed.
+/// A request to start one attempt.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct LaunchRequest {
     /// The container.
     pub container: String,
     /// The attempt.
     pub attempt: u32,
-    /// Program and arguments; a program without a slash is looked for on the PATH of `env`.
+    /// Program and arguments; a program without a slash is searched on the PATH of `env`.
     pub argv: Vec<String>,
-    /// The whole environment.
+    /// The complete environment.
     pub env: Vec<(String, String)>,
     /// Variables whose values are in files of volumes.
     #[serde(default)]
     pub file_keys: Vec<FileKey>,
-    /// The folder to start in; the container's own scratch folder when there is none.
+    /// The folder to start in; `None` for the container's own scratch folder.
     pub cwd: Option<String>,
-    /// The pod's volumes, laid out before the start.
+    /// The pod's volumes, which are set up before the start.
     #[serde(default)]
     pub volumes: Vec<Volume>,
-    /// Its own view of files; none when it sees the machine's as they are.
+    /// Its private view of files; `None` when it sees the machine's.
     #[serde(default)]
     pub view: Option<MountView>,
-    /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
+    /// Variables with the paths of volumes that are not mounted: the variable, and the volume's name.
     #[serde(default)]
     pub volume_paths: Vec<(String, String)>,
     /// User to run as, when different from the shim's.
     #[serde(default)]
     pub user: Option<ContainerUser>,
-    /// The control groups that it and its pod are in, those above before those below.
+    /// The control groups of the container and its pod, parents first.
     #[serde(default)]
     pub groups: Vec<ControlGroup>,
     /// Limits that the groups do not enforce.
@@ -152,19 +153,19 @@ pub struct LaunchRequest {
     pub hostname: String,
     /// Whether standard input stays open.
     pub stdin: bool,
-    /// Whether it is closed when the first one who was attached to it has gone.
+    /// Whether standard input is closed when the first attached client has disconnected.
     #[serde(default)]
     pub stdin_once: bool,
     /// Whether standard input, output and error are a terminal.
     #[serde(default)]
     pub tty: bool,
-    /// The state of its Image object and of the files that this watches; empty when there is none.
+    /// The state of its Image object and of the files that this watches; empty without one.
     #[serde(default)]
     pub image: String,
     /// Whether another attempt is likely to follow this one.
     #[serde(default)]
     pub again: RestartDecision,
-    /// The signal that asks it to end.
+    /// The stop signal.
     pub stop_signal: i32,
     /// Path of the termination message in a private view.
     #[serde(default)]
@@ -179,13 +180,13 @@ impl LaunchRequest {
         self.volumes.iter().any(|volume| matches!(volume.source, VolumeContent::Memory { .. }))
     }
 
-    /// Whether the memory that it uses is bounded.
+    /// Whether its memory is limited.
     pub fn has_memory_bound(&self) -> bool {
         self.watched.memory.is_some() || self.groups.iter().any(|group| group.oom.is_some())
     }
 }
 
-/// Bounds that no control group enforces: the shim looks, and ends who is over.
+/// Limits that no control group enforces: the shim measures usage and kills a container that exceeds them.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
 #[serde(default)]
 pub struct SoftBounds {
@@ -197,37 +198,38 @@ pub struct SoftBounds {
     pub pids: Option<i64>,
 }
 
-/// A control group: a folder of the kernel's, and what is written there.
+/// A control group: a folder of the cgroup file system, and the settings in it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ControlGroup {
     /// Its folder.
     pub folder: String,
     /// Its settings.
     pub knobs: Vec<ControlGroupFile>,
-    /// The file that takes processes in; none when it only has other groups below.
-    pub ingress_route: Option<String>,
-    /// The file that counts processes ended for want of memory.
+    /// The file for adding processes; `None` when the group only has child groups.
+    #[serde(rename = "ingress_route")]
+    pub procs_file: Option<String>,
+    /// The file that counts processes killed for lack of memory.
     pub oom: Option<String>,
 }
 
-/// A file of a control group and what it is to hold.
+/// A file of a control group and its content.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ControlGroupFile {
     /// The file.
     pub file: String,
     /// Its content.
     pub value: String,
-    /// Whether it does no harm when the kernel does not take it.
+    /// Whether the kernel may refuse it.
     pub optional: bool,
 }
 
 impl ControlGroupFile {
-    /// One that has to be set.
+    /// Makes a required setting.
     pub fn must(file: &str, value: &str) -> ControlGroupFile {
         ControlGroupFile { file: file.into(), value: value.into(), optional: false }
     }
 
-    /// One that not every kernel has.
+    /// Makes a setting that not every kernel has.
     pub fn may(file: &str, value: &str) -> ControlGroupFile {
         ControlGroupFile { optional: true, ..ControlGroupFile::must(file, value) }
     }
@@ -240,16 +242,16 @@ pub struct MountView {
     pub mounts: Vec<VolumeMountPoint>,
     /// Folders of the machine that it sees, and changes, as they are.
     pub own: Vec<String>,
-    /// Folders of its own, empty at first.
+    /// New folders, empty at first.
     #[serde(default)]
     pub fresh: Vec<String>,
     /// User and group that own those, when not the shim's.
     #[serde(default)]
     pub fresh_owner: Option<(u32, u32)>,
-    /// Paths that it finds in its own `/tmp` and `/dev/shm` when they are in the machine's.
+    /// Paths of the machine's `/tmp` and `/dev/shm` that are visible in its own.
     #[serde(default)]
     pub shown: Vec<String>,
-    /// Whether it can write in its volumes only.
+    /// Whether only its volumes are writable.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -257,7 +259,7 @@ pub struct MountView {
 /// A command to run beside a container.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct ExecRequest {
-    /// Chosen by the asker, given back with the answer.
+    /// Chosen by the client, returned with the answer.
     pub id: u64,
     /// The container.
     pub container: String,
@@ -267,49 +269,49 @@ pub struct ExecRequest {
     pub argv: Vec<String>,
     /// Milliseconds after which it is killed.
     pub timeout: u64,
-    /// Whether what it has started may go on when it has ended by itself: a postStart hook may start what the container needs.
+    /// Whether processes that it started may continue after it has exited: a postStart hook may start what the container needs.
     #[serde(default)]
     pub keeps_leftovers: bool,
 }
 
-/// A command that somebody runs beside a container.
+/// A command that a client runs beside a container.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct SessionRequest {
     /// The container.
     pub container: String,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Whether it gets a terminal, which is to be its controlling one.
+    /// Whether it gets a controlling terminal.
     pub terminal: bool,
     /// The size of that terminal.
     #[serde(default)]
     pub size: TerminalSize,
 }
 
-/// Joining a container.
+/// An attachment to a container.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct AttachRequest {
     /// The container.
     pub container: String,
-    /// Whether it reads what comes.
+    /// Whether the container reads the client's input.
     pub stdin: bool,
-    /// Whether what it has written before is told first.
+    /// Whether the client gets earlier output first.
     pub replay: bool,
 }
 
-/// The size of a terminal; all zero when nobody knows it.
+/// The size of a terminal; all zero when it is unknown.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
 pub struct TerminalSize {
     /// Lines.
     pub rows: u16,
-    /// Letters in a line.
+    /// Characters in a line.
     pub columns: u16,
 }
 
 /// Answers and reports of a shim.
 #[derive(Serialize, Deserialize, Clone)]
 pub enum ShimAnswer {
-    /// Everything it knows.
+    /// The complete record.
     State(ShimRecord),
     /// New state of a container.
     Container {
@@ -320,7 +322,7 @@ pub enum ShimAnswer {
     },
     /// A command has ended.
     ExecDone {
-        /// The asker's number; 0 for a session.
+        /// The client's number; 0 for a session.
         id: u64,
         /// The result.
         outcome: ExecOutcome,
@@ -329,9 +331,9 @@ pub enum ShimAnswer {
     },
     /// Answers [`ShimRequest::Ping`].
     Pong,
-    /// From now on whatever the container writes is passed on.
+    /// From now on the container's output is passed on.
     Attached,
-    /// The container has ended, or nothing more is passed on for another reason. Everything until then was.
+    /// The container has ended, or passing on ended for another reason. All output until then was passed on.
     Detached,
     /// The limits of a container have changed, or could not be changed.
     Limited {
@@ -344,9 +346,9 @@ pub enum ShimAnswer {
         /// Why it could not be done.
         error: Option<String>,
     },
-    /// Policies denied a connection to the pod; the same one is told again after a while only.
+    /// Policies denied a connection of the pod; the same one is reported again only after a while.
     Denied(DeniedConnection),
-    /// A program of the pod could not bind a port; the same one is told again after a while only.
+    /// A program of the pod could not bind a port; the same one is reported again only after a while.
     Unbound(UnboundPort),
     /// The request was not carried out.
     Refused {
@@ -357,9 +359,9 @@ pub enum ShimAnswer {
     },
     /// Answers [`ShimRequest::Park`]: every earlier request was answered, and no report follows on this connection.
     Parked,
-    /// Nothing runs any more and nothing was asked for a while: the shim ends, its record stays.
+    /// No process runs and no request has come for a while: the shim exits, its record stays.
     Leaving,
-    /// Nothing is left of the pod, its folder included.
+    /// The pod and its folder are completely removed.
     Removed,
 }
 
@@ -374,20 +376,20 @@ pub enum ExecOutcome {
     Failed(String),
 }
 
-/// A moment from nanoseconds.
+/// Converts nanoseconds since 1970.
 pub fn moment(nanoseconds: i64) -> Time {
     Time::from_nanosecond(nanoseconds.into()).unwrap_or(Time::UNIX_EPOCH)
 }
 
-/// Now, in nanoseconds.
+/// Returns the current time in nanoseconds since 1970.
 pub fn now_nanos() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
-/// One message as it goes over the socket.
+/// Serializes one message as a line.
 pub fn line(message: &impl Serialize) -> Vec<u8> {
-    // Nothing in these types can fail to serialize: every map has text keys.
+    // Serialization of these types cannot fail: every map has text keys.
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line

@@ -21,7 +21,7 @@ pub struct ShimRecord {
     pub epoch: u64,
     /// The shim that wrote this.
     pub shim: Option<ProcessIdentity>,
-    /// Whether the last shim left in order, with nothing of the pod running.
+    /// Whether the last shim exited in order, when no process of the pod ran.
     pub left: bool,
     /// The pod.
     pub pod: PodName,
@@ -36,18 +36,18 @@ pub struct ContainerRecord {
     pub attempt: u32,
     /// Its state.
     pub state: RecordedState,
-    /// It was asked to stop.
+    /// The requested stop, if there was one.
     pub stopping: Option<RecordedStop>,
     /// End of the previous attempt.
     pub last: Option<RecordedEnd>,
 }
 
-/// A stop that was asked for.
+/// A requested stop.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
 pub struct RecordedStop {
     /// When.
     pub since: i64,
-    /// When SIGKILL is due, by the wall clock, for people; the shim itself goes by the monotonic one.
+    /// When SIGKILL is due, by the wall clock, for display; the shim itself uses the monotonic clock.
     pub kill_at: i64,
 }
 
@@ -63,14 +63,14 @@ pub enum RecordedState {
     },
     /// It could not be executed.
     Refused {
-        /// One word.
+        /// Reason in one word.
         reason: String,
-        /// The sentence.
+        /// Message.
         message: String,
         /// When.
         at: i64,
     },
-    /// It has ended, and so has everything that it started.
+    /// It has ended with all its processes.
     Ended(RecordedEnd),
 }
 
@@ -82,7 +82,7 @@ pub struct RecordedEnd {
     pub code: i32,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// One word, when the code does not say it all.
+    /// Reason in one word, when the code does not say enough.
     pub reason: Option<String>,
     /// The termination message.
     pub message: String,
@@ -93,13 +93,13 @@ pub struct RecordedEnd {
 }
 
 impl ShimRecord {
-    /// Nothing yet, of this version.
+    /// Returns an empty record of this version.
     pub fn empty() -> ShimRecord {
         ShimRecord { version: VERSION, ..ShimRecord::default() }
     }
 
-    /// Reads the usable parts of a record that another version wrote. A container that cannot be read is left out: for
-    /// the control plane it is lost.
+    /// Reads the usable parts of a record of another version. A container that cannot be read is left out: for the control plane it is
+    /// lost.
     pub fn salvage(text: &[u8]) -> Option<ShimRecord> {
         let found: Map<String, Value> = serde_json::from_slice(text).ok()?;
         let containers = found.get("containers").and_then(Value::as_object).into_iter().flatten();
@@ -130,7 +130,7 @@ impl ContainerRecord {
         }
     }
 
-    /// The main process, while it runs.
+    /// Returns the main process, while it runs.
     pub fn process(&self) -> Option<ProcessIdentity> {
         match &self.state {
             RecordedState::Running { process, .. } => Some(*process),
@@ -145,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn record_of_another_version_is_read_as_far_as_possible() {
+    fn record_of_another_version_is_salvaged() {
         let end = json!({"Ended": {"code": 3, "finished": 7}});
         let record = json!({
             "version": 9, "boot": "b", "epoch": "seven", "shim": {"pid": 5, "start": 6}, "pod": {"uid": "u", "name": 4},

@@ -1,4 +1,4 @@
-//! The resources that are served, by group and version: those of the kinds, and what has a path of its own below them.
+//! The served resources by group and version: those of the kinds, and their subresources.
 
 use crate::kinds::{Kind, KindRegistry};
 use crate::serve::subresource::{self, Subresource};
@@ -39,7 +39,7 @@ pub struct ServedResource {
 /// Verbs of objects.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Kubernetes' order of its groups; others follow by name.
+/// Kubernetes' order of its groups; other groups follow by name.
 const ORDER: [&str; 20] = [
     "",
     "apiregistration.k8s.io",
@@ -63,7 +63,7 @@ const ORDER: [&str; 20] = [
     "flowcontrol.apiserver.k8s.io",
 ];
 
-/// Every group.
+/// Returns all groups.
 pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
     let mut groups: Vec<ApiGroup> = Vec::new();
     let mut add = |group: &str, version: &str, served: Vec<ServedResource>| {
@@ -126,7 +126,7 @@ fn of_kind(kind: &Kind) -> Vec<ServedResource> {
     served
 }
 
-/// A resource that is only ever created, and not kept.
+/// Makes a resource that can only be created and is not stored.
 fn alone(name: &str, kind: &str, namespaced: bool) -> ServedResource {
     ServedResource {
         name: name.to_owned(),
@@ -141,7 +141,7 @@ fn alone(name: &str, kind: &str, namespaced: bool) -> ServedResource {
     }
 }
 
-/// The same resources with their subresources inside them (`apidiscovery.k8s.io`).
+/// Returns the resources with their subresources nested in them (`apidiscovery.k8s.io`).
 pub fn nested(served: &[ServedResource]) -> Vec<Value> {
     let response = |one: &ServedResource| json!({"group": one.group.unwrap_or_default(), "version": one.version.unwrap_or_default(), "kind": one.kind});
     let whole = served.iter().filter(|one| !one.name.contains('/'));

@@ -1,6 +1,6 @@
-//! The documents about the API: which groups, versions and resources there are.
+//! The discovery documents: groups, versions and resources of the API.
 //!
-//! Knows: their three forms (the lists of `/api` and `/apis`, one list for each version, and all at once).
+//! Knows: their three forms (the lists of `/api` and `/apis`, one list per version, and the aggregated document).
 //! Never: anything about objects; the resources come from [`catalogue`].
 
 mod catalogue;
@@ -25,7 +25,7 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
     if *document == ApiDocument::Version {
         return Ok(pretty(&version()));
     }
-    // Others may have brought definitions since.
+    // Another process may have written definitions since.
     api.read_view(custom::learn_all)?;
     let groups = catalogue::groups(api.kinds());
     match document {
@@ -88,11 +88,11 @@ fn pretty(document: &impl Serialize) -> HttpAnswer {
     HttpAnswer { content_type: "application/json".into(), ..HttpAnswer::text(text) }
 }
 
-/// A document with its fields in Kubernetes' order, which people like to read.
+/// Answers with a document whose fields are in Kubernetes' order.
 fn ordered(document: &impl Serialize, form: &AnswerForm) -> HttpAnswer {
     if form.encoding != AnswerEncoding::Json || form.is_pretty {
         let mut document = serde_json::to_value(document).unwrap_or_default();
-        // Documents of the core group leave it out in JSON; the envelope of protobuf has it.
+        // The core group's documents have no apiVersion in JSON; the protobuf envelope has one.
         if form.encoding == AnswerEncoding::Protobuf && document["apiVersion"].is_null() {
             document["apiVersion"] = "v1".into();
         }
@@ -181,13 +181,13 @@ fn resources(group: &str, version: &str, served: &[ServedResource], form: &Answe
         group_version: String,
         resources: &'a [ServedResource],
     }
-    // The core group's list does without, as it always has.
+    // The core group's list has no apiVersion, as in Kubernetes.
     let own = Some("v1").filter(|_| !group.is_empty());
     let group_version = api_version(group, version);
     ordered(&Resources { kind: "APIResourceList", api_version: own, group_version, resources: served }, form)
 }
 
-/// All at once (KEP-3352).
+/// `/apis` in aggregated form (KEP-3352).
 fn aggregated_discovery(groups: &[ApiGroup], is_core: bool, form: &AnswerForm) -> HttpAnswer {
     let AnswerShape::Discovery(version) = &form.shape else { return HttpAnswer::document(200, &Value::Null, form) };
     let groups = groups.iter().filter(|group| group.name.is_empty() == is_core);
@@ -207,7 +207,7 @@ fn aggregated_discovery(groups: &[ApiGroup], is_core: bool, form: &AnswerForm) -
     HttpAnswer { content_type, ..answer }
 }
 
-/// Every path that leads to a document.
+/// Returns every path of a document.
 fn paths(groups: &[ApiGroup]) -> Vec<String> {
     let mut paths = vec!["/api".to_owned(), "/apis".to_owned()];
     for group in groups {

@@ -1,10 +1,10 @@
-//! The id of a request, by which client and server speak of the same one: the header `Audit-Id`.
+//! The id of a request, with which client and server refer to it: the header `Audit-Id`.
 
 use crate::apiserver::api::random;
 use crate::apiserver::rules::names;
 use hyper::HeaderMap;
 
-/// Most bytes of a client's own id.
+/// Maximum length of a client's own id, in bytes.
 const LONGEST: usize = 64;
 
 /// Returns the client's own id, cut where it is too long, or a new one.

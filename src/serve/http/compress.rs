@@ -5,7 +5,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
 
-/// Smaller answers are sent as they are.
+/// Minimum size of an answer for compression.
 const SMALLEST: usize = 128 << 10;
 
 /// Whether the header `Accept-Encoding` names gzip.
@@ -18,7 +18,7 @@ pub fn accepts_gzip(accept_encoding: &str) -> bool {
     })
 }
 
-/// Compresses a large answer. This takes a while: not for the thread that carries connections.
+/// Compresses a large answer. This takes a while, so it must not run on the connection thread.
 pub fn compress(mut answer: HttpAnswer) -> HttpAnswer {
     // Writing to memory does not fail; otherwise the answer is sent as it is.
     let packed = match &mut answer.body {

@@ -1,15 +1,15 @@
-//! Connections: how many there may be, and which one goes when there are too many.
+//! Limits of connections, and the choice of one to close when there are too many.
 //!
-//! Every user of the machine can connect, so a connection that has not shown yet who it is counts as nobody's: of these there are few, and
-//! one goes for a new one: the oldest of the peer that has most of them. So nobody can take all descriptors, a client that says at once
-//! who it is gets in, and a peer that opens many pushes out its own.
+//! Every user of the machine can connect, so unauthenticated connections are few, and a new one replaces another: the oldest of the peer
+//! that has most of them. So no user can take all descriptors, a client that authenticates at once gets in, and a peer that opens many
+//! connections loses its own.
 
 use crate::runtime::peer::Peer;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::AbortHandle;
 
-/// Connections of clients that have not shown yet who they are.
+/// Maximum number of connections of unauthenticated clients.
 const MOST_UNKNOWN: usize = 128;
 
 /// All connections of a server.
@@ -22,7 +22,7 @@ pub struct Connections {
 struct State {
     next: u64,
     open: usize,
-    /// Those that are nobody's yet, the oldest first.
+    /// Unauthenticated connections, the oldest first.
     unknown: VecDeque<Unknown>,
 }
 
@@ -39,12 +39,12 @@ pub struct Connection {
 }
 
 impl Connections {
-    /// At most so many, known and unknown.
+    /// Makes a registry for at most this many connections, authenticated or not.
     pub fn new(most: usize) -> Arc<Connections> {
         Arc::new(Connections { most, state: Mutex::default() })
     }
 
-    /// Takes in a connection of a peer; none when there are too many of known clients.
+    /// Registers a connection of a peer; `None` when authenticated clients have taken all places.
     pub fn open(self: &Arc<Connections>, peer: Peer) -> Option<Connection> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.unknown.len() >= MOST_UNKNOWN || state.open >= self.most {
@@ -57,7 +57,7 @@ impl Connections {
         Some(Connection { all: self.clone(), id })
     }
 
-    /// Records the handle that ends a connection whose client is not known yet.
+    /// Records the handle that ends a connection while it is unauthenticated.
     pub fn can_end(&self, id: u64, handle: AbortHandle) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = state.unknown.iter_mut().find(|known| known.id == id) {
@@ -67,8 +67,7 @@ impl Connections {
 }
 
 impl State {
-    /// Removes the oldest connection of the peer that has most of those that are nobody's yet, with one more of this peer's. None when
-    /// there are none.
+    /// Removes the oldest connection of the peer with the most unauthenticated ones, counting the new one. `None` when there are none.
     fn dismiss(&mut self, newest: Peer) -> Option<Unknown> {
         let mut counts = HashMap::from([(newest, 1_usize)]);
         self.unknown.iter().for_each(|known| *counts.entry(known.peer).or_default() += 1);
@@ -79,18 +78,18 @@ impl State {
 }
 
 impl Connection {
-    /// Tells it from the others.
+    /// Returns its id.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its client has shown that it may be here.
+    /// Marks the client as authenticated.
     pub fn is_known(&self) {
         let mut state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unknown.retain(|known| known.id != self.id);
     }
 
-    /// Whether it is still nobody's.
+    /// Whether the client is still unauthenticated.
     pub fn is_unknown(&self) -> bool {
         let state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unknown.iter().any(|known| known.id == self.id)
@@ -130,11 +129,11 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_with_many_connections_pushes_out_its_own() {
+    fn peer_with_many_connections_loses_its_own() {
         let all = Connections::new(1000);
         let first = all.open(Peer::User(1002)).unwrap();
         let mut many: Vec<Connection> = (0..2 * MOST_UNKNOWN).filter_map(|_| all.open(NEIGHBOUR)).collect();
-        assert!(first.is_unknown(), "the oldest of all is another one's");
+        assert!(first.is_unknown(), "the oldest connection belongs to another peer");
         assert!(!many[0].is_unknown() && many.pop().unwrap().is_unknown());
         let second = all.open(Peer::User(1002)).unwrap();
         many.extend(all.open(NEIGHBOUR));
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn known_clients_are_not_pushed_out() {
+    fn authenticated_clients_stay_connected() {
         let all = Connections::new(2);
         let (one, two) = (all.open(NEIGHBOUR).unwrap(), all.open(NEIGHBOUR).unwrap());
         one.is_known();

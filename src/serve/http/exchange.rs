@@ -1,4 +1,4 @@
-//! A request and its answer as the server sees them: the id, the measurements and the compression.
+//! The processing around a request: its id, its measurements and the compression.
 
 use super::audit;
 use super::compress::{accepts_gzip, compress};
@@ -17,11 +17,11 @@ use std::sync::Arc;
 pub struct ServerMetrics {
     /// Measurements of its requests.
     pub requests: RequestMetrics,
-    /// Measurements of the control plane that runs in the same process.
+    /// Measurements of the control plane in the same process.
     pub control_plane: Option<Arc<LoopMetrics>>,
 }
 
-/// One request under way.
+/// A request being processed.
 pub struct Exchange {
     id: String,
     is_gzip: bool,
@@ -30,7 +30,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Begins with the head of a request.
+    /// Begins with the headers of a request.
     pub fn begin(headers: &HeaderMap, asked: &ApiRequest, kinds: &KindRegistry, metrics: &ServerMetrics) -> Exchange {
         let encodings = headers.get_all("accept-encoding").iter().filter_map(|value| value.to_str().ok());
         Exchange {
@@ -41,19 +41,19 @@ impl Exchange {
         }
     }
 
-    /// Whether the client takes compressed answers.
+    /// Whether the client accepts compressed answers.
     pub fn is_gzip(&self) -> bool {
         self.is_gzip
     }
 
-    /// Ends with the answer, which gets the id.
+    /// Ends with the answer, and adds the id to it.
     pub fn end(self, answer: HttpAnswer, metrics: &ServerMetrics) -> HttpAnswer {
         metrics.requests.record(&self.measured, self.labels, answer.code);
         answer.with_header("Audit-Id", self.id)
     }
 }
 
-/// Answers a request on a thread that may wait.
+/// Answers a request, on a thread that may block.
 pub fn answer(api: &mut Api, request: &ApiRequest, is_gzip: bool, metrics: &ServerMetrics) -> HttpAnswer {
     let is_metrics = request.method == "GET" && parse(&request.path) == Some(ApiPath::Document(ApiDocument::Metrics));
     let answer = match is_metrics.then(|| measure(api, metrics)) {
@@ -63,7 +63,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, is_gzip: bool, metrics: &Serv
     if is_gzip { compress(answer) } else { answer }
 }
 
-/// Measures all that this process knows of; none where the store refuses.
+/// Returns all measurements of this process; `None` when the store cannot be read.
 fn measure(api: &Api, metrics: &ServerMetrics) -> Option<MetricsText> {
     let mut text = MetricsText::default();
     metrics.requests.write(&mut text);

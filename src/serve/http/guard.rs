@@ -2,38 +2,38 @@
 //! names.
 //!
 //! Other users of the machine can reach its loopback addresses too, and a client that can write objects can start
-//! processes: hence the token. A browser that was misled by a foreign name (DNS rebinding) or page has no token;
-//! without one, its headers reveal it.
+//! processes: hence the token. A malicious page, also through a foreign name (DNS rebinding), has no token; without
+//! the token, such requests are recognized by their headers.
 
 use crate::object::{Reason, Status};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 
-/// The names of this machine that a client may use.
+/// The allowed names of this machine.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Condition for access.
 pub enum AccessGuard {
-    /// The client sends this token.
+    /// The client must send this token.
     Token(String),
-    /// The client addresses this machine by one of its own names.
+    /// The client must address this machine by one of its own names.
     Names,
 }
 
-/// Paths that need no token, as the role `system:public-info-viewer` has them.
+/// Paths without access control, as in the role `system:public-info-viewer`.
 const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
 /// Result of access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// A client that may do everything.
+    /// Full access.
     Full,
-    /// A client that has shown nothing, and asks for what everybody may know.
+    /// Access to public information only.
     Anonymous,
 }
 
 impl AccessGuard {
-    /// Lets a client in, or one without a token to what is public. A wrong token opens nothing.
+    /// Admits a client; one without a token only to public paths. A wrong token is always an error.
     pub fn admit(&self, headers: &HeaderMap, method: &str, path: &str) -> Result<Access, Status> {
         let is_public = method == "GET" && PUBLIC.contains(&path) && !headers.contains_key(AUTHORIZATION);
         match (self, self.check(headers)) {
@@ -43,7 +43,7 @@ impl AccessGuard {
         }
     }
 
-    /// Refuses who is not let in.
+    /// Refuses clients without access.
     fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         match self {
@@ -78,7 +78,7 @@ pub fn impersonated(headers: &HeaderMap) -> Option<&str> {
     is_wanted.then(|| headers.get("impersonate-user").and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
-/// Compares in a time that tells nothing about the token but its length.
+/// Compares in constant time, so that the duration reveals only the token's length.
 fn is_same(shown: &str, token: &str) -> bool {
     let differs = shown.bytes().zip(token.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
     shown.len() == token.len() && std::hint::black_box(differs) == 0
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_token_foreign_names_and_pages_are_kept_out() {
+    fn without_a_token_foreign_hosts_and_origins_are_refused() {
         for (host, code) in [
             ("localhost:8001", 200),
             ("127.0.0.1", 200),

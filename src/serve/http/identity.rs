@@ -13,18 +13,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
-/// The name of HTTP/2 in a TLS handshake.
+/// The ALPN name of HTTP/2.
 pub const HTTP2: &[u8] = b"h2";
 
 /// A certificate for the addresses of one server.
 pub struct ServerCertificate {
     /// Proves it to clients.
     pub acceptor: TlsAcceptor,
-    /// The authority's certificate, PEM, which clients are given.
+    /// The authority's certificate for clients, PEM.
     pub authority: String,
 }
 
-/// Makes one for this machine's own names and the address that is listened at.
+/// Makes a certificate for this machine's own names and the listening address.
 pub fn new_certificate(address: IpAddr) -> anyhow::Result<ServerCertificate> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

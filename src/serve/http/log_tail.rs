@@ -1,7 +1,7 @@
-//! The end of the log, read once for all who watch.
+//! The newest entries of the log, read once for all watches.
 //!
-//! One thread waits for news of the store and keeps the last entries; every watch is woken and takes from here what it has not told
-//! yet. One that was away for longer reads the log itself.
+//! One thread waits for changes of the store and keeps the newest entries. It wakes all watches, which take the entries that they have not
+//! sent yet. A watch that is further behind reads the log itself.
 
 use crate::apiserver::Api;
 use crate::reconcile::store_files::identity;
@@ -12,24 +12,24 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
-/// So many entries are kept,
+/// Maximum number of kept entries,
 const KEPT: usize = 4096;
-/// and of those the last that have so many bytes together: 32 MiB.
+/// and maximum size of their bodies together: 32 MiB.
 const KEPT_BYTES: usize = 32 << 20;
-/// So many are read at once.
+/// Maximum number of entries per read.
 const BATCH: usize = 1000;
-/// The longest wait for one hint: hints can be lost.
+/// Longest wait for a notification, because notifications can be lost.
 const LONGEST: Duration = Duration::from_millis(500);
-/// The pause between two looks where there are no hints.
+/// Pause between reads where there are no notifications.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The end of the log.
+/// The newest entries of the log.
 pub struct LogTail {
     recent: Mutex<Recent>,
     head: Sender<u64>,
 }
 
-/// The last entries, and how many bytes their bodies have.
+/// The newest entries, and the size of their bodies.
 #[derive(Default)]
 struct Recent {
     entries: VecDeque<Arc<LogEntry>>,
@@ -47,7 +47,7 @@ impl Recent {
 }
 
 impl LogTail {
-    /// Begins to read, as long as the state is this file; ends when it is dropped.
+    /// Starts reading, while the state file is this one; ends when it is dropped.
     pub fn start(state: &Path, place: Option<(u64, u64)>) -> anyhow::Result<Arc<LogTail>> {
         let api = Api::open(state, OpenMode::Existing, "serve")?;
         let head = api.read(|snapshot| snapshot.revision())?;
@@ -57,7 +57,7 @@ impl LogTail {
         Ok(tail)
     }
 
-    /// Tells of news from now on.
+    /// Returns a receiver that is notified of new entries.
     pub fn news(&self) -> Receiver<u64> {
         self.head.subscribe()
     }
@@ -69,7 +69,7 @@ impl LogTail {
             return Some(Vec::new());
         }
         let first = recent.entries.front()?.revision;
-        // Revisions follow each other without a gap.
+        // Revisions have no gaps.
         let at = (revision + 1).checked_sub(first)?;
         Some(recent.entries.iter().skip(at as usize).take(BATCH).cloned().collect())
     }
@@ -81,7 +81,7 @@ impl LogTail {
         self.head.send_replace(head);
     }
 
-    /// The log goes on from here, and what was before is not known.
+    /// Continues from this revision; earlier entries are unknown.
     fn skip_to(&self, head: u64) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         *recent = Recent::default();
@@ -94,7 +94,7 @@ fn follow(api: &Api, tail: &Weak<LogTail>, mut last: u64, place: Option<(u64, u6
     loop {
         let Some(tail) = tail.upgrade() else { return };
         if identity(api.store().path()) != place {
-            // Nothing comes any more; those who watch find out why.
+            // No more entries follow; the watches meet the error themselves.
             return tail.skip_to(u64::MAX);
         }
         match api.read(|snapshot| snapshot.log_after(last, BATCH)) {
@@ -106,7 +106,7 @@ fn follow(api: &Api, tail: &Weak<LogTail>, mut last: u64, place: Option<(u64, u6
                     continue;
                 }
             }
-            // Compacted meanwhile, or it cannot be read: those who watch look for themselves, and meet the error.
+            // The log was compacted or cannot be read: the watches read it themselves and meet the error.
             Err(_) => {
                 last = api.read(|snapshot| snapshot.revision()).unwrap_or(last);
                 tail.skip_to(last);
@@ -142,7 +142,7 @@ mod tests {
         let entry = |revision: u64| sized(revision, 2);
         let tail = LogTail { recent: Mutex::default(), head: channel(10).0 };
         assert_eq!(tail.entries_after(10).map(|entries| entries.len()), Some(0));
-        assert!(tail.entries_after(9).is_none(), "it was before");
+        assert!(tail.entries_after(9).is_none(), "the entry is no longer kept");
         tail.add((11..=13).map(entry).collect());
         let given =
             |revision| Some(tail.entries_after(revision)?.iter().map(|entry| entry.revision).collect::<Vec<_>>());
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(given(12), None);
         tail.skip_to(9000);
         assert_eq!((given(8999), given(9000)), (None, Some(vec![])));
-        // Large ones are kept as far as they have room together, and the last one always.
+        // Large entries are kept up to the size limit, and the newest one always.
         tail.add((9001..=9040).map(|revision| sized(revision, 1 << 20)).collect());
         assert_eq!((given(9007), given(9009).map(|kept| kept.len())), (None, Some(31)));
         tail.add(vec![sized(9041, KEPT_BYTES + 1)]);

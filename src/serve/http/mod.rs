@@ -1,7 +1,7 @@
-//! The socket around the API: connections, who is let in, and answers that go on.
+//! The HTTP server around the API: connections, access control, and streamed answers.
 //!
-//! One thread carries all connections; what reads or writes the state is done on others, a few at a time. TLS and plain HTTP are spoken
-//! at the same port: a client's first byte tells which it wants.
+//! One thread handles all connections; other threads, a limited number, read or write the state. TLS and plain HTTP share one port: a
+//! client's first byte distinguishes them.
 
 mod audit;
 mod compress;
@@ -57,44 +57,44 @@ use tokio_rustls::TlsAcceptor;
 use tracing::debug_span;
 use tracing::field::Empty;
 
-/// Time limit for the head of a request, also for the next one on a connection, and for a body.
+/// Time limit for the headers of a request, also of the next one on a connection, and for a body.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time limit for a client to show who it is, from its connection on.
+/// Time limit for a client to authenticate, from its connection on.
 const GREETING: Duration = Duration::from_secs(5);
-/// Connections are at most so many, and at most one for every four descriptors of this process: pods need some, too.
+/// Maximum number of connections, which also is at most a quarter of this process's descriptors, because pods need some.
 const MOST_CONNECTIONS: usize = 4096;
 /// Interval between compactions of a part of the store's log.
 const COMPACTION: Duration = Duration::from_secs(10);
-/// Log entries that are passed at once then: a few milliseconds.
+/// Maximum number of log entries per compaction: a few milliseconds.
 const COMPACTED: usize = 400;
-/// Requests that are worked on at the same time.
+/// Maximum number of concurrent requests.
 const HANDS: usize = 16;
-/// The same of clients that have not shown who they are.
+/// The same for unauthenticated clients.
 const ANONYMOUS_HANDS: usize = 2;
-/// Requests on one connection of HTTP/2 at the same time, watches included.
+/// Maximum number of concurrent requests on one HTTP/2 connection, watches included.
 const STREAMS: u32 = 250;
-/// Bytes of an answer that a connection of HTTP/2 keeps for a client that does not read.
+/// Maximum number of bytes that an HTTP/2 connection buffers for a client that does not read.
 const UNREAD: usize = 256 << 10;
-/// Time that running requests get when the server ends.
+/// Time for running requests when the server ends.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// The largest body, in bytes, as Kubernetes takes it.
+/// Maximum length of a body in bytes, as in Kubernetes.
 const LARGEST: usize = yaml::MAX_BYTES;
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
 
-/// A server that is about to begin.
+/// A server that has not started yet.
 pub struct HttpServer {
     /// The cluster's file.
     pub state: PathBuf,
-    /// The socket, which listens already.
+    /// The listening socket.
     pub listener: std::net::TcpListener,
-    /// The file that leads clients here, which is its own until it ends.
+    /// The kubeconfig for clients, which is locked until the server ends.
     pub entry: std::fs::File,
     /// Access control.
     pub guard: AccessGuard,
     /// TLS; `None` for plain HTTP.
     pub acceptor: Option<TlsAcceptor>,
-    /// Measurements of the control plane that runs in this process.
+    /// Measurements of the control plane in this process.
     pub control_plane: Option<Arc<LoopMetrics>>,
 }
 
@@ -105,20 +105,20 @@ struct ServerState {
     place: Option<(u64, u64)>,
     guard: AccessGuard,
     acceptor: Option<TlsAcceptor>,
-    /// Open states that nobody works with at the moment.
+    /// Open states that are not in use.
     idle: Mutex<Vec<Api>>,
-    /// The kinds of the cluster, which all of them share.
+    /// The kinds of the cluster, shared by all of them.
     kinds: KindRegistry,
     tail: OnceLock<Arc<LogTail>>,
     metrics: Arc<ServerMetrics>,
-    /// Turns of anonymous clients.
+    /// Permits for requests of anonymous clients.
     anonymous: Semaphore,
     /// Permits for streams.
     streams: Arc<Semaphore>,
 }
 
 impl HttpServer {
-    /// Serves until it is told to stop.
+    /// Serves until `stop` completes.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
         let HttpServer { state, listener, entry, guard, acceptor, control_plane } = self;
@@ -153,18 +153,18 @@ impl HttpServer {
             compaction.abort();
             Ok(())
         });
-        // Running writes finish.
+        // Waits for running writes.
         runtime.shutdown_timeout(FAREWELL);
         drop(entry);
         ended
     }
 }
 
-/// Keeps the log of the store small, a little at a time, also where no control plane runs.
+/// Compacts the log of the store in small steps, also where no control plane runs.
 async fn compact(shared: Arc<ServerState>) {
     loop {
         tokio::time::sleep(COMPACTION).await;
-        // If others write at the moment, it is done the next time.
+        // When another process writes at the moment, the next round compacts.
         let work = |api: &mut Api| api.store_mut().compact(&Retention::usual(Time::now()), COMPACTED);
         while let Ok(Ok(COMPACTED)) = shared.work(work).await {}
     }
@@ -188,7 +188,7 @@ async fn meet(client: TcpStream, shared: Arc<ServerState>, connection: Connectio
     }
 }
 
-/// Answers one client until it goes, or until this moment when it has not shown by then who it is.
+/// Serves one client until it disconnects, or until this moment while it is unauthenticated.
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     shared: Arc<ServerState>,
@@ -202,7 +202,7 @@ async fn talk(
         let (shared, connection) = (shared.clone(), connection.clone());
         async move { Ok::<_, Infallible>(respond(request, shared, connection).await) }
     });
-    // Clients that break off are nobody's business.
+    // Broken connections of clients are no error here.
     let conversation: Conversation = if is_http2 {
         let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         server.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_send_buf_size(UNREAD);
@@ -269,11 +269,11 @@ async fn respond(
     }
 }
 
-/// A request without its body.
+/// Returns a request without its body.
 fn read_head(head: &Parts) -> ApiRequest {
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let text = |name: HeaderName| text(&head.headers, &name);
-    // In HTTP/2 the host is a part of the address.
+    // In HTTP/2 the host is part of the URI.
     let host = head.uri.authority().map_or_else(|| text(HOST), |authority| authority.to_string());
     ApiRequest {
         accept: text(ACCEPT),
@@ -285,7 +285,7 @@ fn read_head(head: &Parts) -> ApiRequest {
     }
 }
 
-/// The request of a client that is let in, whole.
+/// Returns the complete request of an admitted client.
 async fn listen(
     (headers, mut request): (&HeaderMap, ApiRequest),
     body: Incoming,
@@ -312,18 +312,18 @@ async fn listen(
         Ok(Ok(body)) => body.to_bytes().into(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
         Ok(Err(error)) => return Err(Status::new(Reason::BadRequest, format!("error reading the body: {error}"))),
-        Err(_) => return Err(Status::new(Reason::Timeout, "the body of the request did not come in time")),
+        Err(_) => return Err(Status::new(Reason::Timeout, "the body of the request did not arrive in time")),
     };
     Ok((request, access))
 }
 
-/// A header, several of the same name as one list.
+/// Returns a header; several of the same name as one list.
 fn text(headers: &HeaderMap, name: &HeaderName) -> String {
     let all: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     all.join(",")
 }
 
-/// The answer on its way.
+/// Converts the answer to an HTTP response.
 fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
     let mut response = Response::builder().status(answer.code).header(CONTENT_TYPE, answer.content_type);
     if !answer.headers.iter().any(|(name, _)| CACHE_CONTROL == *name) {
@@ -348,7 +348,7 @@ fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
 }
 
 impl ServerState {
-    /// Does something with the state, on a thread that may wait.
+    /// Runs a closure with an open state, on a thread that may block.
     async fn work<T: Send + 'static>(
         self: &Arc<ServerState>,
         work: impl FnOnce(&mut Api) -> T + Send + 'static,
@@ -362,11 +362,11 @@ impl ServerState {
             shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(api);
             Ok(done)
         });
-        // A bug in one request is no end of the others; its state is not used again.
+        // A panic in one request must not end the others; its state is dropped.
         done.await.unwrap_or_else(|error| Err(Status::new(Reason::InternalError, format!("a bug in kloop: {error}"))))
     }
 
-    /// A state to work with. What was put in the place of the file that was there is another cluster, whose token nobody has shown.
+    /// Opens the state. A file that has replaced the original is another cluster, which needs another token.
     fn open(&self) -> Result<Api, Status> {
         if identity(&self.state) != self.place {
             let text = format!("{} was removed or replaced: start kloop serve again", self.state.display());
@@ -380,7 +380,7 @@ impl ServerState {
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
     }
 
-    /// The end of the log, which is read from the first watch on.
+    /// Returns the newest entries of the log; starts reading them with the first watch.
     fn tail(&self) -> Result<&Arc<LogTail>, Status> {
         if let Some(tail) = self.tail.get() {
             return Ok(tail);

@@ -1,4 +1,4 @@
-//! Requests that another server answers.
+//! Requests that are forwarded to another server.
 
 use super::stream::AnswerStream;
 use crate::object::{Reason, Status};
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// Time limit for a connection to the other server.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// Parts of a client's request that go on unread.
+/// Parts of a client's request that are forwarded unchanged.
 pub struct ProxiedHead {
     /// The method.
     pub method: Method,
@@ -33,7 +33,7 @@ fn unreachable(why: &str) -> Status {
     Status::new(Reason::ServiceUnavailable, format!("error trying to reach service: {why}"))
 }
 
-/// Asks the other server, and passes its answer on.
+/// Forwards a request, and returns the response.
 pub async fn forward(
     target: ProxyTarget,
     head: ProxiedHead,
@@ -47,14 +47,14 @@ pub async fn forward(
     let stream = TokioIo::new(stream.map_err(|why| unreachable(&why))?);
     let failed = |error: hyper::Error| unreachable(&error.to_string());
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.map_err(failed)?;
-    // It ends with the answer, or when the client goes and nobody reads that.
+    // Ends with the response, or when the client has disconnected.
     tokio::spawn(connection);
     let path = head.query.map_or(target.path.clone(), |query| format!("{}?{query}", target.path));
     let mut request = Request::builder().method(head.method).uri(path).body(Full::new(Bytes::from(target.body)));
     if let Ok(request) = &mut request {
         *request.headers_mut() = head.headers;
         remove_hop_by_hop(request.headers_mut());
-        // The token is this server's; the length is known from the body.
+        // The token is for this server only; the length follows from the body.
         for name in [AUTHORIZATION, HOST, CONTENT_LENGTH] {
             request.headers_mut().remove(name);
         }
@@ -68,7 +68,7 @@ pub async fn forward(
     Ok(Response::from_parts(head, AnswerStream::Proxied { body, _permit: permit }))
 }
 
-/// Removes headers that concern one connection alone (RFC 9110, 7.6.1).
+/// Removes hop-by-hop headers (RFC 9110, 7.6.1).
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named = headers.get_all(CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
     let named: Vec<HeaderName> =
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_of_one_connection_are_removed() {
+    fn hop_by_hop_headers_are_removed() {
         let mut headers = HeaderMap::new();
         for (name, value) in [("connection", "close, x-own"), ("x-own", "1"), ("te", "trailers"), ("accept", "a/b")] {
             headers.insert(name, value.parse().unwrap());

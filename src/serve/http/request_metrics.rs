@@ -1,6 +1,6 @@
-//! Measurements of requests: how many of which kind, how long they took, and how many are worked on.
+//! Measurements of requests: counts by kind, durations, and requests in progress.
 //!
-//! Labels come from tables and the catalogue of kinds and never from a client's words, so that nobody can make them many.
+//! Labels come from tables and the catalogue of kinds, never from a client's input, so that clients cannot multiply them.
 
 use crate::kinds::{Kind, KindRegistry};
 use crate::serve::metrics::MetricsText;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Upper bounds of the histogram's buckets, in seconds.
 const BUCKETS: [f64; 16] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 8.0, 15.0, 20.0, 30.0, 60.0];
 
-/// Most combinations of labels: custom kinds come and go.
+/// Maximum number of label combinations, because custom kinds are added and removed.
 const MOST_SERIES: usize = 2000;
 
 /// Everything that is measured.
@@ -29,15 +29,15 @@ pub struct RequestMetrics {
     pub watches: Gauge,
 }
 
-/// A number of things at the moment.
+/// A current count.
 #[derive(Clone, Default)]
 pub struct Gauge(Arc<AtomicI64>);
 
-/// One of the things that a gauge counts, until it is dropped.
+/// One counted item, until it is dropped.
 pub struct Counted(Gauge);
 
 impl Gauge {
-    /// Counts one more.
+    /// Counts one more item.
     pub fn count(&self) -> Counted {
         self.0.fetch_add(1, Ordering::Relaxed);
         Counted(self.clone())
@@ -54,7 +54,7 @@ impl Drop for Counted {
     }
 }
 
-/// The kind of a request.
+/// The labels of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestLabels {
     verb: &'static str,
@@ -74,7 +74,7 @@ struct RequestSeries {
     seconds: f64,
 }
 
-/// A request that is worked on.
+/// A request in progress.
 pub struct MeasuredRequest {
     started: Instant,
     _inflight: Counted,
@@ -87,20 +87,20 @@ impl RequestMetrics {
         MeasuredRequest { started: Instant::now(), _inflight: gauge.count() }
     }
 
-    /// Records the answer to a request.
+    /// Records the answer of a request.
     pub fn record(&self, request: &MeasuredRequest, labels: RequestLabels, code: u16) {
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let is_room = all.len() < MOST_SERIES || all.contains_key(&labels);
         let labels = if is_room { labels } else { RequestLabels { verb: labels.verb, ..RequestLabels::default() } };
         let series = all.entry(labels).or_default();
         *series.codes.entry(code).or_default() += 1;
-        // The duration of a watch says how long somebody listened.
+        // The duration of a watch is how long its client listened.
         if labels.verb != "WATCH" {
             series.observe(request.started.elapsed());
         }
     }
 
-    /// Writes all.
+    /// Writes all metrics.
     pub fn write(&self, text: &mut MetricsText) {
         let all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let name = "apiserver_request_total";
@@ -118,7 +118,7 @@ impl RequestMetrics {
         );
         all.iter().filter(|(_, series)| series.count > 0).for_each(|(labels, series)| series.write(labels, text));
         let name = "apiserver_current_inflight_requests";
-        text.begin(name, "gauge", "Number of requests that are worked on.");
+        text.begin(name, "gauge", "Number of requests in progress.");
         for (kind, gauge) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
             text.add(name, &[("request_kind", kind)], gauge.value());
         }
@@ -155,7 +155,7 @@ impl RequestSeries {
 }
 
 impl RequestLabels {
-    /// Classifies a request whose client is let in.
+    /// Classifies a request of an admitted client.
     pub fn classify(request: &ApiRequest, kinds: &KindRegistry) -> RequestLabels {
         let plain = |verb, subresource| RequestLabels { verb, subresource, ..RequestLabels::default() };
         let named = match parse(&request.path) {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_classified_by_known_words_alone() {
+    fn requests_are_classified_by_known_labels_only() {
         for (method, target, expected) in [
             ("GET", "/api/v1/namespaces/a/pods", "LIST  v1 pods  namespace"),
             ("GET", "/api/v1/pods?watch=1", "WATCH  v1 pods  cluster"),

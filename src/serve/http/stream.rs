@@ -1,4 +1,4 @@
-//! Bodies that go on: a watch, a log that is followed. Each ends when its client goes.
+//! Streamed bodies: a watch, a followed log. Each ends when its client disconnects.
 
 use super::ServerState;
 use super::log_tail::LogTail;
@@ -21,22 +21,22 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::watch::Receiver as News;
 use tokio::time::Instant;
 
-/// So many pieces of a log wait for their client.
+/// Maximum number of pieces of a log that are buffered for their client.
 const PIECES: usize = 4;
 
-/// The next lines of a watch, and what goes on after them; nothing when it is over.
+/// The next lines of a watch and the stream for the lines after them; `None` at the end.
 type NextLines = Pin<Box<dyn Future<Output = Option<(Vec<u8>, Box<WatchStream>)>> + Send>>;
 
-/// The next piece of a list, and what goes on after it; nothing when it is over.
+/// The next piece of a list and the stream for the pieces after it; `None` at the end.
 type NextPiece = Pin<Box<dyn Future<Output = Option<io::Result<(Vec<u8>, ListStream)>>> + Send>>;
 
-/// The body of an answer as it is carried.
+/// The body of an answer during its transfer.
 pub enum AnswerStream {
-    /// All of it.
+    /// A complete body.
     Whole(Full<Bytes>),
-    /// Pieces of a list: the next one on its way.
+    /// Pieces of a list: the next one is being read.
     List(NextPiece),
-    /// Lines of a watch: the next ones on their way.
+    /// Lines of a watch: the next ones are being read.
     Watch(NextLines),
     /// Pieces of a log.
     Log(Receiver<Vec<u8>>),
@@ -64,7 +64,7 @@ impl Body for AnswerStream {
                     *stream = AnswerStream::List(Box::pin(list.next_piece()));
                     Some(piece)
                 }
-                // A list that cannot go on is broken off, so that nobody takes it for whole.
+                // A list that cannot be completed ends with an error, so that the client does not take it for complete.
                 Some(Err(error)) => {
                     *stream = AnswerStream::Ended;
                     return Poll::Ready(Some(Err(error)));
@@ -97,13 +97,13 @@ impl Body for AnswerStream {
     }
 }
 
-/// A list and the server that reads it.
+/// A list and the server state to read it from.
 pub struct ListStream {
     list: Box<ListBody>,
     shared: Arc<ServerState>,
 }
 
-/// A long list as a body: a piece is read when the client has taken the one before.
+/// Makes a body of a long list: a piece is read when the client has taken the one before.
 pub fn list(first: Vec<u8>, list: Box<ListBody>, shared: Arc<ServerState>) -> AnswerStream {
     let stream = ListStream { list, shared };
     AnswerStream::List(Box::pin(async move { Some(Ok((first, stream))) }))
@@ -123,7 +123,7 @@ impl ListStream {
     }
 }
 
-/// A watch and what wakes it.
+/// A watch and its notifications.
 pub struct WatchStream {
     watching: ActiveWatch,
     shared: Arc<ServerState>,
@@ -131,12 +131,12 @@ pub struct WatchStream {
     until: Option<Instant>,
     /// When the next bookmark is due.
     bookmark: Instant,
-    /// After this nothing follows.
+    /// Whether nothing follows.
     is_over: bool,
     _counted: Counted,
 }
 
-/// A watch as a body.
+/// Makes a body of a watch.
 pub fn watch(mut watching: ActiveWatch, shared: Arc<ServerState>) -> AnswerStream {
     let news = match shared.tail() {
         Ok(tail) => tail.news(),
@@ -150,7 +150,7 @@ pub fn watch(mut watching: ActiveWatch, shared: Arc<ServerState>) -> AnswerStrea
     let (bookmark, counted) = (now + BOOKMARK, shared.metrics.requests.watches.count());
     let telling = WatchStream { watching, shared, news, until, bookmark, is_over: false, _counted: counted };
     let telling = Box::new(telling);
-    // The head of the answer goes out at once, whatever there is to tell.
+    // The headers are sent at once, even without events.
     AnswerStream::Watch(Box::pin(async move { Some((first, telling)) }))
 }
 
@@ -159,7 +159,7 @@ impl WatchStream {
         AnswerStream::Watch(Box::pin(self.next_lines()))
     }
 
-    /// The next lines; nothing when it is over.
+    /// Returns the next lines; `None` at the end.
     async fn next_lines(mut self: Box<Self>) -> Option<(Vec<u8>, Box<WatchStream>)> {
         while !self.is_over {
             let lines = match self.next_chunk().await {
@@ -186,18 +186,18 @@ impl WatchStream {
         None
     }
 
-    /// Waits for news, the next bookmark or the end.
+    /// Waits for new entries, the next bookmark or the end.
     async fn wait(&mut self, now: Instant) {
         let due = self.until.into_iter().chain(self.watching.bookmarks.then_some(self.bookmark)).min();
         let left = due.map_or(Duration::from_secs(3600), |due| due - now);
-        // The sender lives as long as the server does.
+        // The sender lives as long as the server.
         let _ = tokio::time::timeout(left, self.news.changed()).await;
     }
 
     /// Returns the next lines of the watch.
     async fn next_chunk(&mut self) -> Result<Vec<u8>, Status> {
         loop {
-            // Marked as seen before it is looked at: what comes in between wakes again.
+            // Marked as seen before reading, so that an entry arriving meanwhile wakes the watch again.
             self.news.borrow_and_update();
             let tail: &Arc<LogTail> = self.shared.tail()?;
             let (count, lines) = match tail.entries_after(self.watching.revision()) {
@@ -210,7 +210,7 @@ impl WatchStream {
         }
     }
 
-    /// Reads the log itself: the watch is further behind than what is kept for all.
+    /// Reads the log itself, when the watch is behind the kept entries.
     async fn read(&mut self) -> Result<(usize, Vec<u8>), Status> {
         let revision = self.watching.revision();
         let entries = self.shared.work(move |api| watch::entries(api, revision)).await??;
@@ -218,7 +218,7 @@ impl WatchStream {
     }
 }
 
-/// A log as a body; a thread of its own reads it, since its files are waited for.
+/// Makes a body of a log, which a separate thread reads, because reading may block.
 pub fn log(mut logs: LogReader) -> AnswerStream {
     let (send, pieces) = channel(PIECES);
     let copy = move || {

@@ -1,7 +1,6 @@
 //! From protobuf to JSON, as Kubernetes' own types are written: zero values are left out where their JSON tags say so.
 //!
-//! Fields that are not known are passed over. Bytes of a client decide nothing about memory but their own number: values and nesting are
-//! bounded.
+//! Unknown fields are skipped. The memory used depends only on the number of bytes received: values and nesting are bounded.
 
 use super::fields::{
     FieldCardinality, MessageField, MessageFields, MessageForm, MessageIndex, MessageTable, ValueType,
@@ -13,19 +12,19 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value};
 
-/// A body has at most so many values: objects made of them take no more memory than those of a JSON body of the largest size.
+/// Maximum number of values in a body: objects made of them need no more memory than those of the largest JSON body.
 const MOST_VALUES: usize = 500_000;
 
 /// Reads the messages of one document.
 pub struct Decoder<'t> {
     table: &'t MessageTable,
-    /// Values that may still come.
+    /// Number of values that may still follow.
     left: usize,
     depth: usize,
 }
 
 impl<'t> Decoder<'t> {
-    /// Reads messages of this table.
+    /// Makes a decoder for messages of this table.
     pub fn new(table: &'t MessageTable) -> Decoder<'t> {
         Decoder { table, left: MOST_VALUES, depth: 0 }
     }
@@ -80,7 +79,7 @@ impl<'t> Decoder<'t> {
                 }
             }
             (_, of) => {
-                // The second time, the fields of a message are added to those of the first.
+                // A repeated message field is merged with the first one.
                 let before = map.remove(&field.name);
                 let value = self.read_value(of, reader, wire, &field.name, before)?;
                 if !self.is_left_out(field, &value) {
@@ -91,7 +90,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Whether JSON does not show this value of a field.
+    /// Whether JSON omits this value of a field.
     fn is_left_out(&self, field: &MessageField, value: &Value) -> bool {
         match value {
             Value::Null => true,
@@ -152,7 +151,7 @@ impl<'t> Decoder<'t> {
         wire: WireType,
         items: &mut Vec<Value>,
     ) -> Result<(), String> {
-        // Numbers may come all in one field.
+        // Numbers may be packed into one field.
         let packed = match of {
             ValueType::Bool | ValueType::Int32 | ValueType::Int64 => WireType::Varint,
             ValueType::Double => WireType::Fixed64,
@@ -222,7 +221,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// A schema, or that of which there may be one instead.
+    /// Reads a schema, or its alternative.
     fn read_choice(&mut self, message: &'t MessageFields, schema: MessageIndex, bytes: &[u8]) -> Result<Value, String> {
         let (mut single, mut allows, mut several) = (None, false, Vec::new());
         let of = ValueType::Message(schema);
@@ -254,7 +253,7 @@ impl<'t> Decoder<'t> {
     }
 }
 
-/// The member of an object, which is made when it is not there.
+/// Returns the member of an object, which is created when it is missing.
 fn member<'m>(map: &'m mut Map<String, Value>, name: &str, make: impl FnOnce() -> Value) -> &'m mut Value {
     if !map.contains_key(name) {
         map.insert(name.to_owned(), make());
@@ -262,12 +261,12 @@ fn member<'m>(map: &'m mut Map<String, Value>, name: &str, make: impl FnOnce() -
     &mut map[name]
 }
 
-/// Text; Go's JSON replaces bytes that are none.
+/// Decodes text; invalid UTF-8 is replaced, as in Go's JSON.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A number; a whole one is written without a fraction, as Go does.
+/// Decodes a number; whole numbers have no fraction, as in Go.
 fn double(bytes: &[u8]) -> Result<Value, String> {
     let number = f64::from_le_bytes(bytes.try_into().map_err(|_| "unexpected EOF")?);
     if number.fract() == 0.0 && number.abs() < 9e15 {

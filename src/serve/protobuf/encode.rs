@@ -1,6 +1,6 @@
 //! From JSON to protobuf: every field in the order of its number, zero values included, byte for byte as Kubernetes' generated code writes it.
 //!
-//! Never: refuses anything. JSON that does not fit its field was not validated, and is written as the zero value.
+//! Never: fails. JSON that does not fit its field was not validated, and is written as the zero value.
 
 use super::fields::{
     FieldCardinality, MOST_FIELDS, MessageField, MessageFields, MessageForm, MessageIndex, MessageTable, ValueType,
@@ -12,13 +12,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 
-/// Writes messages.
+/// Encodes messages.
 pub struct Encoder<'a> {
     table: &'a MessageTable,
 }
 
 impl<'a> Encoder<'a> {
-    /// Writes messages of this table.
+    /// Makes an encoder for messages of this table.
     pub fn new(table: &'a MessageTable) -> Encoder<'a> {
         Encoder { table }
     }
@@ -59,7 +59,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Whether a value is a list with a type of its own, which is left out like other lists.
+    /// Whether a value is a list type of its own, which is omitted like other lists when empty.
     fn is_list(&self, of: ValueType) -> bool {
         matches!(of, ValueType::Message(index) if self.table.message(index).form == MessageForm::List)
     }
@@ -125,7 +125,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// The value of each field of an object. Both are sorted by name, so that one walk finds all.
+/// Returns the value of each field of an object. Both are sorted by name, so that one pass is enough.
 fn values_by_field<'v>(message: &MessageFields, map: &'v Map<String, Value>) -> [Option<&'v Value>; MOST_FIELDS] {
     let mut values = [None; MOST_FIELDS];
     let mut names = message.by_name.iter().peekable();

@@ -10,10 +10,10 @@ use std::sync::LazyLock;
 
 const PACKED: &[u8] = include_bytes!("fields.json.gz");
 
-/// Kinds that every group has: their message is that of the core group.
+/// Kinds of every group, whose message is that of the core group.
 const SHARED: [&str; 2] = ["DeleteOptions", "Status"];
 
-/// A message has at most so many fields.
+/// Maximum number of fields of a message.
 pub const MOST_FIELDS: usize = 64;
 
 /// All messages.
@@ -50,11 +50,11 @@ pub enum MessageForm {
     Quantity,
     /// A number or text.
     IntOrString,
-    /// A moment to the second.
+    /// A time with seconds.
     Time,
-    /// A moment to the microsecond.
+    /// A time with microseconds.
     MicroTime,
-    /// Any JSON, which is carried as text.
+    /// Any JSON, which is encoded as text.
     Raw,
     /// A schema or schemas.
     SchemaOrArray(MessageIndex),
@@ -82,15 +82,15 @@ pub struct MessageField {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FieldCardinality {
-    /// Always: its zero value is written.
+    /// Always present: its zero value is written.
     Value,
-    /// Once or not at all.
+    /// Optional.
     Pointer,
-    /// Always, and its fields are those of the object around it.
+    /// Always present, and its fields belong to the surrounding object in JSON.
     Inline,
-    /// Any number of times.
+    /// Repeated.
     Repeated,
-    /// Once for each key.
+    /// One for each key.
     Map,
 }
 
@@ -147,14 +147,14 @@ impl MessageTable {
         Some(MessageTable { messages: messages.collect::<Option<_>>()?, kinds: kinds.collect::<Option<_>>()? })
     }
 
-    /// The message of a kind.
+    /// Returns the message of a kind.
     pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<&MessageFields> {
         let own = self.kinds.get(&format!("{api_version}/{kind}"));
         let shared = || self.kinds.get(&format!("v1/{kind}")).filter(|_| SHARED.contains(&kind));
         own.or_else(shared).map(|index| &self.messages[*index])
     }
 
-    /// The message of an index.
+    /// Returns the message of an index.
     pub fn message(&self, index: MessageIndex) -> &MessageFields {
         &self.messages[index.0]
     }
@@ -171,7 +171,7 @@ impl MessageTable {
 }
 
 impl MessageFields {
-    /// The field of a number.
+    /// Returns the field of a number.
     pub fn field(&self, number: u32) -> Option<&MessageField> {
         // Most messages number their fields without gaps.
         let near = self.fields.get((number as usize).wrapping_sub(1)).filter(|field| field.number == number);

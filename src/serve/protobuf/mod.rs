@@ -1,7 +1,7 @@
 //! Kubernetes' protobuf encoding of API objects: `application/vnd.kubernetes.protobuf`.
 //!
 //! Knows: the numbers and types of the fields of every message ([`fields`]), the wire format, and the envelope around a document.
-//! Never: decides which form an answer has, or reads a request: `form.rs` and `body.rs` do.
+//! Never: decides the form of an answer, or reads a request: `form.rs` and `body.rs` do.
 //! Start reading at [`encode_document`] and [`decode_document`].
 
 mod decode;
@@ -30,10 +30,10 @@ pub const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=wat
 /// The bytes that every document begins with.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// The reason why bytes cannot be read, in the words of Kubernetes' decoder.
+/// The reason why bytes cannot be decoded, in the words of Kubernetes' decoder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProtobufError {
-    /// `apiVersion` and `kind` of the document, where it got so far.
+    /// `apiVersion` and `kind` of the document, if they were decoded.
     pub of: Option<(String, String)>,
     /// The reason.
     pub reason: String,
@@ -44,7 +44,7 @@ pub fn is_known(api_version: &str, kind: &str) -> bool {
     MessageTable::built_in().find_kind(api_version, kind).is_some()
 }
 
-/// Encodes a document with its envelope; none where its kind has no protobuf encoding.
+/// Encodes a document with its envelope; `None` where its kind has no protobuf encoding.
 pub fn encode_document(document: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (document["apiVersion"].as_str()?, document["kind"].as_str()?);
     let table = MessageTable::built_in();
@@ -57,13 +57,13 @@ pub fn encode_document(document: &Value) -> Option<Vec<u8>> {
     let start = start_length(&mut bytes, 2);
     Encoder::new(table).write_struct(&mut bytes, message, document.as_object()?);
     end_length(&mut bytes, start);
-    // Content encoding and content type, which stay empty.
+    // Content encoding and content type are empty.
     write_bytes(&mut bytes, 3, b"");
     write_bytes(&mut bytes, 4, b"");
     Some(bytes)
 }
 
-/// Encodes one event of a watch: its length in four bytes, and the event, which holds a whole document. None where the object has no protobuf
+/// Encodes one event of a watch: its length in four bytes, and the event with a complete document. `None` where the object has no protobuf
 /// encoding.
 pub fn encode_event(word: &str, object: &Value) -> Option<Vec<u8>> {
     let document = encode_document(object)?;
@@ -77,7 +77,7 @@ pub fn encode_event(word: &str, object: &Value) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Decodes a document; one that does not say its own `apiVersion` and `kind` is of these.
+/// Decodes a document; without its own `apiVersion` and `kind` it gets these.
 pub fn decode_document(bytes: &[u8], api_version: &str, kind: &str) -> Result<Value, ProtobufError> {
     let envelope = Envelope::read(bytes).map_err(|reason| ProtobufError { of: None, reason })?;
     let or = |own: String, default: &str| if own.is_empty() { default.to_owned() } else { own };
@@ -97,15 +97,15 @@ pub fn decode_document(bytes: &[u8], api_version: &str, kind: &str) -> Result<Va
     }
 }
 
-/// The object as a Go program holds it, which writes fields that are no pointers also when they are empty: `status: {}`. One of which
-/// anything would be lost on the way, because it has no such form or a value is of another type, stays as it is.
+/// Returns the object as a Go program writes it: fields that are no pointers are written even when they are empty, such as `status: {}`. An
+/// object that would lose data is returned unchanged: one without a Go form, or with a value of another type.
 pub fn go_form(object: &Object) -> Object {
     let bytes = encode_document(&object.0);
     let read = bytes.and_then(|bytes| decode_document(&bytes, object.api_version(), object.kind()).ok());
     read.filter(|read| holds(read, &object.0)).map_or_else(|| object.clone(), Object)
 }
 
-/// Whether everything in `part` is in `whole`.
+/// Whether `whole` contains all of `part`.
 fn holds(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {

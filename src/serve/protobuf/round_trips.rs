@@ -1,4 +1,4 @@
-//! Tests over real objects: the recordings of Kubernetes and the manifests of other projects.
+//! Tests with real objects: the recordings of Kubernetes and the manifests of other projects.
 
 use super::{decode_document, encode_document, is_known};
 use crate::kinds;
@@ -11,7 +11,7 @@ fn shared() -> PathBuf {
     std::env::var("KLOOP_SHARED").map_or_else(|_| PathBuf::from("../shared"), PathBuf::from)
 }
 
-/// The files below a folder that have one of these endings.
+/// Returns the files below a folder with one of these extensions.
 fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -31,7 +31,7 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// The objects of a document: a list's are its items.
+/// Returns the objects of a document: the items of a list.
 fn objects(document: Value) -> Vec<Value> {
     match document {
         Value::Object(mut map) if map.get("kind").is_some_and(|kind| kind == "List") => match map.remove("items") {
@@ -46,14 +46,14 @@ fn names(object: &Value) -> (&str, &str) {
     (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str().unwrap_or_default())
 }
 
-/// An object as it is stored; none where it is refused or has no protobuf encoding.
+/// Returns an object as it is stored; `None` where it is refused or has no protobuf encoding.
 fn stored(object: &Value) -> Option<Value> {
     let (api_version, kind) = names(object);
     let found = kinds::by_kind(api_version, kind).filter(|found| found.custom.is_none())?;
     is_known(api_version, kind).then(|| (found.normalize)(object, &mut |_| {}).ok()).flatten()
 }
 
-/// Whether Go writes this value for a field that was not given.
+/// Whether Go writes this value for an absent field.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -65,15 +65,15 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Whether an object is still the same one after such a change.
+/// Whether such a change does not change the meaning of an object.
 fn is_harmless(change: &PatchOperation, object: &Value) -> bool {
     match change {
         PatchOperation::Add(add) => is_zero(&add.value),
-        // Go leaves out zero values, too, by the type of a field. Items of lists have no type in protobuf.
+        // Go also omits zero values, by the type of a field. Items of lists have no type in protobuf.
         PatchOperation::Remove(remove) => {
             let path = remove.path.to_string();
             let is_type = path.starts_with("/items/") && (path.ends_with("/kind") || path.ends_with("/apiVersion"));
-            // An object without fields means something, except for the maps of a schema.
+            // An empty object has a meaning, except in the maps of a schema.
             let is_left_out =
                 |value: &Value| is_zero(value) && (!value.is_object() || path.contains("/openAPIV3Schema/"));
             is_type || object.pointer(&path).is_some_and(is_left_out)
@@ -82,7 +82,7 @@ fn is_harmless(change: &PatchOperation, object: &Value) -> bool {
     }
 }
 
-/// The object becomes bytes and JSON again; the same object is stored then.
+/// Encodes and decodes an object; returns the difference when another object would be stored.
 fn differences(place: &Path, object: &Value) -> Option<String> {
     let (api_version, kind) = names(object);
     let bytes = encode_document(object)?;
@@ -113,7 +113,7 @@ fn stored_manifests_survive_protobuf() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong[..wrong.len().min(40)].join("\n"));
 }
 
-/// The objects that a recording shows in JSON or YAML, with values in the place of the masks.
+/// Returns the objects of a recording in JSON or YAML, with values instead of the masks.
 fn recorded(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let text = ["eventTime: ", "\"eventTime\": "].iter().fold(text, |text, field| {

@@ -1,6 +1,6 @@
-//! Messages whose JSON is no object of their fields: quantities, moments, numbers or texts, JSON as it is.
+//! Messages whose JSON is not an object of their fields: quantities, times, `IntOrString`, raw JSON.
 //!
-//! Start reading at the message that you look for; [`super::encode`] and [`super::decode`] say which is which.
+//! [`super::encode`] and [`super::decode`] choose among them.
 
 use super::wire::{WireReader, end_length, start_length, write_bytes, write_integer};
 use crate::object::Time;
@@ -59,11 +59,11 @@ pub fn read_int_or_string(bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// `metav1.Time` and `metav1.MicroTime`; Go's zero moment has no fields.
+/// Writes `metav1.Time` and `metav1.MicroTime`; Go's zero time has no fields.
 pub fn write_time(bytes: &mut Vec<u8>, value: &Value, is_micro: bool) {
     let moment = value.as_str().and_then(|text| text.parse::<Time>().ok()).filter(|moment| *moment != EARLIEST);
     let Some(moment) = moment else { return };
-    // A moment before 1970 has a part of a second after the whole ones.
+    // A time before 1970 still has a positive fraction of a second.
     let seconds = moment.as_nanosecond().div_euclid(1_000_000_000);
     let part = moment.as_nanosecond().rem_euclid(1_000_000_000);
     write_integer(bytes, 1, i64::try_from(seconds).unwrap_or_default());
@@ -71,7 +71,7 @@ pub fn write_time(bytes: &mut Vec<u8>, value: &Value, is_micro: bool) {
     write_integer(bytes, 2, i64::try_from(part).unwrap_or_default());
 }
 
-/// `metav1.Time` and `metav1.MicroTime`; null for Go's zero moment.
+/// Reads `metav1.Time` and `metav1.MicroTime`; null for Go's zero time.
 pub fn read_time(bytes: &[u8], is_micro: bool) -> Result<Value, String> {
     if bytes.is_empty() {
         return Ok(Value::Null);
@@ -94,12 +94,12 @@ pub fn read_time(bytes: &[u8], is_micro: bool) -> Result<Value, String> {
 /// JSON within a message.
 pub fn write_raw(bytes: &mut Vec<u8>, value: &Value) {
     let start = start_length(bytes, 1);
-    // Memory takes every byte, and JSON has no value that cannot be written.
+    // Writing to memory does not fail, and every JSON value can be written.
     let _ = serde_json::to_writer(&mut *bytes, value);
     end_length(bytes, start);
 }
 
-/// JSON within a message: `runtime.RawExtension`, `metav1.FieldsV1`, `apiextensions.JSON`. Null where there is none.
+/// Reads JSON within a message: `runtime.RawExtension`, `metav1.FieldsV1`, `apiextensions.JSON`. Null when it is absent.
 pub fn read_raw(bytes: &[u8]) -> Result<Value, String> {
     let mut value = Value::Null;
     let mut reader = WireReader::new(bytes, "RawExtension");

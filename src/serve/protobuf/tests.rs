@@ -1,4 +1,4 @@
-//! Tests of the encoding: real bytes, special messages, broken bytes.
+//! Tests of the encoding: recorded bytes, special messages, malformed bytes.
 
 use super::fields::{FieldCardinality, MOST_FIELDS, MessageTable};
 use super::{MAGIC, ProtobufError, decode_document, encode_document, encode_event, go_form, is_known};
@@ -6,7 +6,7 @@ use crate::kinds;
 use crate::object::Object;
 use serde_json::{Value, json};
 
-/// The bodies of `kubectl create TYPE`, version 1.32, in hexadecimal digits: one on each line, a Deployment on the first.
+/// The bodies of `kubectl create TYPE`, version 1.32, in hexadecimal digits: one per line, a Deployment first.
 const REQUESTS: &str = include_str!("requests.hex");
 
 fn deployment() -> Vec<u8> {
@@ -27,7 +27,7 @@ fn round_trip(object: &Value) -> Value {
     decode(&encode_document(object).expect("an encoding")).expect("a document")
 }
 
-/// A document with these bytes as its object.
+/// Makes a document with these bytes as its object.
 fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let mut head = Vec::new();
     super::write_bytes(&mut head, 1, api_version.as_bytes());
@@ -44,7 +44,7 @@ fn reason(raw: &[u8]) -> String {
 }
 
 #[test]
-fn the_table_has_every_kind_of_the_catalogue() {
+fn table_has_every_kind_of_the_catalogue() {
     let table = MessageTable::built_in();
     for kind in kinds::ALL {
         let is_own = kind.resource.group().ends_with("kloop.dev");
@@ -61,13 +61,13 @@ fn the_table_has_every_kind_of_the_catalogue() {
 }
 
 #[test]
-fn bytes_of_kubectl_are_read_and_written_again() {
+fn bytes_of_kubectl_survive_a_round_trip() {
     let bytes = deployment();
     let object = decode(&bytes).unwrap();
     assert_eq!((&object["apiVersion"], &object["kind"]), (&json!("apps/v1"), &json!("Deployment")));
     assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "nginx");
     assert_eq!(object["spec"]["replicas"], 2);
-    assert_eq!(object["metadata"].get("creationTimestamp"), None, "Go's zero moment");
+    assert_eq!(object["metadata"].get("creationTimestamp"), None, "Go's zero time");
     for line in REQUESTS.lines() {
         let object = decode(&unhex(line)).unwrap();
         let written = encode_document(&object).unwrap();
@@ -139,7 +139,7 @@ fn schemas_of_custom_resources_keep_their_json() {
 }
 
 #[test]
-fn wrong_bytes_are_refused_in_kubernetes_words() {
+fn malformed_bytes_are_refused_in_kubernetes_words() {
     let of = |bytes: &[u8]| decode(bytes).expect_err("a refusal");
     assert_eq!(of(b"").reason, "empty data");
     assert_eq!(of(b"k8s\0").reason, "empty body");
@@ -157,27 +157,27 @@ fn wrong_bytes_are_refused_in_kubernetes_words() {
         reason(b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
         "proto: negative length found during unmarshaling"
     );
-    assert_eq!(reason(b"\xf8\x07\xff"), "unexpected EOF", "within a field that is not known");
+    assert_eq!(reason(b"\xf8\x07\xff"), "unexpected EOF", "within an unknown field");
     assert_eq!(reason(b"\xff\x07\x00"), "proto: illegal wireType 7");
 }
 
 #[test]
-fn fields_that_are_not_known_are_passed_over() {
-    // Fields 1000 to 1004 in every encoding, a group within a group among them.
+fn unknown_fields_are_skipped() {
+    // Fields 1000 to 1004 in every encoding, including nested groups.
     let unknown = b"\xc0\x3e\x05\xc9\x3e12345678\xd2\x3e\x02ab\xdb\x3e\x0b\x0c\xdc\x3e\xe5\x3e1234";
     let pod = decode(&envelope("v1", "Pod", unknown)).unwrap();
     assert_eq!(pod, json!({"apiVersion": "v1", "kind": "Pod"}));
 }
 
 #[test]
-fn a_message_that_comes_twice_is_merged() {
+fn repeated_message_field_is_merged() {
     let pod = decode(&envelope("v1", "Pod", b"\x0a\x03\x0a\x01a\x0a\x03\x12\x01b\x0a\x03\x0a\x01c")).unwrap();
     assert_eq!(pod["metadata"], json!({"name": "c", "generateName": "b"}));
 }
 
 #[test]
-fn numbers_may_come_packed() {
-    // `ContainerUser` and such have lists of numbers: `supplementalGroups` is field 4 of the pod's security context.
+fn packed_numbers_are_read() {
+    // `supplementalGroups` is field 4 of the pod's security context.
     let context =
         json!({"apiVersion": "v1", "kind": "Pod", "spec": {"securityContext": {"supplementalGroups": [1, 300, -1]}}});
     assert_eq!(round_trip(&context)["spec"]["securityContext"]["supplementalGroups"], json!([1, 300, -1]));
@@ -187,7 +187,7 @@ fn numbers_may_come_packed() {
 }
 
 #[test]
-fn a_bomb_of_values_or_of_depth_is_refused() {
+fn too_many_values_or_levels_are_refused() {
     // Containers without any field: two bytes each.
     let mut spec = Vec::new();
     super::write_bytes(&mut spec, 2, &[0x12, 0x00].repeat(600_000));
@@ -210,7 +210,7 @@ fn a_bomb_of_values_or_of_depth_is_refused() {
 }
 
 #[test]
-fn broken_bytes_never_panic() {
+fn malformed_bytes_never_panic() {
     let whole = deployment();
     let is_whole = |length: &usize| decode(&whole[..*length]).is_ok();
     // After the type, the object, and each of the two empty fields at the end of the envelope.
@@ -241,7 +241,7 @@ fn broken_bytes_never_panic() {
 }
 
 #[test]
-fn events_of_a_watch_have_their_length_before_them() {
+fn watch_events_have_a_length_prefix() {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     let (frame, document) = (encode_event("ADDED", &map).unwrap(), encode_document(&map).unwrap());
     let length = u32::from_be_bytes(frame[..4].try_into().unwrap()) as usize;
@@ -252,7 +252,7 @@ fn events_of_a_watch_have_their_length_before_them() {
 }
 
 #[test]
-fn the_go_form_has_the_empty_fields_that_go_writes() {
+fn go_form_has_empty_fields_as_in_go() {
     let container = json!({"name": "c", "image": "y"});
     let written = json!({"name": "c", "image": "y", "resources": {}});
     let template = |container: &Value| json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
@@ -266,7 +266,7 @@ fn the_go_form_has_the_empty_fields_that_go_writes() {
         body
     };
     let plain = Object(deployment(&container, json!({}), Value::Null));
-    // As kubectl 1.32 prints it after `set image --local`, but for creationTimestamp, which newer ones leave out.
+    // As printed by kubectl 1.32 after `set image --local`, except for creationTimestamp, which newer versions leave out.
     assert_eq!(go_form(&plain).0, deployment(&written, json!({"strategy": {}}), json!({})));
     let odd = Object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": 7}}));
     assert_eq!(go_form(&odd), odd, "nothing is lost");

@@ -4,11 +4,11 @@
 
 use integer_encoding::VarInt;
 
-/// The end of the bytes within a value.
+/// Error for bytes that end within a value.
 const END: &str = "unexpected EOF";
-/// Longest encoding of a varint, in bytes.
+/// Maximum length of a varint, in bytes.
 const LONGEST: usize = 10;
-/// Groups within groups that are skipped; nothing of Kubernetes has any.
+/// Maximum nesting of skipped groups; Kubernetes has none.
 const MOST_GROUPS: usize = 16;
 
 /// Encoding of a field on the wire.
@@ -26,7 +26,7 @@ pub enum WireType {
     EndGroup,
     /// Four bytes.
     Fixed32,
-    /// One that is not defined.
+    /// An undefined encoding.
     Undefined(u8),
 }
 
@@ -63,24 +63,24 @@ pub struct WireReader<'a> {
 }
 
 impl<'a> WireReader<'a> {
-    /// Reads the bytes of a message of this name.
+    /// Makes a reader of a message with this name.
     pub fn new(bytes: &'a [u8], message: &'a str) -> WireReader<'a> {
         WireReader { rest: bytes, message }
     }
 
-    /// Whether everything was read.
+    /// Whether all bytes were read.
     pub fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The number and encoding of the next field; none at the end.
+    /// Returns the number and encoding of the next field; `None` at the end.
     pub fn next_key(&mut self) -> Result<Option<(u32, WireType)>, String> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let key = self.varint()?;
         let wire = WireType::from_key(key);
-        // As Go reads it: the number is 32 bits long and has a sign.
+        // As in Go, the number is a signed 32-bit integer.
         let number = (key >> 3) as u32 as i32;
         match wire {
             WireType::EndGroup => Err(format!("proto: {}: wiretype end group for non-group", self.message)),
@@ -91,7 +91,7 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// An integer.
+    /// Reads an integer.
     pub fn varint(&mut self) -> Result<u64, String> {
         match u64::decode_var(self.rest) {
             Some((value, length)) => {
@@ -103,14 +103,14 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// Reads as many bytes; an error when there are fewer.
+    /// Reads this many bytes; an error when there are fewer.
     pub fn read_exact(&mut self, length: usize) -> Result<&'a [u8], String> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(END)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    /// Bytes with their length before them.
+    /// Reads bytes with a length prefix.
     pub fn bytes(&mut self) -> Result<&'a [u8], String> {
         let length = self.varint()?;
         match i64::try_from(length) {
@@ -119,19 +119,19 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// The same of a field whose encoding was read.
+    /// Reads the bytes of a field with this encoding.
     pub fn expect_bytes(&mut self, wire: WireType, field: &str) -> Result<&'a [u8], String> {
         expect(wire, WireType::Length, field)?;
         self.bytes()
     }
 
-    /// The integer of a field whose encoding was read.
+    /// Reads the integer of a field with this encoding.
     pub fn expect_varint(&mut self, wire: WireType, field: &str) -> Result<u64, String> {
         expect(wire, WireType::Varint, field)?;
         self.varint()
     }
 
-    /// Passes over the value of a field that is not known.
+    /// Skips the value of an unknown field.
     pub fn skip(&mut self, wire: WireType) -> Result<(), String> {
         self.skip_within(wire, MOST_GROUPS)
     }
@@ -155,7 +155,7 @@ impl<'a> WireReader<'a> {
     }
 }
 
-/// Refuses a field in another encoding than its own.
+/// Refuses a field in another encoding.
 pub fn expect(wire: WireType, own: WireType, field: &str) -> Result<(), String> {
     if wire == own {
         return Ok(());
@@ -194,15 +194,15 @@ pub fn write_integer(bytes: &mut Vec<u8>, number: u32, value: i64) {
     write_varint(bytes, value as u64);
 }
 
-/// Begins a field whose length is known when it is written: returns the place for [`end_length`].
+/// Begins a field with a length prefix: returns the position for [`end_length`].
 pub fn start_length(bytes: &mut Vec<u8>, number: u32) -> usize {
     write_key(bytes, number, WireType::Length);
-    // Most lengths take one byte.
+    // Room for a length of one byte, which is enough for most.
     bytes.push(0);
     bytes.len()
 }
 
-/// Ends a field that began at this place.
+/// Ends a field that began at this position.
 pub fn end_length(bytes: &mut Vec<u8>, start: usize) {
     let length = bytes.len() - start;
     if length < 0x80 {

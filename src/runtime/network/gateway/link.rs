@@ -1,5 +1,5 @@
-//! The control plane's side of the gateway: a thread that finds it, or starts it, and tells it everything; again to the next one, when
-//! it has died.
+//! The control plane's side of the gateway: a thread that finds or starts it and sends it the whole configuration, and does so again when
+//! the gateway has died.
 
 use super::super::super::spawn;
 use super::{GatewayCommand, GatewayNews, MOMENT, WORD, build, socket};
@@ -21,46 +21,46 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// After so long it is tried again to reach a gateway, or to start one.
+/// Interval for trying again to reach or start a gateway.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Takes the gateway's news.
+/// Receives reports from the gateway.
 pub type NewsHandler = Arc<dyn Fn(Report) + Send + Sync>;
 
 /// Messages to the thread.
 enum LinkMessage {
-    /// Something for the gateway.
+    /// A command for the gateway.
     Order(GatewayCommand),
-    /// A route's listeners could not be opened; or all of them can be now.
+    /// Whether listeners of this route could not be opened.
     Blocked(Key, bool),
     /// The connection of this number has ended.
     Lost(u64),
 }
 
-/// The way to the gateway. The thread ends when this is dropped; the gateway does not.
+/// The link to the gateway. The thread ends when this is dropped; the gateway does not.
 pub struct GatewayLink(Sender<LinkMessage>);
 
 impl GatewayLink {
-    /// Starts the thread; `program` is the binary that gateways are.
-    pub fn start(state: PathBuf, epoch: u64, program: PathBuf, hear: NewsHandler) -> io::Result<GatewayLink> {
-        let (sender, letters) = channel();
+    /// Starts the thread; `program` is the binary to run as the gateway.
+    pub fn start(state: PathBuf, epoch: u64, program: PathBuf, report: NewsHandler) -> io::Result<GatewayLink> {
+        let (sender, messages) = channel();
         let teller = sender.clone();
         let line = GatewayConnection {
             state,
             epoch,
             program,
-            hear,
+            report,
             teller,
             told: SentCommands::default(),
             stream: None,
             number: 0,
             tried: None,
         };
-        std::thread::Builder::new().name("gateway".into()).spawn(move || line.run(&letters))?;
+        std::thread::Builder::new().name("gateway".into()).spawn(move || line.run(&messages))?;
         Ok(GatewayLink(sender))
     }
 
-    /// Orders something; returns at once.
+    /// Sends a command; returns at once.
     pub fn order(&self, order: GatewayCommand) {
         let _ = self.0.send(LinkMessage::Order(order));
     }
@@ -68,12 +68,12 @@ impl GatewayLink {
 
 impl Drop for GatewayLink {
     fn drop(&mut self) {
-        // The thread holds an end of the channel itself: for its readers.
+        // The thread itself keeps a sender for its readers, so the channel does not close.
         let _ = self.0.send(LinkMessage::Lost(u64::MAX));
     }
 }
 
-/// Everything that was ordered: a gateway that is new is told all of it.
+/// All commands so far, to be sent to a new gateway.
 #[derive(Default)]
 struct SentCommands {
     routes: BTreeMap<Key, Route>,
@@ -127,32 +127,32 @@ struct GatewayConnection {
     state: PathBuf,
     epoch: u64,
     program: PathBuf,
-    hear: NewsHandler,
+    report: NewsHandler,
     teller: Sender<LinkMessage>,
     told: SentCommands,
     stream: Option<UnixStream>,
     /// Number of the connection.
     number: u64,
-    /// When it was last tried to connect.
+    /// Time of the last attempt to connect.
     tried: Option<Instant>,
 }
 
 impl GatewayConnection {
-    fn run(mut self, letters: &Receiver<LinkMessage>) {
+    fn run(mut self, messages: &Receiver<LinkMessage>) {
         let mut fresh = Vec::new();
         loop {
-            let letter = match self.stream.is_some() || self.told.is_nothing() {
-                true => letters.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => letters.recv_timeout(AGAIN),
+            let message = match self.stream.is_some() || self.told.is_nothing() {
+                true => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => messages.recv_timeout(AGAIN),
             };
-            // Many orders come together: they go in one piece.
-            let mut next = match letter {
-                Ok(letter) => Some(letter),
+            // Many commands arrive together: they are sent in one write.
+            let mut next = match message {
+                Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            while let Some(letter) = next {
-                match letter {
+            while let Some(message) = next {
+                match message {
                     LinkMessage::Order(order) => fresh.push(order),
                     LinkMessage::Blocked(key, true) => drop(self.told.blocked.insert(key)),
                     LinkMessage::Blocked(key, false) => drop(self.told.blocked.remove(&key)),
@@ -160,7 +160,7 @@ impl GatewayConnection {
                     LinkMessage::Lost(number) if number == self.number => self.stream = None,
                     LinkMessage::Lost(_) => {}
                 }
-                next = letters.try_recv().ok();
+                next = messages.try_recv().ok();
             }
             fresh.iter().for_each(|order| self.told.record(order));
             if self.stream.is_some() {
@@ -174,7 +174,7 @@ impl GatewayConnection {
         }
     }
 
-    /// Tells; a connection that does not take it in is given up.
+    /// Sends commands; closes the connection when that fails.
     fn send_commands(&mut self, orders: &[GatewayCommand]) {
         let Some(stream) = &mut self.stream else { return };
         let mut text = Vec::new();
@@ -189,23 +189,23 @@ impl GatewayConnection {
         }
     }
 
-    /// Reaches the gateway that is there, or else starts one; tells it everything.
+    /// Connects to the running gateway or starts one, and sends it all commands.
     fn connect(&mut self) {
         let found = || UnixStream::connect(socket(&File::open(&self.state).ok()?)).ok();
         let Some(stream) = found().or_else(|| self.start().ok()) else { return };
         let _ = stream.set_write_timeout(Some(MOMENT));
         let Ok(reader) = stream.try_clone() else { return };
         self.number += 1;
-        let (number, teller, hear) = (self.number, self.teller.clone(), self.hear.clone());
+        let (number, teller, report) = (self.number, self.teller.clone(), self.report.clone());
         let read = move || {
             for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
                 match serde_json::from_slice(&line) {
-                    Ok(GatewayNews::Doors(doors)) => hear(Report::Doors(doors)),
-                    Ok(GatewayNews::Shared(Some(network))) => hear(Report::SharedNetwork(network)),
+                    Ok(GatewayNews::Doors(doors)) => report(Report::Doors(doors)),
+                    Ok(GatewayNews::Shared(Some(network))) => report(Report::SharedNetwork(network)),
                     Ok(GatewayNews::Shared(None)) => {}
                     Ok(GatewayNews::Blocked(about, doors)) => {
                         let _ = teller.send(LinkMessage::Blocked(about.clone(), !doors.is_empty()));
-                        hear(Report::Blocked { about, doors });
+                        report(Report::Blocked { about, doors });
                     }
                     Err(_) => {}
                 }
@@ -221,20 +221,20 @@ impl GatewayConnection {
         self.send_commands(&all);
     }
 
-    /// A new gateway, that is nobody's child; our end of its first connection.
+    /// Starts a gateway, which becomes a daemon. Returns our end of its first connection.
     fn start(&self) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         let words = [WORD.as_bytes(), self.state.as_os_str().as_bytes()];
-        // It raises its limit itself: each connection that it carries takes descriptors.
+        // The gateway raises its limit of descriptors itself.
         let child = spawn::helper(&self.program, &words, theirs.as_fd(), true)?;
-        // It forks at once.
+        // It forks and exits at once.
         let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
         Ok(ours)
     }
 }
 
 impl SentCommands {
-    /// Whether there is nothing yet that a gateway would be needed for.
+    /// Whether no configuration needs a gateway yet.
     fn is_nothing(&self) -> bool {
         self.network.is_none() && self.routes.is_empty() && self.ingress_routes.is_empty() && self.exposed.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The gateway: one process for each cluster that answers names and lets the rest of the machine in, and goes on with that while no
+//! The gateway: one process per cluster that answers DNS queries and accepts connections from outside of pods. It continues while no
 //! control plane runs ("fail static").
 //!
 //! A control plane starts it, sends it the whole configuration over a socket ([`GatewayCommand`]), and gets back which listeners are open and
@@ -6,7 +6,7 @@
 //! it again, and [`GatewayCommand::Settled`] drops entries that it did not send. The listening sockets stay open meanwhile, unless the next
 //! control plane is of another build: then the gateway is replaced. Without a control plane it ends when no pod of the cluster runs any more.
 //!
-//! Never: reads an object, or decides where anything leads. Start reading at [`main`]; [`link`] is the control plane's side.
+//! Never: reads an object, or decides about destinations. Start reading at [`main`]; [`link`] is the control plane's side.
 
 pub mod link;
 
@@ -31,15 +31,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The word by which this binary becomes a gateway; the cluster's folder follows.
+/// The word after `kloop shim` that runs a gateway; the cluster's folder follows.
 pub const WORD: &str = "network";
 /// The socket's name in the cluster's folder.
 const SOCKET: &str = "network.sock";
-/// The lock's name: held by the gateway for life.
+/// Name of the lock file, locked while the gateway runs.
 const LOCK: &str = "network.lock";
-/// The port by which a cluster claims its addresses, at the first of them (that of kubelets).
+/// The port with which a cluster claims its addresses, at the first of them (the port of kubelets).
 const CLAIM: u16 = 10_250;
-/// Between two looks at whether anything is left to stay for.
+/// Interval for checking whether the gateway is still needed.
 const LOOK: Duration = Duration::from_millis(500);
 /// Time that a predecessor gets to end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ const MOMENT: Duration = Duration::from_secs(2);
 /// Commands of a control plane: one JSON document a line.
 #[derive(Serialize, Deserialize, Debug, Clone)]
 pub enum GatewayCommand {
-    /// The first word: who leads.
+    /// First message: identifies the leader.
     Hello {
         /// The epoch.
         epoch: u64,
@@ -60,17 +60,17 @@ pub enum GatewayCommand {
     Route(Key, Route),
     /// The routes of an Ingress; `None` when it is gone.
     Admit(Key, Option<IngressRoute>),
-    /// The ports of the machine that a pod wants.
+    /// The host ports of a pod.
     Expose(Key, Vec<HostPort>),
-    /// The blocks of this machine's addresses at which node ports answer too, beside localhost: told before any route.
+    /// Blocks of this machine's addresses at which node ports answer besides localhost; sent before any route.
     NodePorts(Vec<Cidr>),
     /// A pod's address and its namespace.
     Pod(Ipv4Addr, Str),
-    /// Names are to be answered from now on, in the cluster whose addresses are 127.N.0.0/16.
+    /// Starts answering DNS queries, in the cluster with the addresses 127.N.0.0/16.
     Answer(u8),
     /// Asks for the listeners of a Service or pod, some of which were blocked.
     Ask(Key),
-    /// Everything has been told: what was told by others before and not again is over.
+    /// The whole configuration was sent: entries of earlier leaders that were not sent again are removed.
     Settled,
 }
 
@@ -81,22 +81,22 @@ pub enum GatewayNews {
     Doors(IngressListeners),
     /// Listeners of a Service, or of a pod, that could not be opened.
     Blocked(Key, Vec<BlockedListener>),
-    /// Whether the cluster's addresses are another one's as well, and which they are.
+    /// The N of 127.N.0.0/16 when another cluster uses these addresses too; `None` when no other does.
     Shared(Option<u8>),
 }
 
-/// Differs when the program does.
+/// Identifies the build of the binary.
 fn build(program: &Path) -> String {
     let found = std::fs::metadata(program);
     found.map_or_else(|_| String::new(), |file| format!("{}.{}.{}", file.dev(), file.ino(), file.mtime()))
 }
 
-/// The lock of a cluster on its addresses 127.N.0.0/16: held by the gateway while the cluster lives, whatever ends it.
+/// Locks the addresses 127.N.0.0/16 for a cluster, while its gateway runs.
 fn claim(network: u8) -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::new(127, network, 0, 1), CLAIM))
 }
 
-/// Whether no cluster that runs has these addresses.
+/// Whether no running cluster uses these addresses.
 pub fn is_free(network: u8) -> bool {
     claim(network).is_ok()
 }
@@ -107,16 +107,16 @@ pub fn runs(state: &Path) -> bool {
     lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// The path of a socket in a folder, however long the folder's own is.
+/// Returns a path for a socket in a folder that is short enough for any folder.
 fn socket(folder: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }
 
-/// Runs the gateway of a cluster, in a process that is nobody's child. The first control plane is at standard input.
+/// Runs the gateway of a cluster as a daemon. The first control plane is connected to standard input.
 pub fn main(state: &Path) -> io::Result<()> {
-    // SAFETY: nothing is open yet but standard input, output and error; what else was inherited belongs to nobody here.
+    // SAFETY: only standard input, output and error are in use; other inherited descriptors have no owner here.
     unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
-    // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
+    // SAFETY: this process has one thread, so the child's memory is consistent.
     if unsafe { libc::fork() } != 0 {
         return Ok(());
     }
@@ -131,13 +131,13 @@ pub fn main(state: &Path) -> io::Result<()> {
     let first = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
     rustix::stdio::dup2_stdin(super::super::spawn::nothing()?)?;
     let mut gateway = Gateway::new(state)?;
-    gateway.meet(first);
+    gateway.accept_leader(first);
     gateway.run(&listener);
     let _ = std::fs::remove_file(state.join(SOCKET));
     Ok(())
 }
 
-/// Each connection takes descriptors.
+/// Raises the limit of descriptors, because each connection needs some.
 fn raise_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -145,7 +145,7 @@ fn raise_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// None when another gateway goes on.
+/// Locks the cluster's folder; `None` when another gateway runs.
 fn lock(state: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -160,7 +160,7 @@ fn lock(state: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Messages to the control plane, kept to be repeated to the next one.
+/// Messages to the control plane, repeated to the next one.
 #[derive(Default)]
 struct NewsOutbox {
     leader: Option<UnixStream>,
@@ -185,7 +185,7 @@ impl NewsOutbox {
     fn send_news(&mut self, news: &GatewayNews) {
         let Ok(mut line) = serde_json::to_vec(news) else { return };
         line.push(b'\n');
-        // One that does not listen is no leader: it has gone, which is seen where it speaks.
+        // A failed write means that the leader has gone, which the read side handles.
         let _ = self.leader.as_mut().map(|leader| leader.write_all(&line));
     }
 
@@ -199,28 +199,28 @@ impl NewsOutbox {
     }
 }
 
-/// Everything that the process has in its hands.
+/// State of the gateway.
 struct Gateway {
     state: PathBuf,
     epoch: u64,
     leader: Option<LeaderConnection>,
     outbox: Arc<Mutex<NewsOutbox>>,
     directory: resolver::SharedDirectory,
-    /// Whether names are answered.
+    /// Whether DNS queries are answered.
     answers: bool,
-    /// The lock on the cluster's addresses; none when another cluster has them.
+    /// The lock on the cluster's addresses; `None` when another cluster has them.
     claim: Option<TcpListener>,
     proxy: proxy::ProxyCommands,
     /// Addresses besides localhost on which node ports answer.
     outside: Vec<Ipv4Addr>,
     ingress: ingress::IngressProxy,
-    /// Keys with a route, and those that the present leader has sent.
+    /// Keys with a route, and those that the current leader has sent.
     known: HashSet<Key>,
     told: HashSet<Key>,
     is_over: bool,
 }
 
-/// The control plane that leads.
+/// Connection to the leading control plane.
 struct LeaderConnection {
     stream: UnixStream,
     /// The incomplete line received so far.
@@ -249,19 +249,19 @@ impl Gateway {
         })
     }
 
-    /// Serves control planes until nothing is left to stay for.
+    /// Serves control planes until the gateway is no longer needed.
     fn run(&mut self, listener: &UnixListener) {
         let mut is_idle = false;
         while !self.is_over {
             let (called, spoken) = self.wait(listener);
             if called && let Ok((stream, _)) = listener.accept() {
-                self.meet(stream);
+                self.accept_leader(stream);
             }
             if spoken && !self.read_leader() {
                 self.leader = None;
                 locked(&self.outbox).leader = None;
             }
-            // Seen twice: a control plane that has just ended may be followed by the next one.
+            // Checked twice: the next control plane may follow one that has just ended.
             let is_alone = self.leader.is_none() && !called && !self.has_pods();
             if is_alone && is_idle {
                 return;
@@ -270,7 +270,7 @@ impl Gateway {
         }
     }
 
-    /// Whether somebody calls, and whether the leader speaks.
+    /// Waits; returns whether there is a new connection, and whether the leader has sent data.
     fn wait(&self, listener: &UnixListener) -> (bool, bool) {
         let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
         fds.extend(self.leader.iter().map(|leader| PollFd::new(&leader.stream, PollFlags::IN)));
@@ -280,14 +280,14 @@ impl Gateway {
         (is_ready(0), is_ready(1))
     }
 
-    /// Whether any shim lives. A folder that is gone has none.
+    /// Whether any shim runs. A deleted folder has none.
     fn has_pods(&self) -> bool {
         let pods = std::fs::read_dir(self.state.join("pods")).into_iter().flatten().flatten();
         pods.into_iter().any(|pod| folder::holder(&pod.path()).is_some())
     }
 
-    /// Accepts a new leader, unless its epoch has passed. A leader of another build needs a gateway of its own.
-    fn meet(&mut self, stream: UnixStream) {
+    /// Accepts a new leader, unless its epoch has passed. A leader of another build starts a new gateway.
+    fn accept_leader(&mut self, stream: UnixStream) {
         let _ = stream.set_read_timeout(Some(MOMENT));
         let _ = stream.set_write_timeout(Some(MOMENT));
         let Ok(ours) = stream.try_clone() else { return };
@@ -314,7 +314,7 @@ impl Gateway {
         self.take_lines();
     }
 
-    /// Takes in what the leader says. False when it has gone.
+    /// Reads commands of the leader. Returns false when it has gone.
     fn read_leader(&mut self) -> bool {
         let Some(leader) = &mut self.leader else { return true };
         let mut bytes = [0; 65_536];
@@ -375,7 +375,7 @@ impl Gateway {
     fn route(&mut self, key: Key, route: Route) {
         self.record_session(&key, !route.is_empty());
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_route(&key, &route);
-        self.ingress.lead(&key, &route);
+        self.ingress.route_service(&key, &route);
         let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::listeners_for(&route, &self.outside)));
     }
 
@@ -397,7 +397,7 @@ impl Gateway {
         let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::of_pod(ports)));
     }
 
-    /// Removes a key that the present leader does not know.
+    /// Removes a key that the current leader has not sent.
     fn forget_session(&mut self, key: Key) {
         match key.resource.0 {
             "services" => self.route(key, Route::default()),

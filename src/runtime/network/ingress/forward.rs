@@ -1,4 +1,4 @@
-//! One request, to an endpoint and back: bodies as they come, both ways; after `Upgrade` whatever the two have to say.
+//! Forwarding of one request to an endpoint: bodies are streamed in both directions; after `Upgrade` all bytes are.
 
 use super::pool::EndpointBody;
 use super::{RequestRoute, SharedIngress};
@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::copy_bidirectional;
 
-/// Headers that are between two neighbours, and not for whoever comes after (RFC 9110, 7.6.1). `Expect` is answered here.
-const OF_NEIGHBOURS: [HeaderName; 7] = [
+/// Hop-by-hop headers, which are not forwarded (RFC 9110, 7.6.1). The proxy itself answers `Expect`.
+const HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
     header::TE,
     header::TRANSFER_ENCODING,
@@ -42,47 +42,51 @@ pub struct IngressClient {
     /// Address of the client.
     pub client: SocketAddr,
     /// Forwarding headers for endpoints: the client's address, the scheme (`http` or `https`), the listener's port.
-    told: [HeaderValue; 3],
+    headers: [HeaderValue; 3],
 }
 
 impl IngressClient {
-    /// One by the listener of this scheme and port.
+    /// Makes the client of a connection to the listener with this scheme and port.
     pub fn new(shared: Arc<SharedIngress>, client: SocketAddr, scheme: &'static str, port: u16) -> IngressClient {
         let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
-        let told = [value(client.ip().to_string()), HeaderValue::from_static(scheme), port.into()];
-        IngressClient { shared, client, told }
+        let headers = [value(client.ip().to_string()), HeaderValue::from_static(scheme), port.into()];
+        IngressClient { shared, client, headers }
     }
 }
 
 type IngressResponse = Response<Either<Incoming, Full<Bytes>>>;
 
 /// Answers a request.
-pub async fn answer(request: Request<Incoming>, visit: Arc<IngressClient>) -> Result<IngressResponse, Infallible> {
-    Ok(lead(request, &visit).await.unwrap_or_else(|refusal| refusal))
+pub async fn answer(request: Request<Incoming>, connection: Arc<IngressClient>) -> Result<IngressResponse, Infallible> {
+    Ok(forward(request, &connection).await.unwrap_or_else(|refusal| refusal))
 }
 
-async fn lead(mut request: Request<Incoming>, visit: &IngressClient) -> Result<IngressResponse, IngressResponse> {
+async fn forward(
+    mut request: Request<Incoming>,
+    connection: &IngressClient,
+) -> Result<IngressResponse, IngressResponse> {
     let value = host(&request);
     let host = value.to_str().unwrap_or_default();
     let (uri, is_head) = (request.uri().clone(), request.method() == Method::HEAD);
     let refuse = |code, why: &str| refusal(code, &format!("{host}{}: {why}", uri.path()), is_head);
-    let (places, is_h2): (Vec<SocketAddr>, bool) = match visit.shared.way(host, uri.path(), visit.client.ip()) {
-        RequestRoute::Nowhere => return Err(refuse(StatusCode::NOT_FOUND, "no Ingress has a rule for it")),
-        RequestRoute::Nobody(why) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &why)),
-        RequestRoute::Endpoints(places, is_h2) => (places.into_iter().map(SocketAddr::V4).collect(), is_h2),
-        RequestRoute::Outside(name, port) => match tokio::net::lookup_host((name.as_str(), port)).await {
-            Ok(places) => (places.collect(), false),
-            Err(error) => {
-                return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("{name}: {}", io_error_text(error))));
-            }
-        },
-    };
+    let (places, is_h2): (Vec<SocketAddr>, bool) =
+        match connection.shared.choose_route(host, uri.path(), connection.client.ip()) {
+            RequestRoute::NoRule => return Err(refuse(StatusCode::NOT_FOUND, "no Ingress has a matching rule")),
+            RequestRoute::NoEndpoint(why) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &why)),
+            RequestRoute::Endpoints(places, is_h2) => (places.into_iter().map(SocketAddr::V4).collect(), is_h2),
+            RequestRoute::ExternalHost(name, port) => match tokio::net::lookup_host((name.as_str(), port)).await {
+                Ok(places) => (places.collect(), false),
+                Err(error) => {
+                    return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("{name}: {}", io_error_text(error))));
+                }
+            },
+        };
     let upgrade = upgrade(request.headers());
     let client = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-    let request = outgoing(request, &value, upgrade.as_ref().filter(|_| !is_h2), visit)
-        .and_then(|request| if is_h2 { as_second(request, host) } else { Some(request) })
-        .ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "no request that can be passed on"))?;
-    let mut response = match visit.shared.pool().send(places, request, is_h2).await {
+    let request = outgoing(request, &value, upgrade.as_ref().filter(|_| !is_h2), connection)
+        .and_then(|request| if is_h2 { as_http2(request, host) } else { Some(request) })
+        .ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "the request cannot be forwarded"))?;
+    let mut response = match connection.shared.pool().send(places, request, is_h2).await {
         Ok(response) => response,
         Err(why) => return Err(refuse(StatusCode::BAD_GATEWAY, &why)),
     };
@@ -93,39 +97,39 @@ async fn lead(mut request: Request<Incoming>, visit: &IngressClient) -> Result<I
         tokio::spawn(tunnel(client, server));
         return Ok(response.map(|_| Either::Right(Full::default())));
     }
-    strip(response.headers_mut());
+    remove_hop_by_hop(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
     Ok(response.map(Either::Left))
 }
 
-/// The host that was asked for: in the request's own line, or its header; empty when it is told by neither.
+/// Returns the requested host: from the request line or the header; empty when both lack it.
 fn host(request: &Request<Incoming>) -> HeaderValue {
     let header = || request.headers().get(header::HOST).filter(|host| host.to_str().is_ok()).cloned();
     let authority = request.uri().authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
     authority.or_else(header).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// The protocol that the client wants to go over to.
+/// Returns the protocol that the client wants to upgrade to.
 fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let wants = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let mut tokens = wants.flat_map(|value| value.split(','));
     tokens.any(|token| token.trim().eq_ignore_ascii_case("upgrade")).then(|| headers.get(header::UPGRADE).cloned())?
 }
 
-/// The request as an endpoint gets it. None for what has no path, such as CONNECT.
+/// Returns the request for the endpoint. `None` for a request without a path, such as CONNECT.
 fn outgoing(
     request: Request<Incoming>,
     host: &HeaderValue,
     upgrade: Option<&HeaderValue>,
-    visit: &IngressClient,
+    connection: &IngressClient,
 ) -> Option<Request<EndpointBody>> {
     let (mut parts, body) = request.into_parts();
     parts.uri = Uri::from(parts.uri.path_and_query().filter(|_| parts.method != Method::CONNECT)?.clone());
     parts.version = Version::HTTP_11;
     let wants_trailers = parts.headers.get(header::TE).is_some_and(|value| value == TRAILERS);
-    strip(&mut parts.headers);
+    remove_hop_by_hop(&mut parts.headers);
     if wants_trailers {
-        // The one word of it that HTTP/2 knows, without which gRPC takes no request.
+        // The only value of TE that HTTP/2 allows; gRPC servers require it.
         parts.headers.insert(header::TE, HeaderValue::from_static(TRAILERS));
     }
     join_cookies(&mut parts.headers);
@@ -133,9 +137,9 @@ fn outgoing(
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(header::UPGRADE, protocol.clone());
     }
-    // Nobody before this proxy is trusted to say who the client is, as with ingress-nginx unless it is told otherwise.
-    let [client, scheme, port] = &visit.told;
-    let told = [
+    // Forwarding headers from the client are not trusted, as in ingress-nginx by default.
+    let [client, scheme, port] = &connection.headers;
+    let headers = [
         (header::HOST, host),
         (REAL_IP, client),
         (FORWARDED_FOR, client),
@@ -144,15 +148,15 @@ fn outgoing(
         (FORWARDED_PROTO, scheme),
         (FORWARDED_SCHEME, scheme),
     ];
-    for (name, value) in told {
+    for (name, value) in headers {
         parts.headers.insert(name, value.clone());
     }
     let body = if body.is_end_stream() { Either::Right(Empty::new()) } else { Either::Left(body) };
     Some(Request::from_parts(parts, body))
 }
 
-/// The request as an endpoint gets it that speaks HTTP/2: the host is in its first line.
-fn as_second(mut request: Request<EndpointBody>, host: &str) -> Option<Request<EndpointBody>> {
+/// Returns the request for an HTTP/2 endpoint: the host is part of the URI.
+fn as_http2(mut request: Request<EndpointBody>, host: &str) -> Option<Request<EndpointBody>> {
     let path = request.uri().path_and_query()?.clone();
     let authority = if host.is_empty() { "localhost" } else { host };
     *request.uri_mut() = Uri::builder().scheme("http").authority(authority).path_and_query(path).build().ok()?;
@@ -161,17 +165,17 @@ fn as_second(mut request: Request<EndpointBody>, host: &str) -> Option<Request<E
     Some(request)
 }
 
-/// Takes out what is between neighbours, and what `Connection` says is.
-fn strip(headers: &mut HeaderMap) {
+/// Removes hop-by-hop headers, and those that `Connection` names.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named: Vec<HeaderName> =
         named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
-    for name in OF_NEIGHBOURS.iter().chain(&named) {
+    for name in HOP_BY_HOP.iter().chain(&named) {
         headers.remove(name);
     }
 }
 
-/// Clients of HTTP/2 may tell cookies one by one; before it they are one line (RFC 9113, 8.2.3).
+/// Joins cookies into one header, because HTTP/2 clients may send several (RFC 9113, 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     if !headers.contains_key(header::COOKIE) {
         return;
@@ -184,7 +188,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Carries bytes both ways, once both sides have gone over to the other protocol.
+/// Copies bytes in both directions after both sides have switched protocols.
 async fn tunnel(client: OnUpgrade, server: OnUpgrade) {
     if let (Ok(client), Ok(server)) = (client.await, server.await) {
         let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;

@@ -1,5 +1,5 @@
-//! Listeners of the Ingress proxy: at port 80, and at 443 while there are certificates, of the address of all Ingresses; elsewhere where
-//! the machine does not let it (an ordinary user, a port that is taken), which it tells. Pods find it at 80 and 443 all the same.
+//! Listeners of the Ingress proxy at the address of all Ingresses: port 80, and 443 while there are certificates. Where the machine forbids
+//! these ports (an ordinary user, a used port), other ports are used and reported. Pods always find the proxy at 80 and 443.
 
 use super::super::super::relay;
 use super::super::worker_pool::WorkerPool;
@@ -25,14 +25,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio_rustls::TlsAcceptor;
 
-/// The ports for HTTP, best first; 0 for any that is free.
+/// The ports for HTTP, best first; 0 for any free port.
 const HTTP: [u16; 3] = [80, 8080, 0];
-/// The same for HTTPS.
+/// The ports for HTTPS.
 const HTTPS: [u16; 3] = [443, 8443, 0];
 /// Time limit for a handshake, and for the head of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One client, until it goes.
+/// Serves one client until it disconnects.
 type ClientConnection = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The listeners of the proxy.
@@ -48,7 +48,7 @@ pub struct OpenIngressListeners {
 }
 
 impl OpenIngressListeners {
-    /// All closed.
+    /// Makes a proxy without open listeners.
     pub fn new(state: PathBuf, tell: ListenersCallback) -> OpenIngressListeners {
         let hands = Rc::new(RefCell::new(WorkerPool::new("ingress")));
         OpenIngressListeners {
@@ -62,7 +62,7 @@ impl OpenIngressListeners {
         }
     }
 
-    /// Opens and closes what the Ingresses that are known now need, and tells when that changes anything.
+    /// Opens and closes listeners as the current Ingresses need them, and reports changes.
     pub async fn adjust(&mut self, shared: &Arc<SharedIngress>) {
         let (address, is_secure) = {
             let known = shared.lock_state();
@@ -103,7 +103,7 @@ impl OpenIngressListeners {
         }
     }
 
-    /// Pods come in at the usual ports, wherever the listeners are. A disk that refuses keeps only pods out.
+    /// Redirects pods from the usual ports to the actual listeners. A failed write affects only pods.
     fn lead_pods(&self, address: Option<Ipv4Addr>, doors: &ingress_routes::IngressListeners) {
         let Some(address) = address else { return };
         let lead = |port: u16, door: &IngressListener| RoutePort {
@@ -148,10 +148,10 @@ async fn open(
     None
 }
 
-/// Serves a listener until its task is aborted; connections that it has taken go on.
 /// The first bytes of a client of HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8; 14] = b"PRI * HTTP/2.0";
 
+/// Serves a listener until its task is aborted; accepted connections continue.
 fn serve<F: Future<Output = ()> + 'static>(
     listener: TcpListener,
     hands: &Rc<RefCell<WorkerPool>>,
@@ -173,7 +173,7 @@ fn plain(
     move |stream, client| {
         let visit = IngressClient::new(shared.clone(), client, "http", port);
         Box::pin(async move {
-            match begins_second(&stream).await {
+            match begins_with_http2(&stream).await {
                 true => serve_http2(stream, visit, PATIENCE).await,
                 false => talk(stream, visit).await,
             }
@@ -181,8 +181,8 @@ fn plain(
     }
 }
 
-/// Whether a client speaks HTTP/2 without having asked, as those of gRPC do: its first word is none that a request could begin with.
-async fn begins_second(stream: &TcpStream) -> bool {
+/// Whether a client starts with HTTP/2 without negotiation, as gRPC clients do: the preface is no valid HTTP/1 request.
+async fn begins_with_http2(stream: &TcpStream) -> bool {
     let mut first = [0; PREFACE.len()];
     let seen = tokio::time::timeout(PATIENCE, stream.peek(&mut first)).await;
     matches!(seen, Ok(Ok(length)) if length >= 3 && PREFACE.starts_with(&first[..length]))
@@ -208,8 +208,7 @@ fn secure(
     }
 }
 
-/// Answers one client of HTTP/2, with many requests at a time, until it goes, or does not answer for so long when it is asked whether it
-/// is there.
+/// Serves one HTTP/2 client, with concurrent requests, until it disconnects or does not answer a ping in time.
 async fn serve_http2(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     visit: IngressClient,
@@ -218,18 +217,18 @@ async fn serve_http2(
     let visit = Arc::new(visit);
     let service = service_fn(move |request| forward::answer(request, visit.clone()));
     let mut server = http2::Builder::new(TokioExecutor::new());
-    // One that is dead answers nothing, and would be kept for good.
+    // Pings detect a dead client, whose connection would otherwise stay open.
     server.timer(TokioTimer::new()).keep_alive_interval(patience).keep_alive_timeout(patience);
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// Answers one client until it goes.
+/// Serves one HTTP/1 client until it disconnects.
 async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: IngressClient) {
     let visit = Arc::new(visit);
     let service = service_fn(move |request| forward::answer(request, visit.clone()));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).preserve_header_case(true);
-    // Clients that break off are nobody's business.
+    // Broken connections of clients are no error here.
     let _ = server.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }
 
@@ -238,17 +237,17 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// The kind of a frame that asks whether somebody is there (RFC 9113, 6.7).
+    /// Type of a PING frame (RFC 9113, 6.7).
     const PING: u8 = 6;
 
     #[test]
-    fn a_client_of_http_2_that_answers_nothing_is_given_up() {
+    fn http2_client_that_answers_no_ping_is_disconnected() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let (mut client, server) = tokio::io::duplex(1 << 16);
             let visit = IngressClient::new(Arc::default(), "127.0.0.1:9".parse().unwrap(), "https", 443);
             let served = spawn_local(serve_http2(server, visit, Duration::from_millis(20)));
-            // The preface and empty settings, and nothing more.
+            // The preface and empty settings only.
             client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
             served.await.unwrap();
             let mut said = Vec::new();
@@ -258,7 +257,7 @@ mod tests {
                 kinds.push(kind);
                 said.drain(..9 + u32::from_be_bytes([0, a, b, c]) as usize);
             }
-            assert!(kinds.contains(&PING), "it was asked: {kinds:?}");
+            assert!(kinds.contains(&PING), "a ping was sent: {kinds:?}");
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The proxy that lets HTTP in by the rules of Ingresses: a thread of the gateway, from the first Ingress on.
+//! The HTTP proxy for Ingresses: a thread of the gateway, started with the first Ingress.
 //!
 //! Knows: the routes of each Ingress and each Service, as last ordered ([`IngressState`]); the rest is in [`listeners`] (listening), [`tls`]
 //! (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).
@@ -26,17 +26,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// So many names may stand for each other.
+/// Maximum length of a chain of alias names.
 const ALIASES: usize = 8;
 
-/// Tells where the proxy listens, whenever that has changed.
+/// Reports the addresses of the listeners when they change.
 pub type ListenersCallback = Box<dyn Fn(Report) + Send>;
 
-/// The proxy, as the machine holds it. It ends when this is dropped.
+/// Handle of the proxy, which ends when this is dropped.
 #[derive(Default)]
 pub struct IngressProxy {
     shared: Arc<SharedIngress>,
-    /// Wakes the thread; none before the first Ingress.
+    /// Wakes the thread; `None` before the first Ingress.
     changed: Option<UnboundedSender<()>>,
 }
 
@@ -44,7 +44,7 @@ pub struct IngressProxy {
 #[derive(Default)]
 struct SharedIngress {
     known: Mutex<IngressState>,
-    /// One for each thread, which all its connections belong to.
+    /// Connections to endpoints: one pool per thread.
     pools: [pool::EndpointPool; worker_pool::MOST],
 }
 
@@ -61,7 +61,7 @@ struct IngressState {
 /// The route of a Service.
 struct ServiceTarget {
     route: Route,
-    /// The endpoints of each port, as they are connected to.
+    /// The endpoints of each port, parsed.
     places: Vec<Vec<SocketAddrV4>>,
 }
 
@@ -75,18 +75,18 @@ impl ServiceTarget {
 /// Decision about a request.
 enum RequestRoute {
     /// No Ingress has a rule for it.
-    Nowhere,
-    /// There is a rule, and at this moment nobody behind it: why.
-    Nobody(String),
-    /// To the first of these that takes it, who may speak HTTP/2.
+    NoRule,
+    /// A rule matches, but there is no ready endpoint; the reason.
+    NoEndpoint(String),
+    /// Forward to the first of these that accepts; whether they use HTTP/2.
     Endpoints(Vec<SocketAddrV4>, bool),
-    /// To a host outside (a Service of type ExternalName).
-    Outside(String, u16),
+    /// Forward to an external host (a Service of type ExternalName).
+    ExternalHost(String, u16),
 }
 
 impl IngressProxy {
-    /// Takes in where a Service leads.
-    pub fn lead(&self, service: &Key, route: &Route) {
+    /// Sets the route of a Service.
+    pub fn route_service(&self, service: &Key, route: &Route) {
         let mut known = self.shared.lock_state();
         let before = match route.is_empty() {
             true => known.routes.remove(service),
@@ -99,7 +99,7 @@ impl IngressProxy {
         }
     }
 
-    /// Takes in what an Ingress lets in; the first one opens the listeners. `state` is the cluster's folder.
+    /// Sets the routes of an Ingress; the first one opens the listeners. `state` is the cluster's folder.
     pub fn admit(
         &mut self,
         ingress: &Key,
@@ -119,7 +119,7 @@ impl IngressProxy {
             }
         }
         if self.changed.is_none() {
-            // Without a thread there is no proxy, and no Ingress says that it answers.
+            // Without a thread there is no proxy, and no Ingress gets an address.
             self.changed = self.start(state.to_owned(), tell()).ok();
         }
         let _ = self.changed.as_ref().map(|changed| changed.send(()));
@@ -148,18 +148,18 @@ impl SharedIngress {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connections to endpoints that belong to this thread.
+    /// Returns this thread's connections to endpoints.
     fn pool(&self) -> &pool::EndpointPool {
         &self.pools[worker_pool::WorkerPool::number() % worker_pool::MOST]
     }
 
     /// Decides the destination of a request.
-    fn way(&self, host: &str, path: &str, client: IpAddr) -> RequestRoute {
+    fn choose_route(&self, host: &str, path: &str, client: IpAddr) -> RequestRoute {
         let known = self.lock_state();
         let table = known.table.clone();
         match table.find(host, path) {
-            RouteMatch::Nothing => RequestRoute::Nowhere,
-            RouteMatch::Unknown => RequestRoute::Nobody("its backend is a resource, which nothing here serves".into()),
+            RouteMatch::Nothing => RequestRoute::NoRule,
+            RouteMatch::Unknown => RequestRoute::NoEndpoint("its backend is a resource, which is not supported".into()),
             RouteMatch::Service(backend) => known.choose_endpoint(backend, client, ALIASES),
         }
     }
@@ -174,11 +174,11 @@ impl IngressState {
     fn choose_endpoint(&self, backend: &IngressBackend, client: IpAddr, aliases: usize) -> RequestRoute {
         let name = &backend.service.name;
         let Some(ServiceTarget { route, places }) = self.routes.get(&backend.service) else {
-            return RequestRoute::Nobody(format!("there is no Service {name:?}"));
+            return RequestRoute::NoEndpoint(format!("there is no Service {name:?}"));
         };
         let no_port = || match &backend.port {
-            BackendPort::Number(number) => RequestRoute::Nobody(format!("Service {name:?} has no port {number}")),
-            BackendPort::Name(port) => RequestRoute::Nobody(format!("Service {name:?} has no port {port:?}")),
+            BackendPort::Number(number) => RequestRoute::NoEndpoint(format!("Service {name:?} has no port {number}")),
+            BackendPort::Name(port) => RequestRoute::NoEndpoint(format!("Service {name:?} has no port {port:?}")),
         };
         let is_it = |port: &&RoutePort| match &backend.port {
             BackendPort::Number(number) => port.port == *number,
@@ -186,19 +186,21 @@ impl IngressState {
         };
         let port = route.ports.iter().find(is_it);
         if !route.alias.is_empty() {
-            // Such a Service need not list its ports.
+            // A Service of type ExternalName need not list its ports.
             let number = match &backend.port {
                 BackendPort::Number(number) => Some(*number),
                 BackendPort::Name(_) => port.map(|port| port.port),
             };
-            return match (number, inside(&route.alias)) {
-                (Some(number), None) => RequestRoute::Outside(route.alias.to_string(), number),
+            return match (number, cluster_service(&route.alias)) {
+                (Some(number), None) => RequestRoute::ExternalHost(route.alias.to_string(), number),
                 (Some(number), Some(service)) if aliases > 0 => self.choose_endpoint(
                     &IngressBackend { service, port: BackendPort::Number(number) },
                     client,
                     aliases - 1,
                 ),
-                (Some(_), Some(_)) => RequestRoute::Nobody(format!("Service {name:?} is a name for a name, and so on")),
+                (Some(_), Some(_)) => {
+                    RequestRoute::NoEndpoint(format!("Service {name:?} is an endless chain of external names"))
+                }
                 (None, _) => no_port(),
             };
         }
@@ -211,15 +213,15 @@ impl IngressState {
         let choice = EndpointChoice::of_port(route, port, places.clone(), client).preferred(&self.affinity);
         let endpoints = choice.endpoints.clone();
         let Some(first) = endpoints.first() else {
-            return RequestRoute::Nobody(format!("Service {name:?} has no ready endpoint"));
+            return RequestRoute::NoEndpoint(format!("Service {name:?} has no ready endpoint"));
         };
         choice.taken(&self.affinity, *first);
         RequestRoute::Endpoints(endpoints, port.is_h2)
     }
 }
 
-/// The Service of the cluster that a name means, if it is one of the cluster's: the machine's resolver does not know it.
-fn inside(name: &str) -> Option<Key> {
+/// Returns the Service that a cluster-internal name refers to; the machine's resolver does not know such names.
+fn cluster_service(name: &str) -> Option<Key> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let name = name.strip_suffix(".cluster.local").unwrap_or(&name);
     let (service, namespace) = name.strip_suffix(".svc")?.split_once('.')?;
@@ -231,21 +233,21 @@ mod tests {
     use super::*;
     use crate::object::Str;
 
-    fn way(known: &IngressState, service: &str) -> String {
+    fn choose_route(known: &IngressState, service: &str) -> String {
         let service = Key::new(Resource("services"), "shop", service);
         let backend = IngressBackend { service, port: BackendPort::Number(80) };
         match known.choose_endpoint(&backend, IpAddr::V4(Ipv4Addr::LOCALHOST), ALIASES) {
-            RequestRoute::Nowhere => "nowhere".into(),
-            RequestRoute::Nobody(why) => why,
+            RequestRoute::NoRule => "nowhere".into(),
+            RequestRoute::NoEndpoint(why) => why,
             RequestRoute::Endpoints(places, _) => format!("{places:?}"),
-            RequestRoute::Outside(name, port) => format!("{name}:{port}"),
+            RequestRoute::ExternalHost(name, port) => format!("{name}:{port}"),
         }
     }
 
     #[test]
-    fn names_lead_outside_or_to_services() {
+    fn external_names_resolve_to_hosts_or_services() {
         let mut known = IngressState::default();
-        let mut lead = |name: &str, route: Route| {
+        let mut route_service = |name: &str, route: Route| {
             known.routes.insert(Key::new(Resource("services"), "shop", name), ServiceTarget::for_route(route))
         };
         let alias = |name: &str| Route { alias: name.into(), ..Route::default() };
@@ -263,14 +265,14 @@ mod tests {
             };
             Route { address: "127.9.128.1".into(), ports: vec![port], ..Route::default() }
         };
-        lead("web", route(80, vec!["127.9.1.4:8080".into()]));
-        lead("empty", route(80, Vec::new()));
-        lead("other", route(81, vec!["127.9.1.4:8080".into()]));
-        lead("outside", alias("example.org"));
-        lead("inside", alias("web.shop.svc.cluster.local."));
-        lead("short", alias("Inside.shop.svc"));
-        lead("nobody", alias("none.shop.svc.cluster.local"));
-        lead("circle", alias("circle.shop.svc"));
+        route_service("web", route(80, vec!["127.9.1.4:8080".into()]));
+        route_service("empty", route(80, Vec::new()));
+        route_service("other", route(81, vec!["127.9.1.4:8080".into()]));
+        route_service("outside", alias("example.org"));
+        route_service("inside", alias("web.shop.svc.cluster.local."));
+        route_service("short", alias("Inside.shop.svc"));
+        route_service("nobody", alias("none.shop.svc.cluster.local"));
+        route_service("circle", alias("circle.shop.svc"));
         let table = [
             ("web", "[127.9.1.4:8080]"),
             ("outside", "example.org:80"),
@@ -280,10 +282,10 @@ mod tests {
             ("other", r#"Service "other" has no port 80"#),
             ("none", r#"there is no Service "none""#),
             ("nobody", r#"there is no Service "none""#),
-            ("circle", r#"Service "circle" is a name for a name, and so on"#),
+            ("circle", r#"Service "circle" is an endless chain of external names"#),
         ];
         for (service, expected) in table {
-            assert_eq!(way(&known, service), expected, "{service}");
+            assert_eq!(choose_route(&known, service), expected, "{service}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Connections to endpoints, kept for the next request.
+//! Connections to endpoints, kept for further requests.
 //!
-//! One is kept from its answer's head on, while the rest still comes: whoever takes it next looks whether it is free. Those that were
-//! kept longest are looked at first, since they are free most likely; then nobody has to wait for the end of an answer to keep it.
+//! A connection goes back to the pool when the response head has arrived, while the body is still on its way: the next user checks whether
+//! it is free. The oldest connections are checked first, because they are most likely free. So no task has to wait for the end of a body.
 
 use crate::runtime::low_ports;
 use crate::runtime::probe::dial;
@@ -17,12 +17,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// A body on its way to an endpoint, as it comes in; or none.
+/// The body of a forwarded request, streamed from the client, or empty.
 pub type EndpointBody = Either<Incoming, Empty<Bytes>>;
 
-/// Connections that are kept for each endpoint while nobody uses them, about.
+/// Approximate maximum number of idle connections per endpoint.
 const KEPT: usize = 64;
-/// So many are looked at for one that is free.
+/// Maximum number of pooled connections that are checked for a free one.
 const TRIED: usize = 8;
 /// Time limit for connecting to an endpoint; external hosts may be far away.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,26 +33,26 @@ type IdleConnections = HashMap<SocketAddr, VecDeque<EndpointSender>>;
 #[derive(Default)]
 pub struct EndpointPool(Mutex<IdleConnections>);
 
-/// A connection to an endpoint, by what is spoken on it.
+/// A connection to an endpoint, by protocol.
 enum EndpointSender {
-    /// One request at a time.
-    First(http1::SendRequest<EndpointBody>),
-    /// Many at a time: it is shared, and kept all the while.
-    Second(http2::SendRequest<EndpointBody>),
+    /// HTTP/1: one request at a time.
+    Http1(http1::SendRequest<EndpointBody>),
+    /// HTTP/2: concurrent requests; it stays in the pool.
+    Http2(http2::SendRequest<EndpointBody>),
 }
 
 impl EndpointSender {
     fn is_ready(&self) -> bool {
         match self {
-            EndpointSender::First(sender) => sender.is_ready(),
-            EndpointSender::Second(sender) => sender.is_ready(),
+            EndpointSender::Http1(sender) => sender.is_ready(),
+            EndpointSender::Http2(sender) => sender.is_ready(),
         }
     }
 
     fn is_closed(&self) -> bool {
         match self {
-            EndpointSender::First(sender) => sender.is_closed(),
-            EndpointSender::Second(sender) => sender.is_closed(),
+            EndpointSender::Http1(sender) => sender.is_closed(),
+            EndpointSender::Http2(sender) => sender.is_closed(),
         }
     }
 
@@ -61,8 +61,8 @@ impl EndpointSender {
         request: Request<EndpointBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<EndpointBody>>> {
         match self {
-            EndpointSender::First(sender) => sender.try_send_request(request).await,
-            EndpointSender::Second(sender) => sender.try_send_request(request).await,
+            EndpointSender::Http1(sender) => sender.try_send_request(request).await,
+            EndpointSender::Http2(sender) => sender.try_send_request(request).await,
         }
     }
 }
@@ -72,7 +72,7 @@ impl EndpointPool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes what is kept for an endpoint that has left.
+    /// Closes the connections to a removed endpoint.
     pub fn drop_endpoint(&self, endpoint: &str) {
         let mut kept = self.lock_idle();
         if !kept.is_empty()
@@ -82,8 +82,8 @@ impl EndpointPool {
         }
     }
 
-    /// Sends a request to the first place that takes it. A request that no server can have seen goes to the next one, and so does one
-    /// that asks for nothing but an answer when its server hangs up without any, as with nginx (`proxy_next_upstream`).
+    /// Sends a request to the first address that accepts it. Tries the next one when no server can have seen the request, or when the
+    /// server closes the connection without an answer to a safe request, as nginx does (`proxy_next_upstream`).
     pub async fn send(
         &self,
         places: impl IntoIterator<Item = SocketAddr>,
@@ -106,12 +106,12 @@ impl EndpointPool {
                         }
                     },
                 };
-                if let EndpointSender::Second(shared) = &sender {
-                    self.put_back(place, EndpointSender::Second(shared.clone()));
+                if let EndpointSender::Http2(shared) = &sender {
+                    self.put_back(place, EndpointSender::Http2(shared.clone()));
                 }
                 let mut failed = match sender.send(request).await {
                     Ok(response) => {
-                        if let EndpointSender::First(_) = sender {
+                        if let EndpointSender::Http1(_) = sender {
                             self.put_back(place, sender);
                         }
                         return Ok(response);
@@ -154,7 +154,7 @@ impl EndpointPool {
         let mut all = self.lock_idle();
         let kept = all.entry(place).or_default();
         kept.push_back(sender);
-        // As many as should be kept are free, and this one more.
+        // The oldest connection is idle, so enough idle ones exist without it.
         if kept.get(KEPT).is_some_and(|sender| sender.is_ready() || sender.is_closed()) {
             kept.pop_front();
         }
@@ -171,12 +171,12 @@ async fn connect(place: &SocketAddr, is_h2: bool) -> Result<EndpointSender, Stri
     if is_h2 {
         let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.map_err(said)?;
         tokio::spawn(connection);
-        return Ok(EndpointSender::Second(sender));
+        return Ok(EndpointSender::Http2(sender));
     }
     let mut client = http1::Builder::new();
     let (sender, connection) = client.preserve_header_case(true).handshake(stream).await.map_err(said)?;
     tokio::spawn(connection.with_upgrades());
-    Ok(EndpointSender::First(sender))
+    Ok(EndpointSender::Http1(sender))
 }
 
 fn is_repeatable(request: &Request<EndpointBody>) -> bool {

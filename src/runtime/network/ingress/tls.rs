@@ -1,4 +1,4 @@
-//! Certificates: which one a client is shown, by the name that it asks for.
+//! Certificates: the choice for a client, by the name that it requests (SNI).
 
 use crate::network::ingress::table::is_host;
 use crate::object::Key;
@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
-/// HTTP/2 among the protocols that the two sides agree on (ALPN).
+/// Name of HTTP/2 in ALPN.
 pub const SECOND: &[u8] = b"h2";
 
 /// The certificates of all Ingresses.
 #[derive(Default)]
 pub struct CertificateStore(BTreeMap<Key, Vec<CertificateForHosts>>);
 
-/// A certificate with the hosts that it is for; none for any.
+/// A certificate with its hosts; an empty list is for any host.
 type CertificateForHosts = (Vec<crate::object::Str>, Arc<CertifiedKey>);
 
 impl CertificateStore {
-    /// Takes in those of an Ingress, in place of those that it had. What cannot be read is not shown.
+    /// Replaces the certificates of an Ingress. Unreadable ones are left out.
     pub fn put(&mut self, ingress: &Key, ingress_route: Option<&IngressRoute>) {
         let certificates = ingress_route.into_iter().flat_map(|ingress_route| &ingress_route.certificates);
         let read = |one: &IngressCertificate| Some((one.hosts.clone(), Arc::new(read(one)?)));
@@ -34,7 +34,7 @@ impl CertificateStore {
         };
     }
 
-    /// The one for a name: its own, one of a wildcard, one for any host. Who names none (an address was typed) is shown the first.
+    /// Returns the certificate for a name: an exact match, a wildcard, or one for any host. A client without SNI gets the first.
     fn find(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
         let all = || self.0.values().flatten();
         let Some(name) = name else { return all().next().map(|(_, key)| key.clone()) };
@@ -47,7 +47,7 @@ impl CertificateStore {
 
 fn read(certificate: &IngressCertificate) -> Option<CertifiedKey> {
     let key = pair(&certificate.chain, &certificate.key)?;
-    // A key of another certificate would fail each handshake in words that nobody understands.
+    // With a key of another certificate each handshake would fail with an obscure error.
     key.keys_match().ok().map(|()| key)
 }
 
@@ -57,7 +57,7 @@ fn pair(chain: &[u8], key: &[u8]) -> Option<CertifiedKey> {
     Some(CertifiedKey::new(chain.ok()?, any_supported_type(&key).ok()?))
 }
 
-/// Whether a key is that of another certificate. Nothing is said of what cannot be read.
+/// Whether a key belongs to another certificate. False when either cannot be read.
 pub fn is_key_of_another(chain: &[u8], key: &[u8]) -> bool {
     let mismatch = rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch);
     pair(chain, key).is_some_and(|key| key.keys_match() == Err(mismatch))

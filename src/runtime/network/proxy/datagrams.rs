@@ -1,5 +1,4 @@
-//! Datagrams, there and back: each client has a socket of its own to the endpoint that it was led to, and the answers leave from
-//! where the client has sent to.
+//! Forwarding of datagrams: each client has its own socket to its endpoint, and replies leave from the address that the client has sent to.
 
 use super::super::super::low_ports;
 use super::super::affinity::SessionAffinity;
@@ -15,16 +14,16 @@ use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, timeout};
 
-/// After so long without a datagram a client is forgotten (conntrack: 30 s, 120 s for streams).
+/// Idle time after which a client is forgotten (conntrack: 30 s, 120 s for streams).
 const IDLE: Duration = Duration::from_secs(60);
-/// Clients of one listener at the same time.
+/// Maximum number of clients of one listener.
 const CLIENTS: usize = 1024;
 /// The largest datagram.
 const LONGEST: usize = 65_535;
 
 type UdpSessions = Rc<RefCell<HashMap<SocketAddr, UdpSession>>>;
 
-/// One client.
+/// State of one client.
 struct UdpSession {
     to: SocketAddrV4,
     socket: Rc<UdpSocket>,
@@ -32,7 +31,7 @@ struct UdpSession {
     task: AbortHandle,
 }
 
-/// The sessions of a listener end with it.
+/// The sessions of a listener; they end when it is dropped.
 struct UdpSessionTable(UdpSessions);
 
 impl Drop for UdpSessionTable {
@@ -41,7 +40,7 @@ impl Drop for UdpSessionTable {
     }
 }
 
-/// Serves a socket until its task is aborted. Give it to a `LocalSet`.
+/// Serves a socket until its task is aborted. Needs a `LocalSet`.
 pub async fn serve(socket: UdpSocket, places: impl Fn(SocketAddr) -> EndpointChoice, affinity: Arc<SessionAffinity>) {
     let (door, table) = (Rc::new(socket), UdpSessionTable(UdpSessions::default()));
     let mut bytes = vec![0; LONGEST];
@@ -67,7 +66,7 @@ impl UdpSession {
     }
 }
 
-/// Leads a client to an endpoint, in place of where it was led before.
+/// Connects a client to an endpoint, in place of its previous one.
 async fn open_flow(
     door: &Rc<UdpSocket>,
     table: &UdpSessions,
@@ -79,7 +78,7 @@ async fn open_flow(
     if table.borrow().len() >= CLIENTS && !table.borrow().contains_key(&client) {
         return Err(io::ErrorKind::QuotaExceeded.into());
     }
-    // The server sees who the client is.
+    // The server sees the client's address.
     let from = match client.ip() {
         IpAddr::V4(ip) if ip.is_loopback() && to.ip().is_loopback() => ip,
         _ => Ipv4Addr::UNSPECIFIED,
@@ -95,7 +94,7 @@ async fn open_flow(
     Ok(socket)
 }
 
-/// Carries answers back, until nothing was said for a while or nobody is there any more. The listener is closed without it.
+/// Forwards replies until the client is idle for [`IDLE`] or the endpoint is gone. It does not keep the listener open.
 async fn answer(
     door: Weak<UdpSocket>,
     table: UdpSessions,

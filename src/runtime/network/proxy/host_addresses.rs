@@ -4,7 +4,7 @@ use crate::world::policy::Cidr;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-/// The machine's own addresses within these blocks, but for loopback.
+/// Returns the machine's addresses within these blocks, except loopback.
 pub fn addresses(within: &[Cidr]) -> Vec<Ipv4Addr> {
     if within.is_empty() {
         return Vec::new();
@@ -14,7 +14,7 @@ pub fn addresses(within: &[Cidr]) -> Vec<Ipv4Addr> {
     all.into_iter().filter(is_meant).collect()
 }
 
-/// The addresses that the kernel's routing table calls its own: each stands in the line before `/32 host LOCAL`.
+/// Returns the local addresses from the kernel's routing table: each is in the line before `/32 host LOCAL`.
 fn local(trie: &str) -> BTreeSet<Ipv4Addr> {
     let lines: Vec<&str> = trie.lines().map(str::trim).collect();
     let own = lines.windows(2).filter(|pair| pair[1] == "/32 host LOCAL");
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_addresses_are_told_from_the_rest() {
+    fn local_addresses_are_parsed() {
         let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n           |-- 127.0.0.1\n              \
                     /32 host LOCAL\n           |-- 192.0.2.0\n              /24 link UNICAST\n           |-- 192.0.2.2\n              \
                     /32 host LOCAL\n        |-- 192.0.2.255\n           /32 link BROADCAST\n";

@@ -2,8 +2,8 @@
 //! and at host ports of pods, and forwards connections and datagrams to endpoints. Pods do not use it, except for datagrams whose answers
 //! have to come from the address that they were sent to.
 //!
-//! A listener goes on listening while its route changes: a client is never refused because of that.
-//! A listener that it may not open (a port below 1024 without root, one that is taken) is reported, and tries again now and then.
+//! Listeners stay open while their route changes, so that no client is refused because of a change.
+//! A listener that cannot be opened (a port below 1024 without root, a used port) is reported and tried again regularly.
 
 mod datagrams;
 pub mod host_addresses;
@@ -38,22 +38,22 @@ pub type ProxyCommands = UnboundedSender<ProxyCommand>;
 
 /// Commands to the proxy.
 pub enum ProxyCommand {
-    /// The listeners that routes want.
+    /// The listeners of a route.
     Open(Key, Vec<ProxyListener>),
-    /// It is to tell how it stands with a route's listeners, even where nothing has changed.
+    /// Report the state of a route's listeners, even if it has not changed.
     Ask(Key),
 }
 
-/// Tells where the proxy could not listen for somebody, whenever that has changed.
+/// Reports listeners that could not be opened, whenever that changes.
 pub type BlockedPortsCallback = Box<dyn Fn(Key, Vec<BlockedListener>) + Send>;
 
 /// Starts the thread.
 pub fn start(state: &Path, tell: BlockedPortsCallback) -> io::Result<ProxyCommands> {
-    let (teller, told) = unbounded_channel();
+    let (teller, commands) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let state = state.to_owned();
     let run = move || {
-        LocalSet::new().block_on(&runtime, listen(told, ProxyContext::new(&state), tell));
+        LocalSet::new().block_on(&runtime, listen(commands, ProxyContext::new(&state), tell));
     };
     std::thread::Builder::new().name("proxy".into()).spawn(run)?;
     Ok(teller)
@@ -76,12 +76,12 @@ impl ProxyContext {
     }
 }
 
-/// One place where the proxy listens.
+/// A listener that a route needs.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyListener {
     place: ListenAddress,
     to: ProxyTarget,
-    /// Whether anybody is there to be led to: else clients are refused.
+    /// Whether there are endpoints; otherwise clients are refused.
     is_used: bool,
 }
 
@@ -95,11 +95,11 @@ struct ListenAddress {
 /// Destination.
 #[derive(Clone, Copy, Debug)]
 enum ProxyTarget {
-    /// To the endpoints of this port of the Service at this address, as they are at that moment.
+    /// The current endpoints of this port of the Service at this address.
     Service(Ipv4Addr, u16),
-    /// To those of this node port of it, whatever its own port is by then.
+    /// The endpoints of this node port, even while the Service's port changes.
     Node(Ipv4Addr, u16),
-    /// To one place.
+    /// A fixed address.
     Pod(SocketAddrV4),
 }
 
@@ -124,7 +124,7 @@ pub fn listeners_for(route: &Route, outside: &[Ipv4Addr]) -> Vec<ProxyListener> 
     doors.collect()
 }
 
-/// The ports of the machine that a pod wants.
+/// Returns the listeners for the host ports of a pod.
 pub fn of_pod(ports: &[HostPort]) -> Vec<ProxyListener> {
     let place = |port: &HostPort| ListenAddress { at: port.at, is_udp: port.is_udp };
     ports
@@ -141,21 +141,21 @@ struct WantedListeners {
     blocked: Vec<BlockedListener>,
 }
 
-/// Somebody listens.
+/// An open listener.
 struct OpenListener {
     /// Destination of new clients.
     to: Rc<Cell<ProxyTarget>>,
     task: JoinHandle<()>,
 }
 
-async fn listen(mut told: UnboundedReceiver<ProxyCommand>, means: ProxyContext, tell: BlockedPortsCallback) {
+async fn listen(mut commands: UnboundedReceiver<ProxyCommand>, context: ProxyContext, tell: BlockedPortsCallback) {
     let mut all: HashMap<Key, WantedListeners> = HashMap::new();
     let mut last = Instant::now();
     let mut is_freed = false;
     loop {
         let patience = if is_freed { Duration::ZERO } else { AGAIN };
         let mut asked = None;
-        let concerned = match timeout(patience, told.recv()).await {
+        let concerned = match timeout(patience, commands.recv()).await {
             Ok(None) => return,
             Ok(Some(ProxyCommand::Open(key, wanted))) => {
                 all.entry(key.clone()).or_default().wanted = wanted;
@@ -176,7 +176,7 @@ async fn listen(mut told: UnboundedReceiver<ProxyCommand>, means: ProxyContext, 
         for key in blocked.chain(concerned).collect::<Vec<_>>() {
             let Some(doors) = all.get_mut(&key) else { continue };
             is_freed |= doors.close().await;
-            let blocked = doors.open(&means).await;
+            let blocked = doors.open(&context).await;
             if blocked != doors.blocked || asked.as_ref() == Some(&key) {
                 doors.blocked = blocked.clone();
                 tell(key.clone(), blocked);
@@ -189,20 +189,21 @@ async fn listen(mut told: UnboundedReceiver<ProxyCommand>, means: ProxyContext, 
 }
 
 impl WantedListeners {
-    /// Closes what is wanted no more. Whether there was any.
+    /// Closes listeners that are not wanted any more. Returns whether there were any.
     async fn close(&mut self) -> bool {
         let is_wanted = |place: &ListenAddress| self.wanted.iter().any(|door| door.is_used && door.place == *place);
         let mut is_any = false;
         for (_, open) in self.open.extract_if(|place, _| !is_wanted(place)) {
             open.task.abort();
-            // Until its task has gone its place is taken.
+            // The address is in use until the task has ended.
             let _ = open.task.await;
             is_any = true;
         }
         is_any
     }
 
-    /// Why a place could not be opened. Who has it was looked for once: that is a walk through all processes of the machine.
+    /// Returns why a listener could not be opened. The process that uses the port is searched only once, because that walks all processes
+    /// of the machine.
     fn unopened(&self, place: &ListenAddress, error: &io::Error) -> String {
         let is_reserved = error.kind() == io::ErrorKind::PermissionDenied;
         let is_it =
@@ -217,12 +218,12 @@ impl WantedListeners {
         }
     }
 
-    /// Opens what is wanted, or leads it to where it is wanted to lead; gives those that could not be opened.
-    async fn open(&mut self, means: &ProxyContext) -> Vec<BlockedListener> {
+    /// Opens the wanted listeners and updates their targets; returns those that could not be opened.
+    async fn open(&mut self, context: &ProxyContext) -> Vec<BlockedListener> {
         let mut blocked = Vec::new();
         for ProxyListener { place, to, is_used } in &self.wanted {
             if !is_used {
-                // Nobody knows how it stands with the place now: what was said of it holds until it is wanted again.
+                // Not tried in this round, so the last result stays valid.
                 blocked
                     .extend(self.blocked.iter().find(|one| (one.at, one.is_udp) == (place.at, place.is_udp)).cloned());
                 continue;
@@ -231,7 +232,7 @@ impl WantedListeners {
                 open.to.set(*to);
                 continue;
             }
-            match place.open(*to, means).await {
+            match place.open(*to, context).await {
                 Ok(open) => drop(self.open.insert(*place, open)),
                 Err(error) => blocked.push(BlockedListener {
                     at: place.at,
@@ -246,16 +247,16 @@ impl WantedListeners {
 }
 
 impl ListenAddress {
-    async fn open(&self, to: ProxyTarget, means: &ProxyContext) -> io::Result<OpenListener> {
+    async fn open(&self, to: ProxyTarget, context: &ProxyContext) -> io::Result<OpenListener> {
         let to = Rc::new(Cell::new(to));
-        let affinity = means.affinity.clone();
-        let places = self.places(to.clone(), means.tables.clone(), affinity.clone());
+        let affinity = context.affinity.clone();
+        let places = self.places(to.clone(), context.tables.clone(), affinity.clone());
         let task = if self.is_udp {
             let socket = UdpSocket::bind(self.at).await?;
             spawn_local(datagrams::serve(socket, places, affinity))
         } else {
             let listener = TcpListener::bind(self.at).await?;
-            let hands = means.hands.clone();
+            let hands = context.hands.clone();
             let meet = move |client: TcpStream, from: SocketAddr| {
                 let (choice, affinity) = (places(from), affinity.clone());
                 let places = choice.endpoints.iter().copied().map(SocketAddr::V4).collect();

@@ -1,4 +1,4 @@
-//! Messages of the resolver: what is said to a question, as CoreDNS says it of the cluster's names, and as long as the client takes it.
+//! DNS messages: the answer to a query, as CoreDNS gives it for names of the cluster, within the length that the client accepts.
 //!
 //! Never: touches a socket. Start reading at [`answer`].
 
@@ -11,39 +11,39 @@ use simple_dns::{Packet, SimpleDnsError};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{MutexGuard, PoisonError};
 
-/// Seconds for which an answer holds: Services move.
-const HOLDS: u32 = 5;
-/// The longest datagram for a client that names no length (RFC 1035).
-const SHORT: usize = 512;
-/// The length of a message's head.
-const HEAD: usize = 12;
-/// The least that a record takes: a pointer to its name, and what every record has.
-const LEAST: usize = 12;
+/// Time to live of an answer in seconds; short, because Services change.
+const TTL: u32 = 5;
+/// Maximum length of a datagram for a client that names none (RFC 1035).
+const MIN_UDP_SIZE: usize = 512;
+/// Length of the header.
+const HEADER_SIZE: usize = 12;
+/// Minimum length of a record: a pointer to its name, and the fixed fields.
+const MIN_RECORD_SIZE: usize = 12;
 
 /// Answer to a query.
 pub enum DnsAnswer {
-    /// This.
+    /// The complete answer.
     Known(Vec<u8>),
-    /// The machine's resolver has to be asked.
+    /// The machine's resolver has to be queried.
     Ask(ForwardedQuery),
 }
 
-/// A question for the machine's resolver.
+/// A query for the machine's resolver.
 pub struct ForwardedQuery {
     /// The client's query, unchanged.
     pub asked: Vec<u8>,
     /// Whether it asked on a connection.
     pub is_stream: bool,
-    /// Names that stand for each other: the last is to be asked about instead; none to ask what the client did.
+    /// A chain of aliases: the query is about the last one. Empty for the client's unchanged query.
     pub aliases: Vec<String>,
 }
 
-/// The directory, to look something up in.
+/// Locks the directory for a lookup.
 pub fn locked(directory: &SharedDirectory) -> MutexGuard<'_, DnsDirectory> {
     directory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// None for what is no question. `completes`: whether short names are to be completed.
+/// Answers a query; `None` for a message that is no query. `completes`: whether to apply the search path to short names.
 pub fn answer(
     bytes: &[u8],
     client: SocketAddr,
@@ -51,8 +51,8 @@ pub fn answer(
     is_stream: bool,
     completes: bool,
 ) -> Option<DnsAnswer> {
-    // An answer is no question: to answer it might go on for ever.
-    if bytes.len() < HEAD || bytes[2] & 0x80 != 0 {
+    // A response gets no answer, which could cause an endless exchange.
+    if bytes.len() < HEADER_SIZE || bytes[2] & 0x80 != 0 {
         return None;
     }
     let Ok(packet) = Packet::parse(bytes) else { return Some(DnsAnswer::Known(unreadable(bytes))) };
@@ -96,16 +96,16 @@ fn kind(question: &Question) -> QueryType {
     }
 }
 
-/// Maximum length of an answer: as the client says (RFC 6891); over TCP that of any message.
+/// Returns the maximum length of an answer: the client's (RFC 6891); over TCP that of any message.
 fn limit(asked: &Packet, is_stream: bool) -> usize {
     match asked.opt() {
         _ if is_stream => LONGEST,
-        Some(opt) => usize::from(opt.udp_packet_size).max(SHORT),
-        None => SHORT,
+        Some(opt) => usize::from(opt.udp_packet_size).max(MIN_UDP_SIZE),
+        None => MIN_UDP_SIZE,
     }
 }
 
-/// Each address has its turn to be the first, which most programs take (CoreDNS' `loadbalance`).
+/// Rotates the records so that each address is the first in turn, which most programs use (CoreDNS' `loadbalance`).
 fn rotate_records(records: &mut [DnsRecord], chance: u64) {
     let first = records.iter().position(|record| matches!(record, DnsRecord::A(_))).unwrap_or(records.len());
     let addresses = &mut records[first..];
@@ -114,21 +114,21 @@ fn rotate_records(records: &mut [DnsRecord], chance: u64) {
     }
 }
 
-/// A message as it stands on a connection.
+/// Returns a message with the length prefix of TCP.
 pub fn framed(message: &[u8]) -> Vec<u8> {
     let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
     [&length.to_be_bytes(), &message[..length.into()]].concat()
 }
 
-/// The answer to what is no message: of its head the number is what the client knows it by.
+/// Returns the error for an unreadable message, with its id.
 fn unreadable(bytes: &[u8]) -> Vec<u8> {
-    let mut head = vec![0; HEAD];
+    let mut head = vec![0; HEADER_SIZE];
     head[..2].copy_from_slice(&bytes[..2]);
     (head[2], head[3]) = (0x80 | bytes[2] & 0x79, RCODE::FormatError as u8);
     head
 }
 
-/// The answer when the machine's resolver gave none: who stands for whom is known all the same (CoreDNS).
+/// Returns the answer when the machine's resolver gave none; the aliases are included (CoreDNS).
 pub fn failure(forward: &ForwardedQuery) -> Option<Vec<u8>> {
     match forward.aliases.is_empty() {
         true => {
@@ -139,7 +139,7 @@ pub fn failure(forward: &ForwardedQuery) -> Option<Vec<u8>> {
     }
 }
 
-/// The question about the last of names that stand for each other.
+/// Returns the query for the last name of a chain of aliases.
 pub fn question_of_alias(forward: &ForwardedQuery) -> Option<Vec<u8>> {
     let asked = Packet::parse(&forward.asked).ok()?;
     let first = asked.questions.first()?;
@@ -149,8 +149,8 @@ pub fn question_of_alias(forward: &ForwardedQuery) -> Option<Vec<u8>> {
     query.build_bytes_vec().ok()
 }
 
-/// The answer of names that stand for each other, with what another resolver said of the last. Whether it knows that one changes nothing about
-/// these: there is no error (CoreDNS).
+/// Returns the answer for a chain of aliases, with the upstream answer for the last one. Without an upstream answer there is still no error
+/// (CoreDNS).
 pub fn aliased(forward: &ForwardedQuery, answered: Option<&[u8]>) -> Option<Vec<u8>> {
     let asked = Packet::parse(&forward.asked).ok()?;
     let answered = answered.and_then(|answered| Packet::parse(answered).ok());
@@ -164,7 +164,7 @@ pub fn aliased(forward: &ForwardedQuery, answered: Option<&[u8]>) -> Option<Vec<
         }
         packet.answers.extend(answered.answers);
     }
-    fitted(packet, limit(&asked, forward.is_stream)).ok()
+    serialize_within(packet, limit(&asked, forward.is_stream)).ok()
 }
 
 fn reply(asked: &Packet, code: RCODE, records: &[DnsRecord], limit: usize) -> Result<Vec<u8>, SimpleDnsError> {
@@ -176,18 +176,18 @@ fn reply(asked: &Packet, code: RCODE, records: &[DnsRecord], limit: usize) -> Re
             packet.name_servers.push(authority(asked)?);
         }
     }
-    fitted(packet, limit)
+    serialize_within(packet, limit)
 }
 
-/// Writes down records, and beside them the addresses of those that they name.
+/// Adds records, and the addresses of the hosts that they name.
 fn fill<'a>(packet: &mut Packet<'a>, asked: &Packet<'a>, records: &'a [DnsRecord]) -> Result<(), SimpleDnsError> {
     let question = asked.questions.first().ok_or(SimpleDnsError::InsufficientData)?;
     let mut owner = question.qname.clone();
-    let share = share(records.len());
+    let weight_of = weight_of(records.len());
     for record in records {
         let mut beside = |name: &Name<'a>, address: &Option<std::net::Ipv4Addr>| {
             let record = |ip: &std::net::Ipv4Addr| {
-                ResourceRecord::new(name.clone(), CLASS::IN, HOLDS, RData::A(A { address: (*ip).into() }))
+                ResourceRecord::new(name.clone(), CLASS::IN, TTL, RData::A(A { address: (*ip).into() }))
             };
             packet.additional_records.extend(address.iter().map(record));
         };
@@ -199,7 +199,7 @@ fn fill<'a>(packet: &mut Packet<'a>, asked: &Packet<'a>, records: &'a [DnsRecord
             DnsRecord::Srv(host, port, address) => {
                 let target = Name::new(host)?;
                 beside(&target, address);
-                RData::SRV(SRV { priority: 0, weight: share, port: *port, target })
+                RData::SRV(SRV { priority: 0, weight: weight_of, port: *port, target })
             }
             DnsRecord::Cname(name) => {
                 let target = Name::new(name)?;
@@ -216,14 +216,14 @@ fn fill<'a>(packet: &mut Packet<'a>, asked: &Packet<'a>, records: &'a [DnsRecord
                 RData::NS(NS(name))
             }
         };
-        packet.answers.push(ResourceRecord::new(owner.clone(), CLASS::IN, HOLDS, data));
+        packet.answers.push(ResourceRecord::new(owner.clone(), CLASS::IN, TTL, data));
         owner = next.unwrap_or(owner);
     }
     Ok(())
 }
 
 /// Weight of each of `many` records, in percent (CoreDNS).
-fn share(many: usize) -> u16 {
+fn weight_of(many: usize) -> u16 {
     u16::try_from(100 / many.max(1)).unwrap_or_default().max(1)
 }
 
@@ -238,10 +238,10 @@ fn authority(asked: &Packet) -> Result<ResourceRecord<'static>, SimpleDnsError> 
         refresh: 7200,
         retry: 1800,
         expire: 86400,
-        minimum: HOLDS,
+        minimum: TTL,
     };
     let zone = Name::new(if is_reverse { "in-addr.arpa" } else { "cluster.local" })?;
-    Ok(ResourceRecord::new(zone, CLASS::IN, HOLDS, RData::SOA(soa)))
+    Ok(ResourceRecord::new(zone, CLASS::IN, TTL, RData::SOA(soa)))
 }
 
 fn start_of_reply<'a>(asked: &Packet<'a>, code: RCODE) -> Packet<'a> {
@@ -253,21 +253,21 @@ fn start_of_reply<'a>(asked: &Packet<'a>, code: RCODE) -> Packet<'a> {
     }
     *packet.rcode_mut() = code;
     packet.questions.extend(asked.questions.first().cloned());
-    // A client that uses EDNS gets EDNS (RFC 6891).
+    // A query with EDNS gets an answer with EDNS (RFC 6891).
     let opt = |opt: &OPT| OPT { opt_codes: Vec::new(), udp_packet_size: opt.udp_packet_size, version: 0 };
     *packet.opt_mut() = asked.opt().map(opt);
     packet
 }
 
-/// A message of no more than so many bytes: what stands beside the answer is left out first, then as much of the answer as has to
-/// be, and the client is told to ask on a connection (RFC 2181, section 9).
-fn fitted(mut packet: Packet, limit: usize) -> Result<Vec<u8>, SimpleDnsError> {
-    let is_short = packet.answers.len() + packet.additional_records.len() <= limit / LEAST;
+/// Serializes a message within a length. Drops additional records first, then as many answers as necessary; the truncation flag then tells
+/// the client to use TCP (RFC 2181, section 9).
+fn serialize_within(mut packet: Packet, limit: usize) -> Result<Vec<u8>, SimpleDnsError> {
+    let is_short = packet.answers.len() + packet.additional_records.len() <= limit / MIN_RECORD_SIZE;
     for is_bare in [false, true] {
         if is_bare {
             packet.additional_records.clear();
         }
-        if is_short || packet.answers.len() <= limit / LEAST {
+        if is_short || packet.answers.len() <= limit / MIN_RECORD_SIZE {
             let bytes = packet.build_bytes_vec_compressed()?;
             if bytes.len() <= limit {
                 return Ok(bytes);
@@ -276,7 +276,7 @@ fn fitted(mut packet: Packet, limit: usize) -> Result<Vec<u8>, SimpleDnsError> {
     }
     packet.set_flags(PacketFlag::TRUNCATION);
     let all = std::mem::take(&mut packet.answers);
-    let (mut low, mut high) = (0, all.len().min(limit / LEAST));
+    let (mut low, mut high) = (0, all.len().min(limit / MIN_RECORD_SIZE));
     while low < high {
         let middle = (low + high).div_ceil(2);
         packet.answers = all[..middle].to_vec();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_share_a_hundred_and_come_with_their_addresses() {
+    fn srv_records_share_the_weight_and_include_addresses() {
         let host = |number: u8| {
             DnsRecord::Srv(format!("db-{number}.db.shop.svc.cluster.local"), 5432, Some([127, 9, 1, number].into()))
         };
@@ -323,8 +323,8 @@ mod tests {
         });
         assert_eq!(weights.collect::<Vec<_>>(), [33, 33, 33]);
         assert_eq!((said.additional_records.len(), said.name_servers.len()), (3, 0));
-        assert_eq!((share(0), share(1), share(1000)), (100, 100, 1));
-        // The addresses of hosts are left out before a host is.
+        assert_eq!((weight_of(0), weight_of(1), weight_of(1000)), (100, 100, 1));
+        // The additional addresses are dropped before a host is.
         let bytes = reply(&question, RCODE::NoError, &[host(0), host(1), host(2)], 250).unwrap();
         let said = Packet::parse(&bytes).unwrap();
         assert_eq!((said.answers.len(), said.additional_records.len()), (3, 0));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_by_whoever_knows_and_may_be_remembered() {
+    fn negative_answer_is_authoritative_and_cacheable() {
         for code in [RCODE::NameError, RCODE::NoError] {
             let bytes = reply(&asked("no.shop.svc.cluster.local", TYPE::A), code, &[], 512).unwrap();
             let said = Packet::parse(&bytes).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_as_long_as_its_client_takes_it() {
+    fn answer_fits_the_size_of_the_client() {
         let plain = || asked("db.shop.svc.cluster.local", TYPE::A);
         let records = addresses(1000);
         let table = [
@@ -363,7 +363,7 @@ mod tests {
             assert_eq!(said.has_flags(PacketFlag::TRUNCATION), !is_whole);
             assert_eq!(said.answers.len() == 1000, is_whole);
             let size = |packet: &Packet| packet.opt().map(|opt| opt.udp_packet_size);
-            assert_eq!(size(&said), size(&question), "the client's own word comes back");
+            assert_eq!(size(&said), size(&question), "the client's size is returned");
         }
         let bytes = reply(&plain(), RCODE::NoError, &addresses(5000), LONGEST).unwrap();
         let said = Packet::parse(&bytes).unwrap();
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_is_the_first_at_times() {
+    fn every_address_is_first_in_turn() {
         let firsts: std::collections::BTreeSet<Ipv4Addr> = (0..3)
             .map(|chance| {
                 let mut records = vec![DnsRecord::Cname("db".into())];

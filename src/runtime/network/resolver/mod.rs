@@ -1,8 +1,8 @@
-//! The resolver: a thread of the gateway that answers pods' questions about names, in datagrams and on connections, and asks the
-//! machine's own resolver about names that are none of the cluster's.
+//! The DNS resolver: a thread of the gateway that answers queries of pods over UDP and TCP, and forwards queries for other names to the
+//! machine's own resolver.
 //!
 //! Pods need not know its address: their shim redirects queries to any server of the machine at port 53 here, as long as it listens.
-//! Knows: sockets. [`message`] computes the answers; [`upstream`] asks the machine's resolver. Start reading at [`start`].
+//! Knows: sockets. [`message`] computes the answers; [`upstream`] queries the machine's resolver. Start reading at [`start`].
 
 mod message;
 mod upstream;
@@ -25,56 +25,56 @@ use tokio::sync::Semaphore;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
-/// Questions that wait for the machine's resolver at the same time; more are refused.
+/// Maximum number of concurrent queries to the machine's resolver; more are refused.
 const ASKED: usize = 256;
-/// Connections at the same time; more are hung up on.
+/// Maximum number of concurrent connections; more are closed.
 const CONNECTIONS: usize = 256;
 /// Maximum idle time of a connection (RFC 7766: some seconds).
 const IDLE: Duration = Duration::from_secs(10);
 /// The longest message.
 const LONGEST: usize = 65_535;
-/// So often a port is looked for that is free for both protocols.
+/// Maximum attempts to find a port that is free for both protocols.
 const TRIES: usize = 16;
 
 /// Directory shared between the resolver and its caller.
 pub type SharedDirectory = Arc<Mutex<DnsDirectory>>;
 
-/// Starts answering, and leads the cluster's pods here: at a port of its own, and where the machine allows it at the cluster's
-/// address for names, for programs that believe only who was asked. It ends with the process.
+/// Starts the resolver and redirects the cluster's pods to it. It listens at a port of its own, and where the machine allows it also at the
+/// cluster's DNS address, for programs that accept replies only from there. It ends with the process.
 pub fn start(state: &Path, network: u8, directory: &SharedDirectory) -> io::Result<()> {
-    let usual = ingress_routes::resolver(network);
+    let cluster_address = ingress_routes::resolver(network);
     let own = ResolverListener::at_any_port()?;
-    lead(state, &own)?;
-    message::locked(directory).serve_at(usual);
-    let told = ResolverListener::open(SocketAddrV4::new(usual, routes::DNS_PORT))
+    publish_route(state, &own)?;
+    message::locked(directory).serve_at(cluster_address);
+    let told = ResolverListener::open(SocketAddrV4::new(cluster_address, routes::DNS_PORT))
         .map(|door| ResolverListener { completes: false, ..door });
     let doors = std::iter::once(own).chain(told.ok()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let means = ResolverContext {
+    let context = ResolverContext {
         directory: directory.clone(),
-        usual,
+        cluster_address,
         asked: Semaphore::new(ASKED),
         open: Semaphore::new(CONNECTIONS),
     };
-    let run = move || LocalSet::new().block_on(&runtime, listen(doors, Rc::new(means)));
+    let run = move || LocalSet::new().block_on(&runtime, listen(doors, Rc::new(context)));
     std::thread::Builder::new().name("resolver".into()).spawn(run)?;
     Ok(())
 }
 
 /// Returns the address at which the cluster's resolver answers the rest of the machine; `None` while it does not run.
 pub fn found(state: &Path, network: u8) -> Option<SocketAddrV4> {
-    let usual = SocketAddrV4::new(ingress_routes::resolver(network), routes::DNS_PORT);
+    let cluster_address = SocketAddrV4::new(ingress_routes::resolver(network), routes::DNS_PORT);
     let text = std::fs::read_to_string(state.join(routes::FOLDER).join(routes::DNS)).unwrap_or_default();
     let own = routes::choose(&text, routes::DNS_PORT, false, Ipv4Addr::LOCALHOST, 0).endpoints;
-    std::iter::once(usual).chain(own).find(|place| socket_calls::is_bound_here(*place.ip(), place.port()))
+    std::iter::once(cluster_address).chain(own).find(|place| socket_calls::is_bound_here(*place.ip(), place.port()))
 }
 
-/// One place where questions are taken.
+/// One address that receives queries.
 struct ResolverListener {
     datagrams: UdpSocket,
-    /// None when another program has the port for connections.
+    /// `None` when another program uses the TCP port.
     connections: Option<TcpListener>,
-    /// Whether who comes here keeps the machine's `/etc/resolv.conf`: who was told of the place has a file of its own, with a search path.
+    /// Whether clients here use the machine's `/etc/resolv.conf`; clients that know this address have their own file, with a search path.
     completes: bool,
 }
 
@@ -100,7 +100,7 @@ impl ResolverListener {
     }
 }
 
-fn lead(state: &Path, door: &ResolverListener) -> io::Result<()> {
+fn publish_route(state: &Path, door: &ResolverListener) -> io::Result<()> {
     let place = door.datagrams.local_addr()?.to_string();
     let port = |protocol: &str| RoutePort {
         name: "dns".into(),
@@ -119,21 +119,23 @@ fn lead(state: &Path, door: &ResolverListener) -> io::Result<()> {
 /// State shared by all listeners.
 struct ResolverContext {
     directory: SharedDirectory,
-    /// The cluster's address for names: it is never asked itself.
-    usual: Ipv4Addr,
+    /// The cluster's DNS address, which is never queried as an upstream server.
+    cluster_address: Ipv4Addr,
     asked: Semaphore,
     open: Semaphore,
 }
 
-async fn listen(doors: Vec<ResolverListener>, means: Rc<ResolverContext>) {
+async fn listen(doors: Vec<ResolverListener>, context: Rc<ResolverContext>) {
     for door in doors {
-        let (datagrams, connections) = (means.clone(), means.clone());
+        let (datagrams, connections) = (context.clone(), context.clone());
         if let Some(socket) = asynchronous(door.datagrams) {
             spawn_local(take_datagrams(Rc::new(socket), datagrams, door.completes));
         }
         let listener = door.connections.filter(|listener| listener.set_nonblocking(true).is_ok());
         if let Some(Ok(listener)) = listener.map(tokio::net::TcpListener::from_std) {
-            let meet = move |stream, from| drop(spawn_local(talk(stream, from, connections.clone(), door.completes)));
+            let meet = move |stream, from| {
+                drop(spawn_local(serve_connection(stream, from, connections.clone(), door.completes)))
+            };
             spawn_local(relay::accept(listener, meet));
         }
     }
@@ -145,16 +147,16 @@ fn asynchronous(socket: UdpSocket) -> Option<tokio::net::UdpSocket> {
     tokio::net::UdpSocket::from_std(socket).ok()
 }
 
-async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<ResolverContext>, completes: bool) {
+async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, context: Rc<ResolverContext>, completes: bool) {
     let mut bytes = vec![0; LONGEST];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut bytes).await else { continue };
-        match message::answer(&bytes[..length], client, &means.directory, false, completes) {
+        match message::answer(&bytes[..length], client, &context.directory, false, completes) {
             Some(DnsAnswer::Known(reply)) => drop(socket.send_to(&reply, client).await),
             Some(DnsAnswer::Ask(forward)) => {
-                let (socket, means) = (socket.clone(), means.clone());
+                let (socket, context) = (socket.clone(), context.clone());
                 spawn_local(async move {
-                    if let Some(reply) = means.query_upstream(&forward).await {
+                    if let Some(reply) = context.query_upstream(&forward).await {
                         let _ = socket.send_to(&reply, client).await;
                     }
                 });
@@ -164,22 +166,22 @@ async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<ResolverCon
     }
 }
 
-/// Answers one question after the other on a connection, until nothing more is asked (RFC 7766).
-async fn talk(
+/// Answers the queries on a connection one after the other, until the client closes it (RFC 7766).
+async fn serve_connection(
     mut stream: TcpStream,
     client: SocketAddr,
-    means: Rc<ResolverContext>,
+    context: Rc<ResolverContext>,
     completes: bool,
 ) -> io::Result<()> {
-    let Ok(_open) = means.open.try_acquire() else { return Ok(()) };
+    let Ok(_open) = context.open.try_acquire() else { return Ok(()) };
     stream.set_nodelay(true)?;
     loop {
         let length = timeout(IDLE, stream.read_u16()).await??;
         let mut bytes = vec![0; length.into()];
         timeout(IDLE, stream.read_exact(&mut bytes)).await??;
-        let reply = match message::answer(&bytes, client, &means.directory, true, completes) {
+        let reply = match message::answer(&bytes, client, &context.directory, true, completes) {
             Some(DnsAnswer::Known(reply)) => Some(reply),
-            Some(DnsAnswer::Ask(forward)) => means.query_upstream(&forward).await,
+            Some(DnsAnswer::Ask(forward)) => context.query_upstream(&forward).await,
             None => None,
         };
         let Some(reply) = reply else { return Ok(()) };
@@ -188,10 +190,10 @@ async fn talk(
 }
 
 impl ResolverContext {
-    /// Asks the machine's resolver; returns SERVFAIL when it does not answer.
+    /// Queries the machine's resolver; returns SERVFAIL when it does not answer.
     async fn query_upstream(&self, forward: &ForwardedQuery) -> Option<Vec<u8>> {
         let said = match self.asked.try_acquire() {
-            Ok(_asked) => upstream::query(forward, self.usual).await,
+            Ok(_asked) => upstream::query(forward, self.cluster_address).await,
             Err(_) => None,
         };
         said.or_else(|| message::failure(forward))

@@ -1,6 +1,6 @@
-//! The machine's own resolver, which is asked about all names that are none of the cluster's: in the way in which the client asked.
+//! Queries to the machine's own resolver, for all names outside of the cluster, over the protocol that the client used.
 //!
-//! Never: changes what it says, but for names that stand for others. Start reading at [`query`].
+//! Never: changes its answers, except for alias names. Start reading at [`query`].
 
 use super::message::{self, ForwardedQuery};
 use super::{LONGEST, routes};
@@ -46,7 +46,7 @@ async fn read_answer(question: &[u8], is_stream: bool, own: Ipv4Addr) -> Option<
     None
 }
 
-/// The servers that the machine itself asks: never the cluster's, which would ask itself.
+/// Returns the servers of the machine; never the cluster's own, which would query itself.
 fn servers(own: Ipv4Addr) -> Vec<IpAddr> {
     let config = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let server = |line: &str| line.strip_prefix("nameserver")?.trim().parse().ok();
@@ -61,7 +61,7 @@ async fn in_datagram(place: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> 
     let mut bytes = vec![0; LONGEST];
     loop {
         let length = socket.recv(&mut bytes).await?;
-        // The number of the question is what an answer is known by.
+        // A reply has the same id as the query.
         if length > 2 && bytes.get(..2) == question.get(..2) {
             bytes.truncate(length);
             return Ok(bytes);

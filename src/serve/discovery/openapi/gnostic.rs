@@ -1,4 +1,4 @@
-//! OpenAPI 2 in protobuf, as the messages of gnostic's `OpenAPIv2.proto` have it: kubectl reads nothing else.
+//! OpenAPI 2 in protobuf, as messages of gnostic's `OpenAPIv2.proto`, the only form that kubectl reads.
 //!
 //! Knows: the fields of those messages. Start reading at [`encode_document`].
 
@@ -15,7 +15,7 @@ enum FieldForm {
     Bool,
     Integer,
     Double,
-    /// A text for each item.
+    /// A string for each item.
     Texts,
     /// Any value, as YAML.
     Any,
@@ -25,11 +25,11 @@ enum FieldForm {
     One(&'static Message),
     /// A message for each item.
     Many(&'static Message),
-    /// A message within as many others, each of which has it as this field.
+    /// A message within nested messages, each of which has it as this field.
     Within(&'static [u32], &'static FieldForm),
     /// A message with a named message for each entry, in this field.
     Named(u32, &'static FieldForm),
-    /// A message that has a text or each of a list of texts.
+    /// A message with a string, or with each of a list of strings.
     TextOrTexts,
     /// A schema, or a boolean.
     SchemaOrBool,

@@ -1,7 +1,7 @@
-//! OpenAPI documents, by which clients validate, explain and merge: one for each version of a group, an index of them, and one of all
-//! in the older version 2.
+//! OpenAPI documents, which clients use to validate, explain and merge: one for each version of a group, an index of them, and one of
+//! everything in version 2.
 //!
-//! Their addresses contain a hash of what is in them, and so does their `ETag`.
+//! Their addresses and their `ETag` contain a hash of the content.
 
 mod gnostic;
 mod operations;
@@ -24,14 +24,14 @@ use schemas::SchemaSet;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The media type of version 2 in protobuf, and as clients ask for it.
+/// The media type of version 2 in protobuf, and as clients request it.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const ASKED_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// Duration for which a document at an address with its hash is good.
+/// Time for which a client may cache a document at an address with its hash.
 const GOOD: SignedDuration = SignedDuration::from_hours(365 * 24);
 
-/// `/openapi/v3`: the addresses of the documents.
+/// Returns `/openapi/v3`: the addresses of the documents.
 pub fn index(kinds: &KindRegistry, groups: &[ApiGroup], request: &ApiRequest) -> HttpAnswer {
     let mut paths = Map::new();
     let mut all = DefaultHasher::new();
@@ -46,14 +46,14 @@ pub fn index(kinds: &KindRegistry, groups: &[ApiGroup], request: &ApiRequest) ->
     answer_unless_known(request, &format!("{:016X}", all.finish()), index)
 }
 
-/// `/openapi/v3/apis/apps/v1`.
+/// Returns `/openapi/v3/apis/apps/v1`.
 pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiRequest) -> ServeResult {
     let found = versions(groups).find(|(group, version)| path(group, version) == asked);
     let (group, version) = found.ok_or_else(unknown_path)?;
     let current = hash(api.kinds(), group, version);
     let wanted = request.parameter("hash");
     if wanted.is_some_and(|wanted| wanted != current) {
-        // The address of a document that is no more leads to the present one.
+        // The address of an outdated document redirects to the current one.
         let location = format!("/openapi/v3/{asked}?hash={current}");
         let moved = HttpAnswer { code: 301, ..HttpAnswer::text("") };
         return Ok(moved.with_header("Location", location));
@@ -78,7 +78,7 @@ pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiReques
     Ok(answer.with_header("Cache-Control", "public, immutable".into()).with_header("Expires", until))
 }
 
-/// `/openapi/v2`: all versions of all groups.
+/// Returns `/openapi/v2`: all versions of all groups.
 pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResult {
     let is_protobuf = negotiate_older(&request.accept)?;
     let mut all = DefaultHasher::new();
@@ -107,7 +107,7 @@ pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResul
     }))
 }
 
-/// Whether version 2 is wanted as protobuf; an error when the client takes neither that nor JSON.
+/// Whether the client prefers version 2 as protobuf; an error when it accepts neither that nor JSON.
 fn negotiate_older(accept: &str) -> ServeResult<bool> {
     let media = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
     let mut known = media.filter_map(|media| match media {
@@ -127,7 +127,7 @@ fn path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// The hash of a document: of this program, and of the definitions of custom kinds.
+/// Returns the hash of a document, from this program and the definitions of custom kinds.
 fn hash(kinds: &KindRegistry, group: &str, version: &str) -> String {
     let mut hash = DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), group, version).hash(&mut hash);
@@ -136,13 +136,13 @@ fn hash(kinds: &KindRegistry, group: &str, version: &str) -> String {
     format!("{:016X}", hash.finish())
 }
 
-/// Whether the client has the document with this hash.
+/// Whether the client has cached the document with this hash.
 fn is_known(request: &ApiRequest, hash: &str) -> bool {
     let known = request.if_none_match.split(',').map(|tag| tag.trim().trim_start_matches("W/").trim_matches('"'));
     known.into_iter().any(|tag| tag == hash || tag == "*")
 }
 
-/// Answers with a document, or that the client has it.
+/// Answers with a document, or that the client's copy is current.
 fn answer_unless_known(request: &ApiRequest, hash: &str, document: impl FnOnce() -> HttpAnswer) -> HttpAnswer {
     let answer = match is_known(request, hash) {
         true => HttpAnswer { code: 304, ..HttpAnswer::text("") },
@@ -220,7 +220,7 @@ fn describe(
     Ok(())
 }
 
-/// Resources of a version whose objects are only ever created, and not kept.
+/// Returns the resources of a version that can only be created and are not stored.
 fn created_only<'a>(groups: &'a [ApiGroup], group: &str, version: &str) -> impl Iterator<Item = &'a ServedResource> {
     let group = groups.iter().find(|known| known.name == group);
     let served = group.and_then(|group| group.versions.iter().find(|(known, _)| known == version));
@@ -228,7 +228,7 @@ fn created_only<'a>(groups: &'a [ApiGroup], group: &str, version: &str) -> impl 
     served.filter(|one| one.verbs == ["create"] && !one.name.contains('/'))
 }
 
-/// The schema of a kind, and its name.
+/// Returns the schema of a kind and its name.
 fn schema(api: &Api, schemas: &KindSchemas, kind: &Kind, api_version: &str) -> ServeResult<Option<(String, Value)>> {
     let Some(custom) = kind.custom else {
         let found = schemas.name(api_version, kind.kind).zip(schemas.kind(api_version, kind.kind));

@@ -1,4 +1,4 @@
-//! The operations of a resource: paths, parameters, bodies and answers, as OpenAPI 3 has them.
+//! The operations of a resource: paths, parameters, bodies and answers in OpenAPI 3.
 
 use crate::serve::resolve::api_version;
 use crate::serve::subresource::Subresource;
@@ -28,7 +28,7 @@ const DELETION: [(&str, &str, &str); 4] = [
     ("propagationPolicy", "string", "Treatment of dependents: Orphan, Background or Foreground"),
 ];
 const LIST: [(&str, &str, &str); 8] = [
-    ("continue", "string", "Token of the next page, from the metadata of the page before"),
+    ("continue", "string", "Token of the next page, from the metadata of the previous page"),
     ("fieldSelector", "string", "Selects objects by fields"),
     ("labelSelector", "string", "Selects objects by labels"),
     ("limit", "integer", "Maximum number of objects on a page"),
@@ -37,16 +37,14 @@ const LIST: [(&str, &str, &str); 8] = [
     ("sendInitialEvents", "boolean", "Begin a watch with the objects that exist"),
     ("timeoutSeconds", "integer", "Duration of the request"),
 ];
-const WATCH: [(&str, &str, &str); 2] = [
-    ("allowWatchBookmarks", "boolean", "Send bookmarks in a watch"),
-    ("watch", "boolean", "Answer with changes as they come"),
-];
+const WATCH: [(&str, &str, &str); 2] =
+    [("allowWatchBookmarks", "boolean", "Send bookmarks in a watch"), ("watch", "boolean", "Watch for changes")];
 const LOG: [(&str, &str, &str); 8] = [
     ("container", "string", "Container whose log is read"),
-    ("follow", "boolean", "Go on with new lines"),
+    ("follow", "boolean", "Follow the log"),
     ("limitBytes", "integer", "Maximum number of bytes"),
-    ("previous", "boolean", "Read the log of the instance before"),
-    ("sinceSeconds", "integer", "Begin so many seconds ago"),
+    ("previous", "boolean", "Read the log of the previous instance"),
+    ("sinceSeconds", "integer", "Begin this many seconds ago"),
     ("sinceTime", "string", "Begin at this time"),
     ("tailLines", "integer", "Number of lines from the end"),
     ("timestamps", "boolean", "Begin each line with its time"),
@@ -114,7 +112,7 @@ impl DescribedResource<'_> {
         self.add_watches(paths);
     }
 
-    /// Adds the path of a resource whose objects are only ever created, and not kept.
+    /// Adds the path of a resource that can only be created and is not stored.
     pub fn add_creation(&self, paths: &mut Map<String, Value>) {
         let parameters = self.path_parameters(self.namespaced, false);
         let path = format!("{}{}/{}", self.head(), self.scope().1, self.plural);
@@ -139,7 +137,7 @@ impl DescribedResource<'_> {
         version_path(self.group, self.version)
     }
 
-    /// The word in the names of operations, and the part of paths.
+    /// Returns the word in the names of operations, and the part of paths.
     fn scope(&self) -> (&'static str, &'static str) {
         if self.namespaced { ("Namespaced", "/namespaces/{namespace}") } else { ("", "") }
     }
@@ -150,7 +148,7 @@ impl DescribedResource<'_> {
         create.answering(&[200, 201, 202], self.schema, false).value
     }
 
-    /// The paths that say by themselves that a watch is wanted.
+    /// Adds the paths that imply a watch.
     fn add_watches(&self, paths: &mut Map<String, Value>) {
         let (plural, head, (scope, place)) = (self.plural, self.head(), self.scope());
         let mut add = |path: String, action: &str, name: String, is_placed: bool, is_named: bool| {
@@ -170,7 +168,7 @@ impl DescribedResource<'_> {
         }
     }
 
-    /// The operations of an object or a part of it.
+    /// Returns the operations of an object or a part of it.
     fn part(&self, name: &str, below: &str, schema: &str, verbs: &[&str]) -> Value {
         let mut part = json!({});
         if verbs.contains(&"get") {
@@ -215,7 +213,7 @@ impl DescribedResource<'_> {
         part
     }
 
-    /// The parameters that all operations of a path have.
+    /// Returns the parameters that all operations of a path have.
     fn path_parameters(&self, is_placed: bool, is_named: bool) -> Value {
         let path = |name: &str, text: &str| json!({"name": name, "in": "path", "required": true, "description": text, "schema": {"type": "string", "uniqueItems": true}});
         let mut all = Vec::new();
@@ -225,7 +223,7 @@ impl DescribedResource<'_> {
         all.into()
     }
 
-    /// An operation: `list`, `list`, `NamespacedPod`, and the subresource's name.
+    /// Makes an operation. Arguments as in: `list`, `list`, `NamespacedPod`, and the subresource's name.
     fn operation(&self, verb: &str, action: &str, name: &str, below: &str) -> Operation {
         let group = friendly_group(self.group);
         let version = capitalize(self.version);
@@ -247,7 +245,7 @@ impl DescribedResource<'_> {
     }
 }
 
-/// An operation in the making.
+/// An operation being built.
 struct Operation {
     value: Value,
     has_protobuf: bool,
@@ -295,7 +293,7 @@ impl Operation {
         self
     }
 
-    /// Answers with text of any length.
+    /// Adds a plain text answer.
     fn answering_text(mut self) -> Operation {
         let content = json!({"text/plain": {"schema": {"type": "string"}}});
         self.value["responses"] =

@@ -1,6 +1,6 @@
-//! The schemas of a version of a group, as OpenAPI 3 has them.
+//! The schemas of a version of a group in OpenAPI 3.
 //!
-//! Knows: which schemas there are besides those of the kinds, and how references, unions and merge rules are written.
+//! Knows: the schemas besides those of the kinds, and the form of references, unions and merge rules.
 
 use super::operations::{list_schema, reference};
 use crate::kinds::merge_rules::schema_for;
@@ -11,18 +11,18 @@ use serde_json::{Map, Value, json};
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const RAW: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
-/// Types of which a value may have any type, whatever `k8s-openapi` says of them.
+/// Types whose values may have any JSON type, whatever `k8s-openapi` declares.
 const ANY_TYPE: [&str; 4] =
     [".JSON", ".JSONSchemaPropsOrArray", ".JSONSchemaPropsOrBool", ".JSONSchemaPropsOrStringArray"];
 
-/// The schemas in the making.
+/// A set of schemas being built.
 pub struct SchemaSet<'a> {
     all: &'a KindSchemas,
     found: Map<String, Value>,
 }
 
 impl<'a> SchemaSet<'a> {
-    /// Begins with what every version needs: options, errors, patches and events of watches.
+    /// Makes a set with the schemas of every version: options, errors, patches and events of watches.
     pub fn new(all: &'a KindSchemas) -> SchemaSet<'a> {
         let mut set = SchemaSet { all, found: Map::new() };
         for kind in ["DeleteOptions", "Status", "ListMeta"] {
@@ -33,7 +33,7 @@ impl<'a> SchemaSet<'a> {
         let patch = json!({"type": "object", "description": "The body of a patch."});
         set.found.insert(format!("{META}.Patch"), patch);
         let event = json!({
-            "type": "object", "description": "A change that a watch tells of.", "required": ["type", "object"],
+            "type": "object", "description": "An event of a watch.", "required": ["type", "object"],
             "properties": {"type": {"type": "string"}, "object": {"$ref": format!("#/$defs/{RAW}")}},
             "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "WatchEvent"}],
         });
@@ -50,13 +50,13 @@ impl<'a> SchemaSet<'a> {
         set
     }
 
-    /// Adds a built-in schema by its name, with all that it refers to.
+    /// Adds a built-in schema by its name, with all schemas that it refers to.
     pub fn add_named(&mut self, name: &str, own: Option<Value>) {
         let Some(schema) = self.all.definition(name) else { return };
         self.add(name, schema.clone(), own);
     }
 
-    /// Adds a schema, with all that it refers to. `own`: group, version and kind.
+    /// Adds a schema, with all schemas that it refers to. `own`: group, version and kind.
     pub fn add(&mut self, name: &str, mut schema: Value, own: Option<Value>) {
         self.all.reach(&schema, &mut self.found);
         if let Some(own) = own {
@@ -82,7 +82,7 @@ impl<'a> SchemaSet<'a> {
         self.found.insert(list_schema(name), list);
     }
 
-    /// Writes the merge rules of a kind into the schemas of its types: clients make strategic merge patches by them.
+    /// Adds the merge rules of a kind to the schemas of its types: clients need them for strategic merge patches.
     pub fn add_merge_rules(&mut self, name: &str, api_version: &str, kind: &str) {
         if let Some(rules) = schema_for(api_version, kind) {
             self.write_rules(name, rules);
@@ -107,7 +107,7 @@ impl<'a> SchemaSet<'a> {
         }
     }
 
-    /// All of them, by name.
+    /// Returns all schemas by name.
     pub fn finish(mut self) -> Map<String, Value> {
         for (name, schema) in &mut self.found {
             if ANY_TYPE.iter().any(|end| name.ends_with(end)) {
@@ -119,13 +119,13 @@ impl<'a> SchemaSet<'a> {
     }
 }
 
-/// Writes a schema as a server of Kubernetes does.
+/// Converts a schema to the form of Kubernetes' API server.
 fn normalize(schema: &mut Value) {
     let Some(map) = schema.as_object_mut() else { return };
     if map.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         map.remove("required");
     }
-    // A type of Go that is either; custom kinds say it in words of their own.
+    // A Go type that is an integer or a string; custom kinds have their own form.
     if map.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true))
         && map.len() == 2
         && map.contains_key("description")
@@ -136,7 +136,7 @@ fn normalize(schema: &mut Value) {
     }
     let name = map.get("$ref").and_then(Value::as_str).and_then(|of| of.strip_prefix("#/$defs/")).map(reference);
     if let Some(reference) = name {
-        // Next to a reference nothing else counts.
+        // Other fields beside a reference have no effect.
         map.remove("$ref");
         match map.is_empty() {
             true => *schema = reference,

@@ -1,10 +1,10 @@
-//! OpenAPI 2 made from OpenAPI 3: what has no words in the older one is left out.
+//! OpenAPI 2 made from OpenAPI 3; unsupported parts are left out.
 
 use serde_json::{Map, Value, json};
 
 const REFERENCE: &str = "#/components/schemas/";
 
-/// Fields of schemas that mean the same in both.
+/// Fields of schemas with the same meaning in both.
 const SAME: [&str; 18] = [
     "format",
     "title",
@@ -45,7 +45,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Converts a parameter, whose type is not in a schema of its own.
+/// Converts a parameter, whose type is outside of a schema in version 2.
 fn convert_parameter(parameter: &Value) -> Value {
     let mut parameter = parameter.clone();
     if let Some(Value::Object(schema)) = parameter.as_object_mut().and_then(|map| map.remove("schema")) {
@@ -54,7 +54,7 @@ fn convert_parameter(parameter: &Value) -> Value {
     parameter
 }
 
-/// Bodies are parameters, and media types are told once.
+/// Converts an operation: bodies become parameters, and media types are listed once.
 fn convert_operation(operation: &Value) -> Value {
     let media = |content: &Value| -> Vec<Value> {
         content.as_object().into_iter().flatten().map(|(media, _)| media.as_str().into()).collect()
@@ -115,7 +115,7 @@ pub fn convert(schema: &Value) -> Value {
         converted.insert("type".into(), "string".into());
         return Value::Object(converted);
     }
-    // A value of more than one type has no type here.
+    // A value of more than one type has no type in version 2.
     if has("nullable") || has("x-kubernetes-int-or-string") || has("x-kubernetes-preserve-unknown-fields") {
         return Value::Object(converted);
     }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_say_less_in_the_older_version() {
+    fn unsupported_parts_of_schemas_are_left_out() {
         for (newer, older) in [
             (
                 json!({"allOf": [{"$ref": "#/components/schemas/a.B"}], "description": "d"}),

@@ -30,16 +30,16 @@ pub const RESIZE: u8 = 4;
 /// Followed by the number of the channel that its sender is done with.
 const CLOSE: u8 = 255;
 
-/// News from the client of a session.
+/// A message from the client of a session.
 #[derive(Debug, PartialEq)]
 pub enum ClientMessage {
     /// Bytes for standard input.
     Input(Bytes),
-    /// Nothing more for standard input.
+    /// The end of standard input.
     InputEnd,
     /// The terminal of the client has this size now.
     Resize(TerminalSize),
-    /// A message without a meaning here.
+    /// An unknown message.
     Other,
 }
 
@@ -131,12 +131,12 @@ impl SessionChannels {
         }
     }
 
-    /// Sends what shows that a client is gone.
+    /// Sends a ping, which fails when the client is gone.
     pub async fn ping(&mut self) -> io::Result<()> {
         self.socket.ping().await
     }
 
-    /// Sends how the session ended, and ends the connection.
+    /// Sends the result of the session, and closes the connection.
     pub async fn finish(mut self, status: &Value) {
         let status = status.to_string();
         let sent = match &self.form {

@@ -1,27 +1,27 @@
-//! The protocols in which ports are forwarded: the streams of SPDY inside WebSocket messages, or channels with one port for each pair.
+//! The protocols for port forwarding: SPDY streams inside WebSocket messages, or channels with one port for each pair.
 
 use super::spdy::{Frame, FrameReader, FrameWriter};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::HashMap;
 use std::io;
 
-/// SPDY inside WebSocket messages, as kubectl speaks it since 1.31.
+/// SPDY inside WebSocket messages, as in kubectl since 1.31.
 pub const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 /// SPDY without WebSocket, as older clients speak it.
 pub const STREAMS: &str = "portforward.k8s.io";
 /// Channels, each pair of which is a port that the request names.
 pub const CHANNELS: &str = "v4.channel.k8s.io";
-/// Streams whose data stream did not come yet.
+/// Maximum number of error streams whose data stream has not arrived yet.
 const MOST_HALF_OPEN: usize = 1024;
 
-/// News from a client.
+/// An event from a client.
 #[derive(Debug, PartialEq)]
 pub enum ForwardingEvent {
     /// A connection to a port.
     Open {
         /// Its stream.
         data: u32,
-        /// The stream for what goes wrong.
+        /// Its error stream.
         error: u32,
         /// The port.
         port: u16,
@@ -35,13 +35,13 @@ pub enum ForwardingEvent {
         /// Whether they are the last.
         is_last: bool,
     },
-    /// A connection is given up.
+    /// A connection was reset.
     Reset(u32),
-    /// To be sent back.
+    /// A message to send back.
     Answer(Bytes),
 }
 
-/// News for a client.
+/// A message for a client.
 #[derive(Debug)]
 pub enum Outgoing {
     /// Bytes from a connection.
@@ -51,18 +51,18 @@ pub enum Outgoing {
         /// The bytes.
         bytes: Bytes,
     },
-    /// Nothing more comes.
+    /// The end of a connection.
     Done {
         /// Its stream.
         data: u32,
-        /// The stream for what goes wrong.
+        /// Its error stream.
         error: u32,
     },
-    /// There is no connection.
+    /// The connection failed.
     Failed {
         /// Its stream.
         data: u32,
-        /// The stream for what goes wrong.
+        /// Its error stream.
         error: u32,
         /// The error.
         why: String,
@@ -81,12 +81,12 @@ pub enum ForwardingCodec {
 pub struct Tunnel {
     reader: FrameReader,
     writer: FrameWriter,
-    /// Error streams by the number of their request, until the data stream of that comes.
+    /// Error streams by request id, until its data stream arrives.
     errors: HashMap<String, u32>,
 }
 
 impl ForwardingCodec {
-    /// For a protocol that was chosen, and the ports of the request.
+    /// Makes the codec of a negotiated protocol, with the ports of the request.
     pub fn new(protocol: &str, ports: Vec<u16>) -> ForwardingCodec {
         if protocol == CHANNELS {
             return ForwardingCodec::Channels(ports);
@@ -95,12 +95,12 @@ impl ForwardingCodec {
         ForwardingCodec::Tunnel(Tunnel { reader, writer, errors })
     }
 
-    /// Whether all connections are there from the beginning.
+    /// Whether all connections exist from the beginning.
     pub fn is_fixed(&self) -> bool {
         matches!(self, ForwardingCodec::Channels(_))
     }
 
-    /// Messages to begin with: each channel names its port.
+    /// Returns the initial messages: each channel names its port.
     pub fn greeting(&self) -> Vec<Bytes> {
         let ForwardingCodec::Channels(ports) = self else { return Vec::new() };
         let name = |(index, port): (usize, &u16)| {
@@ -111,7 +111,7 @@ impl ForwardingCodec {
         ports.iter().enumerate().flat_map(name).collect()
     }
 
-    /// The connections of the request itself.
+    /// Returns the connections of the request itself.
     pub fn first_events(&self) -> Vec<ForwardingEvent> {
         let ForwardingCodec::Channels(ports) = self else { return Vec::new() };
         let open = |(index, port): (usize, &u16)| {
@@ -134,7 +134,7 @@ impl ForwardingCodec {
         }
     }
 
-    /// Encodes news as messages.
+    /// Encodes a message for the client.
     pub fn encode(&self, outgoing: Outgoing) -> io::Result<Vec<Bytes>> {
         let on_channel = |channel: u32, bytes: &[u8]| {
             let mut message = BytesMut::with_capacity(bytes.len() + 1);
@@ -161,7 +161,7 @@ impl ForwardingCodec {
     }
 }
 
-/// The channel of the data of a port, by its place in the request; the next one is that of its errors.
+/// Returns the channel for the data of a port, by its index in the request; the next one is for its errors.
 fn channel_of(index: usize) -> u8 {
     (index * 2) as u8
 }
@@ -175,7 +175,7 @@ impl Tunnel {
                 Frame::Open { id, headers } => events.extend(self.open(id, &headers)?),
                 Frame::Data { id, bytes, is_last } => events.push(ForwardingEvent::Data { id, bytes, is_last }),
                 Frame::Reset(id) => events.push(ForwardingEvent::Reset(id)),
-                // Even numbers answer pings of ours.
+                // Even ids answer our own pings.
                 Frame::Ping(id) if id % 2 == 1 => events.push(ForwardingEvent::Answer(FrameWriter::encode_ping(id))),
                 Frame::Ping(_) | Frame::GoAway | Frame::Other => {}
             }
@@ -183,7 +183,7 @@ impl Tunnel {
         Ok(events)
     }
 
-    /// A connection is two streams with the same request number; that of its data comes last.
+    /// Opens a connection: two streams with the same request id, the data stream last.
     fn open(&mut self, id: u32, headers: &[(String, String)]) -> io::Result<Vec<ForwardingEvent>> {
         let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let request = header("requestid").unwrap_or_default();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_an_error_stream_and_a_data_stream() {
+    fn connection_has_an_error_stream_and_a_data_stream() {
         let mut tunnel = tunnel();
         let events = tunnel.open(1, &headers("streamtype=error port=80 requestid=0")).unwrap();
         assert!(matches!(events[..], [ForwardingEvent::Answer(_)]), "{events:?}");

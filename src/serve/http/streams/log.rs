@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::select;
 use tokio::time::interval;
 
-/// The protocol of bytes as they are, which is also spoken when none is asked for.
+/// The protocol of plain bytes, which is also the default.
 pub const BINARY: &str = "binary.k8s.io";
-/// Between two signs of life to the client.
+/// Interval of pings to the client.
 const PING: Duration = Duration::from_secs(10);
 
-/// Sends a log until it ends or its client goes. The first message is empty: it tells the client that the log was found.
+/// Sends a log until it ends or its client disconnects. The first message is empty, which shows that the log was found.
 pub async fn serve(logs: Option<LogReader>, mut socket: MessageSocket) {
     let mut pieces = match logs.map(stream::log) {
         Some(AnswerStream::Log(pieces)) => Some(pieces),

@@ -1,6 +1,6 @@
-//! Streams over connections that were HTTP: the change of protocols, and what is spoken from then on.
+//! Streams over upgraded HTTP connections: the upgrade, and the protocols after it.
 //!
-//! Each stream is a task of its own, which ends with its client's connection. Start reading at [`begin`].
+//! Each stream is a separate task, which ends with its client's connection. Start reading at [`begin`].
 
 mod byte_socket;
 mod channels;
@@ -29,10 +29,10 @@ use socket::MessageSocket;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Streams and forwarded connections that are open at the same time, and at most one for every sixteen descriptors of this process.
+/// Maximum number of open streams and forwarded connections, which also is at most a sixteenth of this process's descriptors.
 pub const MOST_STREAMS: usize = 1024;
 
-/// Channels that one byte can number.
+/// Number of channels that one byte can address.
 const MOST_CHANNELS: usize = 256;
 
 /// The subprotocol that both sides speak, and the answer that says so.
@@ -62,7 +62,7 @@ pub fn read_upgrade(headers: &HeaderMap) -> Option<UpgradeRequest> {
     asks_for("SPDY/3.1").then_some(UpgradeRequest { protocol: UpgradeProtocol::Spdy, subprotocols, key: String::new() })
 }
 
-/// Answers that protocols are changed, and serves the streams on the connection from then on.
+/// Answers that protocols are switched, and serves the streams on the connection.
 pub fn begin(
     target: StreamTarget,
     asked: &UpgradeRequest,

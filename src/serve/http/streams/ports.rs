@@ -1,4 +1,4 @@
-//! Ports of a pod, for a client that opens connections to them over one of its own.
+//! Forwarding of a pod's ports to a client, over the client's one connection.
 //!
 //! The connections are tasks that end with the client. Start reading at [`serve`].
 
@@ -19,23 +19,23 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, interval, sleep_until};
 
-/// So much is read from a pod at once.
+/// Maximum bytes per read from a pod.
 const AT_ONCE: usize = 32 << 10;
-/// Pieces that wait for a connection, and for the client.
+/// Maximum number of buffered pieces, for a connection and for the client.
 const PIECES: usize = 16;
-/// Between two signs of life to the client.
+/// Interval of pings to the client.
 const PING: Duration = Duration::from_secs(10);
-/// A client that says nothing, and is told nothing, is left after so long.
+/// Idle time after which a client is disconnected.
 const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// A connection to a port of the pod.
 struct ForwardedConnection {
-    /// Bytes from the client; none when it has sent its last.
+    /// Bytes from the client; `None` after their end.
     input: Option<Sender<Bytes>>,
     task: AbortHandle,
 }
 
-/// Forwards until the client goes.
+/// Forwards until the client disconnects.
 pub async fn serve(target: PortTarget, codec: ForwardingCodec, mut socket: MessageSocket, permits: Arc<Semaphore>) {
     if forward(target, codec, &mut socket, permits).await.is_ok() {
         socket.close().await;
@@ -50,7 +50,7 @@ async fn forward(
 ) -> io::Result<()> {
     let (to_client, mut from_pod) = channel::<Outgoing>(PIECES);
     let mut connections: HashMap<u32, ForwardedConnection> = HashMap::new();
-    // When this is dropped, so are all tasks.
+    // Dropping it aborts all tasks.
     let mut tasks = JoinSet::new();
     let mut events: VecDeque<ForwardingEvent> = codec.first_events().into();
     let mut held: Option<(Sender<Bytes>, Bytes)> = None;
@@ -90,7 +90,7 @@ async fn forward(
             }
         }
         select! {
-            // The connection takes what waits for it; one that has gone takes nothing.
+            // Sends the waiting bytes once the connection has room; drops them when it has ended.
             permit = reserve(&held) => {
                 if let (true, Some((input, bytes))) = (permit, held.take()) {
                     let _ = input.try_send(bytes);
@@ -127,7 +127,7 @@ async fn socket_send_all(socket: &mut MessageSocket, messages: Vec<Bytes>) -> io
     Ok(())
 }
 
-/// Waits until a connection has room for what is held for it. Whether it has: it may be gone.
+/// Waits until a connection has room for the waiting bytes. Returns false when it has ended.
 async fn reserve(held: &Option<(Sender<Bytes>, Bytes)>) -> bool {
     match held {
         Some((input, _)) => input.reserve().await.is_ok(),
@@ -135,7 +135,7 @@ async fn reserve(held: &Option<(Sender<Bytes>, Bytes)>) -> bool {
     }
 }
 
-/// Carries one connection until both sides have said everything, or the pod's has gone.
+/// Copies one connection until both directions have ended, or the pod's side has.
 async fn carry(
     target: PortTarget,
     port: u16,
@@ -173,7 +173,7 @@ async fn carry(
                 return;
             }
         }
-        // Its end removes the way from the client, too: clients take the end of a pod's side for that of the connection.
+        // This also ends the direction from the client: clients take the end of the pod's side for the end of the connection.
         let _ = to_client.send(Outgoing::Done { data, error }).await;
     };
     tokio::join!(there, back);

@@ -13,16 +13,16 @@ use tokio::select;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval, sleep_until};
 
-/// So much of an output is read at once.
+/// Maximum bytes per read of an output.
 const AT_ONCE: usize = 32 << 10;
-/// So much input waits for a command that does not read it.
+/// Maximum buffered input for a command that does not read it.
 const MOST_INPUT: usize = 1 << 20;
-/// Between two signs of life to the client, so that one that has gone is noticed.
+/// Interval of pings to the client, which detect a lost connection.
 const PING: Duration = Duration::from_secs(10);
-/// A session in which nothing is said is ended after so long (kubelet: `streamingConnectionIdleTimeout`).
+/// Idle time after which a session is ended (kubelet: `streamingConnectionIdleTimeout`).
 const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// Serves a session until its command has ended or its client has gone, which ends it.
+/// Serves a session until its command has ended or its client has disconnected, which ends the command.
 pub async fn serve(target: ContainerTarget, mut channels: SessionChannels) {
     let verb = if target.command.is_some() { "executing command in" } else { "attaching to" };
     let command = target.command.clone().unwrap_or_default();
@@ -30,7 +30,7 @@ pub async fn serve(target: ContainerTarget, mut channels: SessionChannels) {
     let end = match open(target).await {
         Ok(Ok(session)) => match copy(session, &mut channels).await {
             Ok(end) => end,
-            // The client has gone.
+            // The client has disconnected.
             Err(_) => return,
         },
         Ok(Err(end)) => end,
@@ -41,7 +41,7 @@ pub async fn serve(target: ContainerTarget, mut channels: SessionChannels) {
         status.to_value()
     };
     let status = match end {
-        SessionEnd::Exited(0) | SessionEnd::Detached | SessionEnd::Told(_) => {
+        SessionEnd::Exited(0) | SessionEnd::Detached | SessionEnd::Signaled(_) => {
             json!({"metadata": {}, "status": "Success"})
         }
         SessionEnd::Exited(code) => non_zero_exit(&command, code),
@@ -60,7 +60,7 @@ fn non_zero_exit(command: &[String], code: i32) -> Value {
     })
 }
 
-/// Opens the session on a thread of its own: a shim that is stopped is waited for.
+/// Opens the session on a separate thread, because a stopped shim blocks it.
 async fn open(target: ContainerTarget) -> io::Result<Result<RemoteSession, SessionEnd>> {
     let (tell, told) = oneshot::channel();
     let work = move || {
@@ -78,7 +78,7 @@ async fn open(target: ContainerTarget) -> io::Result<Result<RemoteSession, Sessi
     }
 }
 
-/// Copies between the client and the session; an error when the client has gone.
+/// Copies between the client and the session; an error when the client has disconnected.
 async fn copy(session: RemoteSession, channels: &mut SessionChannels) -> io::Result<SessionEnd> {
     let RemoteSession { mut input, outputs: [mut output, mut error], mut control } = session;
     let (mut block, mut error_block) = (vec![0; AT_ONCE], vec![0; AT_ONCE]);
@@ -121,7 +121,7 @@ async fn copy(session: RemoteSession, channels: &mut SessionChannels) -> io::Res
             input = None;
         }
     };
-    // All that the command wrote is there by now; other processes that hold the outputs open are not waited for.
+    // All output of the command is buffered by now; other processes that keep the outputs open are not waited for.
     for (channel, stream) in (STDOUT..).zip([output, error]) {
         let Some(stream) = stream else { continue };
         loop {
@@ -134,7 +134,7 @@ async fn copy(session: RemoteSession, channels: &mut SessionChannels) -> io::Res
     Ok(end)
 }
 
-/// Reads a stream; one that is not there has nothing to say, ever.
+/// Reads a stream; waits forever when it was not requested.
 async fn read_some(stream: Option<&SessionStream>, block: &mut [u8]) -> usize {
     match stream {
         Some(stream) => stream.read(block).await,

@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder, WebSocketStream};
 
-/// The largest message that is taken, in bytes.
+/// Maximum length of a received message, in bytes.
 const LARGEST_MESSAGE: usize = 1 << 20;
-/// Time limit for a client to answer that a connection is closed.
+/// Time limit for a client to confirm the closing.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Number of pings that the server sends over SPDY: even, so that clients tell them from answers to theirs.
@@ -34,7 +34,7 @@ impl MessageSocket {
     /// Takes over a connection after the handshake of WebSocket.
     pub fn web_socket(connection: Upgraded) -> MessageSocket {
         let limits = Limits::default().max_payload_len(Some(LARGEST_MESSAGE));
-        // A message is one frame, which clients need not put together.
+        // Each message is one frame, so that clients need not join frames.
         let config = Config::default().frame_size(usize::MAX);
         let stream = ServerBuilder::new().config(config).limits(limits).serve(TokioIo::new(connection));
         MessageSocket::WebSocket(Box::new(stream))
@@ -70,7 +70,7 @@ impl MessageSocket {
         }
     }
 
-    /// Sends what shows that a client is gone.
+    /// Sends a ping, which fails when the client is gone.
     pub async fn ping(&mut self) -> io::Result<()> {
         match self {
             MessageSocket::WebSocket(stream) => send_message(stream, Message::ping(Bytes::new())).await,

@@ -1,17 +1,17 @@
 //! Frames of SPDY/3.1, as far as Kubernetes' clients use them (`moby/spdystream`).
 //!
-//! Header blocks are one zlib stream for each direction. The client's begins with the dictionary of SPDY/3; ours has none, which readers
-//! see from its first bytes.
+//! The header blocks of each direction are one zlib stream. The client's uses the dictionary of SPDY/3; ours uses none, which readers
+//! recognize by its first bytes.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use std::io;
 
-/// The longest frame that is taken, in bytes.
+/// Maximum length of a received frame, in bytes.
 const LONGEST_FRAME: usize = 1 << 20;
-/// The longest header block, unpacked.
+/// Maximum length of an unpacked header block.
 const LONGEST_HEADERS: usize = 64 << 10;
-/// Flag of a frame after which its sender sends nothing more on the stream.
+/// Flag of the last frame of a sender on a stream.
 const FIN: u8 = 1;
 const CONTROL: u16 = 1 << 15;
 const VERSION: u16 = 3;
@@ -21,17 +21,17 @@ const RST_STREAM: u16 = 3;
 const PING: u16 = 6;
 const GOAWAY: u16 = 7;
 const HEADERS: u16 = 8;
-/// Flag in the first two bytes of a zlib stream: it begins with a dictionary.
+/// Flag in the first two bytes of a zlib stream with a dictionary.
 const HAS_DICTIONARY: u8 = 0x20;
 
-/// Words that the dictionary begins with, each after its length.
+/// Words at the beginning of the dictionary, each preceded by its length.
 const WORDS: &str = "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow \
 authorization cache-control connection content-base content-encoding content-language content-length content-location content-md5 \
 content-range content-type date etag expect expires from host if-match if-modified-since if-none-match if-range if-unmodified-since \
 last-modified location max-forwards pragma proxy-authenticate proxy-authorization range referer retry-after server te trailer \
 transfer-encoding upgrade user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie \
 keep-alive origin";
-/// The rest of it.
+/// Rest of the dictionary.
 const TEXT: &str = "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505\
 203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 Not Found\
 500 Internal Server Error501 Not Implemented503 Service UnavailableJan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 \
@@ -57,13 +57,13 @@ pub enum Frame {
         /// Whether they are the last.
         is_last: bool,
     },
-    /// A stream is given up.
+    /// A stream was reset.
     Reset(u32),
-    /// Wants to be sent back.
+    /// A ping, to be sent back.
     Ping(u32),
     /// The client opens no more streams.
     GoAway,
-    /// A frame without a meaning here.
+    /// An unknown frame.
     Other,
 }
 
@@ -93,7 +93,7 @@ fn dictionary() -> Vec<u8> {
     dictionary
 }
 
-/// Unpacks a stream without its zlib header that refers to the dictionary: it is unpacked first, as a block that is stored as it is.
+/// Makes an unpacker for a stream without its zlib header, which names the dictionary. The dictionary is unpacked first, as a stored block.
 fn with_dictionary() -> io::Result<Decompress> {
     let dictionary = dictionary();
     let length = dictionary.len() as u16;
@@ -108,12 +108,12 @@ fn with_dictionary() -> io::Result<Decompress> {
 }
 
 impl FrameReader {
-    /// Adds bytes that came.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// The next frame, once it is whole.
+    /// Returns the next complete frame.
     pub fn next_frame(&mut self) -> io::Result<Option<Frame>> {
         let Some(head) = self.pending.first_chunk::<8>() else { return Ok(None) };
         let (mut first, length) = (&head[..4], u32::from_be_bytes([0, head[5], head[6], head[7]]) as usize);
@@ -141,7 +141,7 @@ impl FrameReader {
                 let _ = body.try_get_u16().map_err(|_| malformed("too short"))?;
                 Frame::Open { id, headers: self.read_headers(&body)? }
             }
-            // All header blocks are one stream, so that these have to be unpacked as well.
+            // All header blocks are one zlib stream, so these must be unpacked too.
             SYN_REPLY | HEADERS => {
                 number()?;
                 self.read_headers(&body)?;
@@ -198,7 +198,7 @@ impl FrameWriter {
         Ok(encode_control(SYN_REPLY, &[&id.to_be_bytes(), &packed]))
     }
 
-    /// Bytes of a stream.
+    /// Encodes data of a stream.
     pub fn encode_data(id: u32, bytes: &[u8], is_last: bool) -> Bytes {
         let mut frame = BytesMut::with_capacity(8 + bytes.len());
         frame.put_u32(id);
@@ -207,12 +207,12 @@ impl FrameWriter {
         frame.freeze()
     }
 
-    /// Answers a ping.
+    /// Encodes the answer to a ping.
     pub fn encode_ping(id: u32) -> Bytes {
         encode_control(PING, &[&id.to_be_bytes()])
     }
 
-    /// Refuses a stream.
+    /// Encodes the refusal of a stream.
     pub fn encode_refusal(id: u32) -> Bytes {
         const REFUSED_STREAM: u32 = 3;
         encode_control(RST_STREAM, &[&id.to_be_bytes(), &REFUSED_STREAM.to_be_bytes()])
@@ -256,7 +256,7 @@ mod tests {
         let all = [open(1, FIRST), open(3, SECOND)].concat();
         let (start, rest) = all.split_at(20);
         reader.push(start);
-        assert_eq!(reader.next_frame().unwrap(), None, "not whole yet");
+        assert_eq!(reader.next_frame().unwrap(), None, "the frame is incomplete");
         reader.push(rest);
         for (id, kind) in [(1, "error"), (3, "data")] {
             let headers = vec![("streamtype".into(), kind.into()), ("port".into(), "80".into())];

@@ -1,4 +1,4 @@
-//! The witness: reads the store's log and nothing else, and says what must never be seen in it.
+//! The invariants: reads only the store's log, and fails on entries that must never occur.
 
 use super::changes::compare;
 use kloop::object::{Key, Object, Selector};
@@ -11,8 +11,8 @@ use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
 /// The observations so far.
-pub struct Witness {
-    /// The fold of the log.
+pub struct Invariants {
+    /// The state computed from the log.
     pub world: World,
     /// A digest of the history: equal runs have equal ones.
     pub hash: DefaultHasher,
@@ -21,27 +21,27 @@ pub struct Witness {
     /// Pods ever made.
     pub pods_made: usize,
     gone: HashSet<String>,
-    /// Pods ever seen below a Job, and whether each may count as succeeded, as failed.
+    /// Pods ever seen of a Job, and whether each may count as succeeded and as failed.
     job_pods: HashMap<String, BTreeMap<String, [bool; 2]>>,
-    /// Live pods of a Deployment and the sizes of its sets, when last looked at.
+    /// Live pods of a Deployment and the sizes of its ReplicaSets at the last check.
     live: HashMap<String, (i64, i64)>,
-    /// Deployments that have reached the pods they must keep available.
+    /// Deployments that have reached their minimum of available pods.
     reached: HashSet<String>,
     deleted_by_users: BTreeSet<Key>,
-    /// Times of CronJobs that have got their Job: owner and time.
+    /// Scheduled times of CronJobs that have a Job: owner and time.
     started: HashSet<(String, String)>,
     /// Pods of StatefulSets ever seen, by uid.
     identities: HashMap<String, Key>,
-    /// Owners, by uid, that were deleted in the foreground, and those whose dependents are to be kept.
+    /// Owners, by uid, that were deleted in the foreground, and those whose dependents are to be orphaned.
     foreground: HashSet<String>,
     orphaned: HashSet<String>,
-    /// A node was deleted: its pods go when the control plane comes to it.
+    /// Whether a node was deleted: its pods are deleted when the control plane handles that.
     node_gone: bool,
 }
 
-impl Default for Witness {
-    fn default() -> Witness {
-        Witness {
+impl Default for Invariants {
+    fn default() -> Invariants {
+        Invariants {
             world: World::new(super::scene::begin()),
             hash: DefaultHasher::new(),
             rows: 0,
@@ -60,20 +60,20 @@ impl Default for Witness {
     }
 }
 
-impl Witness {
-    /// Something happened by which pods may become unavailable through no fault of the control plane.
+impl Invariants {
+    /// Records an event that may make pods unavailable without a fault of the control plane.
     pub fn disturbed(&mut self) {
         self.reached.clear();
     }
 
-    /// A user deletes this.
+    /// Records a deletion by a user.
     pub fn user_deletes(&mut self, key: &Key) {
         self.disturbed();
         self.node_gone |= key.resource == "nodes";
         self.deleted_by_users.insert(key.clone());
     }
 
-    /// Reads what was written since the last look, and checks everything.
+    /// Reads entries since the last call, and checks everything.
     pub fn look(&mut self, sim: &Simulation) {
         let entries = sim.store().read().unwrap().log_after(self.world.revision, usize::MAX).unwrap();
         let wrote = !entries.is_empty();
@@ -83,10 +83,10 @@ impl Witness {
             closed.extend((removed && key.resource == "namespaces").then(|| key.name.clone()));
             self.take(entry);
         }
-        // Objects that were removed in one commit went together.
+        // Objects that were removed in one commit are compared together.
         for name in closed.iter().filter(|name| self.world.find("namespaces", "", name).is_none()) {
             let left = self.world.all_rows().find(|row| row.key.namespace == *name).map(|row| &row.key);
-            assert!(left.is_none(), "C13: namespace {name} went before {left:?}");
+            assert!(left.is_none(), "C13: namespace {name} was removed before {left:?}");
         }
         self.world.now = sim.now();
         if wrote {
@@ -103,7 +103,7 @@ impl Witness {
         assert_eq!(entry.revision, self.world.revision + 1, "revisions rise one by one");
         self.world.revision = entry.revision;
         let stored = entry.change.stored();
-        // An event goes an hour after it came last, however settled everything is.
+        // An event expires an hour after its last occurrence, also in a settled cluster.
         let expires = stored.key.resource == "events" && matches!(entry.change, ChangeKind::Removed(_));
         self.rows += usize::from(!expires);
         (entry.revision, &*stored.key.name, stored.key.resource.0, &*stored.body).hash(&mut self.hash);
@@ -136,7 +136,10 @@ impl Witness {
             }
             ChangeKind::Removed(stored) => {
                 let before = before.unwrap_or_else(|| panic!("{key} was removed and was not there"));
-                assert!(before.finalizers.is_empty() || now.finalizers().is_empty(), "{key} left with finalizers");
+                assert!(
+                    before.finalizers.is_empty() || now.finalizers().is_empty(),
+                    "{key} was removed with finalizers"
+                );
                 self.removed_rightly(&before);
                 self.dependents_are_seen_to(&before);
                 self.gone.insert(stored.uid.to_string());
@@ -146,7 +149,7 @@ impl Witness {
         self.note_job_pod(&now, matches!(entry.change, ChangeKind::Removed(_)));
     }
 
-    /// C9: a time of a CronJob has one Job, whatever happens. C10: who has which name.
+    /// C9: a scheduled time of a CronJob has one Job. C10: names of StatefulSet pods are unique.
     fn made(&mut self, key: &Key, now: &Object) {
         let Some(owner) = now.controller() else { return };
         let time = now.annotation("batch.kubernetes.io/cronjob-scheduled-timestamp");
@@ -161,7 +164,7 @@ impl Witness {
         }
     }
 
-    /// C9: Forbid and Replace are kept: beside a new Job none runs that is not on its way out.
+    /// C9: Forbid and Replace: no other Job runs beside a new one, unless it is being deleted.
     fn runs_alone(&self, key: &Key, owner: &str) {
         let Some(cron_job) = self.world.by_uid(owner).map(|row| row.object()) else { return };
         if !matches!(cron_job.text(&["spec", "concurrencyPolicy"]), Some("Forbid" | "Replace")) {
@@ -176,7 +179,7 @@ impl Witness {
         assert!(other.is_none(), "C9: {key} was started beside {other:?}");
     }
 
-    /// C10: a pod of an ordered StatefulSet is made when all before it are ready.
+    /// C10: a pod of an ordered StatefulSet is created when all before it are ready.
     fn has_its_turn(&self, key: &Key, owner: &str) {
         let Some(row) = self.world.by_uid(owner) else { return };
         let set = row.object();
@@ -192,26 +195,27 @@ impl Witness {
         }
     }
 
-    /// C7: only what a living owner of the namespace selects is adopted.
+    /// C7: an object is only adopted by an existing owner in its namespace that selects it.
     fn adopted(&self, key: &Key, now: &Object) {
         let Some(owner) = now.controller() else { return };
         let row = self.world.by_uid(&owner.uid);
         let row = row.unwrap_or_else(|| panic!("C7: {key} was adopted by {} that is not there", owner.name));
-        assert!(!row.is_deleting(), "C7: {key} was adopted by {}, which goes", row.key);
+        assert!(!row.is_deleting(), "C7: {key} was adopted by {}, which is being deleted", row.key);
         assert_eq!(row.key.namespace, key.namespace, "C7: {key} was adopted by {}", row.key);
         let selector = row.object().value_at(&["spec", "selector"]).map(Selector::from_label_selector);
         let selects = selector.is_some_and(|selector| selector.is_ok_and(|one| one.matches(|label| now.label(label))));
         assert!(selects || key.resource != "pods", "C7: {key} was adopted by {}, which does not select it", row.key);
     }
 
-    /// C12: what is deleted in the foreground goes after those that hold it, and what is to be orphaned when nobody names it any more.
+    /// C12: an object deleted in the foreground is removed after its dependents; one deleted with orphaning when no object names it as
+    /// owner.
     fn dependents_are_seen_to(&self, owner: &Row) {
         let holds = |row: &Arc<Row>, only_blocking: bool| {
             let object = row.object();
             let mut references = object.items(&["metadata", "ownerReferences"]).iter();
             references.any(|one| one["uid"] == *owner.uid && (!only_blocking || one["blockOwnerDeletion"] == true))
         };
-        // In a namespace that goes, everything goes.
+        // A terminating namespace removes all its objects.
         let namespace = self.world.find("namespaces", "", &owner.key.namespace);
         if namespace.is_some_and(|namespace| namespace.is_deleting()) {
             return;
@@ -219,17 +223,17 @@ impl Witness {
         for (owners, only_blocking) in [(&self.foreground, true), (&self.orphaned, false)] {
             if owners.contains(&*owner.uid) {
                 let left = self.world.dependents(&owner.uid).find(|row| holds(row, only_blocking));
-                assert!(left.is_none(), "C12: {} went before {:?}", owner.key, left.map(|row| &row.key));
+                assert!(left.is_none(), "C12: {} was removed before {:?}", owner.key, left.map(|row| &row.key));
             }
         }
     }
 
-    /// C12: once all is calm, nothing is left whose owners are all gone. C6: of a Deployment one set is in use, and no more old ones are
-    /// kept than it asks for.
+    /// C12: in a settled cluster no object is left whose owners are all deleted. C6: a Deployment has one active ReplicaSet, and at most as
+    /// many old ones as its history limit.
     pub fn tidy(&self) {
         for row in self.world.all_rows().filter(|row| !row.owners.is_empty() && row.key.resource != "events") {
             let lives = row.owners.iter().any(|owner| self.world.by_uid(&owner.uid).is_some());
-            assert!(lives, "C12: {} is left, and its owners are gone", row.key);
+            assert!(lives, "C12: {} still exists, but its owners are deleted", row.key);
         }
         for row in self.world.list("deployments.apps") {
             let sets: Vec<&Arc<Row>> = self.world.controlled("replicasets.apps", &row.uid).collect();
@@ -242,7 +246,7 @@ impl Witness {
         }
     }
 
-    /// Below a Job, a pod counts by how it ended. One that is deleted before it ends counts as failed, whatever it says later.
+    /// Records how a pod of a Job may count. One that is deleted before it ends counts as failed, whatever its later status.
     fn note_job_pod(&mut self, object: &Object, removed: bool) {
         let Some(owner) = object.controller().filter(|owner| owner.kind == "Job" && object.kind() == "Pod") else {
             return;
@@ -254,17 +258,25 @@ impl Witness {
         may[1] |= phase == "Failed" || phase != "Succeeded" && (removed || object.deletion().is_some());
     }
 
-    /// C12: what nobody deleted goes only with its owner. C10: claims never go unasked.
+    /// C12: without a deletion an object is only removed with its owner. C10: claims are only removed on request.
     fn removed_rightly(&self, row: &Row) {
         let asked = self.deleted_by_users.contains(&row.key);
-        assert!(row.key.resource != "persistentvolumeclaims" || asked, "C10: {} went unasked", row.key);
+        assert!(
+            row.key.resource != "persistentvolumeclaims" || asked,
+            "C10: {} was removed without a request",
+            row.key
+        );
         if row.key.resource != "configmaps" || row.owners.is_empty() || self.deleted_by_users.contains(&row.key) {
             return;
         }
         let lives =
             row.owners.iter().any(|owner| self.world.by_uid(&owner.uid).is_some_and(|owner| !owner.is_deleting()));
         let namespace = self.world.find("namespaces", "", &row.key.namespace);
-        assert!(!lives || namespace.is_none_or(|row| row.is_deleting()), "{} went though its owner lives", row.key);
+        assert!(
+            !lives || namespace.is_none_or(|row| row.is_deleting()),
+            "{} was removed although its owner exists",
+            row.key
+        );
     }
 
     fn attempts(&self, sim: &Simulation) {
@@ -309,7 +321,7 @@ impl Witness {
         }
     }
 
-    /// C5: never more than replicas + maxSurge, but for what was there before the number fell.
+    /// C5: at most replicas + maxSurge pods, except those that existed before the number was reduced.
     fn at_most(&mut self, row: &Row, object: &Object, sets: &[Arc<Row>]) {
         let live = sets.iter().flat_map(|set| self.pods_of(set)).filter(|pod| pod.is_active_pod()).count() as i64;
         let sized: i64 = sets.iter().filter_map(|set| Some(set.workload()?.replicas)).sum();
@@ -322,7 +334,7 @@ impl Witness {
             sized <= most || sized <= sized_before,
             "{key}: sets are sized {sized}, {sized_before} before, {most} allowed"
         );
-        // Until the controller has seen a smaller number, its ReplicaSets keep to the larger one.
+        // Until the controller has seen a smaller number, its ReplicaSets keep the larger one.
         assert!(!seen || live <= most || live <= before, "{key}: {live} live pods, {before} before, {most} allowed");
     }
 
@@ -337,7 +349,7 @@ impl Witness {
         assert!(mixed <= 1, "{}: pods of {mixed} templates live together", row.key);
     }
 
-    /// C5: what has been available stays available.
+    /// C5: available pods stay available.
     fn enough(&mut self, row: &Row, object: &Object, sets: &[Arc<Row>]) {
         let crashes =
             |set: &Arc<Row>| set.object().0["spec"]["template"].to_string().contains(super::workloads::CRASHING);
@@ -350,14 +362,14 @@ impl Witness {
         let active = sets.iter().flat_map(|set| self.pods_of(set)).filter(|pod| pod.is_active_pod());
         let ready = active.filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count() as i64;
         if ready >= replicas - unavailable {
-            // Only what a quiet moment has seen counts: see `quiet`.
+            // Only states that were seen while idle count: see `quiet`.
             return;
         }
         let reached = self.reached.contains(&*row.uid);
         assert!(!reached, "{}: {ready} ready pods of {replicas}, {unavailable} may be missing", row.key);
     }
 
-    /// Nothing is under way: Deployments that have what they must keep, must keep it from now on.
+    /// The cluster is idle: from now on Deployments must keep their minimum of available pods.
     pub fn quiet(&mut self) {
         let rows: Vec<Arc<Row>> = self.world.list("deployments.apps").cloned().collect();
         for row in rows {
@@ -371,7 +383,7 @@ impl Witness {
         }
     }
 
-    /// C14: no node gives more than it has.
+    /// C14: no node is overcommitted.
     fn nodes(&self) {
         for node in self.world.list("nodes") {
             let has = &node.node().unwrap().allocatable;
@@ -408,7 +420,7 @@ impl Witness {
         }
     }
 
-    /// C11: one live pod of a DaemonSet on each node, but for its surge.
+    /// C11: one live pod of a DaemonSet on each node, except for its surge.
     fn daemons(&self) {
         for row in self.world.list("daemonsets.apps") {
             let surges = row.object().int(&["spec", "updateStrategy", "rollingUpdate", "maxSurge"]).unwrap_or(0) > 0;
@@ -422,7 +434,7 @@ impl Witness {
         }
     }
 
-    /// C15: once all is calm, the endpoints of a Service are its ready pods.
+    /// C15: in a settled cluster the endpoints of a Service are its ready pods.
     pub fn endpoints(&self) {
         for slice in self.world.list("endpointslices.discovery.k8s.io") {
             let is_ready = |one: &&Value| one["conditions"]["ready"] == true;
@@ -434,7 +446,7 @@ impl Witness {
         }
     }
 
-    /// Never two processes of one container; C10: nor of one name of a StatefulSet.
+    /// Never two processes of one container; C10: nor for one name of a StatefulSet.
     fn processes(&self, sim: &Simulation) {
         assert!(sim.machine.clashes.is_empty(), "started while it ran: {:?}", sim.machine.clashes);
         let mut names: HashMap<&Key, &str> = HashMap::new();
@@ -445,7 +457,7 @@ impl Witness {
         }
     }
 
-    /// The store holds what its log says, and the control plane sees it.
+    /// The store equals its log, and the control plane's cache equals both.
     pub fn fold(&self, sim: &Simulation) {
         let stored = sim.store().read().unwrap().list_all().unwrap();
         assert_eq!(stored.len(), self.world.all_rows().count(), "the fold of the log has as many objects as the store");
@@ -455,22 +467,22 @@ impl Witness {
         }
         if sim.world().revision == self.world.revision {
             for row in sim.world().all_rows() {
-                let known = self.world.get(&row.key).unwrap_or_else(|| panic!("{} is only in the picture", row.key));
-                assert_eq!(known.object(), row.object(), "the picture of {}", row.key);
+                let known = self.world.get(&row.key).unwrap_or_else(|| panic!("{} is only in the cache", row.key));
+                assert_eq!(known.object(), row.object(), "the cached {}", row.key);
             }
-            assert_eq!(sim.world().all_rows().count(), self.world.all_rows().count(), "the picture is whole");
+            assert_eq!(sim.world().all_rows().count(), self.world.all_rows().count(), "the cache is complete");
         }
     }
 }
 
-/// The node that a pod of a DaemonSet is on, or is meant for.
+/// Returns the node that a pod of a DaemonSet is on, or is bound for.
 fn meant_for(pod: &Object) -> String {
     let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let named = pod.0.pointer(&format!("{terms}/0/matchFields/0/values/0")).and_then(Value::as_str);
     pod.text(&["spec", "nodeName"]).or(named).unwrap_or_default().to_owned()
 }
 
-/// Replicas, and how many may be above and below.
+/// Returns replicas, maxSurge and maxUnavailable.
 fn steps(deployment: &Object) -> (i64, i64, i64) {
     let replicas = deployment.int(&["spec", "replicas"]).unwrap_or(1);
     if deployment.text(&["spec", "strategy", "type"]) == Some("Recreate") {

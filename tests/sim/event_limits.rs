@@ -1,19 +1,19 @@
-//! C18: what is told about an object is told once, and not too often, whatever happens to it.
+//! C18: each event about an object is sent once, and not too often, whatever happens.
 
 use super::scene::Scene;
 use std::collections::HashMap;
 
-/// The number of events that one source may send about one object at once, and the seconds until it may send one more (client-go: the spam filter).
+/// Maximum burst of events that one source may send about one object, and the seconds until it may send another (client-go: the spam
+/// filter).
 const BURST: i64 = 25;
 const REFILL: i64 = 300;
 
-/// Looks at all events that are there. A control plane that starts anew has forgotten what was told; a clock that is set forward
-/// makes it generous.
-pub fn once_and_not_too_often(scene: &Scene) {
+/// Checks all existing events. A new control plane does not know which events were sent; setting the clock forward refills the budget.
+pub fn check_events(scene: &Scene) {
     let lives = scene.sim.epoch() as i64;
     let most = (lives + scene.jumps) * BURST + scene.passed / REFILL + 1;
     let (mut same, mut told) = (HashMap::<String, i64>::new(), HashMap::<String, i64>::new());
-    for row in scene.witness.world.list("events") {
+    for row in scene.invariants.world.list("events") {
         let event = row.object();
         let word = |path: &[&str]| event.text(path).unwrap_or_default().to_owned();
         let source = format!("{} {}", word(&["involvedObject", "uid"]), word(&["reportingComponent"]));

@@ -1,9 +1,9 @@
-//! Not the text is bad, but what is around it: command lines, files, places, who waits, and where the output goes.
+//! Bad input outside of manifests: command lines, files, paths, timeouts and outputs.
 
 use super::*;
 
 #[test]
-fn command_lines() {
+fn invalid_command_lines_are_refused() {
     let rows: &[(&str, &str)] = &[
         ("frobnicate", "unknown command \"frobnicate\" for \"kloop\""),
         ("apply", "must specify one of -f and -k"),
@@ -66,7 +66,7 @@ fn command_lines() {
 }
 
 #[test]
-fn odd_files() {
+fn unusual_files_are_refused() {
     let cluster = cluster();
     let home = cluster.home();
     let before = fs::read(home.join("state.db")).expect("state");
@@ -92,7 +92,7 @@ fn odd_files() {
 }
 
 #[test]
-fn one_bad_document_does_not_keep_the_others_out() {
+fn bad_document_does_not_stop_the_others() {
     let cluster = Cluster::new();
     let text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: B_D}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: two}}\n";
     let said = cluster.run(&["apply", "-f", "-"], text);
@@ -101,7 +101,7 @@ fn one_bad_document_does_not_keep_the_others_out() {
 }
 
 #[test]
-fn states_that_are_none() {
+fn invalid_state_paths_are_refused() {
     let cluster = cluster();
     let home = cluster.home();
     fs::write(home.join("text"), "not a database").unwrap();
@@ -126,7 +126,7 @@ fn states_that_are_none() {
 }
 
 #[test]
-fn values_of_another_type_are_told_by_line() {
+fn type_errors_name_their_line() {
     let cluster = cluster();
     let before = fs::read(cluster.home().join("state.db")).expect("state");
     let rows = [
@@ -160,7 +160,7 @@ fn waiting_without_a_control_plane_is_reported() {
 }
 
 #[test]
-fn object_that_goes_with_its_owner_is_not_missed() {
+fn object_deleted_with_its_owner_is_no_error() {
     let cluster = cluster();
     for verb in ["delete deploy,rs,cm --all", "delete deploy,rs,cm --all --wait=false"] {
         let said = cluster.kloop(verb);
@@ -169,7 +169,7 @@ fn object_that_goes_with_its_owner_is_not_missed() {
 }
 
 #[test]
-fn the_first_apply_makes_the_cluster_and_its_folder_and_trying_makes_nothing() {
+fn first_apply_creates_the_cluster_and_dry_run_does_not() {
     let cluster = Cluster::new();
     let state = cluster.home().join("new/folder/state.db").display().to_string();
     let file = cluster.home().join("two.yaml");
@@ -183,7 +183,7 @@ fn the_first_apply_makes_the_cluster_and_its_folder_and_trying_makes_nothing() {
     for line in words.into_iter().chain(["create configmap c --dry-run=server"]) {
         let said = run(line, two);
         assert_eq!(said.code, 0, "{line}: {}", said.err);
-        assert!(!cluster.home().join("new").exists(), "{line} makes nothing");
+        assert!(!cluster.home().join("new").exists(), "{line} creates nothing");
     }
     let said = run(&format!("apply -f {}", file.display()), "");
     assert_eq!((said.code, said.out.as_str()), (0, "configmap/a created\nconfigmap/b created\n"), "{}", said.err);
@@ -192,7 +192,7 @@ fn the_first_apply_makes_the_cluster_and_its_folder_and_trying_makes_nothing() {
 }
 
 #[test]
-fn places_that_are_not_there() {
+fn missing_state_paths_are_reported() {
     let cluster = cluster();
     let nowhere = cluster.home().join("no/folder/a.db");
     let unusable = ["/proc/x/state.db".into(), nowhere.clone()];
@@ -201,7 +201,7 @@ fn places_that_are_not_there() {
         assert_eq!(said.code, 66, "{}", said.err);
         assert!(said.err.starts_with("error: there is no cluster at "), "{}", said.err);
     }
-    assert!(!cluster.home().join("no").exists(), "looking makes nothing");
+    assert!(!cluster.home().join("no").exists(), "reading creates nothing");
     let said = cluster.kloop("--state /proc/x/state.db create configmap a");
     assert_eq!(said.code, 74, "{}", said.err);
     assert!(said.err.starts_with("error: cannot use /proc/x"), "{}", said.err);
@@ -209,11 +209,11 @@ fn places_that_are_not_there() {
     assert_eq!(empty.code, 0);
     let told = "No resources found in default namespace.\nhint: there is no cluster at ";
     assert!(empty.err.starts_with(told), "{}", empty.err);
-    assert!(!cluster.home().join("new.db").exists(), "looking makes nothing");
+    assert!(!cluster.home().join("new.db").exists(), "reading creates nothing");
 }
 
 #[test]
-fn arguments_that_are_no_text() {
+fn invalid_utf8_arguments_are_refused() {
     let cluster = cluster();
     for words in [vec!["get", "pods", "?"], vec!["?"], vec!["get", "?"], vec!["?", "get"]] {
         let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe");
@@ -226,7 +226,7 @@ fn arguments_that_are_no_text() {
 }
 
 #[test]
-fn output_that_finds_no_room() {
+fn full_output_device_is_reported() {
     let cluster = cluster();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let said = cluster.command().args(["get", "cm"]).stdout(full).output().expect("kloop runs");

@@ -1,4 +1,4 @@
-//! Bugs that Kubernetes had, put back: if the simulator does not see them, it is blind. Each is a loop with a wrong plan.
+//! Former bugs of Kubernetes, put back: the simulator has to find each of them. Each is a loop with a wrong plan.
 
 use super::attempt;
 use kloop::controllers::{
@@ -10,7 +10,7 @@ use kloop::world::{Effect, Loop, Plan, Propagation, World, WriteVerb};
 use kloop::{kubelet, scheduler};
 use serde_json::{Value, json};
 
-/// Seeds within which every one has to be seen, from the one that showed it last.
+/// Number of seeds within which every bug has to be found, from the last successful one on.
 const SEEDS: u64 = 100;
 
 /// Changes the objects that a plan writes.
@@ -23,7 +23,7 @@ fn changed(mut plan: Plan, change: impl Fn(&mut Object)) -> Plan {
     plan
 }
 
-/// Pods are made twice (kubernetes 129795, 41675, 88851).
+/// Pods are created twice (kubernetes 129795, 41675, 88851).
 fn makes_too_many(world: &World, key: &Key) -> Plan {
     let mut plan = (replicaset::LOOP.plan)(world, key);
     if let Some(write) = plan.writes.iter().find(|write| matches!(write.verb, WriteVerb::Create(_))).cloned() {
@@ -34,7 +34,7 @@ fn makes_too_many(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Something is written at every look.
+/// Every plan writes something.
 fn never_quiet(world: &World, key: &Key) -> Plan {
     let mut plan = (replicaset::LOOP.plan)(world, key);
     if let Some(row) = world.get(key).filter(|_| plan.is_empty()) {
@@ -45,14 +45,14 @@ fn never_quiet(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// A start is not committed before it is carried out (kubernetes 23636).
+/// A start is carried out before it is committed (kubernetes 23636).
 fn starts_unrecorded(world: &World, key: &Key) -> Plan {
     let mut plan = (kubelet::LOOP.plan)(world, key);
     plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Attempt { attempt, .. } if attempt > 0));
     plan
 }
 
-/// Restarts are forgotten.
+/// Restarts are not counted.
 fn forgets_restarts(world: &World, key: &Key) -> Plan {
     changed((kubelet::LOOP.plan)(world, key), |pod| {
         if let Some(statuses) = pod.0["status"]["containerStatuses"].as_array_mut() {
@@ -61,7 +61,7 @@ fn forgets_restarts(world: &World, key: &Key) -> Plan {
     })
 }
 
-/// A pod that has failed succeeds later (kubernetes 58711).
+/// A failed pod becomes succeeded (kubernetes 58711).
 fn failure_becomes_success(world: &World, key: &Key) -> Plan {
     let mut plan = (kubelet::LOOP.plan)(world, key);
     let row = world.get(key).filter(|row| row.pod().is_some_and(|pod| pod.phase == kloop::world::Phase::Failed));
@@ -73,7 +73,7 @@ fn failure_becomes_success(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// The next attempt starts while this one runs.
+/// The next attempt starts while the previous one runs.
 fn starts_beside(world: &World, key: &Key) -> Plan {
     let mut plan = (kubelet::LOOP.plan)(world, key);
     let mut more = Vec::new();
@@ -84,7 +84,7 @@ fn starts_beside(world: &World, key: &Key) -> Plan {
             more.push(Effect::Start(start));
         }
     }
-    // Ordered once the first one runs.
+    // Ordered once the first attempt runs.
     if world.get(key).is_some_and(|row| row.pod().is_some_and(|pod| pod.ready)) {
         let uid = world.get(key).map(|row| row.uid.clone()).unwrap_or_default();
         more.push(Effect::Start(Box::new(kloop::runtime::simulated::a_start(&uid, "c", 99))));
@@ -93,7 +93,7 @@ fn starts_beside(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Remains of a pod stay on the machine (kubernetes 5657, containerd 9309).
+/// Processes of a pod stay on the machine (kubernetes 5657, containerd 9309).
 fn leaves_processes(world: &World, key: &Key) -> Plan {
     let mut plan = (kubelet::LOOP.plan)(world, key);
     if world.get(key).is_none() {
@@ -102,14 +102,14 @@ fn leaves_processes(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Nothing is ever started.
+/// No start is ever carried out.
 fn starts_nothing(world: &World, key: &Key) -> Plan {
     let mut plan = (kubelet::LOOP.plan)(world, key);
     plan.effects.retain(|effect| !matches!(effect, Effect::Start(_)));
     plan
 }
 
-/// Owners are not found, so what they own goes (kubernetes 65200, 54940, 88097).
+/// Existing owners are not found, so their dependents are deleted (kubernetes 65200, 54940, 88097).
 fn collects_the_living(world: &World, key: &Key) -> Plan {
     let mut plan = (garbage::LOOP.plan)(world, key);
     if let Some(row) = world.get(key).filter(|row| row.key.resource == "configmaps" && !row.owners.is_empty()) {
@@ -124,7 +124,7 @@ fn collects_the_living(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// A pod that has ended is counted again (kubernetes 105200).
+/// An ended pod is counted twice (kubernetes 105200).
 fn counts_twice(world: &World, key: &Key) -> Plan {
     changed((job::LOOP.plan)(world, key), |object| {
         if let Some(count) = object.int(&["status", "succeeded"]).filter(|_| object.kind() == "Job") {
@@ -133,7 +133,7 @@ fn counts_twice(world: &World, key: &Key) -> Plan {
     })
 }
 
-/// A finished pod is no longer counted once it is gone (kubernetes 81227, 78721).
+/// A finished pod is no longer counted once it is deleted (kubernetes 81227, 78721).
 fn counts_fall(world: &World, key: &Key) -> Plan {
     let mut plan = (job::LOOP.plan)(world, key);
     let row = world.get(key).filter(|_| plan.is_empty());
@@ -160,7 +160,7 @@ fn overbooks(world: &World, key: &Key) -> Plan {
     wrong
 }
 
-/// The new ReplicaSet is made as large as it will be, whatever the surge.
+/// The new ReplicaSet gets its final size at once, whatever the surge.
 fn surges(world: &World, key: &Key) -> Plan {
     let replicas = world.get(key).and_then(|row| row.workload().map(|fields| fields.replicas)).unwrap_or(0);
     changed((deployment::LOOP.plan)(world, key), |object| {
@@ -170,7 +170,7 @@ fn surges(world: &World, key: &Key) -> Plan {
     })
 }
 
-/// Old pods go at once, whatever must stay available.
+/// Old pods are deleted at once, whatever must stay available.
 fn gives_up_the_old(world: &World, key: &Key) -> Plan {
     let mut plan = (deployment::LOOP.plan)(world, key);
     let Some(row) = world.get(key) else { return plan };
@@ -188,7 +188,7 @@ fn gives_up_the_old(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// A ReplicaSet of the same template is made again (kubernetes 69376: uid and name confused).
+/// A second ReplicaSet of the same template is created (kubernetes 69376: uid and name confused).
 fn doubles_sets(world: &World, key: &Key) -> Plan {
     let mut plan = (deployment::LOOP.plan)(world, key);
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
@@ -205,7 +205,7 @@ fn doubles_sets(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// A namespace waits for ever.
+/// A namespace is never finalized.
 fn holds_namespaces(world: &World, key: &Key) -> Plan {
     let mut plan = (namespace::LOOP.plan)(world, key);
     plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Update(_)));
@@ -233,7 +233,7 @@ fn doubles_daemons(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// A time gets two Jobs (kubernetes: CronJobs of before the second controller, after a restart).
+/// A scheduled time gets two Jobs (kubernetes: CronJobs before the second controller, after a restart).
 fn fires_twice(world: &World, key: &Key) -> Plan {
     let mut plan = (cronjob::LOOP.plan)(world, key);
     let made = plan.writes.iter().find_map(|write| match &write.verb {
@@ -247,7 +247,7 @@ fn fires_twice(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Claims go with their pods (Sieve: volume claims deleted by a stale controller).
+/// Claims are deleted with their pods (Sieve: volume claims deleted by a stale controller).
 fn deletes_claims(world: &World, key: &Key) -> Plan {
     let mut plan = (statefulset::LOOP.plan)(world, key);
     let gone: Vec<String> = plan
@@ -268,14 +268,14 @@ fn deletes_claims(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Endpoints stay as they were first (kubernetes 109414: endpoints of pods that are not ready any more).
+/// Endpoints are never updated (kubernetes 109414: endpoints of pods that are not ready any more).
 fn forgets_endpoints(world: &World, key: &Key) -> Plan {
     let mut plan = (endpointslice::LOOP.plan)(world, key);
     plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Update(_)));
     plan
 }
 
-/// A StatefulSet does not wait for its pods in their order (kubernetes 59848, 60478: its view is of the past).
+/// A StatefulSet does not wait for its pods in order (kubernetes 59848, 60478: its view is outdated).
 fn forgets_order(world: &World, key: &Key) -> Plan {
     let mut plan = (statefulset::LOOP.plan)(world, key);
     let made = plan.writes.iter().find_map(|write| match &write.verb {
@@ -294,7 +294,7 @@ fn forgets_order(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Old ReplicaSets are kept for ever.
+/// Old ReplicaSets are never deleted.
 fn never_trims(world: &World, key: &Key) -> Plan {
     let mut plan = (deployment::LOOP.plan)(world, key);
     plan.writes
@@ -302,7 +302,7 @@ fn never_trims(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Objects whose owners are gone are never collected (kubernetes 92743).
+/// Objects whose owners are deleted are never collected (kubernetes 92743).
 fn leaves_orphans(world: &World, key: &Key) -> Plan {
     let mut plan = (garbage::LOOP.plan)(world, key);
     plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Delete { .. }));
@@ -326,13 +326,13 @@ fn waits_for_nobody(world: &World, key: &Key) -> Plan {
     wrong
 }
 
-macro_rules! canaries {
+macro_rules! known_bugs {
     ($($name:ident instead of $real:expr, seed $seed:literal;)*) => {
         &[$((stringify!($name), &Loop { plan: $name, ..$real }, $seed)),*]
     };
 }
 
-static CANARIES: &[(&str, &Loop, u64)] = canaries![
+static KNOWN_BUGS: &[(&str, &Loop, u64)] = known_bugs![
     makes_too_many instead of replicaset::LOOP, seed 4;
     never_quiet instead of replicaset::LOOP, seed 1;
     starts_unrecorded instead of kubelet::LOOP, seed 3;
@@ -361,9 +361,9 @@ static CANARIES: &[(&str, &Loop, u64)] = canaries![
 ];
 
 #[test]
-fn every_canary_is_caught() {
+fn every_known_bug_is_found() {
     let mut unseen = Vec::new();
-    for (name, wrong, from) in CANARIES {
+    for (name, wrong, from) in KNOWN_BUGS {
         let loops =
             || loops::all_loops().into_iter().map(|each| if each.name == wrong.name { *wrong } else { each }).collect();
         let caught = (*from..from + SEEDS).find_map(|seed| attempt(seed, loops()).err());
@@ -372,5 +372,5 @@ fn every_canary_is_caught() {
             None => unseen.push(name),
         }
     }
-    assert!(unseen.is_empty(), "not seen within {SEEDS} seeds: {unseen:?}");
+    assert!(unseen.is_empty(), "not found within {SEEDS} seeds: {unseen:?}");
 }
