@@ -142,23 +142,30 @@ impl ListBody {
     fn write_table_rows(&mut self, bodies: &[Str], version: &str, text: &mut Vec<u8>) -> ServeResult<()> {
         let is_whole = self.show.include() == IncludeObject::Object;
         let unread = if is_whole || self.kind.custom.is_some() { &[] } else { UNREAD_BY_CELLS };
+        let (mut objects, mut shown) = (Vec::new(), Vec::new());
         for body in bodies {
             let object = Object(sparse::read_without(body, unread).map_err(|error| self.unreadable(&error))?);
-            if !self.wanted.admits(self.kind, &object) {
-                continue;
+            if self.wanted.admits(self.kind, &object) {
+                shown.push(self.object_of_row(body, &object, version)?);
+                objects.push(object);
             }
-            let row = match self.show.include() {
-                IncludeObject::Metadata => {
-                    let fields: BTreeMap<String, &RawValue> = self.parse(body)?;
-                    let metadata = fields.get("metadata").map_or("{}", |metadata| metadata.get());
-                    let shown = partial_metadata(version, metadata);
-                    format!(r#"{{"cells":{},"object":{shown}}}"#, self.show.list_cells(object))
-                }
-                _ => self.show.list_row(object).to_string(),
-            };
-            self.write_item(&row, text);
+        }
+        for (cells, shown) in self.show.list_cells(objects).iter().zip(shown) {
+            self.write_item(&format!(r#"{{"cells":{cells},"object":{shown}}}"#), text);
         }
         Ok(())
+    }
+
+    /// Returns the part of an object that its row contains, as JSON.
+    fn object_of_row(&self, body: &str, object: &Object, version: &str) -> ServeResult<String> {
+        Ok(match self.show.include() {
+            IncludeObject::Nothing => "null".into(),
+            IncludeObject::Metadata => {
+                let fields: BTreeMap<String, &RawValue> = self.parse(body)?;
+                partial_metadata(version, fields.get("metadata").map_or("{}", |metadata| metadata.get()))
+            }
+            IncludeObject::Object => self.show.shown(object.clone()).0.to_string(),
+        })
     }
 
     /// Returns the text of an item in its stored form, without parsing its fields.

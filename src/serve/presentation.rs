@@ -28,7 +28,7 @@ impl ReadPresentation {
 
     /// Returns one object in the requested version and form.
     pub fn value(&self, object: Object) -> Value {
-        let object = version::shown(self.kind, object, &self.api_version);
+        let object = self.shown(object);
         match &self.form.shape {
             AnswerShape::Table(version) => {
                 let meta = json!({"resourceVersion": object.value_at(&["metadata", "resourceVersion"])});
@@ -97,18 +97,18 @@ impl ReadPresentation {
 
     /// Returns an item of a list.
     pub fn list_item(&self, object: Object) -> Value {
-        self.item(version::shown(self.kind, object, &self.api_version))
+        self.item(self.shown(object))
     }
 
-    /// The row of one object in a table.
-    pub fn list_row(&self, object: Object) -> Value {
-        self.list_value(vec![object], Value::Null)["rows"][0].take()
+    /// Returns the cells of each object's row in a table, as JSON.
+    pub fn list_cells(&self, objects: Vec<Object>) -> Vec<Value> {
+        let objects: Vec<Object> = objects.into_iter().map(|object| self.shown(object)).collect();
+        table::cells(self.kind, &objects)
     }
 
-    /// The cells of one object in a table, as JSON.
-    pub fn list_cells(&self, object: Object) -> Value {
-        let object = version::shown(self.kind, object, &self.api_version);
-        table::cells(self.kind, &object)
+    /// Returns an object in the requested version.
+    pub fn shown(&self, object: Object) -> Object {
+        version::shown(self.kind, object, &self.api_version)
     }
 
     /// Part of the object that a row of a table contains.

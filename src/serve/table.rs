@@ -52,11 +52,11 @@ pub fn table_document(kind: &Kind, objects: &[Object], meta: Value, include: Inc
     whole(columns.collect(), rows.collect(), meta, version)
 }
 
-/// The cells of one object's row.
-pub fn cells(kind: &Kind, object: &Object) -> Value {
-    let mut table = Table::for_kind(kind, std::slice::from_ref(object), Time::now());
+/// Returns the cells of each object's row, as JSON.
+pub fn cells(kind: &Kind, objects: &[Object]) -> Vec<Value> {
+    let mut table = Table::for_kind(kind, objects, Time::now());
     table.remove_own_columns();
-    table.rows.first().map_or(Value::Null, |row| cell_values(&row.cells))
+    table.rows.iter().map(|row| cell_values(&row.cells)).collect()
 }
 
 fn cell_values(cells: &[TableCell]) -> Value {

@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Said};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 const KUBECTL: &str = "/usr/bin/kubectl";
 
@@ -27,10 +27,18 @@ metadata: {name: reader}
 spec: {containers: [{name: main, image: busybox, command: [sh, -c, 'while read line; do echo "got $line"; done'], stdin: true}]}
 "#;
 
-fn kubectl(cluster: &Cluster, line: &str, stdin: &str) -> Said {
+/// Switches of kubectl that choose between WebSocket (`true`) and SPDY/3.1 for its streams.
+const SWITCHES: [&str; 2] = ["KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS"];
+
+fn program(cluster: &Cluster, is_web_socket: bool) -> Command {
     let mut command = cluster.program(KUBECTL);
-    command.env("KUBECONFIG", cluster.home().join("kubeconfig")).args(line.split(' ')).stdin(Stdio::piped());
-    cluster.run_program(&mut command, stdin)
+    command.env("KUBECONFIG", cluster.home().join("kubeconfig")).stdin(Stdio::piped());
+    command.envs(SWITCHES.map(|switch| (switch, is_web_socket.to_string())));
+    command
+}
+
+fn kubectl(cluster: &Cluster, is_web_socket: bool, line: &str, stdin: &str) -> Said {
+    cluster.run_program(program(cluster, is_web_socket).args(line.split(' ')), stdin)
 }
 
 #[test]
@@ -44,22 +52,30 @@ fn kubectl_streams_into_pods() {
     cluster.apply(MANIFESTS);
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
     cluster.until_reads("pod/reader", "{.status.phase}", "Running");
-    let said = kubectl(&cluster, "exec web -- false", "");
+    for is_web_socket in [true, false] {
+        let kubectl = |line: &str, stdin: &str| kubectl(&cluster, is_web_socket, line, stdin);
+        let word = if is_web_socket { "one" } else { "two" };
+        check_streams(&cluster, &kubectl, word);
+    }
+}
+
+fn check_streams(cluster: &Cluster, kubectl: &dyn Fn(&str, &str) -> Said, word: &str) {
+    let said = kubectl("exec web -- false", "");
     assert_eq!((said.code, said.err.trim_end()), (1, "command terminated with exit code 1"));
-    let said = kubectl(&cluster, "exec -i web -- cat", "through");
+    let said = kubectl("exec -i web -- cat", "through");
     assert_eq!((said.code, said.out.as_str()), (0, "through"), "{}", said.err);
     // Copies a file into the pod and back.
     let (from, back) = (cluster.home().join("from"), cluster.home().join("back"));
     let content = "0123456789abcdef\n".repeat(100_000);
     fs::write(&from, &content).expect("written");
     for line in [format!("cp {} web:/tmp/copied", from.display()), format!("cp web:/tmp/copied {}", back.display())] {
-        let said = kubectl(&cluster, &line, "");
+        let said = kubectl(&line, "");
         assert_eq!(said.code, 0, "{line}: {}", said.err);
     }
     assert!(fs::read_to_string(&back).expect("copied") == content);
-    let said = kubectl(&cluster, "attach -i reader", "one\n");
+    let said = kubectl("attach -i reader", &format!("{word}\n"));
     assert_eq!(said.code, 0, "{}", said.err);
-    cluster.until("the container has read", || cluster.log("reader", "main").contains("got one"));
+    cluster.until("the container has read", || cluster.log("reader", "main").contains(&format!("got {word}")));
 }
 
 #[test]
@@ -72,9 +88,15 @@ fn kubectl_forwards_ports() {
     let server = Server::start(&cluster, &[]);
     cluster.apply(MANIFESTS);
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
-    let mut command = cluster.program(KUBECTL);
-    command.env("KUBECONFIG", cluster.home().join("kubeconfig")).args(["port-forward", "web", ":8080"]);
-    let mut forward = command.stdout(Stdio::piped()).spawn().expect("kubectl");
+    for is_web_socket in [true, false] {
+        check_forwarding(&cluster, is_web_socket);
+    }
+    drop(server);
+}
+
+fn check_forwarding(cluster: &Cluster, is_web_socket: bool) {
+    let mut command = program(cluster, is_web_socket);
+    let mut forward = command.args(["port-forward", "web", ":8080"]).stdout(Stdio::piped()).spawn().expect("kubectl");
     let mut lines = BufReader::new(forward.stdout.take().expect("its output")).lines();
     let line = lines.next().expect("a line").expect("text");
     let place = line.strip_prefix("Forwarding from ").and_then(|rest| rest.split(' ').next()).expect("an address");
@@ -87,5 +109,4 @@ fn kubectl_forwards_ports() {
     }
     forward.kill().expect("ended");
     forward.wait().expect("ended");
-    drop(server);
 }

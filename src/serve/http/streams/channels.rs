@@ -2,11 +2,11 @@
 //!
 //! Over WebSocket each message begins with the number of its channel; over SPDY each channel is a stream ([`super::spdy_session`]).
 
+use super::client_message::{ClientMessage, ERROR, read_message};
 use super::socket::MessageSocket;
 use super::spdy_session::{SessionEvent, SpdySession};
-use crate::runtime::session::{RequestedStreams, TerminalSize};
-use bytes::{Bytes, BytesMut};
-use serde::Deserialize;
+use crate::runtime::session::RequestedStreams;
+use bytes::BytesMut;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -18,30 +18,6 @@ const STREAM_CREATION: Duration = Duration::from_secs(30);
 
 /// Protocols of sessions, the best first.
 pub const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
-
-/// Standard input.
-pub const STDIN: u8 = 0;
-/// Standard output; standard error is the next one.
-pub const STDOUT: u8 = 1;
-/// The status with which the session ends.
-pub const ERROR: u8 = 3;
-/// Sizes of the client's terminal.
-pub const RESIZE: u8 = 4;
-/// Followed by the number of the channel that its sender is done with.
-const CLOSE: u8 = 255;
-
-/// A message from the client of a session.
-#[derive(Debug, PartialEq)]
-pub enum ClientMessage {
-    /// Bytes for standard input.
-    Input(Bytes),
-    /// The end of standard input.
-    InputEnd,
-    /// The terminal of the client has this size now.
-    Resize(TerminalSize),
-    /// An unknown message.
-    Other,
-}
 
 /// The channels of one session.
 pub struct SessionChannels {
@@ -56,13 +32,6 @@ enum ChannelForm {
     Numbered { has_close: bool },
     /// A stream for each channel.
     Streams(SpdySession),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct ClientSize {
-    width: u16,
-    height: u16,
 }
 
 impl SessionChannels {
@@ -148,45 +117,6 @@ impl SessionChannels {
         };
         if sent.is_ok() {
             self.socket.close().await;
-        }
-    }
-}
-
-/// Reads the size of a terminal.
-pub fn read_size(text: &[u8]) -> Option<TerminalSize> {
-    let size: ClientSize = serde_json::from_slice(text).ok()?;
-    Some(TerminalSize { rows: size.height, columns: size.width })
-}
-
-fn read_message(message: Bytes, has_close: bool) -> ClientMessage {
-    match message.first() {
-        Some(&STDIN) => ClientMessage::Input(message.slice(1..)),
-        Some(&RESIZE) => read_size(&message[1..]).map_or(ClientMessage::Other, ClientMessage::Resize),
-        Some(&CLOSE) if has_close && message.get(1) == Some(&STDIN) => ClientMessage::InputEnd,
-        _ => ClientMessage::Other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_are_read_by_their_channel() {
-        let read = |message: &'static [u8], has_close| read_message(Bytes::from_static(message), has_close);
-        assert_eq!(read(b"\0abc", true), ClientMessage::Input(Bytes::from_static(b"abc")));
-        assert_eq!(read(b"\xff\0", true), ClientMessage::InputEnd);
-        let size = TerminalSize { rows: 24, columns: 80 };
-        assert_eq!(read(b"\x04{\"Width\":80,\"Height\":24}\n", false), ClientMessage::Resize(size));
-        for (message, has_close) in [
-            (&b"\xff\0"[..], false),
-            (b"\xff\x01", true),
-            (b"\xff", true),
-            (b"", true),
-            (b"\x04nonsense", true),
-            (b"\x01x", true),
-        ] {
-            assert_eq!(read_message(Bytes::from_static(message), has_close), ClientMessage::Other, "{message:?}");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod byte_socket;
 mod channels;
+mod client_message;
 mod forwarding;
 mod log;
 mod ports;

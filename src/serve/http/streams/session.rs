@@ -1,6 +1,7 @@
 //! A session in a container, between its client and the shim of the pod.
 
-use super::channels::{ClientMessage, STDOUT, SessionChannels};
+use super::channels::SessionChannels;
+use super::client_message::{ClientMessage, STDOUT};
 use crate::object::{Reason, Status, io_error_text};
 use crate::runtime::session::{self, RemoteSession, SessionEnd, SessionStream};
 use crate::serve::target::ContainerTarget;

@@ -2,7 +2,7 @@
 //!
 //! The client opens one stream for each channel and names it in the header `streamtype`. Start reading at [`SpdySession::decode`].
 
-use super::channels::{ClientMessage, ERROR, RESIZE, STDIN, STDOUT, read_size};
+use super::client_message::{ClientMessage, ERROR, RESIZE, STDIN, STDOUT, read_size};
 use super::spdy::{Frame, FrameReader, FrameWriter};
 use crate::runtime::session::RequestedStreams;
 use bytes::Bytes;
