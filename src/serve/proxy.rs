@@ -23,8 +23,17 @@ fn bad(text: impl Into<String>) -> Status {
     Status::new(Reason::BadRequest, text)
 }
 
-/// Splits the name and port of the addressed object; the port is a number, a name, or empty.
-fn split_name(words: &str) -> ServeResult<(&str, &str)> {
+/// The object that a request addresses.
+#[derive(Debug, PartialEq)]
+struct AddressedObject<'a> {
+    is_tls: bool,
+    name: &'a str,
+    /// A number, a name, or empty.
+    port: &'a str,
+}
+
+/// Splits the scheme, name and port of the addressed object.
+fn split_name(words: &str) -> ServeResult<AddressedObject<'_>> {
     let (scheme, name, port) = match words.split(':').collect::<Vec<_>>()[..] {
         [name] => ("", name, ""),
         [name, port] => ("", name, port),
@@ -32,8 +41,7 @@ fn split_name(words: &str) -> ServeResult<(&str, &str)> {
         _ => return Err(bad(format!("invalid proxy request {words:?}"))),
     };
     match scheme {
-        "" | "http" if !name.is_empty() => Ok((name, port)),
-        "https" => Err(Status::new(Reason::NotImplemented, "kloop proxies to servers without TLS only")),
+        "" | "http" | "https" if !name.is_empty() => Ok(AddressedObject { is_tls: scheme == "https", name, port }),
         _ => Err(bad(format!("invalid proxy request {words:?}"))),
     }
 }
@@ -48,7 +56,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
             HttpAnswer { code: 301, ..HttpAnswer::text("") }.with_header("Location", format!("{}/", request.path))
         );
     };
-    let (name, port) = split_name(asked.name)?;
+    let AddressedObject { is_tls, name, port } = split_name(asked.name)?;
     let key = Key::new(asked.kind.resource, asked.namespace.unwrap_or_default(), name);
     let object = api.read_view(|txn| read::exact(txn, &key))?;
     let place = match asked.kind.kind {
@@ -57,7 +65,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
         _ if port.is_empty() => return kubelet_answer(api, request, &object, path),
         _ => node_place(&object, port)?,
     };
-    Ok(HttpAnswer::proxied(ProxyTarget { place, path: format!("/{path}"), body: request.body.clone() }))
+    Ok(HttpAnswer::proxied(ProxyTarget { place, is_tls, path: format!("/{path}"), body: request.body.clone() }))
 }
 
 fn parse_port(port: &str) -> ServeResult<u16> {
@@ -136,13 +144,14 @@ mod tests {
 
     #[test]
     fn names_have_schemes_and_ports() {
-        let split = |words| split_name(words).map_err(|status| status.reason.code());
-        assert_eq!(split("web"), Ok(("web", "")));
-        assert_eq!(split("web:80"), Ok(("web", "80")));
-        assert_eq!(split("http:web:metrics"), Ok(("web", "metrics")));
-        assert_eq!(split(":web:"), Ok(("web", "")));
-        for (words, code) in [("https:web:", 501), ("ftp:web:80", 400), ("a:b:c:d", 400), (":80", 400)] {
-            assert_eq!(split(words), Err(code), "{words}");
+        let found = |is_tls, name, port| Ok(AddressedObject { is_tls, name, port });
+        assert_eq!(split_name("web"), found(false, "web", ""));
+        assert_eq!(split_name("web:80"), found(false, "web", "80"));
+        assert_eq!(split_name("http:web:metrics"), found(false, "web", "metrics"));
+        assert_eq!(split_name("https:web:443"), found(true, "web", "443"));
+        assert_eq!(split_name(":web:"), found(false, "web", ""));
+        for words in ["ftp:web:80", "a:b:c:d", ":80", "https::443"] {
+            assert_eq!(split_name(words).map_err(|status| status.reason), Err(Reason::BadRequest), "{words}");
         }
     }
 

@@ -46,6 +46,8 @@ pub struct PortTarget {
 pub struct ProxyTarget {
     /// The address of the server.
     pub place: SocketAddr,
+    /// Whether that server speaks TLS.
+    pub is_tls: bool,
     /// The path at that server, undecoded.
     pub path: String,
     /// The body.

@@ -14,6 +14,7 @@ const CHANGING: [(&str, &str, &str); 17] = [
     ("src/cli/log_writer.rs", "SINK", "the one thread that writes to standard output"),
     ("src/kinds/custom/pattern.rs", "COMPILED", "a cache: a pattern's text gives the same program at any time"),
     ("src/object/key.rs", "KNOWN", "an interner: a name gives the same `Resource` at any time"),
+    ("src/serve/http/proxy/connect.rs", "TLS", "the TLS configuration for other servers, which is made once"),
     ("src/reconcile/drop_thread.rs", "SENDER", "the channel to the thread that frees memory"),
     ("src/runtime/allocator.rs", "SUITS_OBJECTS", "the allocator that the process uses, changed once"),
     ("src/runtime/contain.rs", "CONTAINING", "the panic hook belongs to the process and has no argument"),

@@ -74,10 +74,16 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
+impl Server {
+    fn stop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
         drop(fs::remove_dir_all(&self.folder));
     }
 }
@@ -172,7 +178,8 @@ fn spread(mut times: Vec<Duration>) -> String {
 
 /// Measures the time from the start of the server to its first answer.
 fn start() {
-    let server = Server::start("start", &maps(1));
+    let mut server = Server::start("start", &maps(1));
+    server.stop();
     let begin = |_| {
         let begun = Instant::now();
         let mut process = Command::new(env!("CARGO_BIN_EXE_kloop"))

@@ -260,9 +260,9 @@ async fn respond(
             begun.unwrap_or_else(|status| carried(refuse(status), shared))
         }
         (AnswerBody::Proxied(target), _) => {
-            let proxied =
-                ProxiedHead { method: head.method, query: head.uri.query().map(str::to_owned), headers: head.headers };
-            let forwarded = proxy::forward(*target, proxied, &shared.streams).await;
+            let query = head.uri.query().map(str::to_owned);
+            let proxied = ProxiedHead { method: head.method, query, headers: head.headers, upgrade };
+            let forwarded = proxy::forward(*target, proxied, &shared.streams, connection).await;
             forwarded.unwrap_or_else(|status| carried(refuse(status), shared))
         }
         (body, _) => carried(HttpAnswer { body, ..answer }, shared),

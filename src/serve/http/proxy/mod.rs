@@ -1,0 +1,141 @@
+//! Requests that are forwarded to another server, and connections that change their protocol on the way.
+//!
+//! Start reading at [`forward`].
+
+mod connect;
+
+use super::connections::Connection;
+use super::stream::AnswerStream;
+use crate::object::{Reason, Status};
+use crate::serve::target::ProxyTarget;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::upgrade::OnUpgrade;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+use tokio::io::copy_bidirectional;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Parts of a client's request that are forwarded unchanged.
+pub struct ProxiedHead {
+    /// The method.
+    pub method: Method,
+    /// Everything after the question mark.
+    pub query: Option<String>,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The client's connection, should both sides change its protocol.
+    pub upgrade: OnUpgrade,
+}
+
+fn unreachable(why: &str) -> Status {
+    Status::new(Reason::ServiceUnavailable, format!("error trying to reach service: {why}"))
+}
+
+/// Forwards a request, and returns the response.
+pub async fn forward(
+    target: ProxyTarget,
+    head: ProxiedHead,
+    permits: &Arc<Semaphore>,
+    connection: Arc<Connection>,
+) -> Result<Response<AnswerStream>, Status> {
+    let Ok(permit) = permits.clone().try_acquire_owned() else {
+        return Err(Status::new(Reason::TooManyRequests, "too many open streams: end some of them, and try again"));
+    };
+    let stream = TokioIo::new(connect::connect(&target).await.map_err(|why| unreachable(&why))?);
+    let failed = |error: hyper::Error| unreachable(&error.to_string());
+    let (mut sender, server) = hyper::client::conn::http1::handshake(stream).await.map_err(failed)?;
+    // Ends with the response, or when the client has disconnected.
+    tokio::spawn(server.with_upgrades());
+    let path = head.query.map_or(target.path.clone(), |query| format!("{}?{query}", target.path));
+    let mut request = Request::builder().method(head.method).uri(path).body(Full::new(Bytes::from(target.body)));
+    if let Ok(request) = &mut request {
+        *request.headers_mut() = forwarded_headers(head.headers);
+        if let Ok(host) = target.place.to_string().parse() {
+            request.headers_mut().insert(HOST, host);
+        }
+    }
+    let request = request.map_err(|error| Status::new(Reason::BadRequest, error.to_string()))?;
+    let mut response = sender.send_request(request).await.map_err(failed)?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let server = hyper::upgrade::on(&mut response);
+        tokio::spawn(relay_upgraded(head.upgrade, server, permit, connection));
+        return Ok(response.map(|_| AnswerStream::Ended));
+    }
+    let (mut head, body) = response.into_parts();
+    remove_hop_by_hop(&mut head.headers);
+    Ok(Response::from_parts(head, AnswerStream::Proxied { body, _permit: permit }))
+}
+
+/// Copies between the client and the other server, after both have changed the protocol, until one of them ends the connection.
+async fn relay_upgraded(
+    client: OnUpgrade,
+    server: OnUpgrade,
+    permit: OwnedSemaphorePermit,
+    connection: Arc<Connection>,
+) {
+    if let (Ok(client), Ok(server)) = tokio::join!(client, server) {
+        // A connection that breaks is not an error of this server.
+        let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;
+    }
+    drop((permit, connection));
+}
+
+/// Returns the headers for the other server: the client's without those of its connection, but for a change of protocol that it asks for.
+fn forwarded_headers(mut headers: HeaderMap) -> HeaderMap {
+    let upgrade = headers.get(UPGRADE).cloned();
+    remove_hop_by_hop(&mut headers);
+    // The token is for this server only; the length follows from the body.
+    for name in [AUTHORIZATION, HOST, CONTENT_LENGTH] {
+        headers.remove(name);
+    }
+    if let Some(upgrade) = upgrade {
+        headers.insert(UPGRADE, upgrade);
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    }
+    headers
+}
+
+/// Removes hop-by-hop headers (RFC 9110, 7.6.1).
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named = headers.get_all(CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    let known = [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, HeaderName::from_static("keep-alive")];
+    for name in named.into_iter().chain(known) {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_of_protocol_is_forwarded() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("connection", "keep-alive, Upgrade"), ("upgrade", "websocket"), ("authorization", "x")] {
+            headers.insert(name, value.parse().unwrap());
+        }
+        let forwarded = forwarded_headers(headers);
+        assert_eq!(
+            (&forwarded["connection"], &forwarded["upgrade"], forwarded.len()),
+            (&"Upgrade".parse().unwrap(), &"websocket".parse().unwrap(), 2)
+        );
+        assert!(forwarded_headers(HeaderMap::new()).is_empty());
+    }
+
+    #[test]
+    fn hop_by_hop_headers_are_removed() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("connection", "close, x-own"), ("x-own", "1"), ("te", "trailers"), ("accept", "a/b")] {
+            headers.insert(name, value.parse().unwrap());
+        }
+        remove_hop_by_hop(&mut headers);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    }
+}

@@ -1,0 +1,94 @@
+//! Proxies to servers that speak TLS or change the protocol of a connection.
+
+use super::{JSON, Server};
+use crate::cluster::Cluster;
+use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// A server at port 8000, and with TLS at 8443: it answers requests with `plain`, and repeats bytes after a change of protocol to `echo`.
+const SERVER: &str = r#"
+import socketserver, ssl, threading
+
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self.rfile.read(1)
+        if b"upgrade: echo" not in head.lower():
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nplain")
+            return
+        self.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        while line := self.rfile.readline():
+            self.wfile.write(line)
+
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+
+secure = Server(("", 8443), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/srv/pem")
+secure.socket = context.wrap_socket(secure.socket, server_side=True)
+threading.Thread(target=secure.serve_forever, daemon=True).start()
+Server(("", 8000), Handler).serve_forever()
+"#;
+
+/// Requests a change of protocol; returns the connection after the answer's head, and that head.
+fn upgrade(server: &Server, path: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(&server.address).expect("connected");
+    // Only a failing test waits so long.
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n",
+        server.token
+    )
+    .expect("asked");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    (stream, String::from_utf8(head).expect("text"))
+}
+
+#[test]
+fn proxy_reaches_servers_with_tls_and_changes_protocols() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let parameters = rcgen::CertificateParams::new(vec!["of.nobody".to_owned()]).expect("a name");
+    let certificate = parameters.self_signed(&key).expect("a certificate");
+    let pem = format!("{}{}", key.serialize_pem(), certificate.pem());
+    let files = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "files"}, "data": {"server.py": SERVER, "pem": pem},
+    });
+    let container = json!({
+        "name": "main", "image": "python", "command": ["python3", "/srv/server.py"],
+        "volumeMounts": [{"name": "srv", "mountPath": "/srv"}],
+        "readinessProbe": {"tcpSocket": {"port": 8000}, "periodSeconds": 1},
+    });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"containers": [container], "volumes": [{"name": "srv", "configMap": {"name": "files"}}]},
+    });
+    cluster.apply(&format!("{files}\n---\n{pod}\n"));
+    let server = Server::start(&cluster, &[]);
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
+    let proxy = |target: &str| format!("/api/v1/namespaces/default/pods/{target}/proxy/");
+    for target in ["web:8000", "https:web:8443"] {
+        assert_eq!(server.ask("GET", &proxy(target), JSON, ""), (200, json!("plain")), "{target}");
+        let (mut stream, head) = upgrade(&server, &proxy(target));
+        assert!(head.starts_with("HTTP/1.1 101 ") && head.to_lowercase().contains("upgrade: echo"), "{head}");
+        stream.write_all(b"one line\n").expect("sent");
+        let mut answer = [0; 9];
+        stream.read_exact(&mut answer).expect("repeated");
+        assert_eq!(&answer, b"one line\n", "{target}");
+    }
+    let (code, status) = server.ask("GET", &proxy("https:web:8000"), JSON, "");
+    assert_eq!((code, &status["reason"]), (503, &json!("ServiceUnavailable")), "no TLS there: {status}");
+    let (code, _) = server.ask("GET", &proxy("http:web:8443"), JSON, "");
+    assert_eq!(code, 503, "only TLS there");
+}
