@@ -4,7 +4,7 @@ use super::{FieldErrors, FieldPath, metadata, names};
 use crate::object::Selector;
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 const VALUES_NEEDED: &str = "must be specified when `operator` is 'In' or 'NotIn'";
@@ -117,9 +117,4 @@ fn check_node_field(requirement: &NodeSelectorRequirement, path: &FieldPath, err
     if requirement.key != "metadata.name" {
         errors.invalid(&path.child("key"), requirement.key.as_str(), "not a valid field selector key");
     }
-}
-
-/// Labels as Go prints them; `null` when absent.
-pub fn labels_value(labels: Option<&BTreeMap<String, String>>) -> Value {
-    labels.map_or(Value::Null, |labels| json!(labels))
 }

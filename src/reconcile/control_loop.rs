@@ -171,7 +171,7 @@ impl ControlLoop {
         control.plane.world.settings.eviction = control.settings.eviction.clone();
         control.plane.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
         for lack in &missing_capabilities {
-            control.plane.log_text(Time::now(), lack.told);
+            control.plane.log_text(Time::now(), lack.message);
         }
         retry_while_busy(|| control.note_settings())?;
         control.files = StoreFiles::identify(control.api.store().path());

@@ -195,7 +195,7 @@ impl ControlPlane {
             field_path: String::new(),
             kind: EventType::Warning,
             reason: lack.reason,
-            message: lack.told.to_owned(),
+            message: lack.message.to_owned(),
             until: None,
         };
         let events = missing_capabilities.iter().map(event).collect();

@@ -22,14 +22,14 @@ pub struct MissingCapability {
     /// Its reason, one CamelCase word.
     pub reason: &'static str,
     /// Its message.
-    pub told: &'static str,
+    pub message: &'static str,
 }
 
 /// Pods have no addresses of their own.
 const NO_FILTER: MissingCapability = MissingCapability {
     condition: "PodNetwork",
     reason: "NoFilter",
-    told: "this machine lets kloop put no seccomp filter with a listener on processes (an old kernel, or a sandbox around it): pods \
+    message: "seccomp user notification is not available on this machine (an old kernel, or a sandbox around it): pods \
            are on the machine's network, share its ports, and have neither names nor NetworkPolicies",
 };
 
@@ -37,7 +37,7 @@ const NO_FILTER: MissingCapability = MissingCapability {
 const NOT_HELD: MissingCapability = MissingCapability {
     condition: "ProcessHandles",
     reason: "NotHeld",
-    told: "this machine lets kloop hold no process (an old kernel, or a sandbox around it, refuses pidfd_open or pidfd_send_signal): \
+    message: "pidfds are not available on this machine (an old kernel, or a sandbox around it, refuses pidfd_open or pidfd_send_signal): \
            shareProcessNamespace has no effect, and where there are no process namespaces either, what a container's program has \
            started goes on when the pod's shim is killed",
 };
@@ -71,7 +71,7 @@ pub fn register(
             told.extend(
                 missing_capabilities
                     .iter()
-                    .map(|one| report::condition(txn.now(), one.condition, "False", one.reason, one.told)),
+                    .map(|one| report::condition(txn.now(), one.condition, "False", one.reason, one.message)),
             );
         }
         let Some(mut node) = txn.get(&key)? else {

@@ -1,5 +1,6 @@
 //! `KubeSchedulerConfiguration` (kubescheduler.config.k8s.io/v1): from a file's content to profiles. What has no effect here is refused.
 
+use super::filter;
 use super::score::PLUGINS;
 use crate::world::scheduler_profile::{SchedulerProfile, ScoredResource, ScoringShape, ScoringStrategy};
 use serde_json::Value;
@@ -15,18 +16,6 @@ const IDLE: [&str; 9] = [
     "parallelism",
     "percentageOfNodesToScore",
     "profiles",
-];
-
-/// Plugins that can be disabled because they refuse nodes.
-const FILTERS: [&str; 8] = [
-    "NodeUnschedulable",
-    "NodeName",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "PodTopologySpread",
-    "InterPodAffinity",
 ];
 
 /// Result of parsing; the error names the field: `profiles[0].plugins.bind: not supported`.
@@ -92,7 +81,7 @@ fn set(profile: &mut SchedulerProfile, point: &str, value: &Value, path: &str) -
         let name = known_plugin(one, point, &path, &["name"])?;
         let meant = |plugin: &str| name == "*" || name == plugin;
         if at("filter") {
-            profile.without.extend(FILTERS.into_iter().filter(|plugin| meant(plugin)));
+            profile.without.extend(filter::optional_plugins().filter(|plugin| meant(plugin)));
         }
         if at("score") {
             let disabled = PLUGINS.iter().filter(|plugin| meant(plugin.name));
@@ -130,11 +119,12 @@ fn known_plugin<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) 
     refuse_other_fields(value, path, fields)?;
     let name = text(&value["name"], &format!("{path}.name"), "")?;
     let scores = || PLUGINS.iter().any(|plugin| plugin.name == name);
+    let filters = || filter::optional_plugins().any(|plugin| plugin == name);
     let there = match point {
-        "filter" => FILTERS.contains(&name),
+        "filter" => filters(),
         "score" => scores(),
         "postFilter" => name == "DefaultPreemption",
-        _ => FILTERS.contains(&name) || scores() || name == "DefaultPreemption",
+        _ => filters() || scores() || name == "DefaultPreemption",
     };
     if there || name == "*" { Ok(name) } else { Err(format!("{path}.name: Unsupported value: {name:?}")) }
 }

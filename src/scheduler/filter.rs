@@ -108,35 +108,101 @@ impl FilterRefusal {
     }
 }
 
-/// One plugin: the reasons for which it refuses a node.
-type FilterPlugin = fn(&PodQuery<'_>, &CandidateNode<'_>) -> Vec<FilterRefusal>;
+/// A plugin that refuses nodes.
+pub struct FilterPlugin<F> {
+    /// Its name in the scheduler's configuration.
+    pub name: &'static str,
+    /// Whether a profile can disable it.
+    pub can_be_disabled: bool,
+    /// The changes that can make it accept a node, as `why` describes them.
+    pub wake_events: &'static [&'static str],
+    filter: F,
+}
+
+/// Returns the reasons for which a node is refused, by the node and its pods alone.
+type NodeFilter = fn(&PodQuery<'_>, &CandidateNode<'_>) -> Vec<FilterRefusal>;
+
+/// A filter that depends on pods or volumes elsewhere in the cluster.
+struct ClusterFilter {
+    /// Whether it applies to a pod at all; if not, no node is checked.
+    applies: fn(&PodQuery<'_>) -> bool,
+    refusal: fn(&PodQuery<'_>, usize) -> Option<FilterRefusal>,
+}
 
 /// The plugins that depend only on a node and its pods, in order. The first that refuses a node gives the reason, as in Kubernetes.
-const NODE_PLUGINS: &[(&str, FilterPlugin)] = &[
-    ("NodeAffinity", named_nodes),
-    ("NodeUnschedulable", unschedulable),
-    ("NodeName", node_name),
-    ("TaintToleration", taints),
-    ("NodeAffinity", node_affinity),
-    ("NodePorts", ports),
-    ("NodeResourcesFit", resources),
+static NODE_PLUGINS: [FilterPlugin<NodeFilter>; 7] = [
+    node_plugin("NodeAffinity", &["a node gets other labels"], named_nodes),
+    node_plugin("NodeUnschedulable", &["a node is uncordoned"], unschedulable),
+    node_plugin("NodeName", &[], node_name),
+    node_plugin("TaintToleration", &["a node loses a taint"], taints),
+    node_plugin("NodeAffinity", &["a node gets other labels"], node_affinity),
+    node_plugin("NodePorts", &["a pod ends"], ports),
+    node_plugin(
+        "NodeResourcesFit",
+        &["a node offers more", "a pod ends on a node that has room for it then"],
+        resources,
+    ),
 ];
-
-/// One plugin that depends on pods or volumes elsewhere in the cluster.
-type ClusterFilterPlugin = fn(&PodQuery<'_>, usize) -> Option<FilterRefusal>;
-
-/// Whether a plugin applies to a pod at all; if not, no node is checked.
-type FilterPrecheck = fn(&PodQuery<'_>) -> bool;
 
 /// The plugins that depend on the rest of the cluster; they run after [`NODE_PLUGINS`].
-const CLUSTER_PLUGINS: &[(&str, FilterPrecheck, ClusterFilterPlugin)] = &[
-    (volumes::RESTRICTIONS, |query| query.has_claims(), volume_in_use),
-    (LIMITS, |query| query.has_claims(), volume_limits),
-    (volumes::BINDING, |query| query.has_claims(), volume_binding),
-    (volumes::ZONE, |query| query.has_claims(), volume_zone),
-    ("PodTopologySpread", |query| !query.spread.is_empty(), spread),
-    ("InterPodAffinity", |query| !query.inter_pod_affinity.is_empty(), inter_pod_affinity),
+static CLUSTER_PLUGINS: [FilterPlugin<ClusterFilter>; 6] = [
+    volume_plugin(volumes::RESTRICTIONS, &["the pod that uses its claim ends"], volume_in_use),
+    volume_plugin(LIMITS, &["a pod ends", "a CSINode allows more"], volume_limits),
+    volume_plugin(
+        volumes::BINDING,
+        &["a claim is made or bound", "a volume is made or freed", "a node gets other labels"],
+        volume_binding,
+    ),
+    volume_plugin(volumes::ZONE, &["a node gets other labels"], volume_zone),
+    FilterPlugin {
+        name: "PodTopologySpread",
+        can_be_disabled: true,
+        wake_events: &["a node gets other labels", "a pod that its constraints count comes or goes"],
+        filter: ClusterFilter { applies: |query| !query.spread.is_empty(), refusal: spread },
+    },
+    FilterPlugin {
+        name: "InterPodAffinity",
+        can_be_disabled: true,
+        wake_events: &[
+            "a node gets other labels",
+            "a pod that it wants near comes",
+            "a pod that it does not want near, or that does not want it near, goes",
+        ],
+        filter: ClusterFilter { applies: |query| !query.inter_pod_affinity.is_empty(), refusal: inter_pod_affinity },
+    },
 ];
+
+const fn node_plugin(
+    name: &'static str,
+    wake_events: &'static [&'static str],
+    filter: NodeFilter,
+) -> FilterPlugin<NodeFilter> {
+    FilterPlugin { name, can_be_disabled: true, wake_events, filter }
+}
+
+/// A plugin about volumes: it applies to pods with claims, and no profile can disable it.
+const fn volume_plugin(
+    name: &'static str,
+    wake_events: &'static [&'static str],
+    refusal: fn(&PodQuery<'_>, usize) -> Option<FilterRefusal>,
+) -> FilterPlugin<ClusterFilter> {
+    let filter = ClusterFilter { applies: |query| query.has_claims(), refusal };
+    FilterPlugin { name, can_be_disabled: false, wake_events, filter }
+}
+
+/// Returns the plugins that profiles can disable.
+pub fn optional_plugins() -> impl Iterator<Item = &'static str> {
+    let of_node = NODE_PLUGINS.iter().map(|plugin| (plugin.name, plugin.can_be_disabled));
+    let of_cluster = CLUSTER_PLUGINS.iter().map(|plugin| (plugin.name, plugin.can_be_disabled));
+    of_node.chain(of_cluster).filter(|(_, can_be_disabled)| *can_be_disabled).map(|(name, _)| name)
+}
+
+/// Returns descriptions of the changes that can make a plugin accept a node.
+pub fn wake_events(plugin: &str) -> &'static [&'static str] {
+    let of_node = NODE_PLUGINS.iter().map(|known| (known.name, known.wake_events));
+    let of_cluster = CLUSTER_PLUGINS.iter().map(|known| (known.name, known.wake_events));
+    of_node.chain(of_cluster).find(|(name, _)| *name == plugin).map_or(&[], |(_, events)| events)
+}
 
 /// Why a node cannot take the pod, by the first plugin that refuses it; empty when it can.
 pub fn refusals(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
@@ -149,41 +215,46 @@ pub fn refusals(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRef
 
 /// Returns the refusals of all plugins for a node, in their order. Placement stops at the first, as Kubernetes does.
 pub fn all_refusals(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<(&'static str, Vec<FilterRefusal>)> {
-    let of_node = NODE_PLUGINS.iter().filter(|(name, _)| query.may_refuse(name));
-    let of_node = of_node.map(|(name, plugin)| (*name, plugin(query, node)));
-    let with_assumptions = query.with_assumptions(node);
-    let around =
-        CLUSTER_PLUGINS.iter().filter(|(name, concerned, _)| concerned(&with_assumptions) && query.may_refuse(name));
-    let around =
-        around.map(|(name, _, plugin)| (*name, plugin(&with_assumptions, node.slot).into_iter().collect::<Vec<_>>()));
-    of_node.chain(around).filter(|(_, reasons)| !reasons.is_empty()).collect()
+    let of_node = NODE_PLUGINS.iter().filter(|plugin| query.may_refuse(plugin.name));
+    let of_node = of_node.map(|plugin| (plugin.name, (plugin.filter)(query, node)));
+    let query = query.with_assumptions(node);
+    let of_cluster = cluster_plugins(&query);
+    let of_cluster =
+        of_cluster.map(|plugin| (plugin.name, (plugin.filter.refusal)(&query, node.slot).into_iter().collect()));
+    of_node.chain(of_cluster).filter(|(_, reasons)| !reasons.is_empty()).collect()
 }
 
 /// Returns the reasons why a node cannot accept the pod, regardless of pods elsewhere.
 pub fn node_refusals(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
-    let mut verdicts = NODE_PLUGINS.iter().filter(|(name, _)| query.may_refuse(name)).map(|(name, plugin)| {
-        let mut reasons = plugin(query, node);
-        reasons.iter_mut().for_each(|reason| reason.plugin = name);
+    let mut verdicts = NODE_PLUGINS.iter().filter(|plugin| query.may_refuse(plugin.name)).map(|plugin| {
+        let mut reasons = (plugin.filter)(query, node);
+        reasons.iter_mut().for_each(|reason| reason.plugin = plugin.name);
         reasons
     });
     verdicts.find(|reasons| !reasons.is_empty()).unwrap_or_default()
 }
 
-/// Why pods or volumes elsewhere keep the pod from the node in this slot.
+/// Returns why pods or volumes elsewhere keep the pod from the node in this slot.
 pub fn cluster_refusal(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
     if query.depends_on_node_only() {
         return None;
     }
-    let mut plugins = CLUSTER_PLUGINS.iter().filter(|(name, concerned, _)| concerned(query) && query.may_refuse(name));
-    plugins.find_map(|(name, _, plugin)| Some(FilterRefusal { plugin: name, ..plugin(query, slot)? }))
+    cluster_plugins(query)
+        .find_map(|plugin| Some(FilterRefusal { plugin: plugin.name, ..(plugin.filter.refusal)(query, slot)? }))
+}
+
+/// Returns the plugins about the rest of the cluster that apply to the pod.
+fn cluster_plugins(query: &PodQuery<'_>) -> impl Iterator<Item = &'static FilterPlugin<ClusterFilter>> {
+    CLUSTER_PLUGINS.iter().filter(|plugin| (plugin.filter.applies)(query) && query.may_refuse(plugin.name))
 }
 
 /// Whether one plugin refuses a node regardless of the pods that run on it.
 pub fn is_unresolvable_for(plugin: &str, query: &PodQuery<'_>, node: &CandidateNode<'_>) -> bool {
-    let of_node = NODE_PLUGINS.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(query, node));
-    let of_surroundings =
-        CLUSTER_PLUGINS.iter().filter(|(name, ..)| *name == plugin).flat_map(|(.., plugin)| plugin(query, node.slot));
-    query.may_refuse(plugin) && of_node.chain(of_surroundings).any(|refusal| refusal.unresolvable)
+    let of_node = NODE_PLUGINS.iter().filter(|known| known.name == plugin);
+    let of_node = of_node.flat_map(|known| (known.filter)(query, node));
+    let of_cluster = CLUSTER_PLUGINS.iter().filter(|known| known.name == plugin);
+    let of_cluster = of_cluster.flat_map(|known| (known.filter.refusal)(query, node.slot));
+    query.may_refuse(plugin) && of_node.chain(of_cluster).any(|refusal| refusal.unresolvable)
 }
 
 fn refuse_if(refused: bool, reason: &'static str, unresolvable: bool) -> Vec<FilterRefusal> {

@@ -2,7 +2,8 @@
 //!
 //! Knows: the plugins that refuse nodes ([`filter`]) and that rank the rest ([`score`]), with Kubernetes' weights and messages, and
 //! preemption of pods by more important ones ([`preemption`]).
-//! Never: writes anything but a binding, the condition PodScheduled with the nominated node, and the deletion of preempted pods.
+//! Writes the binding, the condition PodScheduled with the nominated node, the claims and volumes that it binds with the pod, and the
+//! condition DisruptionTarget and the deletion of preempted pods. Never: orders anything of the machine.
 //! Start reading at [`plan`].
 
 mod affinity;

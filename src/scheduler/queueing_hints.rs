@@ -44,33 +44,13 @@ pub fn wait_for_events(
 
 /// Describes the changes that wake a pod.
 pub fn describe_wake_events(wait: &SchedulingWait) -> Vec<&'static str> {
-    let of_cause = |cause: &&'static str| -> &[&'static str] {
-        match *cause {
-            "NodeResourcesFit" => &["a node offers more", "a pod ends on a node that has room for it then"],
-            "NodePorts" => &["a pod ends"],
-            "TaintToleration" => &["a node loses a taint"],
-            "NodeUnschedulable" => &["a node is uncordoned"],
-            "NodeAffinity" => &["a node gets other labels"],
-            "PodTopologySpread" => &["a node gets other labels", "a pod that its constraints count comes or goes"],
-            "InterPodAffinity" => &[
-                "a node gets other labels",
-                "a pod that it wants near comes",
-                "a pod that it does not want near, or that does not want it near, goes",
-            ],
-            BINDING => &["a claim is made or bound", "a volume is made or freed", "a node gets other labels"],
-            ZONE => &["a node gets other labels"],
-            LIMITS => &["a pod ends", "a CSINode allows more"],
-            RESTRICTIONS => &["the pod that uses its claim ends"],
-            _ => &[],
-        }
-    };
-    let mut describe_wake_events = vec!["a node is added"];
-    for waker in wait.causes.iter().flat_map(of_cause) {
-        if !describe_wake_events.contains(waker) {
-            describe_wake_events.push(waker);
+    let mut events = vec!["a node is added"];
+    for event in wait.causes.iter().flat_map(|plugin| filter::wake_events(plugin)) {
+        if !events.contains(event) {
+            events.push(event);
         }
     }
-    describe_wake_events
+    events
 }
 
 /// The rules by which pods without a node wait.
@@ -140,7 +120,10 @@ fn node_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowCh
                 "TaintToleration" => was.is_some_and(|was| was.taints != fields.taints),
                 "NodeUnschedulable" => was.is_some_and(|was| was.unschedulable != fields.unschedulable),
                 "NodeAffinity" => is_relabelled,
-                _ => false,
+                // These accept a node only after changes of pods or volumes, or after a new label.
+                "NodeName" | "NodePorts" | "PodTopologySpread" | "InterPodAffinity" | BINDING | ZONE | LIMITS
+                | RESTRICTIONS => false,
+                _ => true,
             }
     };
     let other: Vec<&str> = wait.causes.iter().copied().filter(|plugin| is_other(plugin)).collect();
@@ -174,10 +157,12 @@ fn pod_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowCha
             })
         }
         "InterPodAffinity" => {
-            let shunned = left.and_then(|row| row.pod()?.anti_affinity.as_ref());
-            about(&wait.affinity, came) || about(&wait.anti_affinity, left) || shunned.is_some()
+            let excluded = left.and_then(|row| row.pod()?.anti_affinity.as_ref());
+            about(&wait.affinity, came) || about(&wait.anti_affinity, left) || excluded.is_some()
         }
-        _ => false,
+        // These accept a node only after changes of nodes or volumes.
+        "NodeName" | "NodeUnschedulable" | "NodeAffinity" | "TaintToleration" | BINDING | ZONE => false,
+        _ => true,
     })
 }
 

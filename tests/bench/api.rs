@@ -117,14 +117,14 @@ impl Connection {
         length
     }
 
-    /// Reads a chunk; an empty one ends the answer.
-    fn read_chunk(&mut self) -> Vec<u8> {
+    /// Reads a chunk; an empty one ends the answer, and there is none when the server has gone.
+    fn read_chunk(&mut self) -> Option<Vec<u8>> {
         let mut size = String::new();
-        self.reader.read_line(&mut size).expect("a size");
+        self.reader.read_line(&mut size).ok().filter(|length| *length > 0)?;
         let mut chunk = vec![0; usize::from_str_radix(size.trim(), 16).expect("a size") + 2];
         self.reader.read_exact(&mut chunk).expect("a chunk");
         chunk.truncate(chunk.len() - 2);
-        chunk
+        Some(chunk)
     }
 
     /// Sends a request, and returns the length of the answer's body.
@@ -136,7 +136,9 @@ impl Connection {
                 self.reader.read_exact(&mut whole).expect("a body");
                 length
             }
-            None => std::iter::from_fn(|| Some(self.read_chunk().len()).filter(|length| *length > 0)).sum(),
+            None => {
+                std::iter::from_fn(|| self.read_chunk()).map(|chunk| chunk.len()).take_while(|length| *length > 0).sum()
+            }
         }
     }
 }
@@ -229,7 +231,11 @@ fn watch() {
             connection.send("GET", &format!("{MAPS}?watch=true&resourceVersion=0"), JSON, (JSON, ""));
             std::thread::spawn(move || {
                 connection.read_head();
-                while let Ok(()) = tell.send((connection.read_chunk(), Instant::now())) {}
+                while let Some(chunk) = connection.read_chunk() {
+                    if tell.send((chunk, Instant::now())).is_err() {
+                        return;
+                    }
+                }
             });
         }
         let mut writer = server.connect();

@@ -2,7 +2,7 @@
 //!
 //! Selects or creates the new ReplicaSet, keeps revisions, and chooses the next step. `rolling` computes the steps,
 //! `proportional` scales during a rollout, `progress` sets conditions, `sets` edits ReplicaSets and their annotations.
-//! Never: touches pods. Start reading at [`plan`].
+//! Never: writes pods. Start reading at [`plan`].
 
 mod progress;
 mod proportional;

@@ -121,11 +121,6 @@ impl Preview {
         self.simulation.write(write)
     }
 
-    /// Simulated time since the start of the preview.
-    pub fn elapsed_at(&self, at: Time) -> SignedDuration {
-        at.duration_since(self.begin)
-    }
-
     /// Runs until these objects and their descendants have converged, or for this simulated time. Logs each action once.
     pub fn run(
         &mut self,

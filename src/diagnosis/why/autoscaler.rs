@@ -36,10 +36,10 @@ pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
                     "FailedGetResourceMetric: missing request for {resource} in container {container} of Pod {pod}"
                 );
                 let next =
-                    format!("say resources.requests.{resource} of container {container}: its use is measured by that");
+                    format!("set resources.requests.{resource} of container {container}: usage is measured against it");
                 return CauseLink { error: Some(error), ..link }.stuck(next);
             }
-            CauseLink { seen: format!("{current} pods; what pretended pods use is not known"), ..link }
+            CauseLink { seen: format!("{current} pods; the usage of simulated pods is not known"), ..link }
         }
         Some(unable) => {
             let error = format!("{}: {}", text(unable, "reason"), text(unable, "message"));
@@ -47,7 +47,7 @@ pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
             let (me, place) = (name(&row.key), in_namespace(&row.key));
             let next = match unable["reason"] == "AmbiguousSelector" {
                 true => format!("delete all of them but one: kloop delete {me}{place}"),
-                false => format!("see to what it measures: kloop describe {me}{place}"),
+                false => format!("check its metrics: kloop describe {me}{place}"),
             };
             link.stuck_if(!is_new(unable, world.now), || next)
         }

@@ -96,7 +96,7 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     link.stuck_if(!foreign.is_empty() && !is_pod_that_ends, || {
         let kind = row_name(row);
         format!(
-            "let who set {} finish, or give it up: kloop patch {kind}{} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
+            "wait for the owner of the finalizers {} to remove them, or remove them: kloop patch {kind}{} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
             foreign.join(", "),
             in_namespace(&row.key)
         )

@@ -26,7 +26,11 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     }
     let places = places(row);
     if places.is_empty() {
-        return CauseLink { seen: "nobody listens for it yet".into(), standing: ConvergenceState::Converging, ..link };
+        return CauseLink {
+            seen: "the Ingress proxy does not listen for it yet".into(),
+            standing: ConvergenceState::Converging,
+            ..link
+        };
     }
     let is_usual = |place: &String| place.ends_with(":80") || place.ends_with(":443");
     let inside = match world.settings.pod_network && !places.iter().all(is_usual) {

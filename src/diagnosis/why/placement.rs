@@ -50,15 +50,11 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, o
 
 /// Describes the pod's place in the queue, which exists only in a running control plane.
 fn queued(scheduling_wait: &SchedulingWait, of: &ControlPlaneState) -> String {
-    let describe_wake_events = queueing_hints::describe_wake_events(scheduling_wait).join(", or ");
+    let events = queueing_hints::describe_wake_events(scheduling_wait).join(", or ");
     if of.runs {
-        format!(
-            "in the scheduler's queue of unschedulable pods until {describe_wake_events}; looked at again after 5m in any case"
-        )
+        format!("in the scheduler's queue of unschedulable pods until {events}; tried again after 5m in any case")
     } else {
-        format!(
-            "in no queue, because no scheduler runs: one that starts looks at it at once, and then when {describe_wake_events}"
-        )
+        format!("not queued, because no scheduler runs: one that starts tries this pod at once, and then when {events}")
     }
 }
 
@@ -211,12 +207,12 @@ fn objections(
         }
         "InterPodAffinity" => one(PlacementObstacle::Neighbours, &["loosen spec.affinity.podAntiAffinity"]).or_adding(),
         "VolumeBinding" | "VolumeZone" | "VolumeRestrictions" => {
-            one(PlacementObstacle::Claims, &["see to its claims: kloop get pvc"])
+            one(PlacementObstacle::Claims, &["check its claims: kloop get pvc"])
         }
         "NodeVolumeLimits" => {
             one(PlacementObstacle::Other, &[&format!("end a pod on {name} that uses volumes")]).or_adding()
         }
-        _ => one(PlacementObstacle::Other, &[&format!("see to what {} has against {name}", refusal.plugin)]),
+        _ => one(PlacementObstacle::Other, &[&format!("check why plugin {} refuses node {name}", refusal.plugin)]),
     }]
 }
 
@@ -278,7 +274,7 @@ fn taints(world: &World, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRe
         let link = node::link(row);
         let next = link.next.filter(|_| link.standing == ConvergenceState::Stuck);
         let next = next.map_or_else(
-            || format!("see to what {} tells of: kloop describe node/{name}", first.key),
+            || format!("fix the cause of the taint {}: kloop describe node/{name}", first.key),
             |next| format!("{} is {}: {next}", link.what, link.seen),
         );
         remedies.push(PlacementRemedy::new(PlacementObstacle::Down, [next]));

@@ -144,7 +144,7 @@ fn gated(object: &Object, link: CauseLink) -> CauseLink {
         None => link,
         Some(gate) => {
             let link = CauseLink { seen: format!("{}, waits for its readiness gate {gate}", link.seen), ..link };
-            link.stuck(format!("let who sets the condition {gate} set it, or take the gate away"))
+            link.stuck(format!("set the condition {gate} on the pod, or remove it from readinessGates"))
         }
     }
 }

@@ -67,7 +67,7 @@ fn desired_text(row: &Row, object: &Object) -> String {
     let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
     match row.key.resource.0 {
         "deployments.apps" if is_true(object, "paused") => {
-            format!("{replicas} available, of whatever template while it is paused")
+            format!("{replicas} available, of any template while it is paused")
         }
         "deployments.apps" => format!("{replicas} updated and available"),
         "statefulsets.apps" | "daemonsets.apps" if convergence::updates_on_delete(object) => {

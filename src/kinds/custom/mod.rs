@@ -311,11 +311,6 @@ impl CustomDefinition {
         self.schemas.get_or_init(|| versions.filter_map(schema).collect());
     }
 
-    /// Whether the schemas are set.
-    pub fn has_schemas(&self) -> bool {
-        self.schemas.get().is_some()
-    }
-
     /// The schema of a version; `None` before [`CustomDefinition::set_schemas`].
     pub fn schema(&'static self, api_version: &str) -> Option<&'static Value> {
         let version = api_version.rsplit('/').next().unwrap_or(api_version);

@@ -3,7 +3,7 @@
 //! A pod can replace any file by a symbolic link, or move any folder, between two system calls of kloop. So every name is resolved below
 //! an open folder and never through a link, and modes and owners are changed through the descriptor that was looked at. Folders can be
 //! nested tens of thousands deep: [`walk`](walk::walk) and [`remove`](fn@remove) need a few descriptors and no recursion.
-//! Never: takes a path of the machine. Start reading at [`open_folder`], then `walk` and `remove`.
+//! Never: follows a link. Start reading at [`open_folder`], then `walk` and `remove`.
 
 mod remove;
 mod walk;

@@ -2,7 +2,7 @@
 //!
 //! Knows: its pod's processes, their pipes, their logs and the record of their starts and ends. One thread, one `poll`.
 //! It is the subreaper of the pod's processes: no process that a container starts escapes it, however it forks.
-//! Never: decides anything about the pod; it does what a leader asks, and refuses requests of earlier leaders and for earlier attempts.
+//! Never: starts an attempt that was not ordered; it does what a leader asks, and refuses requests of earlier leaders and for earlier attempts.
 //!
 //! SIGHUP and SIGINT are ignored. SIGTERM means that the machine shuts down or that a user ends every kloop process: containers keep
 //! running, and the shim exits when the last one has ended. Otherwise it exits a while after the last one has ended, unless a container

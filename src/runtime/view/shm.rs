@@ -1,7 +1,7 @@
 //! `/dev/shm` of a pod: memory that only its containers share, by name.
 //!
 //! It is a tmpfs in a mount namespace without processes. The pod's shim keeps that open, so it outlives every container and ends with the
-//! shim; a starting container clones the mount. Never: the memory of a container that sees the machine's files.
+//! shim; a starting container clones the mount. Never: mounts it for a container that sees the machine's files.
 
 use super::path_of;
 use crate::object::io_error_text;
