@@ -75,6 +75,12 @@ impl HttpAnswer {
         HttpAnswer { code: 200, content_type: "application/json".into(), headers: Vec::new(), body }
     }
 
+    /// Makes an answer with a document that is encoded already.
+    pub fn protobuf(document: Vec<u8>) -> HttpAnswer {
+        let body = AnswerBody::Whole(document);
+        HttpAnswer { code: 200, content_type: protobuf::PROTOBUF.into(), headers: Vec::new(), body }
+    }
+
     /// Makes an answer with the changes of a watch.
     pub fn watch(watching: ActiveWatch) -> HttpAnswer {
         let content_type = if watching.is_protobuf() { PROTOBUF_WATCH } else { "application/json" }.into();

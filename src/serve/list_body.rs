@@ -7,6 +7,7 @@ use super::ServeResult;
 use super::form::AnswerShape;
 use super::indent::indent;
 use super::presentation::ReadPresentation;
+use super::protobuf::list::ListEncoder;
 use super::table::IncludeObject;
 use crate::apiserver::Api;
 use crate::apiserver::page::{self, ListPosition, ListRequest};
@@ -144,7 +145,7 @@ impl ListBody {
         let unread = if is_whole || self.kind.custom.is_some() { &[] } else { UNREAD_BY_CELLS };
         let (mut objects, mut shown) = (Vec::new(), Vec::new());
         for body in bodies {
-            let object = Object(sparse::read_without(body, unread).map_err(|error| self.unreadable(&error))?);
+            let object = Object(sparse::read_without(body, unread).map_err(|error| unreadable(self.kind, &error))?);
             if self.wanted.admits(self.kind, &object) {
                 shown.push(self.object_of_row(body, &object, version)?);
                 objects.push(object);
@@ -207,12 +208,35 @@ impl ListBody {
     }
 
     fn parse<'a, T: serde::Deserialize<'a>>(&self, body: &'a str) -> ServeResult<T> {
-        serde_json::from_str(body).map_err(|error| self.unreadable(&error))
+        serde_json::from_str(body).map_err(|error| unreadable(self.kind, &error))
     }
+}
 
-    fn unreadable(&self, error: &serde_json::Error) -> Status {
-        Status::new(Reason::InternalError, format!("stored body of {}: {error}", self.kind.resource))
+/// Returns a list as protobuf; `None` where its kind has no such encoding. The objects are read piece by piece, and only their bytes kept.
+pub fn protobuf_list(api: &Api, listing: &ListRequest<'_>, show: &ReadPresentation) -> ServeResult<Option<Vec<u8>>> {
+    let Some(mut encoder) = ListEncoder::new(show.api_version(), listing.kind.kind) else { return Ok(None) };
+    let mut position = listing.after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+    let mut at = listing.at;
+    loop {
+        let after = position.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+        let batch = page::read_rows(api, &ListRequest { at, after, ..*listing }, PIECE)?;
+        for body in &batch.bodies {
+            let object = Object(serde_json::from_str(body).map_err(|error| unreadable(listing.kind, &error))?);
+            if listing.wanted.admits(listing.kind, &object) {
+                encoder.push(&show.list_item(object));
+            }
+        }
+        at = Some(batch.revision);
+        position = batch.next;
+        if position.is_none() {
+            return Ok(Some(encoder.finish(&json!({"resourceVersion": batch.revision.to_string()}))));
+        }
     }
+}
+
+/// The error for a stored body that is not JSON.
+fn unreadable(kind: &Kind, error: &serde_json::Error) -> Status {
+    Status::new(Reason::InternalError, format!("stored body of {}: {error}", kind.resource))
 }
 
 /// The text of a PartialObjectMetadata with this text of its metadata.

@@ -68,6 +68,11 @@ impl ReadPresentation {
         self.form.encoding == AnswerEncoding::Json
     }
 
+    /// Whether a list of whole objects is wanted as protobuf.
+    pub fn is_protobuf_list(&self) -> bool {
+        self.form.encoding == AnswerEncoding::Protobuf && self.form.shape == AnswerShape::Whole
+    }
+
     /// Whether the items of a list are parts of the stored text, which need no parsing.
     pub fn copies_items(&self) -> bool {
         match self.form.shape {

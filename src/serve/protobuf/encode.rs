@@ -59,6 +59,11 @@ impl<'a> Encoder<'a> {
         }
     }
 
+    /// Writes one item of a field with several.
+    pub fn write_item(&self, bytes: &mut Vec<u8>, field: &MessageField, item: &Value) {
+        self.write_value(bytes, field.number, field.of, item);
+    }
+
     /// Whether a value is a list type of its own, which is omitted like other lists when empty.
     fn is_list(&self, of: ValueType) -> bool {
         matches!(of, ValueType::Message(index) if self.table.message(index).form == MessageForm::List)

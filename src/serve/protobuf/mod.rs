@@ -7,6 +7,7 @@
 mod decode;
 mod encode;
 mod fields;
+pub mod list;
 mod special;
 pub mod wire;
 
@@ -49,18 +50,28 @@ pub fn encode_document(document: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (document["apiVersion"].as_str()?, document["kind"].as_str()?);
     let table = MessageTable::built_in();
     let message = table.find_kind(api_version, kind)?;
+    let mut bytes = start_envelope(api_version, kind);
+    let start = start_length(&mut bytes, 2);
+    Encoder::new(table).write_struct(&mut bytes, message, document.as_object()?);
+    end_length(&mut bytes, start);
+    Some(end_envelope(bytes))
+}
+
+/// Returns the start of a document: everything before its content.
+fn start_envelope(api_version: &str, kind: &str) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     let start = start_length(&mut bytes, 1);
     write_bytes(&mut bytes, 1, api_version.as_bytes());
     write_bytes(&mut bytes, 2, kind.as_bytes());
     end_length(&mut bytes, start);
-    let start = start_length(&mut bytes, 2);
-    Encoder::new(table).write_struct(&mut bytes, message, document.as_object()?);
-    end_length(&mut bytes, start);
-    // Content encoding and content type are empty.
+    bytes
+}
+
+/// Adds the end of a document: an empty content encoding and content type.
+fn end_envelope(mut bytes: Vec<u8>) -> Vec<u8> {
     write_bytes(&mut bytes, 3, b"");
     write_bytes(&mut bytes, 4, b"");
-    Some(bytes)
+    bytes
 }
 
 /// Encodes one event of a watch: its length in four bytes, and the event with a complete document. `None` where the object has no protobuf
