@@ -5,6 +5,7 @@
 //! Start reading at [`ALL`]; a new kind is one new file and one line there.
 
 pub mod address;
+mod admission_policy;
 pub mod amount;
 pub mod custom;
 pub mod default_class;
@@ -42,6 +43,7 @@ pub mod controller_revision;
 pub mod cron_job;
 pub mod csi_driver;
 pub mod csi_node;
+pub mod csi_storage_capacity;
 pub mod custom_resource_definition;
 pub mod daemon_set;
 pub mod data_keys;
@@ -54,9 +56,12 @@ pub mod horizontal_pod_autoscaler;
 pub mod image;
 pub mod ingress;
 pub mod ingress_class;
+pub mod ip_address;
 pub mod job;
 pub mod lease;
 pub mod limit_range;
+pub mod mutating_admission_policy;
+pub mod mutating_admission_policy_binding;
 pub mod mutating_webhook_configuration;
 pub mod namespace;
 pub mod network_policy;
@@ -77,12 +82,14 @@ pub mod runtime_class;
 pub mod secret;
 pub mod service;
 pub mod service_account;
+pub mod service_cidr;
 pub mod stateful_set;
 pub mod storage_class;
 pub mod validating_admission_policy;
 pub mod validating_admission_policy_binding;
 pub mod validating_webhook_configuration;
 pub mod volume_attachment;
+pub mod volume_attributes_class;
 mod volume_source;
 
 pub use field::{FieldError, FieldErrors, FieldPath, NameRule};
@@ -255,6 +262,8 @@ pub static ALL: &[&Kind] = &[
     &secret::KIND,
     &service_account::KIND,
     &service::KIND,
+    &mutating_admission_policy::KIND,
+    &mutating_admission_policy_binding::KIND,
     &mutating_webhook_configuration::KIND,
     &validating_admission_policy::KIND,
     &validating_admission_policy_binding::KIND,
@@ -276,7 +285,9 @@ pub static ALL: &[&Kind] = &[
     &priority_level_configuration::KIND,
     &ingress_class::KIND,
     &ingress::KIND,
+    &ip_address::KIND,
     &network_policy::KIND,
+    &service_cidr::KIND,
     &runtime_class::KIND,
     &pod_disruption_budget::KIND,
     &cluster_role_binding::KIND,
@@ -286,8 +297,10 @@ pub static ALL: &[&Kind] = &[
     &priority_class::KIND,
     &csi_driver::KIND,
     &csi_node::KIND,
+    &csi_storage_capacity::KIND,
     &storage_class::KIND,
     &volume_attachment::KIND,
+    &volume_attributes_class::KIND,
     &image::KIND,
 ];
 

@@ -181,7 +181,7 @@ fn check_versions(versions: &[String], path: &FieldPath, errors: &mut FieldError
 const MOST_CONDITIONS: usize = 64;
 
 /// Checks the names of conditions, and that there is an expression.
-fn check_conditions(conditions: &[MatchCondition], path: &FieldPath, errors: &mut FieldErrors) {
+pub fn check_conditions(conditions: &[MatchCondition], path: &FieldPath, errors: &mut FieldErrors) {
     if conditions.len() > MOST_CONDITIONS {
         errors.too_many(path, conditions.len(), MOST_CONDITIONS);
     }

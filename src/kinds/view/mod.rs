@@ -32,6 +32,7 @@ pub mod job;
 pub mod limit_range;
 pub mod namespace;
 pub mod network_policy;
+pub mod networking;
 pub mod node;
 pub mod persistent_volume;
 pub mod persistent_volume_claim;
