@@ -9,6 +9,7 @@ mod admission_policy;
 pub mod amount;
 pub mod custom;
 pub mod default_class;
+mod device;
 pub mod field;
 mod flow_control;
 pub mod go;
@@ -48,6 +49,7 @@ pub mod custom_resource_definition;
 pub mod daemon_set;
 pub mod data_keys;
 pub mod deployment;
+pub mod device_class;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod event;
@@ -75,7 +77,10 @@ pub mod priority_class;
 pub mod priority_level_configuration;
 pub mod replica_set;
 pub mod replication_controller;
+pub mod resource_claim;
+pub mod resource_claim_template;
 pub mod resource_quota;
+pub mod resource_slice;
 pub mod role;
 pub mod role_binding;
 pub mod runtime_class;
@@ -294,6 +299,10 @@ pub static ALL: &[&Kind] = &[
     &cluster_role::KIND,
     &role_binding::KIND,
     &role::KIND,
+    &device_class::KIND,
+    &resource_claim::KIND,
+    &resource_claim_template::KIND,
+    &resource_slice::KIND,
     &priority_class::KIND,
     &csi_driver::KIND,
     &csi_node::KIND,

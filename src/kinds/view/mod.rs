@@ -22,6 +22,7 @@ pub mod config_map;
 pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
+pub mod device;
 pub mod disruption_budget;
 pub mod endpoints;
 pub mod event;

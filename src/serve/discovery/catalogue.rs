@@ -40,7 +40,7 @@ pub struct ServedResource {
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Kubernetes' order of its groups; others follow by name.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "",
     "apiregistration.k8s.io",
     "apps",
@@ -61,6 +61,7 @@ const ORDER: [&str; 20] = [
     "node.k8s.io",
     "discovery.k8s.io",
     "flowcontrol.apiserver.k8s.io",
+    "resource.k8s.io",
 ];
 
 /// Every group.
