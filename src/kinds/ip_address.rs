@@ -10,7 +10,6 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     status: false,
     generation: false,
-    unconditional_update: false,
     name_rule: NameRule::PathSegment,
     warnings: |_| {
         vec![

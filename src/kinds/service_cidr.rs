@@ -10,7 +10,6 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
-    unconditional_update: false,
     warnings,
     ..Kind::new::<ServiceCIDR>("servicecidrs.networking.k8s.io", "v1", "ServiceCIDR", &view::networking::SERVICE_CIDR)
 };
