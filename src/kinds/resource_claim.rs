@@ -57,7 +57,7 @@ mod tests {
         Object(typed::normalize::<ResourceClaim>(&body, &mut |_| {}).unwrap())
     }
 
-    fn told(new: &Object, old: Option<&Object>) -> Vec<String> {
+    fn complaints(new: &Object, old: Option<&Object>) -> Vec<String> {
         typed::validate::<ResourceClaim>(new, old).iter().map(ToString::to_string).collect()
     }
 
@@ -97,7 +97,7 @@ mod tests {
             with("constraints", json!({"requests": ["gpu"], "matchAttribute": "gpu.example.com/model"})),
             with("config", json!({"requests": ["gpu"], "opaque": opaque})),
         ] {
-            assert_eq!(told(&normal(good.clone(), Value::Null), None), Vec::<String>::new(), "{good}");
+            assert_eq!(complaints(&normal(good.clone(), Value::Null), None), Vec::<String>::new(), "{good}");
         }
         let unknown =
             "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
@@ -119,7 +119,7 @@ mod tests {
             (with("config", json!({"requests": ["gpu/a"], "opaque": opaque})), format!("spec.devices.config[0].requests[0]: Invalid value: \"gpu/a\": {unknown}")),
         ];
         for (devices, expected) in cases {
-            assert_eq!(told(&normal(devices.clone(), Value::Null), None), [expected], "{devices}");
+            assert_eq!(complaints(&normal(devices.clone(), Value::Null), None), [expected], "{devices}");
         }
     }
 
@@ -131,8 +131,8 @@ mod tests {
         let consumer = json!({"resource": "pods", "name": "p", "uid": "u"});
         let pending = normal(devices(), Value::Null);
         let allocated = normal(devices(), json!({"allocation": allocation, "reservedFor": [consumer]}));
-        assert_eq!(told(&allocated, Some(&pending)), Vec::<String>::new());
-        assert_eq!(told(&pending, Some(&allocated)), Vec::<String>::new());
+        assert_eq!(complaints(&allocated, Some(&pending)), Vec::<String>::new());
+        assert_eq!(complaints(&pending, Some(&allocated)), Vec::<String>::new());
         let cases = [
             (
                 json!({"reservedFor": [consumer]}),
@@ -152,13 +152,13 @@ mod tests {
             ),
         ];
         for (status, expected) in cases {
-            assert_eq!(told(&normal(devices(), status.clone()), Some(&pending)), [expected], "{status}");
+            assert_eq!(complaints(&normal(devices(), status.clone()), Some(&pending)), [expected], "{status}");
         }
         let other =
             json!({"devices": {"results": [{"request": "gpu", "driver": "a.b", "pool": "p", "device": "other"}]}});
-        let found = told(&normal(devices(), json!({"allocation": other})), Some(&allocated));
+        let found = complaints(&normal(devices(), json!({"allocation": other})), Some(&allocated));
         assert!(found.len() == 1 && found[0].starts_with("status.allocation: Invalid value: {"), "{found:?}");
-        let found = told(&normal(request(json!({"count": 2})), Value::Null), Some(&pending));
+        let found = complaints(&normal(request(json!({"count": 2})), Value::Null), Some(&pending));
         assert!(found.len() == 1 && found[0].starts_with("spec: Invalid value: {"), "{found:?}");
     }
 }

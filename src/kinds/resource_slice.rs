@@ -1,6 +1,6 @@
 //! ResourceSlice (resource.k8s.io/v1).
 
-use super::device::offer::{self, NodeFields};
+use super::device::offer::{self, DeviceNodeFields};
 use super::device::{check_pool, warn_of_offer};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver, omit};
@@ -41,7 +41,7 @@ impl Typed for ResourceSlice {
             errors.immutable(&path.child("driver"), &spec.driver, &old.driver);
             errors.immutable(&path.child("nodeName"), &spec.node_name, &old.node_name);
         }
-        let mut nodes = NodeFields::default();
+        let mut nodes = DeviceNodeFields::default();
         let if_empty = "must be either unset or set to a non-empty string";
         nodes.add_name(spec.node_name.as_deref(), if_empty, &path, errors);
         nodes.add_selector(spec.node_selector.as_ref(), &path, errors);

@@ -7,6 +7,7 @@
 
 mod answer;
 mod body;
+mod computed;
 mod discovery;
 mod form;
 mod health;
@@ -25,6 +26,8 @@ mod read;
 mod remove;
 mod request;
 mod resolve;
+pub mod resource_metrics;
+mod reviews;
 mod streaming;
 mod subresource;
 mod table;

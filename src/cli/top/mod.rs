@@ -1,19 +1,14 @@
 //! `kloop top`: what pods and nodes use now.
 //!
-//! Knows: which of them are asked for; [`runtime::usage`](crate::runtime::usage) measures, twice, a moment apart. No control plane is
+//! Knows: which of them are asked for; [`resource_metrics`](crate::serve::resource_metrics) measures. No control plane is
 //! needed for it. Never: keeps a sample.
 
 mod node;
 mod pod;
 
 use super::{CliResult, CommandContext, Failure};
-use crate::object::Time;
 use crate::show::usage::UsageSort;
 use clap::Subcommand;
-use std::time::Duration;
-
-/// Between the two samples that make a rate.
-const WINDOW: Duration = Duration::from_millis(500);
 
 /// Display resource (CPU/memory) usage.
 ///
@@ -51,11 +46,4 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 
 fn order(text: &str) -> CliResult<UsageSort> {
     UsageSort::parse(text).ok_or_else(|| Failure::plain("--sort-by accepts only cpu or memory"))
-}
-
-/// Measures, waits a moment, and measures again; each with its time.
-fn twice<T>(measure: impl Fn() -> T) -> [(Time, T); 2] {
-    let first = (Time::now(), measure());
-    std::thread::sleep(WINDOW);
-    [first, (Time::now(), measure())]
 }

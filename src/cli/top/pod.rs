@@ -1,16 +1,14 @@
 //! `kloop top pod`: what pods use.
 
-use super::{order, twice};
+use super::order;
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::{Key, Object, Reason, Status};
-use crate::runtime::usage;
+use crate::serve::resource_metrics::{ContainerUsage, measure_pods};
 use crate::show::usage::{PodUsage, UsageOptions, pods};
-use crate::world::usage::{Usage, UsageSample};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Display resource (CPU/memory) usage of pods.
@@ -106,20 +104,14 @@ fn found(args: &Args, named: Option<&str>, context: &mut CommandContext) -> CliR
 }
 
 /// Usage of the pods that run on this machine.
-pub(super) fn measure(state: &Path, pods: &[Object]) -> Vec<PodUsage> {
-    let sample =
-        || -> Vec<BTreeMap<String, UsageSample>> { pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect() };
-    let [(before, first), (after, second)] = twice(sample);
-    let rows = pods.iter().zip(first.iter().zip(&second)).map(|(pod, (first, second))| {
-        let rate = |(name, later): (&String, &UsageSample)| {
-            // One that has begun meanwhile began with nothing.
-            let earlier = first.get(name).copied().unwrap_or_default();
-            Some((name.clone(), Usage::from_samples((before, earlier), (after, later.not_before(earlier)))?))
-        };
-        let containers = second.iter().filter_map(rate).collect();
-        PodUsage { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), containers }
-    });
-    rows.filter(|pod| !pod.containers.is_empty()).collect()
+fn measure(state: &Path, pods: &[Object]) -> Vec<PodUsage> {
+    let measured = pods.iter().zip(measure_pods(state, pods)).filter(|(_, containers)| !containers.is_empty());
+    let row = |(pod, containers): (&Object, ContainerUsage)| PodUsage {
+        namespace: pod.namespace().to_owned(),
+        name: pod.name().to_owned(),
+        containers,
+    };
+    measured.map(row).collect()
 }
 
 /// Says why nothing is shown, in kubectl's words.

@@ -164,7 +164,7 @@ fn check_nodes_of_device(device: &Device, own_nodes: bool, path: &FieldPath, err
         }
         return;
     }
-    let mut set = NodeFields::default();
+    let mut set = DeviceNodeFields::default();
     set.add_name(device.node_name.as_deref(), "must not be empty", path, errors);
     set.add_selector(device.node_selector.as_ref(), path, errors);
     set.add_flag("allNodes", device.all_nodes, path, errors);
@@ -174,9 +174,9 @@ fn check_nodes_of_device(device: &Device, own_nodes: bool, path: &FieldPath, err
 
 /// The fields that say on which nodes devices are; exactly one has to be set.
 #[derive(Default)]
-pub struct NodeFields(Vec<String>);
+pub struct DeviceNodeFields(Vec<String>);
 
-impl NodeFields {
+impl DeviceNodeFields {
     /// Checks `nodeName`.
     pub fn add_name(&mut self, name: Option<&str>, if_empty: &str, path: &FieldPath, errors: &mut FieldErrors) {
         match name {

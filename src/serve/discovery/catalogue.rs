@@ -1,6 +1,8 @@
 //! The resources that are served, by group and version: those of the kinds, and what has a path of its own below them.
 
 use crate::kinds::{Kind, KindRegistry};
+use crate::serve::computed::{COMPUTED, ComputedKind};
+use crate::serve::reviews::REVIEWS;
 use crate::serve::subresource::{self, Subresource};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -85,10 +87,13 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
             add(group, version, of_kind(kind));
         }
     }
-    let review = |name: &str, kind: &str| alone(name, kind, false);
     add("", "v1", vec![alone("bindings", "Binding", true)]);
-    add("authentication.k8s.io", "v1", vec![review("selfsubjectreviews", "SelfSubjectReview")]);
-    add("authorization.k8s.io", "v1", vec![review("selfsubjectaccessreviews", "SelfSubjectAccessReview")]);
+    for review in &REVIEWS {
+        add(review.group, "v1", vec![alone(review.plural, review.kind, review.namespaced)]);
+    }
+    for kind in &COMPUTED {
+        add(kind.group, kind.version, vec![of_computed(kind)]);
+    }
     let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
     groups.sort_by(|one, other| (place(&one.name), &one.name).cmp(&(place(&other.name), &other.name)));
     for (_, resources) in groups.iter_mut().flat_map(|group| &mut group.versions) {
@@ -125,6 +130,16 @@ fn of_kind(kind: &Kind) -> Vec<ServedResource> {
     let mut served = vec![own.clone()];
     served.extend(subresource::subresources(kind).filter(|known| !known.verbs.is_empty()).map(below));
     served
+}
+
+/// A resource whose objects are computed when they are read.
+fn of_computed(kind: &ComputedKind) -> ServedResource {
+    ServedResource {
+        singular_name: kind.singular.to_owned(),
+        verbs: vec!["get", "list"],
+        short_names: kind.short.to_vec(),
+        ..alone(kind.plural, kind.kind, kind.namespaced)
+    }
 }
 
 /// A resource that is only ever created, and not kept.
