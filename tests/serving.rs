@@ -1,5 +1,6 @@
 //! `kloop serve`, as programs that speak Kubernetes meet it: over sockets, with nothing but HTTP.
 
+mod computed;
 mod endpoints;
 mod kubectl;
 mod lists;
