@@ -34,22 +34,24 @@ impl Schemas {
             admissionregistration, apps, authentication, authorization, autoscaling, batch, certificates, coordination,
             core,
         };
-        use k8s_openapi::api::{discovery, events, flowcontrol, networking, node, policy, rbac, scheduling, storage};
+        use k8s_openapi::api::{
+            discovery, events, flowcontrol, networking, node, policy, rbac, resource, scheduling, storage,
+        };
         use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
         use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
         macro_rules! add {
             ($($module:path: $($kind:ident)*;)*) => { $({ use $module as module; $(self.add::<module::$kind>();)* })* };
         }
         add! {
-            core::v1: Binding ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolumeClaim PersistentVolume Pod PodTemplate
-                ReplicationController ResourceQuota Secret ServiceAccount Service;
-            admissionregistration::v1: MutatingWebhookConfiguration ValidatingAdmissionPolicy
-                ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration;
+            core::v1: Binding ComponentStatus ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolumeClaim PersistentVolume Pod
+                PodTemplate ReplicationController ResourceQuota Secret ServiceAccount Service;
+            admissionregistration::v1: MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration
+                ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration;
             apiextensions::v1: CustomResourceDefinition;
             apiregistration::v1: APIService;
             apps::v1: ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet;
-            authentication::v1: SelfSubjectReview;
-            authorization::v1: SelfSubjectAccessReview;
+            authentication::v1: SelfSubjectReview TokenReview;
+            authorization::v1: LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview;
             autoscaling::v1: HorizontalPodAutoscaler Scale;
             autoscaling::v2: HorizontalPodAutoscaler;
             batch::v1: CronJob Job;
@@ -58,12 +60,13 @@ impl Schemas {
             discovery::v1: EndpointSlice;
             events::v1: Event;
             flowcontrol::v1: FlowSchema PriorityLevelConfiguration;
-            networking::v1: IngressClass Ingress NetworkPolicy;
+            networking::v1: IngressClass Ingress IPAddress NetworkPolicy ServiceCIDR;
             node::v1: RuntimeClass;
             policy::v1: Eviction PodDisruptionBudget;
             rbac::v1: ClusterRoleBinding ClusterRole RoleBinding Role;
+            resource::v1: DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice;
             scheduling::v1: PriorityClass;
-            storage::v1: CSIDriver CSINode StorageClass VolumeAttachment;
+            storage::v1: CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass;
         }
     }
 }

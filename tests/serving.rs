@@ -1,5 +1,6 @@
 //! `kloop serve` as API clients see it: over sockets, with plain HTTP.
 
+mod computed;
 mod endpoints;
 mod kubectl;
 mod lists;

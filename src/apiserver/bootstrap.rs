@@ -1,9 +1,10 @@
-//! Objects of every new cluster: namespaces, priority classes, a storage class, and the `kubernetes` Service.
+//! Objects of every new cluster: namespaces, priority classes, a storage class, and the ServiceCIDR and the Service `kubernetes`.
 
 use super::create::create;
 use super::transaction::Transaction;
+use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions};
-use crate::controllers::kubernetesservice;
+use crate::controllers::{default_service_cidr, kubernetesservice};
 use crate::kinds::{self, persistent_volume::LOCAL_DRIVER};
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
@@ -35,7 +36,17 @@ pub fn fill(txn: &mut dyn Transaction) -> ApiResult<()> {
     });
     put(txn, class)?;
     let network = txn.network();
+    put_range(txn, network)?;
     create_as(txn, kubernetesservice::service(network))
+}
+
+/// Adds the range of the Services' addresses, which is ready from the start.
+fn put_range(txn: &mut dyn Transaction, network: u8) -> ApiResult<()> {
+    let mut range = default_service_cidr::range(network);
+    let kind = &kinds::service_cidr::KIND;
+    create(txn, kind, &range, &WriteOptions::default())?;
+    range.set(&["status"], default_service_cidr::ready(txn.now()));
+    update(txn, kind, &range, UpdatePart::Status, &WriteOptions::default()).map(|_| ())
 }
 
 fn put(txn: &mut dyn Transaction, body: Value) -> ApiResult<()> {

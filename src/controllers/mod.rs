@@ -20,6 +20,7 @@ mod testing;
 pub mod cronjob;
 pub mod customresourcedefinition;
 pub mod daemonset;
+pub mod default_service_cidr;
 pub mod deployment;
 pub mod endpoints;
 pub mod endpointslice;
@@ -62,6 +63,7 @@ pub static ALL: &[&Loop] = &[
     &customresourcedefinition::LOOP,
     &serviceaccount::LOOP,
     &kubernetesservice::LOOP,
+    &default_service_cidr::LOOP,
     &service_lb::LOOP,
     &node_lifecycle::LOOP,
     &pod_gc::LOOP,

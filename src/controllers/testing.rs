@@ -486,6 +486,7 @@ pub fn key_of(object: &Object) -> Key {
         "ReplicationController" => "replicationcontrollers",
         "ResourceQuota" => "resourcequotas",
         "Service" => "services",
+        "ServiceCIDR" => "servicecidrs.networking.k8s.io",
         "ServiceAccount" => "serviceaccounts",
         "StatefulSet" => "statefulsets.apps",
         "StorageClass" => "storageclasses.storage.k8s.io",

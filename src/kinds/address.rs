@@ -74,3 +74,60 @@ pub fn check_protocol(protocol: Option<&str>, path: &FieldPath, errors: &mut Fie
         other => errors.unsupported(path, other, &["SCTP", "TCP", "UDP"]),
     }
 }
+
+/// An address in the one form that Kubernetes writes (`validation.IsValidIP`).
+pub fn check_canonical(text: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let Some(address) = parse_leniently(text) else {
+        return errors.each_invalid(path, text, names::ip(text));
+    };
+    if text.parse::<IpAddr>().is_err() {
+        errors.invalid(path, text, "must not have leading 0s");
+    } else if is_mapped(address) {
+        errors.invalid(path, text, "must not be an IPv4-mapped IPv6 address");
+    } else if text != address.to_string() {
+        errors.invalid(path, text, &format!("must be in canonical form ({:?})", address.to_string()));
+    }
+}
+
+/// A range in the one form that Kubernetes writes (`validation.IsValidCIDR`).
+pub fn check_canonical_range(text: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let parts = text.split_once('/').and_then(|(address, bits)| Some((parse_leniently(address)?, address, bits)));
+    let Some((address, written, bits)) =
+        parts.filter(|(address, _, bits)| names::cidr(&format!("{address}/{bits}")).is_empty())
+    else {
+        let problem = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+        return errors.invalid(path, text, problem);
+    };
+    let canonical = format!("{address}/{bits}");
+    if written.parse::<IpAddr>().is_err() || (bits.len() > 1 && bits.starts_with('0')) {
+        errors.invalid(path, text, "must not have leading 0s in IP or prefix length");
+    } else if is_mapped(address) {
+        errors.invalid(path, text, "must not have an IPv4-mapped IPv6 address");
+    } else if has_host_bits(address, bits.parse().unwrap_or_default()) {
+        errors.invalid(path, text, "must not have bits set beyond the prefix length");
+    } else if text != canonical {
+        errors.invalid(path, text, &format!("must be in canonical form ({canonical:?})"));
+    }
+}
+
+/// Parses as Go once did: parts of an IPv4 address may begin with zeros.
+fn parse_leniently(text: &str) -> Option<IpAddr> {
+    let strip = |part: &str| match part.trim_start_matches('0') {
+        "" if !part.is_empty() => "0".to_owned(),
+        rest => rest.to_owned(),
+    };
+    let plain = || text.split('.').map(strip).collect::<Vec<_>>().join(".").parse().ok();
+    text.parse().ok().or_else(|| if text.contains(':') { None } else { plain() })
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
+}
+
+/// Whether an address has bits set beyond a prefix of this length.
+fn has_host_bits(address: IpAddr, prefix: u32) -> bool {
+    match address {
+        IpAddr::V4(v4) => u32::MAX.checked_shr(prefix).is_some_and(|mask| u32::from(v4) & mask != 0),
+        IpAddr::V6(v6) => u128::MAX.checked_shr(prefix).is_some_and(|mask| u128::from(v6) & mask != 0),
+    }
+}

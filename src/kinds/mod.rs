@@ -5,9 +5,11 @@
 //! needs one new file and one line there.
 
 pub mod address;
+mod admission_policy;
 pub mod amount;
 pub mod custom;
 pub mod default_class;
+mod device;
 pub mod field;
 mod flow_control;
 pub mod go;
@@ -42,10 +44,12 @@ pub mod controller_revision;
 pub mod cron_job;
 pub mod csi_driver;
 pub mod csi_node;
+pub mod csi_storage_capacity;
 pub mod custom_resource_definition;
 pub mod daemon_set;
 pub mod data_keys;
 pub mod deployment;
+pub mod device_class;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod event;
@@ -54,9 +58,12 @@ pub mod horizontal_pod_autoscaler;
 pub mod image;
 pub mod ingress;
 pub mod ingress_class;
+pub mod ip_address;
 pub mod job;
 pub mod lease;
 pub mod limit_range;
+pub mod mutating_admission_policy;
+pub mod mutating_admission_policy_binding;
 pub mod mutating_webhook_configuration;
 pub mod namespace;
 pub mod network_policy;
@@ -70,19 +77,24 @@ pub mod priority_class;
 pub mod priority_level_configuration;
 pub mod replica_set;
 pub mod replication_controller;
+pub mod resource_claim;
+pub mod resource_claim_template;
 pub mod resource_quota;
+pub mod resource_slice;
 pub mod role;
 pub mod role_binding;
 pub mod runtime_class;
 pub mod secret;
 pub mod service;
 pub mod service_account;
+pub mod service_cidr;
 pub mod stateful_set;
 pub mod storage_class;
 pub mod validating_admission_policy;
 pub mod validating_admission_policy_binding;
 pub mod validating_webhook_configuration;
 pub mod volume_attachment;
+pub mod volume_attributes_class;
 mod volume_source;
 
 pub use field::{FieldError, FieldErrors, FieldPath, NameRule};
@@ -256,6 +268,8 @@ pub static ALL: &[&Kind] = &[
     &secret::KIND,
     &service_account::KIND,
     &service::KIND,
+    &mutating_admission_policy::KIND,
+    &mutating_admission_policy_binding::KIND,
     &mutating_webhook_configuration::KIND,
     &validating_admission_policy::KIND,
     &validating_admission_policy_binding::KIND,
@@ -277,18 +291,26 @@ pub static ALL: &[&Kind] = &[
     &priority_level_configuration::KIND,
     &ingress_class::KIND,
     &ingress::KIND,
+    &ip_address::KIND,
     &network_policy::KIND,
+    &service_cidr::KIND,
     &runtime_class::KIND,
     &pod_disruption_budget::KIND,
     &cluster_role_binding::KIND,
     &cluster_role::KIND,
     &role_binding::KIND,
     &role::KIND,
+    &device_class::KIND,
+    &resource_claim::KIND,
+    &resource_claim_template::KIND,
+    &resource_slice::KIND,
     &priority_class::KIND,
     &csi_driver::KIND,
     &csi_node::KIND,
+    &csi_storage_capacity::KIND,
     &storage_class::KIND,
     &volume_attachment::KIND,
+    &volume_attributes_class::KIND,
     &image::KIND,
 ];
 

@@ -136,6 +136,18 @@ pub fn env(name: &str) -> Vec<String> {
     vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
 }
 
+/// Identifier of the language C.
+pub fn c_identifier(name: &str) -> Vec<String> {
+    let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let starts = name.bytes().next().is_some_and(is_start);
+    if starts && name.bytes().all(|byte| is_start(byte) || byte.is_ascii_digit()) {
+        return Vec::new();
+    }
+    let rule = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric \
+                characters or '_'";
+    vec![with_regex(rule, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
+}
+
 /// Key in a ConfigMap or Secret, which becomes a file name.
 pub fn config_key(key: &str) -> Vec<String> {
     let mut problems = longer_than(key, 253);

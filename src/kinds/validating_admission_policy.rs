@@ -1,5 +1,6 @@
 //! ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1).
 
+use super::admission_policy::{self, AdmissionPolicy};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, webhook};
 use crate::object::Object;
@@ -11,6 +12,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     categories: &["api-extensions"],
     unconditional_update: false,
+    warnings: admission_policy::warn_of_no_effect,
     ..Kind::new::<ValidatingAdmissionPolicy>(
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "v1",
@@ -46,9 +48,14 @@ impl Typed for ValidatingAdmissionPolicy {
             errors.required(&path.child("validations"), detail);
             errors.required(&path.child("auditAnnotations"), detail);
         }
-        if spec.match_constraints.is_none() {
-            errors.required(&path.child("matchConstraints"), "");
-        }
+        let policy = AdmissionPolicy {
+            failure_policy: spec.failure_policy.as_deref(),
+            param_kind: spec.param_kind.as_ref(),
+            constraints: spec.match_constraints.as_ref(),
+            conditions: spec.match_conditions.as_deref().unwrap_or_default(),
+            variables: spec.variables.as_deref().unwrap_or_default(),
+        };
+        admission_policy::check(&policy, &path, errors);
         for (index, validation) in spec.validations.iter().flatten().enumerate() {
             if validation.expression.trim().is_empty() {
                 let path = path.child("validations").index(index).child("expression");

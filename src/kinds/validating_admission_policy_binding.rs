@@ -1,7 +1,7 @@
 //! ValidatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit, webhook};
+use super::{FieldErrors, FieldPath, Kind, Typed, admission_policy, omit, webhook};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 
 /// The catalogue's entry.
@@ -10,6 +10,7 @@ pub const KIND: Kind = Kind {
     categories: &["api-extensions"],
     status: false,
     unconditional_update: false,
+    warnings: admission_policy::warn_of_no_effect,
     ..Kind::new::<ValidatingAdmissionPolicyBinding>(
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "v1",
@@ -28,9 +29,8 @@ impl Typed for ValidatingAdmissionPolicyBinding {
 
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let path = FieldPath::root("spec");
-        if self.spec.policy_name.is_empty() {
-            errors.required(&path.child("policyName"), "");
-        }
+        let (policy, resources) = (self.spec.policy_name.as_str(), self.spec.match_resources.as_ref());
+        admission_policy::check_binding(policy, self.spec.param_ref.as_ref(), resources, &path, errors);
         let actions = path.child("validationActions");
         let known = ["Audit", "Deny", "Warn"];
         if self.spec.validation_actions.is_empty() {

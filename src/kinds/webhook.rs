@@ -180,8 +180,8 @@ fn check_versions(versions: &[String], path: &FieldPath, errors: &mut FieldError
 /// Maximum number of conditions.
 const MOST_CONDITIONS: usize = 64;
 
-/// Checks the names and expressions of conditions.
-fn check_conditions(conditions: &[MatchCondition], path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks the names of conditions, and that there is an expression.
+pub fn check_conditions(conditions: &[MatchCondition], path: &FieldPath, errors: &mut FieldErrors) {
     if conditions.len() > MOST_CONDITIONS {
         errors.too_many(path, conditions.len(), MOST_CONDITIONS);
     }

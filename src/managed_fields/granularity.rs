@@ -313,6 +313,24 @@ static ADMISSION_POLICY_SPEC: StructShape = StructShape(&[
 static ADMISSION_BINDING: StructShape = StructShape(&[META, ("spec", in_place(map(&ADMISSION_BINDING_SPEC)))]);
 static ADMISSION_BINDING_SPEC: StructShape =
     StructShape(&[("matchResources", ATOMIC), ("paramRef", ATOMIC), ("validationActions", SET)]);
+static STORAGE_CAPACITY: StructShape = StructShape(&[META, ("nodeTopology", ATOMIC)]);
+static RESOURCE_SLICE: StructShape = StructShape(&[META, ("spec", in_place(map(&RESOURCE_SLICE_SPEC)))]);
+static RESOURCE_SLICE_SPEC: StructShape = StructShape(&[("nodeSelector", ATOMIC), ("pool", in_place(map(&ANY)))]);
+static RESOURCE_CLAIM: StructShape = StructShape(&[
+    META,
+    ("spec", in_place(map(&RESOURCE_CLAIM_SPEC))),
+    ("status", in_place(map(&RESOURCE_CLAIM_STATUS))),
+]);
+static RESOURCE_CLAIM_SPEC: StructShape = StructShape(&[("devices", in_place(map(&ANY)))]);
+static RESOURCE_CLAIM_TEMPLATE: StructShape =
+    StructShape(&[META, ("spec", in_place(map(&RESOURCE_CLAIM_OF_TEMPLATE)))]);
+static RESOURCE_CLAIM_OF_TEMPLATE: StructShape = StructShape(&[META, ("spec", in_place(map(&RESOURCE_CLAIM_SPEC)))]);
+static RESOURCE_CLAIM_STATUS: StructShape = StructShape(&[
+    ("allocation", map(&ALLOCATION)),
+    ("devices", keyed_list(&[("driver", None), ("device", None), ("pool", None), ("shareID", None)], &JUST_CONDITIONS)),
+    ("reservedFor", keyed_list(&[("uid", None)], &ANY)),
+]);
+static ALLOCATION: StructShape = StructShape(&[("devices", in_place(map(&ANY))), ("nodeSelector", ATOMIC)]);
 static DEFINITION: StructShape = StructShape(&[META, ("spec", in_place(map(&DEFINITION_SPEC))), STATUS]);
 static DEFINITION_SPEC: StructShape = StructShape(&[("names", in_place(map(&ANY)))]);
 
@@ -342,8 +360,14 @@ fn root(resource: &str) -> &'static StructShape {
         "csidrivers.storage.k8s.io" => &CSI_DRIVER,
         "validatingwebhookconfigurations.admissionregistration.k8s.io"
         | "mutatingwebhookconfigurations.admissionregistration.k8s.io" => &WEBHOOKS,
-        "validatingadmissionpolicies.admissionregistration.k8s.io" => &ADMISSION_POLICY,
-        "validatingadmissionpolicybindings.admissionregistration.k8s.io" => &ADMISSION_BINDING,
+        "validatingadmissionpolicies.admissionregistration.k8s.io"
+        | "mutatingadmissionpolicies.admissionregistration.k8s.io" => &ADMISSION_POLICY,
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io"
+        | "mutatingadmissionpolicybindings.admissionregistration.k8s.io" => &ADMISSION_BINDING,
+        "csistoragecapacities.storage.k8s.io" => &STORAGE_CAPACITY,
+        "resourceclaims.resource.k8s.io" => &RESOURCE_CLAIM,
+        "resourceclaimtemplates.resource.k8s.io" => &RESOURCE_CLAIM_TEMPLATE,
+        "resourceslices.resource.k8s.io" => &RESOURCE_SLICE,
         "customresourcedefinitions.apiextensions.k8s.io" => &DEFINITION,
         _ => &OBJECT,
     }

@@ -8,6 +8,7 @@
 
 mod answer;
 mod body;
+mod computed;
 mod discovery;
 mod form;
 mod health;
@@ -26,6 +27,8 @@ mod read;
 mod remove;
 mod request;
 mod resolve;
+pub mod resource_metrics;
+mod reviews;
 mod streaming;
 mod subresource;
 mod table;

@@ -19,6 +19,8 @@ pub struct ApiRequest {
     pub content_type: String,
     /// The header `User-Agent`.
     pub agent: String,
+    /// The header `Authorization`, which the server has checked.
+    pub authorization: String,
     /// The header `Host`.
     pub host: String,
     /// The header `If-None-Match`.
@@ -60,7 +62,13 @@ impl ApiRequest {
         ApiRequest { method: method.into(), path: path.into(), query: pairs.collect(), ..ApiRequest::default() }
     }
 
-    /// Returns a parameter that is not empty.
+    /// The token that the client has shown; empty without one.
+    pub fn bearer_token(&self) -> &str {
+        let (scheme, token) = self.authorization.split_once(' ').unwrap_or_default();
+        if scheme.eq_ignore_ascii_case("bearer") { token.trim() } else { "" }
+    }
+
+    /// A parameter that says something.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.query
             .iter()

@@ -1,6 +1,7 @@
-//! Subresources: status, scale, a pod's binding, and so on; and review requests that store no object.
+//! Subresources: status, scale, a pod's binding, and so on.
 
 use super::body;
+use super::computed;
 use super::form::AnswerForm;
 use super::log;
 use super::options;
@@ -10,6 +11,7 @@ use super::proxy;
 use super::read;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
+use super::reviews;
 use super::streaming;
 use super::write::{change, check_name, patch_part, replace_part, written};
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
@@ -23,7 +25,7 @@ use crate::apiserver::{Api, WriteOptions};
 use crate::kinds::Kind;
 use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Resource, Status};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// One subresource: its discovery data and its handler.
 pub struct Subresource {
@@ -239,14 +241,7 @@ pub fn without_kind(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> 
     let is_plain = named.name.is_none() && !named.watch;
     match (named.group.as_str(), named.version.as_str(), named.plural.as_str()) {
         ("", "v1", "bindings") if is_plain => Some(bindings(api, request, named)),
-        ("authorization.k8s.io", "v1", "selfsubjectaccessreviews") if is_plain => {
-            Some(review(request, "SelfSubjectAccessReview", json!({"allowed": true})))
-        }
-        ("authentication.k8s.io", "v1", "selfsubjectreviews") if is_plain => {
-            let user = json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]});
-            Some(review(request, "SelfSubjectReview", json!({"userInfo": user})))
-        }
-        _ => None,
+        _ => reviews::answer(request, named).or_else(|| computed::answer(api, request, named)),
     }
 }
 
@@ -254,19 +249,4 @@ fn bindings(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeRes
     let (Some(namespace), "POST") = (&named.namespace, request.method.as_str()) else { return Err(not_allowed()) };
     let name = body::value(request, ("v1", "Binding"))?["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     binding(api, request, Key::new(Resource("pods"), namespace, &name))
-}
-
-/// An authenticated client may do everything.
-fn review(request: &ApiRequest, kind: &str, status: Value) -> ServeResult {
-    if request.method != "POST" {
-        return Err(not_allowed());
-    }
-    let form = AnswerForm::negotiate(request, || true)?;
-    let api_version = if kind == "SelfSubjectReview" { "authentication.k8s.io/v1" } else { "authorization.k8s.io/v1" };
-    let mut review = body::value(request, (api_version, kind))?;
-    (review["apiVersion"], review["kind"], review["status"]) = (api_version.into(), kind.into(), status);
-    if !review["metadata"].is_object() {
-        review["metadata"] = json!({});
-    }
-    Ok(HttpAnswer::document(201, &review, &form))
 }

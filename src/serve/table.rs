@@ -74,6 +74,18 @@ pub fn of_scale(scale: &Object, meta: Value, include: IncludeObject, version: &s
     whole(columns, vec![row_of(&cells, scale, include, version)], meta, version)
 }
 
+/// The table of objects whose cells are known.
+pub fn of_cells(
+    columns: &[Column],
+    rows: &[Vec<TableCell>],
+    objects: &[Object],
+    include: IncludeObject,
+    version: &str,
+) -> Value {
+    let rows = rows.iter().zip(objects).map(|(cells, object)| row_of(cells, object, include, version)).collect();
+    whole(columns.iter().map(|column| definition(column, column.is_name())).collect(), rows, json!({}), version)
+}
+
 fn whole(columns: Vec<Value>, rows: Vec<Value>, meta: Value, version: &str) -> Value {
     let api_version = format!("meta.k8s.io/{version}");
     json!({"kind": "Table", "apiVersion": api_version, "metadata": meta, "columnDefinitions": columns, "rows": rows})

@@ -93,6 +93,11 @@ pub fn api_server(network: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, network, 128, 1)
 }
 
+/// The range that Services get their addresses from.
+pub fn service_range(network: u8) -> String {
+    format!("127.{network}.128.0/18")
+}
+
 /// Address of the cluster's DNS resolver (port 53), where the machine lets kloop listen there.
 pub fn resolver(network: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, network, 255, 53)

@@ -1,19 +1,14 @@
 //! `kloop top`: prints the current resource usage of pods and nodes.
 //!
-//! Knows: which pods and nodes are requested. [`runtime::usage`](crate::runtime::usage) takes two
-//! samples a short time apart. This needs no control plane. Never: stores a sample.
+//! Knows: which pods and nodes are requested; [`resource_metrics`](crate::serve::resource_metrics) measures. This needs no
+//! control plane. Never: stores a sample.
 
 mod node;
 mod pod;
 
 use super::{CliResult, CommandContext, Failure};
-use crate::object::Time;
 use crate::show::usage::UsageSort;
 use clap::Subcommand;
-use std::time::Duration;
-
-/// Time between the two samples of a rate.
-const WINDOW: Duration = Duration::from_millis(500);
 
 /// Display resource (CPU/memory) usage.
 ///
@@ -51,11 +46,4 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 
 fn order(text: &str) -> CliResult<UsageSort> {
     UsageSort::parse(text).ok_or_else(|| Failure::plain("--sort-by accepts only cpu or memory"))
-}
-
-/// Takes two samples with their times.
-fn sample_twice<T>(measure: impl Fn() -> T) -> [(Time, T); 2] {
-    let first = (Time::now(), measure());
-    std::thread::sleep(WINDOW);
-    [first, (Time::now(), measure())]
 }

@@ -1,7 +1,7 @@
 //! `kloop top node`: prints the usage of this machine, or of an added node's pods. Simulated nodes
 //! have no usage.
 
-use super::{order, pod, sample_twice};
+use super::order;
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets;
@@ -9,8 +9,8 @@ use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::kinds::pod::facts::PodRequests;
 use crate::object::{Key, Object, Reason, Status};
-use crate::reconcile::node::{LOCAL, RUNTIME};
 use crate::runtime::usage;
+use crate::serve::resource_metrics::measure_nodes;
 use crate::show::usage::{NodeUsage, nodes};
 use crate::world::usage::Usage;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -65,14 +65,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if requested_nodes.is_empty() {
         return Err(Failure::plain("metrics not available yet"));
     }
-    let is_added = |node: &&Object| node.annotation(RUNTIME) == Some(LOCAL);
-    let added: Vec<&str> = requested_nodes.iter().filter(is_added).map(Object::name).collect();
-    let of_nodes = usage_by_node(&added, context)?;
-    let [(before, first), (after, second)] = sample_twice(usage::of_machine);
-    let of_machine =
-        first.zip(second).and_then(|(first, second)| Usage::from_samples((before, first), (after, second)));
+    let state = context.existing()?.map(|api| api.store().home().to_owned());
+    let pods = match &state {
+        Some(_) => context.read_view(|txn| txn.list(kinds::pod::KIND.resource, None))?,
+        None => Vec::new(),
+    };
+    let measured = measure_nodes(state.as_deref(), &requested_nodes, &pods);
     let node = |node: &Object| {
-        let is_machine = node.annotation(RUNTIME).is_none();
         let part = if args.show_capacity { "capacity" } else { "allocatable" };
         let list = node
             .value_at(&["status", part])
@@ -80,7 +79,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let offers = PodRequests::from_list(list.as_ref());
         NodeUsage {
             name: node.name().to_owned(),
-            usage: of_nodes.get(node.name()).copied().or(of_machine.filter(|_| is_machine)),
+            usage: measured.get(node.name()).copied(),
             capacity: Usage {
                 cpu_milli: offers.cpu_milli,
                 memory: offers.memory,
@@ -89,25 +88,6 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
     };
     context.print(&nodes(requested_nodes.iter().map(node).collect(), order, args.no_headers, args.show_swap))
-}
-
-/// Returns the usage of the pods on added nodes.
-fn usage_by_node(added: &[&str], context: &mut CommandContext) -> CliResult<BTreeMap<String, Usage>> {
-    let mut sums: BTreeMap<String, Usage> = added.iter().map(|name| ((*name).to_owned(), Usage::default())).collect();
-    let Some(state) = context.existing()?.map(|api| api.store().home().to_owned()).filter(|_| !sums.is_empty()) else {
-        return Ok(sums);
-    };
-    let node = |pod: &Object| pod.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
-    let resource = kinds::pod::KIND.resource;
-    let mut pods = context.read_view(|txn| txn.list(resource, None))?;
-    pods.retain(|pod| sums.contains_key(&node(pod)));
-    let nodes: BTreeMap<(&str, &str), String> =
-        pods.iter().map(|pod| ((pod.namespace(), pod.name()), node(pod))).collect();
-    for pod in pod::measure(&state, &pods) {
-        let sum = nodes.get(&(&*pod.namespace, &*pod.name)).and_then(|node| sums.get_mut(node));
-        sum.into_iter().for_each(|sum| sum.add(pod.usage()));
-    }
-    Ok(sums)
 }
 
 fn requested_nodes(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {

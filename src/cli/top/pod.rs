@@ -1,16 +1,14 @@
 //! `kloop top pod`: prints the usage of pods.
 
-use super::{order, sample_twice};
+use super::order;
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::{Key, Object, Reason, Status};
-use crate::runtime::usage;
+use crate::serve::resource_metrics::{ContainerUsage, measure_pods};
 use crate::show::usage::{PodUsage, UsageOptions, pods};
-use crate::world::usage::{Usage, UsageSample};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Display resource (CPU/memory) usage of pods.
@@ -105,21 +103,15 @@ fn requested_pods(args: &Args, named: Option<&str>, context: &mut CommandContext
     }
 }
 
-/// Measures the pods that run on this machine.
-pub(super) fn measure(state: &Path, pods: &[Object]) -> Vec<PodUsage> {
-    let sample =
-        || -> Vec<BTreeMap<String, UsageSample>> { pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect() };
-    let [(before, first), (after, second)] = sample_twice(sample);
-    let rows = pods.iter().zip(first.iter().zip(&second)).map(|(pod, (first, second))| {
-        let rate = |(name, later): (&String, &UsageSample)| {
-            // A container that started since the first sample counts from zero.
-            let earlier = first.get(name).copied().unwrap_or_default();
-            Some((name.clone(), Usage::from_samples((before, earlier), (after, later.not_before(earlier)))?))
-        };
-        let containers = second.iter().filter_map(rate).collect();
-        PodUsage { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), containers }
-    });
-    rows.filter(|pod| !pod.containers.is_empty()).collect()
+/// Usage of the pods that run on this machine.
+fn measure(state: &Path, pods: &[Object]) -> Vec<PodUsage> {
+    let measured = pods.iter().zip(measure_pods(state, pods)).filter(|(_, containers)| !containers.is_empty());
+    let row = |(pod, containers): (&Object, ContainerUsage)| PodUsage {
+        namespace: pod.namespace().to_owned(),
+        name: pod.name().to_owned(),
+        containers,
+    };
+    measured.map(row).collect()
 }
 
 /// Prints or returns the reason for an empty result, in kubectl's words.

@@ -70,7 +70,32 @@ pub static CSI_DRIVER: KindView = KindView {
     describe: generic::describe,
 };
 
-/// The storage class of a claim or volume. The deprecated annotation takes precedence over the field.
+/// The view of the capacities that CSI drivers report.
+pub static CSI_STORAGE_CAPACITY: KindView = KindView {
+    columns: &[Column::text("Name"), Column::text("StorageClassName"), Column::text("Capacity")],
+    cells: |known, _| {
+        let body = &known.0;
+        vec![known.name().into(), body.text("storageClassName").into(), or(&body.plain("capacity"), "<unset>").into()]
+    },
+    describe: generic::describe,
+};
+
+/// The view of volume attributes classes.
+pub static ATTRIBUTES_CLASS: KindView = KindView {
+    columns: &[Column::text("Name"), Column::text("DriverName"), Column::text("Age")],
+    cells: |class, now| {
+        vec![class.name().into(), class.0.text("driverName").into(), age_since(class.created(), now).into()]
+    },
+    describe: |class, related, out| {
+        out.field(0, "Name", class.name());
+        out.inline_pairs(0, "Annotations", &class.0.pairs("metadata.annotations"));
+        out.field(0, "DriverName", class.0.text("driverName"));
+        out.inline_pairs(0, "Parameters", &class.0.pairs("parameters"));
+        events::write_events(class, related, out);
+    },
+};
+
+/// The storage class of a claim or volume: the old annotation wins over the field.
 pub fn claim_class(object: &Value) -> &str {
     let annotation = object.value_at("metadata.annotations").get("volume.beta.kubernetes.io/storage-class");
     annotation.and_then(Value::as_str).unwrap_or_else(|| object.text("spec.storageClassName"))

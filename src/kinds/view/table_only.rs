@@ -74,7 +74,17 @@ pub static ADMISSION_POLICY: KindView = KindView {
     ..generic::VIEW
 };
 
-/// The view of validating admission policy bindings.
+/// The view of mutating admission policies.
+pub static MUTATING_POLICY: KindView = KindView {
+    columns: &[NAME, Column::int("Mutations"), Column::text("ParamKind"), AGE],
+    cells: |policy, now| {
+        let count = policy.0.list("spec.mutations").len();
+        row(policy, now, [count.into(), param_kind(&policy.0).into()])
+    },
+    ..generic::VIEW
+};
+
+/// The view of the bindings of both.
 pub static ADMISSION_POLICY_BINDING: KindView =
     KindView { columns: POLICY_BINDING, cells: policy_binding, ..generic::VIEW };
 

@@ -1,6 +1,8 @@
 //! The served resources by group and version: those of the kinds, and their subresources.
 
 use crate::kinds::{Kind, KindRegistry};
+use crate::serve::computed::{COMPUTED, ComputedKind};
+use crate::serve::reviews::REVIEWS;
 use crate::serve::subresource::{self, Subresource};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -39,8 +41,8 @@ pub struct ServedResource {
 /// Verbs of objects.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Kubernetes' order of its groups; other groups follow by name.
-const ORDER: [&str; 20] = [
+/// Kubernetes' order of its groups; others follow by name.
+const ORDER: [&str; 21] = [
     "",
     "apiregistration.k8s.io",
     "apps",
@@ -61,6 +63,7 @@ const ORDER: [&str; 20] = [
     "node.k8s.io",
     "discovery.k8s.io",
     "flowcontrol.apiserver.k8s.io",
+    "resource.k8s.io",
 ];
 
 /// Returns all groups.
@@ -84,10 +87,13 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
             add(group, version, of_kind(kind));
         }
     }
-    let review = |name: &str, kind: &str| alone(name, kind, false);
     add("", "v1", vec![alone("bindings", "Binding", true)]);
-    add("authentication.k8s.io", "v1", vec![review("selfsubjectreviews", "SelfSubjectReview")]);
-    add("authorization.k8s.io", "v1", vec![review("selfsubjectaccessreviews", "SelfSubjectAccessReview")]);
+    for review in &REVIEWS {
+        add(review.group, "v1", vec![alone(review.plural, review.kind, review.namespaced)]);
+    }
+    for kind in &COMPUTED {
+        add(kind.group, kind.version, vec![of_computed(kind)]);
+    }
     let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
     groups.sort_by(|one, other| (place(&one.name), &one.name).cmp(&(place(&other.name), &other.name)));
     for (_, resources) in groups.iter_mut().flat_map(|group| &mut group.versions) {
@@ -126,7 +132,17 @@ fn of_kind(kind: &Kind) -> Vec<ServedResource> {
     served
 }
 
-/// Makes a resource that can only be created and is not stored.
+/// A resource whose objects are computed when they are read.
+fn of_computed(kind: &ComputedKind) -> ServedResource {
+    ServedResource {
+        singular_name: kind.singular.to_owned(),
+        verbs: vec!["get", "list"],
+        short_names: kind.short.to_vec(),
+        ..alone(kind.plural, kind.kind, kind.namespaced)
+    }
+}
+
+/// A resource that is only ever created, and not kept.
 fn alone(name: &str, kind: &str, namespaced: bool) -> ServedResource {
     ServedResource {
         name: name.to_owned(),

@@ -32,7 +32,7 @@ use exchange::{Exchange, ServerMetrics};
 use guard::{Access, AccessGuard};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Response};
@@ -71,7 +71,9 @@ const COMPACTED: usize = 400;
 const HANDS: usize = 16;
 /// The same for unauthenticated clients.
 const ANONYMOUS_HANDS: usize = 2;
-/// Maximum number of concurrent requests on one HTTP/2 connection, watches included.
+/// The same for measurements of pods and nodes.
+const MEASURING_HANDS: usize = 2;
+/// Requests on one connection of HTTP/2 at the same time, watches included.
 const STREAMS: u32 = 250;
 /// Maximum number of bytes that an HTTP/2 connection buffers for a client that does not read.
 const UNREAD: usize = 256 << 10;
@@ -113,6 +115,8 @@ struct ServerState {
     metrics: Arc<ServerMetrics>,
     /// Permits for requests of anonymous clients.
     anonymous: Semaphore,
+    /// Turns of requests that measure, which wait for a moment.
+    measuring: Semaphore,
     /// Permits for streams.
     streams: Arc<Semaphore>,
 }
@@ -132,6 +136,7 @@ impl HttpServer {
             tail: OnceLock::new(),
             metrics: Arc::new(ServerMetrics { requests: RequestMetrics::default(), control_plane }),
             anonymous: Semaphore::new(ANONYMOUS_HANDS),
+            measuring: Semaphore::new(MEASURING_HANDS),
             streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
         });
         let ended = runtime.block_on(async move {
@@ -239,6 +244,9 @@ async fn respond(
         Ok((request, access)) => {
             let _turn = match access {
                 Access::Anonymous => shared.anonymous.acquire().await.ok(),
+                Access::Full if request.path.starts_with("/apis/metrics.k8s.io/") => {
+                    shared.measuring.acquire().await.ok()
+                }
                 Access::Full => None,
             };
             let (working, metrics, is_gzip) = (span.clone(), shared.metrics.clone(), exchange.is_gzip());
@@ -279,6 +287,7 @@ fn read_head(head: &Parts) -> ApiRequest {
         accept: text(ACCEPT),
         content_type: text(CONTENT_TYPE),
         agent: text(USER_AGENT),
+        authorization: text(AUTHORIZATION),
         host,
         if_none_match: text(IF_NONE_MATCH),
         ..ApiRequest::new(head.method.as_str(), target)

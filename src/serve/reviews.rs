@@ -1,0 +1,321 @@
+//! Review requests: who is this, and what may they do? They are answered and not stored.
+//!
+//! Knows: the one administrator, who may do everything, and that nobody else is let in. RBAC rules are not asked.
+//! Start reading at [`REVIEWS`].
+
+use super::body;
+use super::form::AnswerForm;
+use super::path::PathTarget;
+use super::request::ApiRequest;
+use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
+use crate::kinds::field::invalid;
+use crate::kinds::{FieldErrors, FieldPath};
+use crate::object::{Reason, Resource, Status};
+use serde_json::{Value, json};
+
+const ADMINISTRATOR: &str = "admin";
+const ADMINISTRATORS: &str = "system:masters";
+const NO_RULES: &str = "kloop lets in its administrator alone, and enforces no RBAC rules";
+
+/// One kind of review.
+pub struct Review {
+    /// `authorization.k8s.io`; the version is v1.
+    pub group: &'static str,
+    /// `subjectaccessreviews`.
+    pub plural: &'static str,
+    /// `SubjectAccessReview`.
+    pub kind: &'static str,
+    /// Whether it is made in a namespace.
+    pub namespaced: bool,
+    check: fn(&Review, &Value, &ReviewRequest) -> ServeResult<()>,
+    status: fn(&Value, &ReviewRequest) -> Value,
+}
+
+/// The circumstances of a review.
+struct ReviewRequest<'a> {
+    namespace: Option<&'a str>,
+    /// The token with which the request itself came; empty without one.
+    token: &'a str,
+}
+
+/// Every kind of review.
+pub const REVIEWS: [Review; 6] = [
+    Review {
+        group: "authentication.k8s.io",
+        plural: "selfsubjectreviews",
+        kind: "SelfSubjectReview",
+        namespaced: false,
+        check: |_, _, _| Ok(()),
+        status: |_, _| json!({"userInfo": administrator()}),
+    },
+    Review {
+        group: "authentication.k8s.io",
+        plural: "tokenreviews",
+        kind: "TokenReview",
+        namespaced: false,
+        check: check_token,
+        status: token_status,
+    },
+    Review {
+        group: "authorization.k8s.io",
+        plural: "localsubjectaccessreviews",
+        kind: "LocalSubjectAccessReview",
+        namespaced: true,
+        check: check_subject,
+        status: subject_status,
+    },
+    Review {
+        group: "authorization.k8s.io",
+        plural: "selfsubjectaccessreviews",
+        kind: "SelfSubjectAccessReview",
+        namespaced: false,
+        check: check_attributes,
+        status: |_, _| json!({"allowed": true}),
+    },
+    Review {
+        group: "authorization.k8s.io",
+        plural: "selfsubjectrulesreviews",
+        kind: "SelfSubjectRulesReview",
+        namespaced: false,
+        check: check_namespace,
+        status: |_, _| all_rules(),
+    },
+    Review {
+        group: "authorization.k8s.io",
+        plural: "subjectaccessreviews",
+        kind: "SubjectAccessReview",
+        namespaced: false,
+        check: check_subject,
+        status: subject_status,
+    },
+];
+
+/// Answers a review; nothing for all other requests.
+pub fn answer(request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
+    let is_meant =
+        |review: &&Review| named.group == review.group && named.version == "v1" && named.plural == review.plural;
+    let review = REVIEWS.iter().find(is_meant)?;
+    Some(review.answer(request, named))
+}
+
+impl Review {
+    fn answer(&self, request: &ApiRequest, named: &PathTarget) -> ServeResult {
+        if named.name.is_some() || named.watch || self.namespaced != named.namespace.is_some() {
+            return Err(unknown_path());
+        }
+        if request.method != "POST" {
+            return Err(not_allowed());
+        }
+        let form = AnswerForm::negotiate(request, || true)?;
+        let api_version = format!("{}/v1", self.group);
+        let mut review = body::value(request, (&api_version, self.kind))?;
+        check_kind(&review, &api_version, self.kind)?;
+        let asked = ReviewRequest { namespace: named.namespace.as_deref(), token: request.bearer_token() };
+        (self.check)(self, &review["spec"], &asked)?;
+        let status = (self.status)(&review["spec"], &asked);
+        (review["apiVersion"], review["kind"], review["status"]) = (api_version.into(), self.kind.into(), status);
+        if !review["metadata"].is_object() {
+            review["metadata"] = json!({});
+        }
+        Ok(HttpAnswer::document(201, &review, &form))
+    }
+
+    fn refuse(&self, errors: FieldErrors) -> ServeResult<()> {
+        if errors.0.is_empty() {
+            return Ok(());
+        }
+        let resource =
+            if self.group == "authentication.k8s.io" { "x.authentication.k8s.io" } else { "x.authorization.k8s.io" };
+        Err(invalid(self.kind, Resource(resource), "", &errors.0))
+    }
+}
+
+/// Refuses the body of another kind, and a spec that is no object.
+fn check_kind(review: &Value, api_version: &str, kind: &str) -> ServeResult<()> {
+    let is_other = |field: &str, wanted: &str| review[field].as_str().is_some_and(|found| found != wanted);
+    if is_other("kind", kind) || is_other("apiVersion", api_version) {
+        let text = format!("the body of a request for a {kind} of {api_version} has to be one");
+        return Err(Status::new(Reason::BadRequest, text));
+    }
+    if !review["spec"].is_null() && !review["spec"].is_object() {
+        let text = format!("{kind} in version \"v1\" cannot be handled as a {kind}: spec is no object");
+        return Err(Status::new(Reason::BadRequest, text));
+    }
+    Ok(())
+}
+
+fn administrator() -> Value {
+    json!({"username": ADMINISTRATOR, "groups": [ADMINISTRATORS, "system:authenticated"]})
+}
+
+fn all_rules() -> Value {
+    json!({
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": false,
+    })
+}
+
+fn check_token(_: &Review, spec: &Value, _: &ReviewRequest) -> ServeResult<()> {
+    match spec["token"].as_str().unwrap_or_default() {
+        "" => Err(Status::new(Reason::BadRequest, "token is required for TokenReview in authentication")),
+        _ => Ok(()),
+    }
+}
+
+/// The only token that opens anything is the administrator's, with which the review itself came.
+fn token_status(spec: &Value, request: &ReviewRequest) -> Value {
+    match spec["token"].as_str() {
+        Some(token) if token == request.token => json!({"authenticated": true, "user": administrator()}),
+        _ => json!({"user": {}, "error": "invalid bearer token"}),
+    }
+}
+
+fn check_namespace(_: &Review, spec: &Value, _: &ReviewRequest) -> ServeResult<()> {
+    match spec["namespace"].as_str().unwrap_or_default() {
+        "" => Err(Status::new(Reason::BadRequest, "no namespace on request")),
+        _ => Ok(()),
+    }
+}
+
+fn check_attributes(review: &Review, spec: &Value, _: &ReviewRequest) -> ServeResult<()> {
+    let mut errors = FieldErrors::default();
+    find_attribute_errors(spec, &mut errors);
+    review.refuse(errors)
+}
+
+fn find_attribute_errors(spec: &Value, errors: &mut FieldErrors) {
+    const ONE: &str = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+    if spec["resourceAttributes"].is_null() == spec["nonResourceAttributes"].is_null() {
+        let shown = spec["resourceAttributes"].clone();
+        errors.invalid(&FieldPath::root("spec").child("resourceAttributes"), shown, ONE);
+    }
+}
+
+fn check_subject(review: &Review, spec: &Value, request: &ReviewRequest) -> ServeResult<()> {
+    let (mut errors, path) = (FieldErrors::default(), FieldPath::root("spec"));
+    find_attribute_errors(spec, &mut errors);
+    if review.namespaced && !spec["nonResourceAttributes"].is_null() {
+        let detail = "disallowed on this kind of request";
+        errors.invalid(&path.child("nonResourceAttributes"), spec["nonResourceAttributes"].clone(), detail);
+    }
+    let has_groups = spec["groups"].as_array().is_some_and(|groups| !groups.is_empty());
+    if spec["user"].as_str().unwrap_or_default().is_empty() && !has_groups {
+        errors.invalid(&path.child("user"), "", "at least one of user or group must be specified");
+    }
+    review.refuse(errors)?;
+    let asked = spec["resourceAttributes"]["namespace"].as_str().unwrap_or_default();
+    match request.namespace {
+        Some(namespace) if namespace != asked => {
+            let text = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
+            Err(Status::new(Reason::BadRequest, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn subject_status(spec: &Value, _: &ReviewRequest) -> Value {
+    let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let is_allowed = spec["user"] == ADMINISTRATOR || groups.into_iter().any(|group| group == ADMINISTRATORS);
+    if is_allowed { json!({"allowed": true}) } else { json!({"allowed": false, "reason": NO_RULES}) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::path::{ApiPath, parse};
+
+    const TOKEN: &str = "s3cret";
+
+    /// The code and the document of an answer.
+    fn ask(method: &str, path: &str, spec: Value) -> (u16, Value) {
+        let mut request = ApiRequest::new(method, path);
+        request.authorization = format!("Bearer {TOKEN}");
+        request.body = json!({"spec": spec}).to_string().into_bytes();
+        let Some(ApiPath::Object(named)) = parse(path) else { panic!("{path}") };
+        match answer(&request, &named).expect("a review") {
+            Ok(answer) => {
+                let crate::serve::AnswerBody::Whole(bytes) = answer.body else { panic!("no document") };
+                (answer.code, serde_json::from_slice(&bytes).unwrap())
+            }
+            Err(status) => (status.reason.code(), json!(status.message)),
+        }
+    }
+
+    #[test]
+    fn reviews_know_the_administrator_alone() {
+        let tokens = "/apis/authentication.k8s.io/v1/tokenreviews";
+        let subjects = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let local = "/apis/authorization.k8s.io/v1/namespaces/web/localsubjectaccessreviews";
+        let attributes = json!({"verb": "get", "resource": "pods", "namespace": "web"});
+        let subject = |user: &str| json!({"user": user, "resourceAttributes": attributes});
+        let group = |group: &str| json!({"groups": [group], "resourceAttributes": attributes});
+        let cases = [
+            (tokens, json!({"token": TOKEN}), "/status/authenticated", json!(true)),
+            (tokens, json!({"token": TOKEN}), "/status/user/username", json!("admin")),
+            (tokens, json!({"token": "x"}), "/status/authenticated", Value::Null),
+            (tokens, json!({"token": "x"}), "/status/error", json!("invalid bearer token")),
+            (subjects, subject("admin"), "/status/allowed", json!(true)),
+            (subjects, subject("ann"), "/status/allowed", json!(false)),
+            (subjects, group("system:masters"), "/status/allowed", json!(true)),
+            (subjects, group("people"), "/status/allowed", json!(false)),
+            (local, subject("ann"), "/status/allowed", json!(false)),
+            (local, subject("admin"), "/kind", json!("LocalSubjectAccessReview")),
+            (
+                "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+                json!({"namespace": "web"}),
+                "/status/resourceRules/0/verbs/0",
+                json!("*"),
+            ),
+            (
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                json!({"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}),
+                "/status/allowed",
+                json!(true),
+            ),
+            (
+                "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+                json!({}),
+                "/status/userInfo/username",
+                json!("admin"),
+            ),
+        ];
+        for (path, spec, pointer, expected) in cases {
+            let (code, document) = ask("POST", path, spec);
+            assert_eq!(
+                (code, document.pointer(pointer).cloned().unwrap_or_default()),
+                (201, expected),
+                "{path} {pointer}"
+            );
+        }
+    }
+
+    #[test]
+    fn reviews_that_ask_nothing_are_refused() {
+        let group = "/apis/authorization.k8s.io/v1";
+        let subjects = format!("{group}/subjectaccessreviews");
+        let local = format!("{group}/namespaces/web/localsubjectaccessreviews");
+        let elsewhere = json!({"user": "a", "resourceAttributes": {"namespace": "other"}});
+        let cases = [
+            ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", json!({}), 400, "token is required"),
+            (
+                "POST",
+                &subjects,
+                json!({"user": "a"}),
+                422,
+                "exactly one of nonResourceAttributes or resourceAttributes",
+            ),
+            ("POST", &subjects, json!({"resourceAttributes": {}}), 422, "at least one of user or group"),
+            ("POST", &subjects, json!([]), 400, "spec is no object"),
+            ("POST", &local, elsewhere, 400, "spec.resourceAttributes.namespace must match namespace: web"),
+            ("POST", &format!("{group}/selfsubjectaccessreviews"), json!({}), 422, "exactly one of"),
+            ("POST", &format!("{group}/selfsubjectrulesreviews"), json!({}), 400, "no namespace on request"),
+            ("GET", &subjects, json!({}), 405, "does not allow this method"),
+            ("POST", &format!("{group}/localsubjectaccessreviews"), json!({}), 404, "could not find"),
+        ];
+        for (method, path, spec, code, words) in cases {
+            let (found, message) = ask(method, path, spec);
+            assert!(found == code && message.to_string().contains(words), "{path}: {found} {message}");
+        }
+    }
+}
