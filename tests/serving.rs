@@ -5,6 +5,7 @@ mod kubectl;
 mod lists;
 mod openapi;
 mod protobuf;
+mod statuses;
 mod streams;
 mod writes;
 

@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod amount;
+pub mod certificate_conditions;
 pub mod custom;
 pub mod default_class;
 pub mod field;

@@ -116,6 +116,14 @@ pub const ALL: &[Subresource] = &[
         answer: |api, request, asked| part(api, request, asked, UpdatePart::Finalize),
     },
     Subresource {
+        name: "approval",
+        is_of: |kind| kind.resource == "certificatesigningrequests.certificates.k8s.io",
+        kind: None,
+        version: None,
+        verbs: PART,
+        answer: |api, request, asked| part(api, request, asked, UpdatePart::Approval),
+    },
+    Subresource {
         name: "token",
         is_of: |kind| kind.resource == "serviceaccounts",
         kind: None,
