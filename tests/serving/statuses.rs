@@ -172,3 +172,30 @@ fn certificate_verbs_decide_once() {
     let columns = "-o jsonpath={.items[*].status.conditions[*].reason}";
     assert_eq!(cluster.ok(&format!("get csr {columns}")), "KubectlApprove KubectlDeny");
 }
+
+#[test]
+fn a_binding_annotates_its_pod() {
+    with_server(|server| {
+        let pod = json!({"metadata": {"name": "x"}, "spec": {"schedulerName": "mine", "containers": [{"name": "c", "image": "sh"}]}});
+        assert_eq!(server.ask("POST", PODS, JSON, &pod.to_string()).0, 201);
+        let node = json!({"metadata": {"name": "n"}}).to_string();
+        assert_eq!(server.ask("POST", "/api/v1/nodes", JSON, &node).0, 201);
+        let binding = |annotations: Value| {
+            json!({
+                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "x", "annotations": annotations},
+                "target": {"kind": "Node", "name": "n"},
+            })
+        };
+        let path = format!("{PODS}/x/binding");
+        let (code, status) = server.ask("POST", &path, JSON, &binding(json!({"a b": "1"})).to_string());
+        assert_eq!((code, &status["reason"]), (422, &json!("Invalid")), "{status}");
+        assert_eq!(server.get(&format!("{PODS}/x"))["spec"].get("nodeName"), None, "nothing was changed");
+        let (code, status) = server.ask("POST", &path, JSON, &binding(json!({"example.com/gpu": "2"})).to_string());
+        assert_eq!(code, 201, "{status}");
+        let bound = server.get(&format!("{PODS}/x"));
+        assert_eq!(
+            (&bound["spec"]["nodeName"], &bound["metadata"]["annotations"]["example.com/gpu"]),
+            (&json!("n"), &json!("2"))
+        );
+    });
+}
