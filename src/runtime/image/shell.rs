@@ -59,14 +59,14 @@ mod tests {
             std::fs::write(&file, "").unwrap();
             std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
         };
-        start.env = vec![("my.name".into(), "1".into())].into();
+        start.env = vec![("my.name".into(), "1".into())];
         assert_eq!(argv(&start, "sh"), "sh -c env", "nothing else is installed");
         install("bash");
         assert_eq!(argv(&start, "/bin/sh"), "bash --posix -c env");
         install("busybox");
         assert_eq!(argv(&start, "sh"), "busybox sh -c env");
         assert_eq!(argv(&start, "env"), "env -c env");
-        start.env = vec![("my_name".into(), "1".into())].into();
+        start.env = vec![("my_name".into(), "1".into())];
         assert_eq!(argv(&start, "sh"), "sh -c env", "any shell does");
     }
 }
