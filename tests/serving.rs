@@ -7,6 +7,7 @@ mod lists;
 mod openapi;
 mod protobuf;
 mod proxies;
+mod statuses;
 mod streams;
 mod writes;
 

@@ -175,7 +175,8 @@ pub fn check(
     refuse(kind, object, &errors)
 }
 
-fn refuse(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> ApiResult<()> {
+/// Refuses an object with errors.
+pub fn refuse(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> ApiResult<()> {
     if errors.is_empty() { Ok(()) } else { Err(field::invalid(kind.kind, kind.resource, object.name(), errors)) }
 }
 

@@ -1,18 +1,17 @@
 //! Update: the pipeline for an object that exists, as a whole or only its status.
 
 use super::admission::{self, AdmissionRequest};
-use super::create::{check, create, decode, warn};
+use super::create::{check, create, decode, refuse, warn};
 use super::custom;
 use super::rules::metadata;
 use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteOptions, WriteReply, delete};
 use crate::kinds::pod::resize;
-use crate::kinds::process_ids;
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, FieldErrors, Kind, certificate_conditions, process_ids};
 use crate::managed_fields::{self, FieldManager};
-use crate::object::{Key, Object, Status};
-use serde_json::{Value, json};
+use crate::object::{Key, Object, Status, Time};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// The part of an object that a write changes.
@@ -20,8 +19,12 @@ use std::sync::Arc;
 pub enum UpdatePart {
     /// Metadata and spec; status stays as it is for kinds with a status subresource.
     Main,
-    /// Status alone.
+    /// Status, and the metadata that a client may change with it (`/status`).
     Status,
+    /// Status alone, as the control loops write it; the metadata of the body is not read.
+    StatusAlone,
+    /// The conditions of a CertificateSigningRequest (`/approval`), and metadata as with `/status`.
+    Approval,
     /// `spec.ephemeralContainers` of a pod: only additions (`/ephemeralcontainers`).
     EphemeralContainers,
     /// Resources of a pod's containers (`/resize`).
@@ -35,7 +38,8 @@ impl UpdatePart {
     fn written_by(self, manager: Option<&FieldManager>) -> Option<FieldManager> {
         let subresource = match self {
             UpdatePart::Main => return manager.cloned(),
-            UpdatePart::Status => "status",
+            UpdatePart::Status | UpdatePart::StatusAlone => "status",
+            UpdatePart::Approval => "approval",
             UpdatePart::EphemeralContainers => "ephemeralcontainers",
             UpdatePart::Resize => "resize",
             UpdatePart::Finalize => "finalize",
@@ -63,26 +67,83 @@ pub fn update(
     };
     check_preconditions(kind, body, &old)?;
     let mut warnings = Vec::new();
-    let object = match part {
-        UpdatePart::Status => {
-            let status = normal_status(kind, body, options, &mut warnings)?;
-            if kind.custom.is_some() {
-                let mut object = Object::clone(&old);
-                object.set(&["status"], status.clone().unwrap_or_default());
-                check(txn, kind, body.api_version(), &object, Some(&old))?;
-            }
-            let noted = match part.written_by(options.manager.as_ref()) {
-                Some(manager) => StatusOwnership::By(manager),
-                None => StatusOwnership::In(body.value_at(&["metadata", "managedFields"])),
-            };
-            return keep_status(txn, (kind, &key), status, old, noted, warnings);
+    let mut object = match part {
+        UpdatePart::Status | UpdatePart::StatusAlone | UpdatePart::Approval => {
+            return update_status(txn, (kind, &key), body, part, old, options);
         }
         UpdatePart::EphemeralContainers => with_ephemeral(&decode(kind, body, options, &mut warnings)?, &old)?,
         UpdatePart::Resize => resized(kind, &decode(kind, body, options, &mut warnings)?, &old)?,
         _ => whole(txn, kind, body, &old, part, options, &mut warnings)?,
     };
+    raise_generation(kind, &mut object, &old);
     let manager = part.written_by(options.manager.as_ref());
     put_update(txn, (kind, &key), object, old, manager.as_ref(), warnings)
+}
+
+/// Replaces a status, and unless it is a loop that writes, also the metadata that the kind lets such a write change.
+fn update_status(
+    txn: &mut dyn Transaction,
+    (kind, key): (&Kind, &Key),
+    body: &Object,
+    part: UpdatePart,
+    old: Arc<Object>,
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
+    let mut warnings = Vec::new();
+    let fields = if part == UpdatePart::StatusAlone { &[] } else { metadata::changed_with_status(kind) };
+    let (mut status, new_metadata) = decode_status(kind, body, fields, options, &mut warnings)?;
+    if kind.resource == SIGNING_REQUESTS {
+        status = Some(signing_request_status(kind, status, &old, part, txn.now())?);
+    }
+    if kind.custom.is_some() {
+        let mut object = Object::clone(&old);
+        object.set(&["status"], status.clone().unwrap_or_default());
+        check(txn, kind, body.api_version(), &object, Some(&old))?;
+    }
+    let manager = part.written_by(options.manager.as_ref());
+    if fields.iter().all(|field| new_metadata.get(*field) == old.value_at(&["metadata", field])) {
+        let noted = match manager {
+            Some(manager) => StatusOwnership::By(manager),
+            None => StatusOwnership::In(body.value_at(&["metadata", "managedFields"])),
+        };
+        return keep_status(txn, (kind, key), status, old, noted, warnings);
+    }
+    let mut object = Object::clone(&old);
+    let managed = body.value_at(&["metadata", "managedFields"]).filter(|_| manager.is_none()).cloned();
+    let taken = fields.iter().map(|field| (*field, new_metadata.get(*field).cloned()));
+    for (field, value) in taken.chain(managed.map(|list| ("managedFields", Some(list)))) {
+        match value {
+            Some(value) => object.set(&["metadata", field], value),
+            None => drop(object.unset(&["metadata", field])),
+        }
+    }
+    match status {
+        Some(status) => object.set(&["status"], status),
+        None => drop(object.unset(&["status"])),
+    }
+    refuse(kind, &object, &kinds::metadata::validate_metadata(&object, Some(&old), kind))?;
+    put_update(txn, (kind, key), object, old, manager.as_ref(), warnings)
+}
+
+const SIGNING_REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
+
+/// The status of a CertificateSigningRequest after a write of `/status` or `/approval`.
+fn signing_request_status(
+    kind: &Kind,
+    status: Option<Value>,
+    old: &Object,
+    part: UpdatePart,
+    now: Time,
+) -> ApiResult<Value> {
+    let status = match part {
+        UpdatePart::Approval => certificate_conditions::approval_status(status.as_ref(), old, now),
+        _ => certificate_conditions::reported_status(status.unwrap_or_default(), old, now),
+    };
+    let mut errors = FieldErrors::default();
+    let new = old.other_status(status.clone());
+    certificate_conditions::check_conditions(&new, old, &mut errors);
+    refuse(kind, old, &errors.0)?;
+    Ok(status)
 }
 
 /// Replaces a pod's status without decoding it: loops write it in its stored form. The annotation with the process ids is replaced, too, when
@@ -93,7 +154,10 @@ pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) 
     check_preconditions(kind, body, &old)?;
     let status = body.value_at(&["status"]).cloned();
     let mut warnings = Vec::new();
-    debug_assert_eq!(Ok(status.clone()), normal_status(kind, body, &WriteOptions::default(), &mut warnings));
+    debug_assert_eq!(
+        Ok(status.clone()),
+        decode_status(kind, body, &[], &WriteOptions::default(), &mut warnings).map(|(status, _)| status)
+    );
     let path = ["metadata", "annotations", process_ids::ANNOTATION];
     let Some(ids) = body.value_at(&path).filter(|ids| Some(*ids) != old.value_at(&path)) else {
         return keep_status(txn, (kind, &key), status, old, StatusOwnership::In(None), warnings);
@@ -150,17 +214,27 @@ fn keep_status(
     Ok(WriteReply::changed(txn.put(key, object)?, warnings))
 }
 
-/// A body's status as it is stored; of the rest nothing is read.
-fn normal_status(
+/// A body's status as it is stored, and these fields of its metadata; of the rest nothing is read.
+fn decode_status(
     kind: &Kind,
     body: &Object,
+    fields: &[&str],
     options: &WriteOptions,
     warnings: &mut Vec<String>,
-) -> ApiResult<Option<Value>> {
+) -> ApiResult<(Option<Value>, Map<String, Value>)> {
     let status = body.value_at(&["status"]).cloned().unwrap_or_default();
-    let alone = Object(json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status}));
-    let mut decoded = decode(kind, &alone, options, warnings)?;
-    Ok(decoded.0.get_mut("status").map(Value::take))
+    let field = |name: &&str| Some(((*name).to_owned(), body.value_at(&["metadata", name])?.clone()));
+    let metadata: Map<String, Value> = fields.iter().filter_map(field).collect();
+    let mut part = json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status});
+    if !metadata.is_empty() {
+        part["metadata"] = metadata.into();
+    }
+    let mut decoded = decode(kind, &Object(part), options, warnings)?;
+    let metadata = match decoded.0.get_mut("metadata").map(Value::take) {
+        Some(Value::Object(metadata)) => metadata,
+        _ => Map::new(),
+    };
+    Ok((decoded.0.get_mut("status").map(Value::take), metadata))
 }
 
 /// The pod with the body's ephemeral containers; other fields of the body are ignored.
@@ -217,9 +291,6 @@ fn put_update(
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
     managed_fields::update::updated(kind, &old, &mut object, manager, txn.now());
-    if kind.generation && (metadata::spec_differs(&object, &old) || annotations_count(kind, &object, &old)) {
-        object.set(&["metadata", "generation"], old.generation() + 1);
-    }
     if metadata::is_unchanged(&object, &old) {
         return Ok(WriteReply::unchanged(old, warnings));
     }
@@ -227,6 +298,13 @@ fn put_update(
         return Ok(WriteReply::changed(txn.remove(key, object)?, warnings));
     }
     Ok(WriteReply::changed(txn.put(key, object)?, warnings))
+}
+
+/// Raises the generation when the spec has changed. A write of the status does not.
+fn raise_generation(kind: &Kind, object: &mut Object, old: &Object) {
+    if kind.generation && (metadata::spec_differs(object, old) || annotations_count(kind, object, old)) {
+        object.set(&["metadata", "generation"], old.generation() + 1);
+    }
 }
 
 /// Whether changed annotations raise the generation: those of a Deployment are copied to its ReplicaSets. The controller's own do not count.
@@ -286,11 +364,16 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Update
             }
         }
         // The others change one part of the stored object.
-        UpdatePart::Status | UpdatePart::EphemeralContainers | UpdatePart::Resize => {}
+        UpdatePart::Status
+        | UpdatePart::StatusAlone
+        | UpdatePart::Approval
+        | UpdatePart::EphemeralContainers
+        | UpdatePart::Resize => {}
+        // A namespace's finalizers, and its metadata.
         UpdatePart::Finalize => {
             let finalizers = object.value_at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));
-            *object = old.clone();
             object.set(&["spec", "finalizers"], finalizers);
+            keep(object, "status");
         }
     }
 }

@@ -15,6 +15,17 @@ pub fn change(
     context: &mut CommandContext,
     target: &Target,
     dry_run: DryRun,
+    edit: impl FnMut(&mut Object) -> CliResult,
+) -> CliResult<WriteReply> {
+    change_part(context, target, UpdatePart::Main, dry_run, edit)
+}
+
+/// Changes a part of the object as it stands now.
+pub fn change_part(
+    context: &mut CommandContext,
+    target: &Target,
+    part: UpdatePart,
+    dry_run: DryRun,
     mut edit: impl FnMut(&mut Object) -> CliResult,
 ) -> CliResult<WriteReply> {
     if dry_run == DryRun::Client {
@@ -33,7 +44,7 @@ pub fn change(
             failed = Some(failure);
             return Err(Status::new(Reason::BadRequest, "the edit failed"));
         }
-        update(txn, target.kind, &object, UpdatePart::Main, &options)
+        update(txn, target.kind, &object, part, &options)
     });
     if let Some(failure) = failed {
         return Err(failure);

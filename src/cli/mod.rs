@@ -12,6 +12,7 @@ mod apply;
 mod attach;
 mod autoscale;
 mod backup;
+mod certificate;
 mod change;
 mod check_globals;
 mod completion;

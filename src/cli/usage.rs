@@ -55,9 +55,10 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
         }
         ErrorKind::InvalidSubcommand => {
             let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
-            let known = context(ContextKind::SuggestedSubcommand);
-            let hint = known.map(|known| format!("\n\nDid you mean this?\n\t{}", known.replace("\", \"", "\n\t")));
-            format!("error: unknown command {word:?} for \"kloop\"{}", hint.unwrap_or_default())
+            let near = help::topics::similar(&word, GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()));
+            let near: String = near.iter().map(|verb| format!("\n\t{verb}")).collect();
+            let hint = if near.is_empty() { near } else { format!("\n\nDid you mean this?{near}") };
+            format!("error: unknown command {word:?} for \"kloop\"{hint}")
         }
         ErrorKind::UnknownArgument => {
             let flag = context(ContextKind::InvalidArg).unwrap_or_default();

@@ -56,6 +56,7 @@ verbs! {
         "autoscale" Autoscale(autoscale::Args) => autoscale::run,
     }
     "Cluster Management Commands" {
+        "certificate" Certificate(certificate::Args) => certificate::run,
         "top" Top(top::Args) => top::run,
         "dns" Dns(dns::Args) => dns::run,
         /// Mark node as unschedulable.

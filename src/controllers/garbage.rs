@@ -8,6 +8,7 @@ use super::claim::without_owner;
 use super::pods;
 use crate::object::{Key, Object, OwnerRef};
 use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The loop of the garbage collector.
@@ -19,6 +20,8 @@ const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 /// Maximum number of dependents that one plan releases from their owner.
 const RELEASES: usize = 50;
+/// Maximum number of owners of owners that one plan looks at for a circle.
+const LONGEST_CIRCLE: usize = 1000;
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let mut keys = Vec::new();
@@ -149,12 +152,25 @@ fn await_dependents(world: &World, row: &Row, plan: &mut Plan) {
         return remove_finalizer(row, FOREGROUND, "no dependent blocks the deletion", plan);
     };
     plan.wait(format!("waiting for {} dependents to be deleted, the first is {first}", blocking.len()));
-    // Objects that own each other would block each other forever.
-    let owners = row.owners.iter().filter_map(|owner| world.by_uid(&owner.uid));
-    let in_cycle = owners.filter(|owner| waits_for_dependents(owner) && blocking.contains(&owner.key));
-    for dependent in in_cycle.take(RELEASES) {
-        plan.write(WriteVerb::Update(unblocked(dependent, &row.uid)), "its owners block each other in a cycle");
+    // Owners that own each other would block each other forever.
+    for dependent in owners_in_circle(world, row).filter(|owner| blocking.contains(&owner.key)).take(RELEASES) {
+        plan.write(WriteVerb::Update(unblocked(dependent, &row.uid)), "owners wait for each other in a circle");
     }
+}
+
+/// The owners that wait for a row, and those that wait for these, and so on. The row is in a circle when one of them is its dependent.
+fn owners_in_circle<'w>(world: &'w World, row: &'w Row) -> impl Iterator<Item = &'w Arc<Row>> {
+    let mut found: Vec<&Arc<Row>> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut next = Some(row);
+    for index in 0.. {
+        let Some(row) = next.filter(|_| found.len() < LONGEST_CIRCLE) else { break };
+        let owners =
+            row.owners.iter().filter(|owner| owner.block_owner_deletion).filter_map(|owner| world.by_uid(&owner.uid));
+        found.extend(owners.filter(|owner| waits_for_dependents(owner) && seen.insert(&owner.key)));
+        next = found.get(index).map(|owner| &***owner);
+    }
+    found.into_iter()
 }
 
 fn unblocked(dependent: &Row, uid: &str) -> Object {
@@ -315,5 +331,30 @@ mod tests {
         cluster.delete("configmaps", "owner", Propagation::Foreground);
         cluster.settle();
         assert_eq!(maps(&cluster), "half other");
+    }
+    #[test]
+    fn a_longer_circle_goes_however_its_members_are_deleted() {
+        for (propagation, deleted) in [
+            (Propagation::Foreground, &["a"][..]),
+            (Propagation::Background, &["a"]),
+            (Propagation::Foreground, &["a", "b", "c", "d"]),
+        ] {
+            let mut cluster = cluster("");
+            map(&mut cluster, "a", &[]);
+            for (name, owner) in [("b", "a"), ("c", "b"), ("d", "c")] {
+                map(&mut cluster, name, &[(owner, true)]);
+            }
+            let uid = cluster.object("configmaps", "d").uid().to_owned();
+            let last =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "d", "uid": uid, "blockOwnerDeletion": true});
+            cluster.patch("configmaps", "a", json!({"metadata": {"ownerReferences": [last]}}));
+            cluster.settle();
+            let left =
+                |cluster: &Cluster| cluster.names("configmaps").replace("kube-root-ca.crt", "").trim().to_owned();
+            assert_eq!(left(&cluster), "a b c d");
+            deleted.iter().for_each(|name| cluster.delete("configmaps", name, propagation));
+            cluster.settle();
+            assert_eq!(left(&cluster), "", "{propagation:?} {deleted:?}");
+        }
     }
 }

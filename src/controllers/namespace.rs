@@ -1,4 +1,4 @@
-//! Deletes all objects of a namespace that is being deleted, then removes the namespace's finalizer.
+//! Deletes all objects of a namespace that is being deleted, pods first (KEP-5080), then removes the namespace's finalizer.
 
 use super::pods::BURST;
 use super::status;
@@ -26,10 +26,14 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let Some(row) = world.get(key).filter(|row| row.is_deleting()) else { return plan };
-    let content = world.content_of(&row.key.name);
+    let mut content = world.content_of(&row.key.name);
     if content.is_empty() {
         finalize(row, &mut plan);
         return plan;
+    }
+    // The policies and the configuration that a pod relies on stay until it has ended.
+    if content.iter().any(|row| row.key.resource == "pods") {
+        content.retain(|row| row.key.resource == "pods");
     }
     for row in content.iter().filter(|row| !row.is_deleting()).take(BURST) {
         let (key, uid) = (row.key.clone(), row.uid.clone());
@@ -111,10 +115,38 @@ mod tests {
     use crate::controllers::testing::cluster;
     use serde_json::json;
 
+    const TEAM: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: team}, spec: {finalizers: [kubernetes]}}";
+
     #[test]
-    fn objects_are_deleted_before_their_namespace() {
-        let mut cluster =
-            cluster("{apiVersion: v1, kind: Namespace, metadata: {name: team}, spec: {finalizers: [kubernetes]}}");
+    fn pods_go_before_everything_else() {
+        let mut cluster = cluster(TEAM);
+        let held = json!({"name": "held", "namespace": "team", "finalizers": ["x.dev/hold"]});
+        cluster.create(json!({"kind": "Pod", "metadata": held, "spec": {"nodeName": "a"}}));
+        cluster.create(json!({"kind": "ConfigMap", "metadata": {"name": "used", "namespace": "team"}}));
+        cluster.settle();
+        cluster.delete("namespaces", "team", Default::default());
+        cluster.settle();
+        assert!(cluster.world.find("pods", "team", "held").unwrap().is_deleting());
+        assert!(!cluster.world.find("configmaps", "team", "used").unwrap().is_deleting());
+        let conditions = cluster.object("namespaces", "team").items(&["status", "conditions"]).to_vec();
+        let messages: Vec<&str> = conditions.iter().filter_map(|one| one["message"].as_str()).collect();
+        assert_eq!(
+            messages[3..],
+            [
+                "Some resources are remaining: pods. has 1 resource instances",
+                "Some content in the namespace has finalizers remaining: x.dev/hold in 1 resource instances",
+            ]
+        );
+        let mut held = cluster.world.find("pods", "team", "held").unwrap().object();
+        held.unset(&["metadata", "finalizers"]);
+        cluster.update(held);
+        cluster.settle();
+        assert_eq!(cluster.names("namespaces"), "default");
+    }
+
+    #[test]
+    fn everything_goes_and_then_the_namespace() {
+        let mut cluster = cluster(TEAM);
         cluster
             .create(json!({"kind": "Pod", "metadata": {"name": "p", "namespace": "team"}, "spec": {"nodeName": "a"}}));
         cluster.create(json!({"kind": "ConfigMap", "metadata": {"name": "held", "namespace": "team", "finalizers": ["x.dev/hold"]}}));

@@ -7,6 +7,7 @@
 pub mod address;
 mod admission_policy;
 pub mod amount;
+pub mod certificate_conditions;
 pub mod custom;
 pub mod default_class;
 mod device;

@@ -436,7 +436,8 @@ pub fn stage(
             update_pod_status(&mut txn, kind_of(&kinds, object)?, object).map(|_| ())
         }
         WriteVerb::Status(object) => {
-            update(&mut txn, kind_of(&kinds, object)?, object, UpdatePart::Status, &by_controller("status")).map(|_| ())
+            update(&mut txn, kind_of(&kinds, object)?, object, UpdatePart::StatusAlone, &by_controller("status"))
+                .map(|_| ())
         }
         WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(&mut txn, key, uid, *grace, *propagation),
         WriteVerb::Bind { pod, uid, node } => bind(&mut txn, pod, uid, node),

@@ -3,6 +3,8 @@
 use super::ServeResult;
 use super::body;
 use super::request::ApiRequest;
+use super::resolve::ResolvedTarget;
+use super::version;
 use crate::apiserver::delete::DeleteOptions;
 use crate::apiserver::read::ListSelection;
 use crate::apiserver::{Api, FieldValidation, WriteOptions, page};
@@ -112,12 +114,14 @@ pub enum ListMoment {
 }
 
 /// The selectors of a list, a watch or a deletion.
-pub fn list_selection(request: &ApiRequest) -> ServeResult<ListSelection> {
+pub fn list_selection(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<ListSelection> {
     let labels = request.parameter("labelSelector").map(Selector::parse).transpose();
     let fields = request.parameter("fieldSelector").map(FieldSelector::parse).transpose();
+    let fields = fields.map_err(|error| bad(error.to_string()))?;
+    let fields = fields.map(|fields| fields.renamed(|field| version::stored_field(&asked.api_version, field)));
     Ok(ListSelection {
         labels: labels.map_err(|error| bad(error.to_string()))?,
-        fields: fields.map_err(|error| bad(error.to_string()))?,
+        fields: fields.transpose().map_err(|field| bad(format!("field label not supported: {field}")))?,
     })
 }
 

@@ -20,9 +20,10 @@ use crate::apiserver::evict::evict;
 use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
 use crate::apiserver::scale::{rescale, scale};
-use crate::apiserver::update::UpdatePart;
-use crate::apiserver::{Api, WriteOptions};
-use crate::kinds::Kind;
+use crate::apiserver::transaction::Transaction;
+use crate::apiserver::update::{UpdatePart, update};
+use crate::apiserver::{Api, ApiResult, WriteOptions};
+use crate::kinds::{self, Kind};
 use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::Value;
@@ -117,6 +118,14 @@ pub const ALL: &[Subresource] = &[
         version: None,
         verbs: &["update"],
         answer: |api, request, asked| part(api, request, asked, UpdatePart::Finalize),
+    },
+    Subresource {
+        name: "approval",
+        is_of: |kind| kind.resource == "certificatesigningrequests.certificates.k8s.io",
+        kind: None,
+        version: None,
+        verbs: PART,
+        answer: |api, request, asked| part(api, request, asked, UpdatePart::Approval),
     },
     Subresource {
         name: "token",
@@ -217,10 +226,26 @@ enum ScaleUpdate {
 fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let form = AnswerForm::negotiate(request, || true)?;
     let options = options::of_write(request, "CreateOptions")?;
-    let requested = Object(body::value(request, ("v1", "Binding"))?);
-    let node = requested.text(&["target", "name"]).unwrap_or_default();
-    api.write(options.dry_run, |txn| bind(txn, &pod, requested.uid(), node))?;
+    let wish = Object(body::value(request, ("v1", "Binding"))?);
+    let node = wish.text(&["target", "name"]).unwrap_or_default();
+    api.write(options.dry_run, |txn| {
+        bind(txn, &pod, wish.uid(), node)?;
+        annotate_bound(txn, &pod, &wish, &options)
+    })?;
     Ok(HttpAnswer::done(201, None, &form))
+}
+
+/// Copies the annotations of a binding to its pod; schedulers of others tell the node's agents by them.
+fn annotate_bound(txn: &mut dyn Transaction, pod: &Key, binding: &Object, options: &WriteOptions) -> ApiResult<()> {
+    let path = ["metadata", "annotations"];
+    let Some(kind) = kinds::by_resource(pod.resource).filter(|_| binding.pairs(&path).next().is_some()) else {
+        return Ok(());
+    };
+    let mut bound = exact(txn, pod)?;
+    for (name, value) in binding.pairs(&path) {
+        bound.set(&["metadata", "annotations", name], value);
+    }
+    update(txn, kind, &bound, UpdatePart::Main, options).map(drop)
 }
 
 /// Evicts a pod.

@@ -24,18 +24,34 @@ pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
     object
 }
 
-/// Converts to `pkg/apis/events/v1`, with newer names for the core group's fields.
+/// Fields of the core group's events, and their names in `events.k8s.io/v1`.
+const EVENT_FIELDS: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// The name in the stored version of a field that is selected by in this version. `None` where this version has no such field.
+pub fn stored_field(api_version: &str, field: &str) -> Option<String> {
+    let (first, rest) = field.split_once('.').map_or((field, None), |(first, rest)| (first, Some(rest)));
+    // A component is selected by `source` in both versions.
+    if api_version != "events.k8s.io/v1" || field == "source" {
+        return Some(field.to_owned());
+    }
+    let stored = match EVENT_FIELDS.iter().find(|(old, new)| first == *old || first == *new) {
+        Some((old, new)) => (first == *new).then_some(*old)?,
+        None => first,
+    };
+    Some(rest.map_or_else(|| stored.to_owned(), |rest| format!("{stored}.{rest}")))
+}
+
+/// `pkg/apis/events/v1`: the fields of the core group's events under their newer names.
 fn event(object: &mut Object) {
-    let names = [
-        ("involvedObject", "regarding"),
-        ("message", "note"),
-        ("source", "deprecatedSource"),
-        ("firstTimestamp", "deprecatedFirstTimestamp"),
-        ("lastTimestamp", "deprecatedLastTimestamp"),
-        ("count", "deprecatedCount"),
-        ("reportingComponent", "reportingController"),
-    ];
-    for (old, new) in names {
+    for (old, new) in EVENT_FIELDS {
         if let Some(value) = object.value_at(&[old]).cloned() {
             object.unset(&[old]);
             object.set(&[new], value);
@@ -70,7 +86,17 @@ mod tests {
     use crate::kinds;
 
     #[test]
-    fn objects_are_converted_to_the_requested_version() {
+    fn selected_fields_of_events_have_the_names_of_their_version() {
+        let fields =
+            ["regarding.fieldPath", "reportingController", "reason", "source", "involvedObject.name", "metadata.name"];
+        let newer = ["involvedObject.fieldPath", "reportingComponent", "reason", "source", "-", "metadata.name"];
+        let stored = |version: &str| fields.map(|field| stored_field(version, field).unwrap_or("-".into()));
+        assert_eq!(stored("events.k8s.io/v1"), newer);
+        assert_eq!(stored("v1"), fields);
+    }
+
+    #[test]
+    fn older_and_newer_versions() {
         let event =
             json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "p"}, "message": "m", "count": 2});
         let shown_event = shown(&kinds::event::KIND, Object(event), "events.k8s.io/v1");

@@ -175,3 +175,24 @@ fn failure_and_success_policies_end_jobs() {
     assert!(indexed.conditions("jobs.batch", "work").ends_with("Failed=True FailedIndexes"));
     assert_eq!(indexed.count("pods"), 4);
 }
+
+#[test]
+fn a_policy_ignores_the_failures_of_disrupted_pods() {
+    let ignore = "backoffLimit: 0\n  podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: 'True'}]}]}";
+    for (disrupted, failed) in [("True", Value::Null), ("False", 1.into())] {
+        let mut cluster = job(ignore, "fake/stay: ''");
+        cluster.settle();
+        let name = cluster.names("pods");
+        let mut pod = cluster.object("pods", &name);
+        pod.set(&["status", "phase"], "Failed");
+        let condition = serde_json::json!({"type": "DisruptionTarget", "status": disrupted});
+        pod.set(&["status", "conditions"], vec![condition]);
+        cluster.write_status(pod);
+        cluster.settle();
+        cluster.pass(60);
+        assert_eq!(status(&cluster, "failed"), failed, "DisruptionTarget={disrupted}");
+        let is_retried = failed.is_null();
+        assert_eq!(status(&cluster, "active") == 1, is_retried);
+        assert_eq!(cluster.conditions("jobs.batch", "work").contains("BackoffLimitExceeded"), !is_retried);
+    }
+}

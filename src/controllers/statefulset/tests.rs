@@ -206,3 +206,31 @@ fn refused_pods_are_reported_and_created_once_allowed() {
     cluster.pass(100);
     assert_eq!(cluster.names("pods"), "db-0 db-1 db-2");
 }
+
+/// Sets the condition Ready of a pod.
+fn set_ready(cluster: &mut Cluster, name: &str, ready: &str) {
+    let mut pod = cluster.object("pods", name);
+    pod.set(&["status", "conditions"], vec![json!({"type": "Ready", "status": ready})]);
+    cluster.write_status(pod);
+    cluster.settle();
+}
+
+#[test]
+fn scaling_halts_at_an_unready_pod() {
+    let mut cluster = cluster(DB);
+    cluster.settle();
+    cluster.kubelet = false;
+    for name in ["db-2", "db-0"] {
+        set_ready(&mut cluster, name, "False");
+    }
+    cluster.patch("statefulsets.apps", "db", json!({"spec": {"replicas": 5}}));
+    cluster.settle();
+    assert_eq!(cluster.names("pods"), "db-0 db-1 db-2", "no more pods while one is unready");
+    cluster.patch("statefulsets.apps", "db", json!({"spec": {"replicas": 1}}));
+    cluster.settle();
+    assert!(cluster.world.list("pods").all(|pod| !pod.is_deleting()), "no fewer pods while an earlier one is unready");
+    set_ready(&mut cluster, "db-0", "True");
+    let deleted: Vec<&str> =
+        cluster.world.list("pods").filter(|pod| pod.is_deleting()).map(|pod| &*pod.key.name).collect();
+    assert!(deleted == ["db-2"] || cluster.names("pods") == "db-0 db-1", "{deleted:?} {}", cluster.names("pods"));
+}

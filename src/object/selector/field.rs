@@ -36,6 +36,14 @@ impl FieldSelector {
         &self.requirements
     }
 
+    /// The same conditions with each field under the name that `rename` gives, or the first field that has none.
+    pub fn renamed(mut self, rename: impl Fn(&str) -> Option<String>) -> Result<FieldSelector, String> {
+        for (field, _, _) in &mut self.requirements {
+            *field = rename(field).ok_or_else(|| field.clone())?;
+        }
+        Ok(self)
+    }
+
     /// Whether it selects every object.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()

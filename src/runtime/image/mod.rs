@@ -9,6 +9,7 @@
 mod environment;
 mod folders;
 pub mod programs;
+mod shell;
 
 pub use environment::Environment;
 
@@ -111,7 +112,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest
     Ok(LaunchRequest {
         container: start.container.to_string(),
         attempt: start.attempt,
-        argv: found.argv,
+        argv: shell::keep_variables(start, found.argv, &search_path(start, environment)),
         env,
         volumes: start.files.volumes.to_vec(),
         view,
