@@ -44,7 +44,7 @@ pub fn wait_for_events(
 
 /// Describes the changes that wake a pod.
 pub fn describe_wake_events(wait: &SchedulingWait) -> Vec<&'static str> {
-    let of_cause = |cause: &&'static str| -> &[&'static str] {
+    let events_for_cause = |cause: &&'static str| -> &[&'static str] {
         match *cause {
             "NodeResourcesFit" => &["a node offers more", "a pod ends on a node that has room for it then"],
             "NodePorts" => &["a pod ends"],
@@ -64,13 +64,13 @@ pub fn describe_wake_events(wait: &SchedulingWait) -> Vec<&'static str> {
             _ => &[],
         }
     };
-    let mut describe_wake_events = vec!["a node is added"];
-    for waker in wait.causes.iter().flat_map(of_cause) {
-        if !describe_wake_events.contains(waker) {
-            describe_wake_events.push(waker);
+    let mut events = vec!["a node is added"];
+    for waker in wait.causes.iter().flat_map(events_for_cause) {
+        if !events.contains(waker) {
+            events.push(waker);
         }
     }
-    describe_wake_events
+    events
 }
 
 /// The rules by which pods without a node wait.
